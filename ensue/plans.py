@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from querylang.plan.model import Plan
 from runtime.columns.arrivals import RecordKind
 from runtime.reading.column_names import STANDARD_NAMES, TYPE, ColumnNames
 from runtime.reading.formats.frames import held
-from runtime.reading.inference.looks import Decided
+from runtime.reading.inference.looks import Decided, TablesElsewhere
 from runtime.reading.inference.own_meanings import decide_meanings
 from runtime.reading.inference.own_places import decide_places
 from runtime.reading.inference.remarks import truncating_divisions
@@ -76,6 +76,9 @@ def fitted(queries: Queries, tables: Sequence[Any], columns: ColumnNames) -> Fit
     """
     columns = queries.columns(columns)
     decided = decide(queries, tables, columns)
+    if len(tables) > 1:
+        elsewhere = TablesElsewhere(tables, columns)
+        decided = replace(decided, columns=tuple(replace(own, elsewhere=elsewhere) for own in decided.columns))
     if not queries.open_types:
         return Fitted(queries.template(), decided.columns, {})
     template, schemas, read = _of_data(queries, tables, columns, decided.columns)

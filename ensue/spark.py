@@ -6,11 +6,14 @@ The queries are compiled for the columns of DataFrames or files; `spark_backend.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 from pyspark.sql import types as spark_types
 
 from ensue.changing import Finish, InferredTypes, script_of_changes
@@ -28,11 +31,20 @@ from runtime.columns.arrivals import Arrivals
 from runtime.policies.durations import parse_duration
 from runtime.policies.forget_keys import parse_forget_keys, with_forget_keys
 from runtime.policies.plan_policies import SourceOrdering, parse_orderings, policy_of, with_ordering
-from runtime.reading.column_names import ARRIVAL, ColumnNames
+from runtime.reading.column_names import ARRIVAL, OFFSET, PLACES, SOURCE, STANDARD_NAMES, TYPE, ColumnNames
+from runtime.reading.inference.looks import Decided
+from runtime.reading.inference.own_meanings import decide_meanings
+from runtime.reading.inference.own_places import MOST_SOURCES, decide_places
 from runtime.reading.inference.remarks import truncating_divisions
-from runtime.reading.inference.schema import is_field, not_fields, rounded_column, unread_column
+from runtime.reading.inference.schema import (
+    is_field,
+    not_fields,
+    rounded_column,
+    unread_column,
+    without_unread,
+)
 from runtime.reading.inference.types import EventsOfStructs, Fields, joined_fields, nested_name
-from runtime.reading.plan_needs import unused_source_time
+from runtime.reading.plan_needs import fields_read, input_types, unused_source_time
 from runtime.reading.tables import column_names
 from runtime.replay.loading import plan_for_files, refuse_unknown
 from spark_backend.connect import refuse_connect
@@ -46,6 +58,8 @@ from spark_backend.wire.clock import Clock
 from spark_backend.wire.clock_sources import Idle
 from spark_backend.wire.decode import matches_frame
 from spark_backend.wire.program import Program
+
+_ENOUGH = 1_000
 
 Frames = DataFrame | Mapping[str, DataFrame]
 
@@ -66,24 +80,21 @@ def _bounded(
 ) -> tuple[DataFrame, Plan]:
     """The tagged rows of bounded DataFrames."""
     _refuse_kind(frames, is_stream=False)
-    loaded = load_and_warn(queries)
-    plan = _plan_for_frames(loaded, frames, options)
-    source = "table" if isinstance(frames, DataFrame) else None
-    columns, is_usual = loaded.columns(options.columns), options.columns == ColumnNames()
-    reading = Reading(inferred=loaded.open_types) if is_usual else Reading.of_columns(columns, source)
-    named = _by_name(frames)
+    loaded, named = load_and_warn(queries), _by_name(frames)
+    plan, columns = _plan_for_frames(loaded, frames, options)
+    readings = {name: Reading.of_columns(columns[name], name) for name in named}
 
     def infer(text: str) -> Schemas:
         return _schemas_of(named, _open_types(text), columns)
 
     def finish(own: Plan) -> Plan:
-        return _finished(own, named, options)
+        return _finished(own, named, options, columns)
 
     template = loaded.template(_schemas_of(named, loaded.open_types, columns)) if loaded.open_types else None
-    sources = bounded.frame_sources(frames, reading)
+    sources = bounded.frame_sources(frames, readings)
     changing = _changing(template or loaded.template(), plan, sources, infer, finish)
     plan = plan if changing is None else changing.script.plan
-    tagged = bounded.match_tagged(frames, plan, reading=reading, changing=changing, logs_discards=logs_discards)
+    tagged = bounded.match_tagged(frames, plan, reading=readings, changing=changing, logs_discards=logs_discards)
     return tagged, plan
 
 
@@ -145,10 +156,8 @@ def _streaming(
     """The tagged rows of streaming DataFrames."""
     given = _idle(how.clock, how.idle)
     _refuse_kind(frames, is_stream=True)
-    loaded = load_and_warn(queries)
-    plan = _plan_for_frames(loaded, frames, options)
-    columns = loaded.columns(options.columns)
-    reading = {name: Reading.of_columns(columns, name) for name in _by_name(frames)}
+    plan, columns = _plan_for_frames(load_and_warn(queries), frames, options)
+    reading = {name: Reading.of_columns(columns[name], name) for name in _by_name(frames)}
     return streaming.stream(
         frames,
         plan,
@@ -209,7 +218,14 @@ def match_files(queries: Queries, paths: Sequence[Path], options: DataOptions) -
     plan = finish(compiled)
     named = (column_names(path) for path in paths[:1] if path.is_file())
     _warn_of_unused_time(plan, options.columns, named)
-    session, readings = get_session("ensue match"), [Reading.of_columns(own, None) for own in columns]
+    fields = {field.name for name in input_types(plan) for field in plan.event(name).fields}
+    session = get_session("ensue match")
+    readings = [
+        replace(
+            Reading.of_columns(own, None), elsewhere=tuple(name for name in sorted(fields) if name in own.elsewhere)
+        )
+        for own in columns
+    ]
     source = bounded.file_source(session, paths, readings)
     changing = _changing(ready.template, plan, [source], InferredTypes(paths, columns).of_text, finish)
     plan = plan if changing is None else changing.script.plan
@@ -220,17 +236,28 @@ def _by_name(frames: Frames) -> Mapping[str, DataFrame]:
     return frames if isinstance(frames, Mapping) else {"table": frames}
 
 
-def _plan_for_frames(queries: Queries, frames: Frames, options: DataOptions) -> Plan:
-    """The plan for these DataFrames, with the policies of their sources."""
+def _plan_for_frames(queries: Queries, frames: Frames, options: DataOptions) -> tuple[Plan, Mapping[str, ColumnNames]]:
+    """The plan for these DataFrames, with the policies of their sources; and how each is read."""
     named = _by_name(frames)
     parameters = read_parameters(options.parameters)
-    schemas = _schemas_of(named, queries.open_types, options.columns)
+    decided = _decided(named, queries, queries.columns(options.columns))
+    words = queries.words(STANDARD_NAMES) if queries.open_types else frozenset()
+    columns = dict(zip(named, decided.columns, strict=True))
+    schemas = _schemas_of(named, queries.open_types, columns, words)
     compiled = queries.plan(schemas, parameters)
+    if words:
+        read = {name.casefold() for name in fields_read(compiled, queries.open_types)}
+        schemas = without_unread(schemas, queries.open_types, read, words, decided.columns)
+        compiled = queries.plan(schemas, parameters)
+        whole = decided.with_read(read)
+        for remark in whole.remarks[len(decided.remarks) :]:
+            warn(remark)
+        columns = dict(zip(named, whole.columns, strict=True))
     for remark in truncating_divisions(compiled, schemas):
         warn(remark)
-    plan = _finished(compiled, named, options)
+    plan = _finished(compiled, named, options, columns)
     _warn_of_unused_time(plan, options.columns, (frame.columns for frame in named.values()))
-    return plan
+    return plan, columns
 
 
 def _warn_of_unused_time(plan: Plan, columns: ColumnNames, tables: Iterable[Collection[str]]) -> None:
@@ -240,21 +267,132 @@ def _warn_of_unused_time(plan: Plan, columns: ColumnNames, tables: Iterable[Coll
         warn(warning)
 
 
-def _finished(plan: Plan, named: Mapping[str, DataFrame], options: DataOptions) -> Plan:
+def _decided(named: Mapping[str, DataFrame], queries: Queries, columns: ColumnNames) -> Decided:
+    """Which columns of DataFrames are ours, by their types, and by definitions.
+
+    Of bounded ones also by their values: Spark looks for one that is ours.
+    """
+    shown = [_Shown.of(frame, columns) for frame in named.values()]
+    known, sources = queries.checked, [f"DataFrame {name!r}" for name in named]
+    plan = Plan(known.events, known.queries)
+    is_whole = not any(frame.isStreaming for frame in named.values())
+    have_own_times = bool(list(plan.time_sources()))
+    types = queries.known_types
+    meanings = decide_meanings(
+        [one.meanings(types) for one in shown],
+        sources,
+        columns,
+        types,
+        have_own_times=have_own_times,
+        is_whole=is_whole,
+    )
+    decided = decide_places([one.places() for one in shown], sources, meanings.columns, plan)
+    for remark in (*meanings.remarks, *decided.remarks):
+        warn(remark)
+    return decided
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What a DataFrame shows of columns that could be ours.
+
+    names: by role: the standard column, where users name no other
+    kinds: by column: its Arrow type
+    """
+
+    frame: DataFrame
+    names: Mapping[str, str]
+    kinds: Mapping[str, pa.DataType]
+
+    @staticmethod
+    def of(frame: DataFrame, columns: ColumnNames) -> _Shown:
+        """Its columns; nothing runs yet."""
+        names = {name.casefold(): name for name in frame.columns}
+        chosen = {role: names[role] for role in STANDARD_NAMES if columns.given(role) is None and role in names}
+        kinds = {item.name: _kind(item.dataType) for item in frame.schema.fields if item.name in chosen.values()}
+        return _Shown(frame, chosen, kinds)
+
+    def meanings(self, types: Sequence[str]) -> pa.Table:
+        """A table with a row whose cell is an event type, if a bounded DataFrame has one."""
+        name, rows = self.names.get(TYPE), []
+        if name is not None and not self.frame.isStreaming and pa.types.is_string(self.kinds[name]):
+            rows = _some_type(self.frame, name, types)
+        return pa.Table.from_pylist(rows, schema=pa.schema(list(self.kinds.items())))
+
+    def places(self) -> pa.Table:
+        """A table with two rows of one place, and of sources more than there can be, if there are."""
+        own = {role: self.names[role] for role in PLACES if role in self.names}
+        rows: list[dict[str, Any]] = []
+        if OFFSET in own and not self.frame.isStreaming:
+            if pa.types.is_integer(self.kinds[own[OFFSET]]):
+                rows += _repeated(self.frame, list(own.values()), own[OFFSET])
+            else:
+                rows += _some_rows(self.frame, list(own.values()), own[OFFSET])
+        if SOURCE in own and not self.frame.isStreaming and pa.types.is_string(self.kinds[own[SOURCE]]):
+            found = self.frame.select(self.frame[f"`{own[SOURCE]}`"]).distinct().limit(MOST_SOURCES + 1).collect()
+            rows += [{own[SOURCE]: row[0]} for row in found]
+        return pa.Table.from_pylist(rows, schema=pa.schema([(name, self.kinds[name]) for name in own.values()]))
+
+
+def _kind(type_: spark_types.DataType) -> pa.DataType:
+    """An Arrow type; of what Arrow has no type for, and of all that is nested, a struct."""
+    try:
+        kind = arrow_type(type_)
+    except PySparkTypeError:
+        return pa.struct([])
+    return pa.struct([]) if pa.types.is_nested(kind) else kind
+
+
+def _some_type(frame: DataFrame, name: str, types: Sequence[str]) -> list[dict[str, Any]]:
+    """A row whose cell is an event type, an event or a control event; else any that has a cell."""
+    column = f.trim(frame[f"`{name}`"])
+    is_type = column.isin(list(types)) | column.contains("(") | column.startswith("{")
+    for rows in (frame.where(is_type), frame.where(column != "")):
+        found = rows.select(column.alias(name)).limit(1).collect()
+        if found:
+            return [{name: found[0][0]}]
+    return []
+
+
+def _some_rows(frame: DataFrame, places: Sequence[str], offset: str) -> list[dict[str, Any]]:
+    """So many rows that they show what offsets are which are not integers."""
+    columns = [frame[f"`{name}`"] for name in places]
+    rows = frame.where(frame[f"`{offset}`"].isNotNull()).select(*columns).limit(_ENOUGH).collect()
+    return [row.asDict(recursive=True) for row in rows]
+
+
+def _repeated(frame: DataFrame, places: Sequence[str], offset: str) -> list[dict[str, Any]]:
+    """Two rows of one place, if there are two."""
+    columns = [frame[f"`{name}`"] for name in places]
+    some = frame.where(frame[f"`{offset}`"].isNotNull()).groupBy(*columns).count().where("count > 1").limit(1)
+    return [row.asDict() for row in some.drop("count").collect() for _ in range(2)]
+
+
+def _finished(
+    plan: Plan, named: Mapping[str, DataFrame], options: DataOptions, columns: Mapping[str, ColumnNames]
+) -> Plan:
     """The plan with the policies of its sources, and when keys are forgotten."""
-    return with_forget_keys(_with_orderings(plan, named, options), parse_forget_keys(options.forget_keys))
+    return with_forget_keys(_with_orderings(plan, named, options, columns), parse_forget_keys(options.forget_keys))
 
 
-def _schemas_of(frames: Mapping[str, DataFrame], events: Sequence[str], columns: ColumnNames) -> Schemas:
+def _schemas_of(
+    frames: Mapping[str, DataFrame],
+    events: Sequence[str],
+    columns: Mapping[str, ColumnNames],
+    words: Collection[str] = (),
+) -> Schemas:
     """By event type: the columns of all DataFrames that can be fields; and the types of structs.
+
+    words: columns that are fields whatever else they are, in lower case
 
     Warns of columns that cannot.
     """
     if not events:
         return {}
-    reserved, structs = not_fields(columns), EventsOfStructs()
+    structs = EventsOfStructs()
     schemas: dict[str, Fields] = {event: {} for event in events}
     for name, frame in frames.items():
+        reserved = not_fields(columns[name]) - set(words)
         for column in frame.schema.fields:
             if not is_field(column.name, reserved):
                 continue
@@ -269,7 +407,9 @@ def _schemas_of(frames: Mapping[str, DataFrame], events: Sequence[str], columns:
     return {**schemas, **structs.found}
 
 
-def _with_orderings(plan: Plan, frames: Mapping[str, DataFrame], options: DataOptions) -> Plan:
+def _with_orderings(
+    plan: Plan, frames: Mapping[str, DataFrame], options: DataOptions, columns: Mapping[str, ColumnNames]
+) -> Plan:
     """The plan with the policies of its sources.
 
     A source is a DataFrame, or what the column `source` of a DataFrame names.
@@ -281,8 +421,8 @@ def _with_orderings(plan: Plan, frames: Mapping[str, DataFrame], options: DataOp
     inputs = dict.fromkeys(item.event for query in plan.queries for item in query.inputs)
     chosen = []
     for name, frame in frames.items():
-        has_types = (options.type or "event") in frame.columns
-        source = None if "source" in frame.columns else name
+        has_types = columns[name].of(TYPE) in frame.columns
+        source = None if columns[name].of(SOURCE) in frame.columns else name
         events = None if has_types or len(inputs) > 1 else tuple(inputs)
         chosen.append(SourceOrdering(source, policy_of(orderings, name), events))
     return with_ordering(plan, chosen)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from querylang.errors import InputError, listed, nearest
 from querylang.plan.model import Plan
@@ -29,6 +29,23 @@ NONE = "none"
 """The name that users give where no column is it."""
 
 
+class Elsewhere(Container[str], Protocol):
+    """The columns that other tables of the same events have: where one is absent, it is null."""
+
+    def tell(self, table: str, column: str) -> None:
+        """Note that a table lacks one of them."""
+
+
+class NamedElsewhere(frozenset[str]):
+    """Columns of other tables that are known by name."""
+
+    def tell(self, table: str, column: str) -> None:
+        """Nobody is told: this may be on a worker."""
+
+
+NOWHERE = NamedElsewhere()
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnNames:
     """How users want a table to be read.
@@ -48,6 +65,7 @@ class ColumnNames:
     is_mixed: rows of event types that the table has no columns for are malformed, not a mistake
     inferred: the event types whose fields come from the data, because nothing defines them
     unread: the fields of these that no query reads; None = the plan of the reader says it
+    elsewhere: columns that may be absent here, because other tables have them
     """
 
     arrival: str | None = None
@@ -63,6 +81,7 @@ class ColumnNames:
     is_typeless: bool = False
     inferred: frozenset[str] = frozenset()
     unread: frozenset[tuple[str, str]] | None = None
+    elsewhere: Elsewhere = NOWHERE
 
     def asked(
         self, few_values: Collection[str] = (), wanted: Collection[str] | None = None, rows: int | None = None

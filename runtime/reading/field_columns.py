@@ -19,7 +19,7 @@ from runtime.columns.arrivals import RecordKind, column_name
 from runtime.columns.cell_values import to_cell
 from runtime.columns.timestamps import is_text
 from runtime.policies.time_forms import TimeForm
-from runtime.reading.column_names import ARRIVAL, SOURCE_TIME, Roles, did_you_mean
+from runtime.reading.column_names import ARRIVAL, NOWHERE, SOURCE_TIME, Elsewhere, Roles, did_you_mean
 from runtime.reading.conversion import Converted, agrees, are_blank, convert
 from runtime.reading.formats.csv_form import hint_of_cell
 from runtime.reading.formats.raw_table import RawTable
@@ -34,18 +34,23 @@ FieldColumns = Mapping[str, pa.Array]
 """By column name (`name:type`): the values of a field, null on the rows of other event types."""
 
 
-def check_columns(raw: RawTable, plan: Plan, roles: Roles, kinds: RowKinds) -> None:
-    """Raise InputError for a missing column, and for one whose declared type does not fit."""
-    _check_presence(raw, plan, roles, kinds)
+def check_columns(raw: RawTable, plan: Plan, roles: Roles, kinds: RowKinds, elsewhere: Elsewhere = NOWHERE) -> None:
+    """Raise InputError for a missing column, and for one whose declared type does not fit.
+
+    elsewhere: as of `ColumnNames`
+    """
+    _check_presence(raw, plan, roles, kinds, elsewhere)
     _check_types(raw, plan, kinds)
 
 
-def without_unreadable(raw: RawTable, plan: Plan, roles: Roles, kinds: RowKinds, refusals: Refusals) -> RowKinds:
+def without_unreadable(
+    raw: RawTable, plan: Plan, roles: Roles, kinds: RowKinds, refusals: Refusals, elsewhere: Elsewhere
+) -> RowKinds:
     """The rows, with those refused whose event type the table has no columns for."""
     readable, found = [], kinds.kinds.copy()
     for index, event in kinds.present:
         try:
-            _check_presence(raw, plan, roles, replace(kinds, present=[(index, event)]))
+            _check_presence(raw, plan, roles, replace(kinds, present=[(index, event)]), elsewhere)
         except InputError as mistake:
             for row in np.flatnonzero(kinds.kinds == index).tolist():
                 if row not in kinds.written:
@@ -58,12 +63,15 @@ def without_unreadable(raw: RawTable, plan: Plan, roles: Roles, kinds: RowKinds,
     return replace(kinds, kinds=found, present=readable, is_plain=False)
 
 
-def _check_presence(raw: RawTable, plan: Plan, roles: Roles, kinds: RowKinds) -> None:
+def _check_presence(raw: RawTable, plan: Plan, roles: Roles, kinds: RowKinds, elsewhere: Elsewhere) -> None:
     names, intervals = set(raw.names), interval_events(plan)
     others = [name for name in raw.names if name not in (roles.arrival, roles.type, roles.source_time)]
     for _, event in kinds.present:
         for field in event.fields:
             if field.name not in names and field.type.kind is not Kind.OPTIONAL:
+                if field.name in elsewhere:
+                    elsewhere.tell(raw.name, field.name)
+                    continue
                 hint = did_you_mean(field.name, others)
                 raise InputError(f"{raw.name}: has no column {field.name!r}, a field of {event.name!r}{hint}")
         has_time = roles.source_time is not None or (roles.start is not None and event.name in intervals)

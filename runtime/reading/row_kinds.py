@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from runtime.columns.timestamps import is_text
 from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.event_text import EventTextError, fields_of, parse_event_text
 from runtime.interpreter.values import Event, World
-from runtime.reading.column_names import TYPE
+from runtime.reading.column_names import NOWHERE, TYPE
 from runtime.reading.control_events import control_name
 from runtime.reading.formats.raw_table import RawTable, text_column
 from runtime.reading.refusals import Refusals
@@ -78,14 +78,16 @@ class RowKinds:
         return self.is_one_of([index for index, event in enumerate(plan.events) if event.name in names], plan)
 
 
-def read_kinds(raw: RawTable, plan: Plan, column: str | None, refusals: Refusals) -> RowKinds:
+def read_kinds(
+    raw: RawTable, plan: Plan, column: str | None, refusals: Refusals, elsewhere: Container[str] = NOWHERE
+) -> RowKinds:
     """What each row is; rows whose cell cannot be read are refused.
 
     column: the column of types; None = all rows are events of the only type that the queries read,
         or of the only one among several whose fields the table has; else InputError
     """
     if column is None:
-        index = _only_event(raw, plan)
+        index = _only_event(raw, plan, elsewhere)
         # A schema tells which columns there are, also without rows.
         present = [(index, plan.events[index])] if len(raw) or raw.declared else []
         return RowKinds(np.full(len(raw), index, np.int16), None, {}, present, is_plain=True)
@@ -102,22 +104,33 @@ def refuse_types(raw: RawTable, plan: Plan, refusals: Refusals) -> None:
         refusals.refuse(row, f"{TYPE!r} is a field of other rows, and has the event type {cells[row].as_py()!r} here")
 
 
-def _only_event(raw: RawTable, plan: Plan) -> int:
+def _only_event(raw: RawTable, plan: Plan, elsewhere: Container[str]) -> int:
     needed = list(dict.fromkeys(item.event for query in plan.queries for item in query.inputs))
     indexes = [event_index(plan, name) for name in needed]
     known = [index for index in indexes if index is not None]
     assert len(known) == len(needed), "an input's event type is one of the plan's"
     if len(known) > 1:
-        known = [index for index in known if _has_fields_of(raw, plan.events[index])]
+        whole = [index for index in known if _has_fields_of(raw, plan.events[index])]
+        known = whole or _most_alike(raw, plan, [i for i in known if _has_fields_of(raw, plan.events[i], elsewhere)])
     if len(known) != 1:
         raise InputError(f"{raw.name}: has no column {TYPE!r}, {_why_needed(needed, known, plan)}")
     return known[0]
 
 
-def _has_fields_of(raw: RawTable, event: EventType) -> bool:
-    """Whether the table has all columns that events of this type must have, and at least one."""
+def _most_alike(raw: RawTable, plan: Plan, indexes: Sequence[int]) -> list[int]:
+    """Those of these event types that have most fields in common with the table."""
+    common = {index: len({field.name for field in plan.events[index].fields} & set(raw.names)) for index in indexes}
+    return [index for index, count in common.items() if count == max(common.values())]
+
+
+def _has_fields_of(raw: RawTable, event: EventType, elsewhere: Container[str] = NOWHERE) -> bool:
+    """Whether the table has all columns that events of this type must have, and at least one.
+
+    elsewhere: as of `ColumnNames`
+    """
     names = {field.name for field in event.fields if field.type.kind is not Kind.OPTIONAL}
-    return bool(names) and names <= set(raw.names)
+    missing = names - set(raw.names)
+    return missing < names and all(name in elsewhere for name in missing)
 
 
 def _why_needed(needed: Sequence[str], fitting: Sequence[int], plan: Plan) -> str:

@@ -184,10 +184,10 @@ def _read(raw: RawTable, plan: Plan, names: ColumnNames, place: int, before: int
     roles = find_roles(raw, names, has_intervals=bool(interval_events(plan)))
     if names.is_typeless:
         refuse_types(raw, plan, refusals)
-    kinds = read_kinds(raw, plan, roles.type, refusals)
+    kinds = read_kinds(raw, plan, roles.type, refusals, names.elsewhere)
     if names.is_mixed:
-        kinds = without_unreadable(raw, plan, roles, kinds, refusals)
-    check_columns(raw, plan, roles, kinds)
+        kinds = without_unreadable(raw, plan, roles, kinds, refusals, names.elsewhere)
+    check_columns(raw, plan, roles, kinds, names.elsewhere)
     fields = read_fields(raw, plan, kinds, names.times, refusals, allowed)
     times = read_times(raw, plan, roles, kinds, fields, names.times, refusals)
     timed = kinds.is_event_of(timed_events(plan), plan)

@@ -21,7 +21,7 @@ from spark_backend.operator.spark_operator import tagged_bounded
 from spark_backend.session import with_package_path
 from spark_backend.sources.change_records import BoundedSource
 from spark_backend.sources.files import file_list, packed_files
-from spark_backend.sources.frames import packed_frame
+from spark_backend.sources.frames import columns_of_all, packed_frame
 from spark_backend.sources.reading import Reading
 from spark_backend.wire.program import Program
 
@@ -34,7 +34,7 @@ def match_tagged(
     plan: Plan,
     *,
     buckets: int = DEFAULT_BUCKETS,
-    reading: Reading | None = None,
+    reading: Reading | Mapping[str, Reading] | None = None,
     flush: bool = True,
     changing: Changing | None = None,
     logs_discards: bool = False,
@@ -62,7 +62,9 @@ class Changing:
     changes: pa.Table
 
 
-def frame_sources(frames: DataFrame | Mapping[str, DataFrame], reading: Reading | None) -> list[BoundedSource]:
+def frame_sources(
+    frames: DataFrame | Mapping[str, DataFrame], reading: Reading | Mapping[str, Reading] | None
+) -> list[BoundedSource]:
     """What `match_tagged` reads."""
     with_package_path(next(iter(_readings(frames, reading).values()))[0].sparkSession)
     return [BoundedSource(frame, own, is_files=False) for frame, own in _readings(frames, reading).values()]
@@ -75,13 +77,14 @@ def file_source(session: SparkSession, paths: Sequence[Path | str], readings: Se
 
 
 def _readings(
-    frames: DataFrame | Mapping[str, DataFrame], reading: Reading | None
+    frames: DataFrame | Mapping[str, DataFrame], readings: Reading | Mapping[str, Reading] | None
 ) -> dict[str, tuple[DataFrame, Reading]]:
     named = {"table": frames} if isinstance(frames, DataFrame) else dict(frames)
-    own = reading or Reading()
-    is_usual = own == Reading(inferred=own.inferred)  # then a DataFrame's name is that of its source
+    given = dict.fromkeys(named, readings) if isinstance(readings, Reading) else readings or {}
+    own = {name: given.get(name) or Reading(source=name) for name in named}
+    elsewhere = columns_of_all(named)
     return {
-        name: (named[name], replace(own, place=place_of(rank), source=name if is_usual else own.source))
+        name: (named[name], replace(own[name], place=place_of(rank), elsewhere=elsewhere))
         for rank, name in enumerate(sorted(named))
     }
 

@@ -14,7 +14,7 @@ from runtime.policies.plan_policies import Orderings, policy_of
 from spark_backend.operator.spark_operator import tagged_user_stream
 from spark_backend.session import with_package_path
 from spark_backend.settings.deployment_file import DEFAULT_BUCKETS
-from spark_backend.sources.frames import packed_frame, refuse_unreadable_types
+from spark_backend.sources.frames import columns_of_all, packed_frame, refuse_unreadable_types
 from spark_backend.sources.reading import Reading
 from spark_backend.wire.clock import Clock
 from spark_backend.wire.clock_sources import Idle, clock_source
@@ -61,7 +61,9 @@ def stream(
     sources = [clock_source(name, None, idle, policy_of(orderings, name)) for name in sorted(named)]
     program = Program.of(plan, buckets=buckets, clock=Clock(clock), sources=sources)
     readings = {
-        name: replace(_reading(reading, name), rank=rank, place=place_of(rank), is_mixed=True)
+        name: replace(
+            _reading(reading, name), rank=rank, place=place_of(rank), is_mixed=True, elsewhere=columns_of_all(named)
+        )
         for rank, name in enumerate(sorted(named))
     }
     refuse_unreadable_types(named, plan, readings)

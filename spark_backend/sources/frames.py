@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from querylang.plan.model import Plan
 from runtime.columns.arrivals import PLACES_OF_A_SOURCE, Arrivals
 from runtime.columns.row_hashes import hash_rows
 from runtime.policies.per_input import is_clocked
-from runtime.reading.column_names import PLACES, TYPE, needed_names, new_names
+from runtime.reading.column_names import OFFSET, PARTITION, PLACES, TYPE, needed_names, new_names
 from spark_backend.sources.reading import Reading, pack_parts
 from spark_backend.sources.spark_types import arrow_schema
 from spark_backend.wire.packed_rows import PACKED_DDL
@@ -77,12 +77,20 @@ def frame_columns(frame: DataFrame, plan: Plan, reading: Reading) -> DataFrame:
     return plain.select(*(f.col(f"column{number}").alias(name) for number, name in named if name in set(needed)))
 
 
+def columns_of_all(frames: Mapping[str, DataFrame]) -> tuple[str, ...]:
+    """The columns of several DataFrames: one that a DataFrame lacks is null there."""
+    if len(frames) < 2:
+        return ()
+    return tuple(dict.fromkeys(name for frame in frames.values() for name in frame.columns))
+
+
 def _name(reading: Reading) -> str:
     return reading.name or reading.source or "table"
 
 
 def _warn_of_missing_places(frame: DataFrame, reading: Reading) -> None:
-    missing = [name for name in PLACES[1:] if name not in frame.columns]
+    names = [reading.columns.of(role) or role for role in PLACES[1:]]
+    missing = [name for role, name in zip(PLACES[1:], names, strict=True) if not _has(frame.columns, reading, role)]
     if missing and not reading.is_control:
         columns = " and no column ".join(map(repr, missing))
         warn(
@@ -119,22 +127,27 @@ def _mistake(table: pa.Table, plan: Plan, reading: Reading) -> InputError | None
 
 def _samples(empty: pa.Table, plan: Plan, reading: Reading) -> Mapping[str | None, pa.Table]:
     """By event type that the queries read: a row of it without values, if a column has types."""
-    column = reading.columns.type or TYPE
+    column = reading.columns.of(TYPE)
     events = dict.fromkeys(item.event for query in plan.queries for item in query.inputs)
-    if reading.is_control or column not in empty.column_names or not events:
+    if reading.is_control or column is None or column not in empty.column_names or not events:
         return {None: empty}
     position = empty.schema.get_field_index(column)
     blank = pa.Table.from_arrays([pa.nulls(1, kind) for kind in empty.schema.types], names=empty.column_names)
     return {event: blank.set_column(position, column, pa.array([event])) for event in events}
 
 
+def _has(columns: Collection[str], reading: Reading, role: str) -> bool:
+    """Whether some column says the partition or the offset."""
+    return reading.columns.of(role) in columns
+
+
 def rows_of_frame(plan: Plan, reading: Reading, batches: Iterator[pa.RecordBatch]) -> Iterator[Arrivals]:
     """The records of a bounded DataFrame's columns, on workers; those without `offset` get one."""
     number = 1
     for table in _gathered(batches):
-        whole = table if "offset" in table.column_names else _with_coordinates(table, 0, number)
+        whole, own = _with_coordinates(table, reading, 0, number)
         number += len(table)
-        yield from reading.arrivals(whole, plan)
+        yield from own.arrivals(whole, plan)
 
 
 def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -155,12 +168,12 @@ def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> 
     is_clocked_plan = any(is_clocked(item) for query in loaded.plan().queries for item in query.inputs)
     first, rows = -1, 0
     for table in _gathered(batches):
-        by_partition = "partition" in table.column_names
+        by_partition, has_offsets = (_has(table.column_names, settings, role) for role in (PARTITION, OFFSET))
         is_one = is_clocked_plan or by_partition
         if first < 0:
             first = _first_offset(task, None if number is None else int(number), is_one=is_one)
-        if "offset" not in table.column_names:
-            numbered = _with_coordinates(table, 0 if is_one else task, first)
+        numbered, own = _with_coordinates(table, settings, 0 if is_one else task, first)
+        if not has_offsets:
             first += len(table)
             rows += len(table)
             if is_one and number is not None and (rows > MAX_ROWS or task >= MAX_TASKS):
@@ -168,10 +181,8 @@ def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> 
                     f"a micro-batch has more than {MAX_TASKS} tasks or {MAX_ROWS} rows of one task; to be ordered"
                     f" by source partition its DataFrame needs the columns 'partition' and 'offset'"
                 )
-        else:
-            numbered = table
-        arrivals = settings.arrivals(numbered, loaded.plan())
-        if not (by_partition and "offset" in table.column_names):
+        arrivals = own.arrivals(numbered, loaded.plan())
+        if not (by_partition and has_offsets):
             arrivals = map(_ordered_by_content, arrivals)
         yield from pack_parts(arrivals, loaded, settings, by_partition=by_partition)
 
@@ -208,7 +219,24 @@ def _first_offset(task: int, batch: int | None, *, is_one: bool) -> int:
     return ((task << 40) if batch is None else (batch * MAX_TASKS + task) * MAX_ROWS) + 1
 
 
-def _with_coordinates(table: pa.Table, partition: int, first: int) -> pa.Table:
-    if "partition" not in table.column_names:
-        table = table.append_column("partition", pa.repeat(pa.scalar(partition, pa.int64()), len(table)))
-    return table.append_column("offset", pa.array(np.arange(first, first + len(table))))
+def _with_coordinates(table: pa.Table, reading: Reading, partition: int, first: int) -> tuple[pa.Table, Reading]:
+    """The table with offsets from `first` if no column says them, then with partitions too.
+
+    The names of the new columns are not those of fields.
+    """
+    if _has(table.column_names, reading, OFFSET):
+        return table, reading
+    if not _has(table.column_names, reading, PARTITION):
+        name = _free(PARTITION, table.column_names)
+        table = table.append_column(name, pa.repeat(pa.scalar(partition, pa.int64()), len(table)))
+        reading = reading if reading.columns.of(PARTITION) == name else replace(reading, partition=name)
+    name = _free(OFFSET, table.column_names)
+    reading = reading if reading.columns.of(OFFSET) == name else replace(reading, offset=name)
+    return table.append_column(name, pa.array(np.arange(first, first + len(table)))), reading
+
+
+def _free(name: str, names: Collection[str]) -> str:
+    """A name that no column has."""
+    while name in names:
+        name = f"{name}_"
+    return name

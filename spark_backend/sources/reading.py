@@ -21,7 +21,7 @@ from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.columns.timestamps import format_time
 from runtime.json_reader import json_of_text
 from runtime.policies.time_forms import USUAL_TIMES, TimeForm
-from runtime.reading.column_names import NONE, STANDARD, ColumnNames
+from runtime.reading.column_names import NONE, STANDARD, ColumnNames, NamedElsewhere
 from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm
 from runtime.reading.plan_needs import leniency
 from runtime.reading.tables import iter_arrivals
@@ -49,7 +49,7 @@ class Reading:
     csv: how CSV files are written, as `CsvForm.to_plain` gives it; None = as usual
     time_unit, time_format: how times are written, as in `TimeForm`
     is_mixed: rows of event types that the table has no columns for are malformed, not a mistake
-    source_column, partition, offset, is_typeless: as in `ColumnNames`
+    source_column, partition, offset, is_typeless, elsewhere: as in `ColumnNames`
     inferred: the event types whose fields come from the data, because nothing defines them
     since: records that arrived before this, µs, are left out; None = none are
     """
@@ -73,6 +73,7 @@ class Reading:
     partition: str | None = None
     offset: str | None = None
     is_typeless: bool = False
+    elsewhere: tuple[str, ...] = ()
     since: int | None = None
     inferred: tuple[str, ...] = ()
 
@@ -121,6 +122,7 @@ class Reading:
             self.offset,
             self.is_typeless and not has_one_type,
             frozenset(self.inferred),
+            elsewhere=NamedElsewhere(self.elsewhere),
         )
 
     def arrivals(self, table: object, plan: Plan) -> Iterator[Arrivals]:

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from querylang.logger import warn
 from runtime.reading.broken_text import without_broken_text
 from runtime.reading.column_names import PLACES, SOURCE, STANDARD_NAMES, TYPE, ColumnNames, with_names
 from runtime.reading.files import iter_raw
@@ -100,13 +101,49 @@ class Look:
     def roles(self) -> frozenset[str]:
         """The roles that the table has columns of, or may have."""
         wanted = {name.casefold(): role for role in STANDARD_NAMES if (name := self.names.of(role)) is not None}
-        if _is_list(self.table):
-            names = {str(name).casefold() for name in set().union(*filter(_is_row, self.table))}
-        elif _is_json(self.table):
-            names = _names_in(Path(self.table), list(wanted), self.names)
+        if _is_list(self.table) or _is_json(self.table):
+            names = columns_in(self.table, list(wanted), self.names)
         else:
             names = {name.casefold() for part in self.head for name in part.names}
         return frozenset(role for name, role in wanted.items() if name in names)
+
+
+class TablesElsewhere:
+    """The columns that any of several tables has; it looks once somebody asks for one."""
+
+    def __init__(self, tables: Sequence[Any], names: ColumnNames) -> None:
+        """names: how the tables are read"""
+        self._tables = tables
+        self._names = names
+        self._has: dict[str, bool] = {}
+        self._told: set[tuple[str, str]] = set()
+
+    def __contains__(self, name: object) -> bool:
+        """Whether some table has a column of this name."""
+        text = str(name)
+        if text not in self._has:
+            wanted = [text.casefold()]
+            self._has[text] = any(columns_in(table, wanted, self._names) for table in self._tables)
+        return self._has[text]
+
+    def tell(self, table: str, column: str) -> None:
+        """Log that a table lacks a column, once."""
+        if (table, column) not in self._told:
+            self._told.add((table, column))
+            warn(f"{table}: has no column {column!r}, which other tables have: it is null there")
+
+
+def columns_in(table: Any, wanted: Sequence[str], names: ColumnNames) -> set[str]:
+    """Those of these columns, in lower case, that a table has; of JSON files, that it may have."""
+    if _is_list(table):
+        found = {str(name).casefold() for name in set().union(*filter(_is_row, table))}
+    elif _is_json(table):
+        found = _names_in(Path(table), wanted, names)
+    else:
+        asked = replace(names.asked(wanted=frozenset(wanted), rows=FEW), only=frozenset(wanted))
+        part = next(iter_raw(table, "", asked), None)
+        found = set() if part is None else {name.casefold() for name in part.names}
+    return found & set(wanted)
 
 
 def _is_list(table: Any) -> bool:
@@ -125,11 +162,12 @@ def _names_in(path: Path, names: Sequence[str], columns: ColumnNames) -> set[str
     """Those of these names that a JSON file has in quotes somewhere, in upper or lower case."""
     left = {f'"{name}"'.encode(): name for name in names}
     found: set[str] = set()
+    longest = max(map(len, left), default=0)
     with plain_file(path, columns.asked()) as plain, plain.open("rb") as file:
         behind = b""
         while left and (block := file.read(_BLOCK)):
             text = (behind + block).lower()
             found |= {name for quoted, name in left.items() if quoted in text}
             left = {quoted: name for quoted, name in left.items() if name not in found}
-            behind = text[-16:]
+            behind = text[-longest:]
     return found
