@@ -320,7 +320,7 @@ class _Shown:
         return pa.Table.from_pylist(rows, schema=pa.schema(list(self.kinds.items())))
 
     def places(self) -> pa.Table:
-        """A table with two rows of one place, and of sources more than there can be, if there are."""
+        """A table with two rows of one place, and more sources than can be, if there are such."""
         own = {role: self.names[role] for role in PLACES if role in self.names}
         rows: list[dict[str, Any]] = []
         if OFFSET in own and not self.frame.isStreaming:
