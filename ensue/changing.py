@@ -18,15 +18,16 @@ from querylang.changes.applying import Applied, Moment, apply
 from querylang.changes.running import Running
 from querylang.changes.texts import ChangeError, Infer, Schemas, annotated_as, compiled
 from querylang.errors import InputError, QueryErrors
-from querylang.load import check_text
+from querylang.load import NAMELESS, check_text, words_of
 from querylang.plan.changes import Change, DeployQuery, Outcome, ReplaceQuery
 from querylang.plan.model import EventType, Plan, QueryPlan
+from querylang.source import Source
 from runtime.admission.selection import furthest_time, selectors_of
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.instants import NO_TIME
 from runtime.policies.forget_keys import with_forget_keys
 from runtime.policies.plan_policies import Orderings, for_reading, policy_of
-from runtime.reading.column_names import ColumnNames
+from runtime.reading.column_names import PLACES, ColumnNames
 from runtime.reading.control_events import NOT_HERE, ControlError, parse_change
 from runtime.reading.inference.schema import infer
 from runtime.reading.inference.types import with_nested
@@ -123,7 +124,9 @@ class InferredTypes:
         if not wanted:
             return {}
         try:
-            inferred = infer(*self.tables, names=self.columns, event=wanted[0] if len(wanted) == 1 else "")
+            event = wanted[0] if len(wanted) == 1 else ""
+            fields = words_of([Source(NAMELESS, text)]) & set(PLACES)
+            inferred = infer(*self.tables, names=self.columns, event=event, fields=fields)
         except InputError:
             return {}
         return with_nested(inferred.schemas, wanted)
