@@ -330,7 +330,8 @@ class _Shown:
                 rows += _some_rows(self.frame, list(own.values()), own[OFFSET])
         if SOURCE in own and not self.frame.isStreaming and pa.types.is_string(self.kinds[own[SOURCE]]):
             found = self.frame.select(self.frame[f"`{own[SOURCE]}`"]).distinct().limit(MOST_SOURCES + 1).collect()
-            rows += [{own[SOURCE]: row[0]} for row in found]
+            if len(found) > MOST_SOURCES:
+                rows = [{own[SOURCE]: row[0]} for row in found]
         return pa.Table.from_pylist(rows, schema=pa.schema([(name, self.kinds[name]) for name in own.values()]))
 
 
