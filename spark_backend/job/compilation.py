@@ -233,7 +233,8 @@ def told_fields(samples: Sequence[Sample], read: Collection[str]) -> Mapping[str
             if names.given(role) is None and any(own.of(role) is None for own in decided.columns)
         ]
         for role in found:
-            warn(next(remark for remark in decided.remarks if f": {role!r} is a field" in remark))
+            told = next(remark for remark in decided.remarks if f": {role!r} is a field" in remark)
+            warn(told.partition("; `--")[0])
         if found:
             fields[sample.source.name] = found
     return fields

@@ -87,6 +87,7 @@ def test_what_was_decided_stays(tmp_path: Path) -> None:
 
 def test_a_checkpoint_of_an_older_release_reads_columns_as_it_did(tmp_path: Path) -> None:
     rows = with_column("offset", 1, 2, 1)
+    (tmp_path / "state").mkdir()
     ready = job(tmp_path, rows)
     write_record(ready.deployment.checkpoint, ready.record)
     file = tmp_path / "state" / "ensue.json"
