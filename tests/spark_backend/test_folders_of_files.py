@@ -15,6 +15,8 @@ import pytest
 import ensue
 from spark_backend.sources.listing import read_files
 from spark_backend.wire.packed_rows import Signal
+from spark_backend.wire.tagged_rows import Tag
+from tests.support.buckets import rows_of
 from tests.support.folder_job import Answer, FolderJob, files_of, written
 
 TEXT = """event Reading { float ts; string sensor; float value; }
@@ -169,9 +171,14 @@ def test_a_restart_knows_the_files_that_wait_and_looks_nothing_up_again(tmp_path
     assert sorted(job.looked_up) == ["broken.csv", *(f"m{number}.csv" for number in range(6))]
     job.looked_up.clear()
     job.start()
+    second = job.step()
+    assert second is not None
+    assert second.unread["in"] is not None
+    times = {row["query"]: row["waits_for"] for row in rows_of(job.tagged, Tag.TIMELINE)}
+    assert times == {name: [f"in: {second.unread['in'].path}"] for name in ("Rising", "Alone")}
     left = job.run()
     assert job.looked_up == []
-    assert [len(manifest.files) for manifest in left] == [1] * 6
+    assert [len(manifest.files) for manifest in left] == [1] * 5
     assert left[-1].unread == {"in": None}
 
 

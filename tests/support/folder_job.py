@@ -25,7 +25,7 @@ from spark_backend.sources.listing.listed_source import ListedSource
 from spark_backend.sources.listing.manifests import Manifest, TakenFile
 from spark_backend.sources.listing.source_watch import watch_of
 from spark_backend.wire.packed_rows import Signal
-from spark_backend.wire.tagged_rows import Tag
+from spark_backend.wire.tagged_rows import Tag, TaggedRow
 from tests.support.buckets import rows_of
 
 Answer = tuple[list[str], list[tuple[str, str]], dict[tuple[str, str, str], int]]
@@ -58,7 +58,7 @@ class FolderJob:
         self.listed = listed_sources(all_sources(self.deployment), self.deployment.control)
         self.options = self._options()
         self.states: dict[int, bytes] = {}
-        self.tagged: list[object] = []
+        self.tagged: list[TaggedRow] = []
         self.looked_up: list[str] = []
         self.batch = -1
         self.planner: InputPlanner | None = None
@@ -125,10 +125,10 @@ class FolderJob:
     def answer(self) -> Answer:
         """After the end."""
         account: Counter[tuple[str, str, str]] = Counter()
-        for row in rows_of(self.tagged, Tag.LEDGER):  # type: ignore[arg-type]
+        for row in rows_of(self.tagged, Tag.LEDGER):
             account[str(row["query"]), str(row["source"]), str(row["what"])] += row["count"]  # type: ignore[operator]
-        discarded = [(str(row["source"]), str(row["reason"])) for row in rows_of(self.tagged, Tag.DISCARDED)]  # type: ignore[arg-type]
-        ids = sorted(str(row["match_id"]) for row in rows_of(self.tagged, Tag.MATCH))  # type: ignore[arg-type]
+        discarded = [(str(row["source"]), str(row["reason"])) for row in rows_of(self.tagged, Tag.DISCARDED)]
+        ids = sorted(str(row["match_id"]) for row in rows_of(self.tagged, Tag.MATCH))
         return ids, sorted(discarded), dict(+account)
 
 
