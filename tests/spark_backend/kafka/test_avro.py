@@ -315,17 +315,19 @@ def test_schemas_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
         registry.add(3, chain)
         registry.schemas[4] = {"schema": '{"type":"array","items":' * 5_000 + '"null"' + "}" * 5_000}
         registry.add(5, record("A", {"k": {"type": "fixed", "name": "F", "size": -1}}))
-        registry.add(6, SMALL)
-        values = [b"\0\0\0\0" + bytes([number]) + b"\2x" for number in (1, 2, 3, 4, 5)]
-        values.append(encoded(SMALL, {"k": "x", "v": 1.5}, 6))
+        registry.add(6, record("A", {"k": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": None}}))
+        registry.add(7, SMALL)
+        values = [b"\0\0\0\0" + bytes([number]) + b"\2x" for number in (1, 2, 3, 4, 5, 6)]
+        values.append(encoded(SMALL, {"k": "x", "v": 1.5}, 7))
         rows = packed(monkeypatch, AvroForm(registry=RegistryAddress((registry.url,))), values)
-    assert [row["k:string"] for row in (rows[0], rows[5])] == ["x", "x"]
+    assert [row["k:string"] for row in (rows[0], rows[6])] == ["x", "x"]
     wrong = {row: text.partition("registry: ")[2].partition(": b'")[0] for row, text in texts(rows).items()}
     assert wrong == {
         1: "has more than 10,000 types, where each name counts as often as it is used",
         2: "nested more than 100 deep",
         3: "nested more than 100 deep",
         4: "not a schema of Avro: the size -1",
+        5: "not a schema of Avro: an integer is required",
     }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from runtime.json_reader import json_of_text
+from runtime.reading.formats.asked import shortened
 from spark_backend.sources.kafka.avro.budgets import Bounds, WrongSchema, bounds_of, refuse_text
 
 _PRIMITIVES: Mapping[str, pa.DataType] = {
@@ -84,11 +85,13 @@ def message_schema(text: str, references: Sequence[str] = ()) -> MessageSchema:
         for reference in references:
             parse_schema(_json(reference), named_schemas=named)
         parsed = parse_schema(_json(text), named_schemas=named)
+        is_union = isinstance(parsed, list)
+        records = tuple(_record(branch, named) for branch in (parsed if is_union else [parsed]))
+    except WrongSchema:
+        raise
     except Exception as error:  # fastavro raises whatever a schema that is not one causes
         raise WrongSchema(f"not a schema of Avro: {_line(error)}") from error
-    is_union = isinstance(parsed, list)
-    branches = parsed if is_union else [parsed]
-    return MessageSchema(tuple(_record(branch, named) for branch in branches), is_union)
+    return MessageSchema(records, is_union)
 
 
 def _json(text: str) -> Any:
@@ -105,7 +108,7 @@ def _record(parsed: Any, named: Mapping[str, Any]) -> RecordSchema:
     found = named.get(parsed, parsed) if isinstance(parsed, str) else parsed
     if not isinstance(found, dict) or found.get("type") not in ("record", "error"):
         kind = found.get("type") if isinstance(found, dict) else found
-        return RecordSchema("", "null", {}, problem=f"its schema is {kind!r}, and not a record")
+        return RecordSchema("", "null", {}, problem=f"its schema is {shortened(repr(kind))}, and not a record")
     bounds = bounds_of(found, named)
     types = _ArrowTypes(named)
     columns = {item["name"]: types.of(item["type"]) for item in found["fields"]}
