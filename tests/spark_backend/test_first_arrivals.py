@@ -1,0 +1,74 @@
+"""When the first record of a file arrives, by its beginning, its end, its statistics, or all of it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import querylang
+from runtime.instants import SECOND
+from spark_backend.sources import first_arrivals
+from spark_backend.sources.first_arrivals import first_arrival
+from spark_backend.sources.reading import Reading
+
+PLAN = querylang.compile_text(
+    "event A { string k; } query Q { inputs { A() key k within 3.0; } find A as a -> A as b }"
+).plan
+READING = Reading("A", arrival="at", source_time="ts")
+ASCENDING = list(range(100, 1100))
+SHUFFLED = [*range(600, 1100), *range(100, 600)]
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_arrivals, "WHOLE", 2000)
+    monkeypatch.setattr(first_arrivals, "PART", 1000)
+
+
+def file_of(folder: Path, name: str, moments: list[int]) -> Path:
+    file = folder / name
+    rows = [{"at": moment, "ts": moment, "k": "x" * 20} for moment in moments]
+    csv = "at,ts,k\n" + "".join(f"{row['at']},{row['ts']},{row['k']}\n" for row in rows)
+    match name.partition(".")[2]:
+        case "csv":
+            file.write_text(csv)
+        case "csv.gz":
+            file.write_bytes(gzip.compress(csv.encode()))
+        case "json":
+            file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        case "list.json":
+            file.write_text(json.dumps(rows))
+        case "parquet":
+            pq.write_table(pa.Table.from_pylist(rows), file, row_group_size=100)
+    return file
+
+
+@pytest.mark.parametrize("name", ["1.csv", "1.csv.gz", "1.json", "1.list.json", "1.parquet"])
+@pytest.mark.parametrize("moments", [ASCENDING, ASCENDING[::-1], ASCENDING[:5]])
+def test_it_is_the_least_arrival(tmp_path: Path, name: str, moments: list[int]) -> None:
+    if name.endswith(".gz") and moments == ASCENDING[::-1]:
+        pytest.skip("the end of a large compressed file is not looked at")
+    assert first_arrival(file_of(tmp_path, name, moments), READING, PLAN) == 100 * SECOND
+
+
+@pytest.mark.parametrize("name", ["1.parquet", "1.list.json"])
+def test_of_other_files_all_is_looked_at(tmp_path: Path, name: str) -> None:
+    assert first_arrival(file_of(tmp_path, name, SHUFFLED), READING, PLAN) == 100 * SECOND
+
+
+def test_of_a_large_file_of_lines_the_middle_is_not_looked_at(tmp_path: Path) -> None:
+    found = first_arrival(file_of(tmp_path, "1.csv", SHUFFLED), READING, PLAN)
+    assert found is not None
+    assert 500 * SECOND < found < 600 * SECOND
+
+
+@pytest.mark.parametrize("text", ["", "at,ts,k\n", "no,such,columns\n1,2,3\n"])
+def test_a_file_without_readable_records_has_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "1.csv").write_text(text)
+    assert first_arrival(tmp_path / "1.csv", READING, PLAN) is None
+    assert first_arrival(tmp_path / "gone.csv", READING, PLAN) is None
