@@ -17,9 +17,18 @@ import pyarrow.parquet
 import ensue
 from querylang.load import compile_text
 from runtime.reading.tables import read_arrivals
+from spark_backend.delta.commit_log import LOG
+from spark_backend.delta.transactions import transactions
 from spark_backend.operator.bucket_state import open_state
 from spark_backend.operator.step import run_step
 from spark_backend.settings.deployment_file import load_deployment
+from spark_backend.sources.delta.commit_planner import CommitPlanner
+from spark_backend.sources.delta.delta_source import DeltaSource
+from spark_backend.sources.delta.snapshot import UnreadableTable
+from spark_backend.sources.delta.table_units import TablePosition
+from spark_backend.sources.listing.command_folder import Command, CommandFolder
+from spark_backend.sources.listing.folder_listing import FileStamp
+from spark_backend.sources.listing.manifests import Manifest, ManifestFolder, SourceCount, TakenFile
 from spark_backend.wire.packed_rows import pack_arrivals
 from spark_backend.wire.program import Program
 
@@ -287,7 +296,66 @@ def states() -> Attack:
     return Attack((step.state,), run)
 
 
+def delta_commits() -> Attack:
+    """Commits of Delta tables, as a source reads them."""
+    add = {"path": "a%20b.parquet", "size": 5, "dataChange": True, "partitionValues": {"k": None}}
+    lines = (
+        {"commitInfo": {"timestamp": 1704103200000}},
+        {"protocol": {"minReaderVersion": 3, "readerFeatures": ["timestampNtz"]}},
+        {"metaData": {"id": "x", "schemaString": json.dumps({"fields": [{"name": "at", "type": "timestamp"}]})}},
+        {"add": add | {"stats": json.dumps({"numRecords": 2})}},
+        {"remove": {"path": "c.parquet", "dataChange": False}},
+        {"txn": {"appId": "ensue-0123456789ab", "version": 7}},
+    )
+    with suppress(FileExistsError):
+        Path("table", LOG).mkdir(parents=True)
+
+    def run(data: bytes) -> None:
+        Path("table", LOG, f"{1:020d}.json").write_bytes(data)
+        before = {"s": TablePosition("x", 0, None, {"at": '"timestamp"'})}
+        try:
+            CommitPlanner([DeltaSource("s", "table", "at")]).next(before, {}, lambda *_: None)
+        except UnreadableTable:
+            return
+        transactions(Path("table"))
+
+    return Attack(("\n".join(map(json.dumps, lines)).encode(),), run)
+
+
+def manifests() -> Attack:
+    """Manifests of a checkpoint."""
+    folder = ManifestFolder(Path("state/manifests"))
+    file, command = TakenFile("s", 1, "a.csv", FileStamp(5, 7, 9)), Command(7, "Heartbeat()", 8)
+    folder.write(Manifest(1, (file,), {"s": SourceCount(1, "a.csv")}, commands=(command,)))
+    place = Path("state/manifests/0000000001.json")
+
+    def run(data: bytes) -> None:
+        place.write_bytes(data)
+        folder.read(1)
+
+    return Attack((place.read_bytes(),), run)
+
+
+def commands() -> Attack:
+    """Commands in a checkpoint, none of which may stop the job."""
+    folder = CommandFolder(Path("state"))
+    number = folder.send('{"key": {"k": "x"}}', at=8, kind="forget").number
+    place = Path("state/ensue/commands", f"{number:020d}.json")
+
+    def run(data: bytes) -> None:
+        place.write_bytes(data)
+        found = folder.read(number)
+        assert found is not None, "it is there"
+        json.dumps(found.to_plain(), allow_nan=False)
+        found.text.encode()
+
+    return Attack((place.read_bytes(),), run)
+
+
 ATTACKS: Mapping[str, Callable[[], Attack]] = {
+    "delta_log": delta_commits,
+    "manifest": manifests,
+    "command": commands,
     "query": query_texts,
     "csv": csv_tables,
     "csv-lines": csv_lines,
@@ -299,6 +367,9 @@ ATTACKS: Mapping[str, Callable[[], Attack]] = {
     "state": states,
 }
 WEIGHTS = {
+    "delta_log": 60,
+    "manifest": 40,
+    "command": 40,
     "query": 150,
     "csv": 10,
     "csv-lines": 150,

@@ -1,0 +1,126 @@
+"""Files of a checkpoint that are damaged or hostile: each mutant is read or refused in one line, and none leads out."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ensue import EnsueError
+from runtime.json_reader import DamagedJson
+from spark_backend.job.changes.journal_file import read_journal
+from spark_backend.job.checkpoint_record import read_record
+from spark_backend.job.history.history_folders import histories, remove_done
+from spark_backend.job.job_folder import JobFolder
+from spark_backend.places.inside import OutsidePath
+from spark_backend.settings.deployment_file import load_deployment
+from spark_backend.sources.listing.after_reading import Settled, settle
+from spark_backend.sources.listing.command_folder import ERROR, CommandFolder
+from spark_backend.sources.listing.folder_listing import FileStamp
+from spark_backend.sources.listing.listed_source import ListedSource
+from spark_backend.sources.listing.manifests import ManifestFolder
+from spark_backend.sources.listing.read_files import ReadFile, ReadFiles
+from spark_backend.sources.listing.spark_log import committed_manifest
+from tests.support.mutants import json_mutant
+from tests.support.old_checkpoint import unpacked
+
+SAMPLE = Path(__file__).parents[1] / "snapshots" / "checkpoint-4.tar.gz"
+MUTANTS = 150
+"""Of each kind; `tests.torture.hostile` has more."""
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "ensue.json": lambda folder: (read_record(folder / "state"), committed_manifest(folder / "state")),
+    "ensue/program.json": lambda folder: read_journal(load_deployment(folder / "old.yaml")),
+    "ensue/progress/*.json": lambda folder: JobFolder(folder / "state").last_progress(),
+    "ensue/ledger/*.json": lambda folder: JobFolder(folder / "state").ledger.total(),
+    "ensue/inputs/manifests/*.json": lambda folder: [
+        manifests.read(number)
+        for manifests in [ManifestFolder(folder / "state/ensue/inputs/manifests")]
+        for number in manifests.numbers()
+    ],
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_mutants_are_read_or_refused_in_one_line(tmp_path: Path, name: str) -> None:
+    unpacked(SAMPLE, tmp_path)
+    files = sorted(path for path in (tmp_path / "state").glob(name) if not path.name.startswith("."))
+    file, chooser, refused = files[-1], random.Random(1), 0
+    good = file.read_bytes()
+    READERS[name](tmp_path)
+    for _ in range(MUTANTS):
+        file.write_bytes(json_mutant(good, chooser))
+        try:
+            READERS[name](tmp_path)
+        except EnsueError as error:
+            refused += 1
+            assert "\n" not in str(error)  # noqa: PT017 # a mutant may be read, too
+            assert str(tmp_path) in str(error)  # noqa: PT017 # as above
+    assert refused
+
+
+def test_mutants_of_commands_are_taken_or_answered(tmp_path: Path) -> None:
+    folder = CommandFolder(tmp_path)
+    number = folder.send('{"key": {"k": "x"}}', kind="forget", at=7).number
+    (file,) = (tmp_path / "ensue/commands").glob("*.json")
+    good, chooser, answered = file.read_bytes(), random.Random(1), 0
+    for _ in range(1_000):
+        file.write_bytes(json_mutant(good, chooser))
+        command = folder.read(number)
+        assert command is not None
+        answered += command.kind == ERROR
+        json.dumps(command.to_plain(), allow_nan=False)
+        command.text.encode()
+    assert answered > 100
+
+
+@pytest.mark.parametrize("at", ["1e400", "1.5", "9223372036854775807", '"x"'])
+def test_a_command_at_an_impossible_time_is_answered(tmp_path: Path, at: str) -> None:
+    folder = CommandFolder(tmp_path)
+    number = folder.send("Heartbeat()", at=7).number
+    (file,) = (tmp_path / "ensue/commands").glob("*.json")
+    file.write_text(file.read_text().replace('"at": 7', f'"at": {at}'))
+    command = folder.read(number)
+    assert command is not None
+    assert (command.kind, command.at) == (ERROR, None)
+    assert str(file) in command.text
+
+
+def test_a_command_removes_nothing_but_histories(tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    histories(tmp_path).mkdir(parents=True)
+    text = json.dumps({"DeployWithHistory": {"text": "", "folder": "../../precious"}})
+    remove_done(tmp_path, text)
+    assert (tmp_path / "precious").is_dir()
+
+
+def test_files_outside_of_a_source_are_neither_read_nor_removed(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    for name in ("precious.csv", "out/a.csv"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "in/day=1").symlink_to(tmp_path / "out")
+    source = ListedSource("s", str(tmp_path / "in"), (".csv",), after="delete")
+    with pytest.raises(OutsidePath):
+        source.file("../precious.csv")
+    read = ReadFiles()
+    for path in ("../precious.csv", "day=1/a.csv"):
+        stamp = FileStamp.of((tmp_path / "in" / path).stat())
+        read.of("s")[path] = ReadFile(stamp, stamp, 1)
+    problems = settle(source, read, 1, Settled())
+    assert sorted(problems) == ["../precious.csv", "day=1/a.csv"]
+    assert (tmp_path / "precious.csv").exists()
+    assert (tmp_path / "out/a.csv").exists()
+
+
+def test_a_damaged_plan_is_refused_as_such(tmp_path: Path) -> None:
+    unpacked(SAMPLE, tmp_path)
+    file = tmp_path / "state/ensue/program.json"
+    data = json.loads(file.read_text())
+    data["epochs"][0]["plan"] = '{"version": 3, "plan": 5}'
+    file.write_text(json.dumps(data))
+    with pytest.raises(DamagedJson, match=r"program\.json: is damaged: its plan is damaged: "):
+        read_journal(load_deployment(tmp_path / "old.yaml"))
