@@ -15,6 +15,8 @@ import pyarrow.parquet
 import pytest
 
 from ensue import replay
+from spark_backend.sources.delta.table_units import TableFile
+from spark_backend.sources.delta.unit_reading import table_of_file
 from tests.ensue.command import Run
 
 TIMES = [
@@ -122,3 +124,9 @@ def test_data_frames_have_the_times_exactly(copies: int) -> None:
     assert "1000-01-01 00:00:00.000001" in frame.to_string()
     for other in (result.discarded, result.outputs, result.ledger, result.metrics):
         assert other.to_string()
+
+
+def test_a_data_file_of_a_delta_table_has_the_times_exactly(tmp_path: Path) -> None:
+    path = int96(tmp_path / "part-0.parquet")
+    found = table_of_file(path, TableFile(path.name, path.stat().st_size), {}, ["at"])
+    assert found.column("at").to_pylist() == [moment.replace(tzinfo=None) for moment in MOMENTS]
