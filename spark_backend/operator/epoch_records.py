@@ -19,7 +19,7 @@ from runtime.instants import NEVER, NO_TIME
 from runtime.results.change_rows import change_rows
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import Results
-from spark_backend.wire.epochs import Stage
+from spark_backend.wire.epochs import Notice, Stage
 from spark_backend.wire.packed_rows import GroupRecords
 from spark_backend.wire.partition_groups import PartitionGroup, count_uses, is_refused_once
 from spark_backend.wire.program import Program
@@ -150,13 +150,19 @@ def without_silent(results: Results, plan: Plan, silent: Collection[str]) -> Res
     return replace(results, matches=matches, outputs=outputs, discarded=discarded)
 
 
-def new_notices(program: Program, reported: int, epoch: int) -> tuple[int, list[Results]]:
+def new_notices(program: Program, reported: int, epoch: int, *, has_ended: bool) -> tuple[int, list[Results]]:
     """The notices that were not reported, as outputs, and the number of the last one.
 
     epoch: the least number of an epoch that an engine is in
+    has_ended: time goes on without records until no timer is left, so all handovers end
     """
+
+    def is_due(notice: Notice) -> bool:
+        is_by_time = all(outcome.kind == "handed_over" for outcome in notice.outcomes)
+        return notice.epoch <= epoch or (has_ended and is_by_time)
+
     left = (notice for notice in program.notices if notice.number > reported)
-    new = list(takewhile(lambda notice: notice.epoch <= epoch, left))
+    new = list(takewhile(is_due, left))
     rows = [Results(outputs=change_rows(notice.outcomes, notice.place)) for notice in new]
     return max([reported, *(notice.number for notice in new)]), rows
 

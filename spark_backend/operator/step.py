@@ -149,7 +149,7 @@ def _worked(
         results += own + passed_over(program, group, work.passed_over(group))
     reported = state.reported
     if is_home:
-        reported, rows = new_notices(program, reported, min(epochs))
+        reported, rows = new_notices(program, reported, min(epochs), has_ended=work.flush)
         results += rows
     return replace(state, engines=tuple(engines), epochs=tuple(epochs), reported=reported), results
 

@@ -94,3 +94,24 @@ def compare(
     assert len(matches) > 20
     found = {key: count for key, count in ledger_of(rows_of(job.stream.tagged, Tag.LEDGER)).items() if count}
     assert found == {key: count for key, count in ledger_of(ledger_table(account).to_pylist()).items() if count}
+
+
+def test_the_end_of_a_handover_is_told_once_where_time_is_flushed() -> None:
+    job = ChangingJob(2)
+    arrivals = read_records(tables(np.random.default_rng(1), 300, job.base.sources), READING).arrivals
+    places = arrivals.system("place")
+    job.step(
+        {
+            name: arrivals.take(np.flatnonzero(places == place))
+            for name, place in zip("ab", np.unique(places), strict=True)
+        }
+    )
+    longer = RISING.replace("15 seconds", "25 seconds").replace("+ least", "+ least + 1.0")
+    job.change(json.dumps({"ReplaceQuery": [longer]}))
+    for signal in (None, Signal.FLUSH, Signal.FLUSH):
+        job.step({}, signal)
+    told = [(row["kind"], row["query"]) for row in rows_of(job.stream.tagged, Tag.OUTPUT)]
+    assert [item for item in told if item[0] in ("replaced", "handed_over")] == [
+        ("replaced", "Rising"),
+        ("handed_over", "Rising"),
+    ]

@@ -15,6 +15,8 @@ from spark_backend.job.changes.journal_file import journal_file, read_journal
 from spark_backend.job.changes.taking import changed_program, has_change
 from spark_backend.job.checkpoint_record import write_record
 from spark_backend.job.commands.control import send_change, send_control
+from spark_backend.job.commands.sending import what_it_waits_for
+from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.preflight import Checked, checked
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.sources.listing.command_folder import CHANGE, CommandFolder
@@ -204,3 +206,18 @@ def test_an_old_text_that_never_ends_is_named(tmp_path: Path) -> None:
     assert "so it runs on beside the new one; a replacement with `--now` ends it" in answer.text
     send(ready, "ReplaceQuery", RISING.replace("60 seconds", "120 seconds"), "now")
     assert len(changed_program(ready).running().queries) == 1
+
+
+def test_a_command_that_waits_says_for_what(ready: Checked) -> None:
+    job = JobFolder(ready.deployment.checkpoint)
+    first = send_change(ready.deployment, json.dumps({"UndeployQuery": ["Rising"]}), wait=False).command
+    second = send_change(ready.deployment, json.dumps({"DeployQuery": [RISING]}), wait=False).command
+    assert what_it_waits_for(job, first).startswith("the first micro-batch: ")
+    assert what_it_waits_for(job, second) == f"command {first.number}, which was sent before it"
+    spark = ready.deployment.checkpoint
+    for name in ("offsets/0", "commits/0", "offsets/1"):
+        (spark / name).parent.mkdir(parents=True, exist_ok=True)
+        (spark / name).write_text("v1\n")
+    assert what_it_waits_for(job, first) == "the end of micro-batch 1, which is being processed"
+    (spark / "commits/1").write_text("v1\n")
+    assert what_it_waits_for(job, first).startswith("the next micro-batch; ")

@@ -19,8 +19,9 @@ from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.columns.unknown_types import as_known
 from runtime.engine.engine import Engine
+from runtime.json_reader import json_of_text
 from runtime.results.ledger import Account
-from spark_backend.job.changes.journal import Journal, place_of_change
+from spark_backend.job.changes.journal import Journal, PlainJournal, place_of_change
 from spark_backend.job.progress import JobProgress
 from spark_backend.wire.clock_sources import ClockSource
 from spark_backend.wire.epochs import Epoch
@@ -139,7 +140,7 @@ class ChangingJob:
         journal = self.journal.settled(self.progress.epoch, self.batch)
         moment = Moment(place, max(place, self.progress.newest or place))
         journal = journal.changed(self.batch, text, moment, self.batch, lambda plan: plan)
-        self.journal = Journal.of_plain(json.loads(json.dumps(journal.to_plain())))
+        self.journal = Journal.of_plain(json_of_text(json.dumps(journal.to_plain()), PlainJournal))
         self.stream.program = load_program(self.ahead().program(self.base).to_text())
 
     def move(self, buckets: int) -> None:
