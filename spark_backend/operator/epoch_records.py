@@ -15,7 +15,7 @@ from runtime.columns.arrival_order import come_before
 from runtime.columns.arrivals import Arrivals
 from runtime.columns.unknown_types import as_known
 from runtime.engine.engine import Engine
-from runtime.instants import NEVER, NO_TIME
+from runtime.instants import EARLIEST, NEVER, NO_TIME
 from runtime.results.change_rows import change_rows
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import Results
@@ -150,11 +150,14 @@ def without_silent(results: Results, plan: Plan, silent: Collection[str]) -> Res
     return replace(results, matches=matches, outputs=outputs, discarded=discarded)
 
 
-def new_notices(program: Program, reported: int, epoch: int, *, has_ended: bool) -> tuple[int, list[Results]]:
+def new_notices(
+    program: Program, reported: int, epoch: int, *, has_ended: bool, begin: int | None
+) -> tuple[int, list[Results]]:
     """The notices that were not reported, as outputs, and the number of the last one.
 
     epoch: the least number of an epoch that an engine is in
-    has_ended: time goes on without records until no timer is left, so all handovers end
+    has_ended: time advances without records until no timer is left, so all handovers end
+    begin: the first arrival of the step, for changes before all records; None = not known
     """
 
     def is_due(notice: Notice) -> bool:
@@ -163,7 +166,8 @@ def new_notices(program: Program, reported: int, epoch: int, *, has_ended: bool)
 
     left = (notice for notice in program.notices if notice.number > reported)
     new = list(takewhile(is_due, left))
-    rows = [Results(outputs=change_rows(notice.outcomes, notice.place)) for notice in new]
+    places = [begin if notice.place == EARLIEST and begin is not None else notice.place for notice in new]
+    rows = [Results(outputs=change_rows(notice.outcomes, place)) for notice, place in zip(new, places, strict=True)]
     return max([reported, *(notice.number for notice in new)]), rows
 
 

@@ -149,7 +149,7 @@ def _worked(
         results += own + passed_over(program, group, work.passed_over(group))
     reported = state.reported
     if is_home:
-        reported, rows = new_notices(program, reported, min(epochs), has_ended=work.flush)
+        reported, rows = new_notices(program, reported, min(epochs), has_ended=work.flush, begin=work.first_arrival)
         results += rows
     return replace(state, engines=tuple(engines), epochs=tuple(epochs), reported=reported), results
 
@@ -324,6 +324,14 @@ class _Work:
         if pieces.have_begun(next_) or (self.flush and self.runs_all):
             return True
         return now > next_.begins or (self.flush and now >= next_.begins)
+
+    @property
+    def first_arrival(self) -> int | None:
+        """The earliest arrival of the records, else where the sources have been read to, µs."""
+        arrivals = [item.arrivals.system("arrival") for item in self.records if len(item.arrivals)]
+        if arrivals:
+            return min(int(own.min()) for own in arrivals)
+        return min((turn.now for turn in self.turns if turn.now is not None), default=None)
 
     def passed_over(self, group: PartitionGroup) -> list[GroupRecords]:
         """The released records of a group that cannot concern any of its queries."""

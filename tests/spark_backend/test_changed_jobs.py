@@ -115,3 +115,18 @@ def test_the_end_of_a_handover_is_told_once_where_time_is_flushed() -> None:
         ("replaced", "Rising"),
         ("handed_over", "Rising"),
     ]
+
+
+def test_a_change_before_the_first_micro_batch_has_the_time_of_its_first_record() -> None:
+    job = ChangingJob(1)
+    job.change('UndeployQuery("Waiting")')
+    arrivals = read_records(tables(np.random.default_rng(1), 300, job.base.sources), READING).arrivals
+    places = arrivals.system("place")
+    job.step(
+        {
+            name: arrivals.take(np.flatnonzero(places == place))
+            for name, place in zip("ab", np.unique(places), strict=True)
+        }
+    )
+    (row,) = [row for row in rows_of(job.stream.tagged, Tag.OUTPUT) if row["kind"] == "undeployed"]
+    assert str(row["time"]).startswith("1970-01-01 00:16:40")

@@ -34,6 +34,7 @@ FALLING = RISING.replace("Rising", "Falling").replace("> a.value + least", "< a.
 def ready(tmp_path: Path) -> Checked:
     (tmp_path / "in").mkdir()
     found = checked(load_deployment(write_job(tmp_path, EVENT + RISING)))
+    found.deployment.checkpoint.mkdir(exist_ok=True)
     write_record(found.deployment.checkpoint, found.record)
     return found
 
@@ -197,6 +198,7 @@ def test_an_old_text_that_never_ends_is_named(tmp_path: Path) -> None:
     ordering = {"policy": "stream_analytics", "late": "5s", "out_of_order": "2s", "action": "adjust"}
     source = {"path": "in", "format": "csv", "event": "Reading", "source_time": "ts", "ordering": ordering}
     ready = checked(load_deployment(write_job(tmp_path, EVENT + RISING, sources={"readings": source})))
+    ready.deployment.checkpoint.mkdir(exist_ok=True)
     write_record(ready.deployment.checkpoint, ready.record)
     number = send(ready, "ReplaceQuery", RISING.replace("60 seconds", "90 seconds"))
     changed_program(ready)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from querylang.errors import InputError
 from querylang.plan.changes import UNCHANGED, Outcome
 from querylang.plan.model import Plan
+from runtime.instants import EARLIEST
 from runtime.json_reader import DamagedJson
 from spark_backend.job.changes.finishing import finished
 from spark_backend.job.changes.journal import Journal, moment_of_change
@@ -153,7 +154,8 @@ def _answer(folder: CommandFolder, journal: Journal) -> None:
         if item.command in pending:
             text = "; ".join(outcome.text for outcome in item.notice.outcomes)
             kind = ERROR if item.errors else _what_is_done(item.notice.outcomes)
-            folder.add(max(item.batch, 0), [Answer(item.command, "job", 1, kind, item.place, text, 1)])
+            place = None if item.place == EARLIEST else item.place  # before all records
+            folder.add(max(item.batch, 0), [Answer(item.command, "job", 1, kind, place, text, 1)])
 
 
 def _what_is_done(outcomes: Sequence[Outcome]) -> str:
