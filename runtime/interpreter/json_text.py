@@ -19,6 +19,9 @@ DEEPEST = 100
 NOT_TEXT = "has half of a surrogate pair, which is not text"
 """Why some JSON, and some text of Python, cannot be used."""
 
+_HALVES = (b"\\u", b"\xed", b"\0")
+"""One of them is where half of a surrogate pair is: escaped, as bytes, or in UTF-16."""
+
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
 
 
@@ -39,7 +42,7 @@ def parse_json(text: str | bytes, real: Callable[[str], float] | None = None) ->
         raise JsonError(f"nested more than {DEEPEST} deep")
     try:
         value = json.loads(data, parse_float=real)
-        if b"\\u" in data:  # half of a surrogate pair is not text
+        if any(part in data for part in _HALVES):  # half of a surrogate pair is not text
             json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         raise JsonError(f"{error.msg} (character {error.pos + 1})") from None

@@ -203,6 +203,18 @@ def parquet_tables() -> Attack:
     return Attack(tuple(made), _replay("attack.parquet"))
 
 
+def arrow_tables() -> Attack:
+    """Arrow files, and streams."""
+    table = pa.Table.from_pylist([{**row, "s": [1.0, 2.5], "d": Decimal("1.50")} for row in _rows()])
+    made = []
+    for open_writer in (pa.ipc.new_file, pa.ipc.new_stream):
+        sink = io.BytesIO()
+        with open_writer(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=5)
+        made.append(sink.getvalue())
+    return Attack(tuple(made), _replay("attack.arrow"))
+
+
 def _replay(name: str) -> Callable[[bytes], object]:
     loaded = ensue.load(QUERY)
 
@@ -362,6 +374,7 @@ ATTACKS: Mapping[str, Callable[[], Attack]] = {
     "json": json_tables,
     "json-lines": json_lines,
     "parquet": parquet_tables,
+    "arrow": arrow_tables,
     "control": control_events,
     "deployment": deployments,
     "state": states,
@@ -375,7 +388,8 @@ WEIGHTS = {
     "csv-lines": 150,
     "json": 10,
     "json-lines": 200,
-    "parquet": 40,
+    "parquet": 20,
+    "arrow": 20,
     "control": 240,
     "deployment": 120,
     "state": 80,

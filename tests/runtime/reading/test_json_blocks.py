@@ -20,6 +20,7 @@ from querylang.plan.value_types import Type
 from runtime.columns.arrivals import RecordKind
 from runtime.reading.column_names import STANDARD
 from runtime.reading.conversion import convert
+from runtime.reading.files import read_raw
 from runtime.reading.formats import blocks, json_files, json_lines
 from runtime.reading.formats.asked import EVERYTHING
 from runtime.reading.inference.schema import infer_schemas
@@ -166,6 +167,14 @@ def test_no_line_ends_the_process_or_is_another_row_beside_others(tmp_path: Path
 def _shown(rows: Mapping[int, Mapping[str, Any]]) -> dict[int, Any]:
     """Rows to compare: where columns became text, their cells are texts."""
     return {number: {"n": str(row.get("n")), "v": "v" in row and row["v"] is not None} for number, row in rows.items()}
+
+
+@pytest.mark.parametrize("name", [b"\\ud800", b"\xed\xa0\x80"])
+def test_half_of_a_surrogate_pair_makes_its_own_row_malformed_only(tmp_path: Path, name: bytes) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'{"n": 1}\n{"%b": 2}\n{"n": 3}\n' % name)
+    raw = read_raw(tmp_path / "a.jsonl")
+    assert raw.numbers.tolist() == [1, 3]
+    assert [item.number for item in raw.unreadable] == [2]
 
 
 def test_fields_are_in_the_order_of_the_first_row(tmp_path: Path) -> None:
