@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -49,10 +49,13 @@ class BoundedSource:
         rows = self.rows
         if not self.is_files:
             column = self.reading.columns.of(TYPE)
-            names = [field.name for field in rows.schema.fields if isinstance(field.dataType, spark_types.StringType)]
-            if column not in names:
+            fields = enumerate(rows.schema.fields)
+            texts = {part.name: number for number, part in fields if isinstance(part.dataType, spark_types.StringType)}
+            if column not in texts:
                 return Arrivals.empty(plan)
-            rows = rows.where(f.col(f"`{column}`").rlike("|".join(CHANGES)))
+            names = rows.columns  # of which Spark may understand none
+            plain = rows.toDF(*(f"column{number}" for number in range(len(names))))
+            rows = plain.where(f.col(f"column{texts[column]}").rlike("|".join(CHANGES))).toDF(*names)
         found = self._run("find_changes", rows, plan, "data binary").collect()
         return Arrivals.concat([Arrivals.empty(plan), *(Arrivals.from_bytes(bytes(row["data"])) for row in found)])
 
@@ -64,9 +67,12 @@ class BoundedSource:
         return max((int(row["time"]) for row in found), default=NO_TIME)
 
     def _run(self, function: str, rows: DataFrame, plan: Plan, schema: str, *more: str) -> DataFrame:
-        chosen = rows if self.is_files else frame_columns(rows, plan, self.reading)
-        run = on_worker(_THIS, function, plan_text(plan), self.reading.to_text(), self.is_files, *more)
-        return chosen.mapInArrow(run, schema)
+        reading = self.reading
+        if not self.is_files:
+            chosen = frame_columns(rows, plan, reading)
+            rows, reading = chosen.frame, replace(reading, frame_names=chosen.names)
+        run = on_worker(_THIS, function, plan_text(plan), reading.to_text(), self.is_files, *more)
+        return rows.mapInArrow(run, schema)
 
 
 def changes_of(sources: Sequence[BoundedSource], plan: Plan) -> pa.Table:

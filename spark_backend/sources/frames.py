@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
 from querylang.errors import InputError
 from querylang.logger import warn
@@ -18,7 +18,7 @@ from runtime.columns.row_hashes import hash_rows
 from runtime.policies.per_input import is_clocked
 from runtime.reading.column_names import OFFSET, PARTITION, PLACES, TYPE, needed_names, new_names
 from spark_backend.sources.reading import Reading, pack_parts
-from spark_backend.sources.spark_types import arrow_schema
+from spark_backend.sources.spark_types import arrow_schema, arrow_type
 from spark_backend.wire.packed_rows import PACKED_DDL
 from spark_backend.wire.program import Program, load_program
 from spark_backend.wire.worker_calls import on_worker
@@ -44,8 +44,9 @@ def packed_frame(frame: DataFrame, program: Program, reading: Reading) -> DataFr
     if all(found.values()):
         raise next(mistake for mistake in found.values() if mistake is not None)
     _warn_of_missing_places(chosen, reading)
-    run = on_worker("spark_backend.sources.frames", "pack_rows", program.to_text(), reading.to_text())
-    return chosen.mapInArrow(run, PACKED_DDL)
+    settings = replace(reading, frame_names=chosen.names)
+    run = on_worker("spark_backend.sources.frames", "pack_rows", program.to_text(), settings.to_text())
+    return chosen.frame.mapInArrow(run, PACKED_DDL)
 
 
 def refuse_unreadable_types(frames: Mapping[str, DataFrame], plan: Plan, readings: Mapping[str, Reading]) -> None:
@@ -66,15 +67,40 @@ def refuse_unreadable_types(frames: Mapping[str, DataFrame], plan: Plan, reading
             raise mistake
 
 
-def frame_columns(frame: DataFrame, plan: Plan, reading: Reading) -> DataFrame:
-    """The columns that the plan needs, under the names that it knows."""
+@dataclass(frozen=True, slots=True)
+class FrameColumns:
+    """Columns of a DataFrame.
+
+    frame: has them under plain names: Spark takes dots and backquotes apart, and does not tell
+        names apart that differ in case only
+    names: the names that the plan knows
+    """
+
+    frame: DataFrame
+    names: tuple[str, ...]
+
+    def empty(self) -> pa.Table:
+        """The columns without rows."""
+        return arrow_schema(self.frame.schema).empty_table().rename_columns(list(self.names))
+
+
+def frame_columns(frame: DataFrame, plan: Plan, reading: Reading) -> FrameColumns:
+    """The columns that the plan needs. Raises InputError for one of a type that Arrow has not."""
     table = _name(reading)
     needed = needed_names(plan, reading.columns)
     renamed = new_names(f"DataFrame {table!r}", frame.columns, needed)
-    # Spark does not tell names apart that differ in case only, so columns are chosen by position.
     plain = frame.toDF(*(f"column{number}" for number in range(len(frame.columns))))
     named = [(number, renamed.get(name, name)) for number, name in enumerate(frame.columns)]
-    return plain.select(*(f.col(f"column{number}").alias(name) for number, name in named if name in set(needed)))
+    chosen = [(number, name) for number, name in named if name in set(needed)]
+    for number, name in chosen:
+        kind = frame.schema.fields[number].dataType
+        try:
+            arrow_type(kind)
+        except PySparkTypeError:
+            raise InputError(
+                f"DataFrame {table!r}: column {name!r} is {kind.simpleString()}, which no type of the language holds"
+            ) from None
+    return FrameColumns(plain.select(*(f"column{number}" for number, _ in chosen)), tuple(name for _, name in chosen))
 
 
 def columns_of_all(frames: Mapping[str, DataFrame]) -> tuple[str, ...]:
@@ -88,9 +114,9 @@ def _name(reading: Reading) -> str:
     return reading.name or reading.source or "table"
 
 
-def _warn_of_missing_places(frame: DataFrame, reading: Reading) -> None:
+def _warn_of_missing_places(chosen: FrameColumns, reading: Reading) -> None:
     names = [reading.columns.of(role) or role for role in PLACES[1:]]
-    missing = [name for role, name in zip(PLACES[1:], names, strict=True) if not _has(frame.columns, reading, role)]
+    missing = [name for role, name in zip(PLACES[1:], names, strict=True) if not _has(chosen.names, reading, role)]
     if missing and not reading.is_control:
         columns = " and no column ".join(map(repr, missing))
         warn(
@@ -100,7 +126,7 @@ def _warn_of_missing_places(frame: DataFrame, reading: Reading) -> None:
 
 
 def _mistakes(
-    chosen: DataFrame, others: Sequence[str], plan: Plan, reading: Reading
+    chosen: FrameColumns, others: Sequence[str], plan: Plan, reading: Reading
 ) -> Mapping[str | None, InputError | None]:
     """By event type: why the DataFrame cannot bring it; None = it can.
 
@@ -109,7 +135,7 @@ def _mistakes(
 
     others: names of all columns, for messages
     """
-    empty = arrow_schema(chosen.schema).empty_table()
+    empty = chosen.empty()
     for name in others:
         if name.casefold() not in {known.casefold() for known in empty.column_names}:
             empty = empty.append_column(name, pa.nulls(0))
@@ -144,7 +170,7 @@ def _has(columns: Collection[str], reading: Reading, role: str) -> bool:
 def rows_of_frame(plan: Plan, reading: Reading, batches: Iterator[pa.RecordBatch]) -> Iterator[Arrivals]:
     """The records of a bounded DataFrame's columns, on workers; those without `offset` get one."""
     number = 1
-    for table in _gathered(batches):
+    for table in _gathered(batches, reading.frame_names):
         whole, own = _with_coordinates(table, reading, 0, number)
         number += len(table)
         yield from own.arrivals(whole, plan)
@@ -167,7 +193,7 @@ def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> 
     number = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
     is_clocked_plan = any(is_clocked(item) for query in loaded.plan().queries for item in query.inputs)
     first, rows = -1, 0
-    for table in _gathered(batches):
+    for table in _gathered(batches, settings.frame_names):
         by_partition, has_offsets = (_has(table.column_names, settings, role) for role in (PARTITION, OFFSET))
         is_one = is_clocked_plan or by_partition
         if first < 0:
@@ -187,16 +213,21 @@ def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> 
         yield from pack_parts(arrivals, loaded, settings, by_partition=by_partition)
 
 
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Tables of about ROWS_AT_ONCE rows."""
+def _gathered(batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.Table]:
+    """Tables of about ROWS_AT_ONCE rows; `names`: as of `Reading.frame_names`."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
         if sum(map(len, waiting)) >= ROWS_AT_ONCE:
-            yield pa.Table.from_batches(waiting)
+            yield _named(waiting, names)
             waiting = []
     if waiting:
-        yield pa.Table.from_batches(waiting)
+        yield _named(waiting, names)
+
+
+def _named(batches: list[pa.RecordBatch], names: Sequence[str]) -> pa.Table:
+    table = pa.Table.from_batches(batches)
+    return table.rename_columns(list(names)) if names else table
 
 
 def _ordered_by_content(arrivals: Arrivals) -> Arrivals:

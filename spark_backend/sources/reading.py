@@ -51,6 +51,7 @@ class Reading:
     is_mixed: rows of event types that the table has no columns for are malformed, not a mistake
     source_column, partition, offset, is_typeless, elsewhere: as in `ColumnNames`
     inferred: the event types whose fields come from the data, because nothing defines them
+    frame_names: of the columns of a DataFrame, which have others in Spark; empty = they have not
     since: records that arrived before this, µs, are left out; None = none are
     """
 
@@ -76,6 +77,7 @@ class Reading:
     elsewhere: tuple[str, ...] = ()
     since: int | None = None
     inferred: tuple[str, ...] = ()
+    frame_names: tuple[str, ...] = ()
 
     @staticmethod
     def of_columns(columns: ColumnNames, source: str | None) -> Reading:

@@ -157,3 +157,27 @@ def test_what_is_not_a_data_frame_of_spark_is_refused(call: Callable[..., object
         call(pd.DataFrame({"at": [1]}), text)
     with pytest.raises(ensue.InputError, match=r"^a str is not a DataFrame of Spark; give DataFrames first"):
         call(text, pd.DataFrame({"at": [1]}))
+
+
+@pytest.mark.parametrize("is_exact", ["true", "false"])
+def test_columns_may_have_any_names(session: SparkSession, is_exact: str) -> None:
+    """Spark takes dots and backquotes apart, and may not tell upper from lower case."""
+    session.conf.set("spark.sql.caseSensitive", is_exact)
+    try:
+        rows = [(float(n), n, 1, 2, 3, 4, 5) for n in range(3)]
+        frame = session.createDataFrame(rows).toDF("at", "n", "x", "X", "a`b", "c.d", "e f")
+        query = "query Q { inputs { E() within 1 hour; } find E as a -> E as b where b.n = a.n + 1 and b.`c.d` = 4 }"
+        found = ensue.match(frame, query).collect()
+        assert [list(row["b"]["fields"].asDict().values()) for row in found] == [[n, 1, 2, 3, 4, 5] for n in (1, 2)]
+    finally:
+        session.conf.unset("spark.sql.caseSensitive")
+
+
+def test_columns_of_any_type_lose_no_row_of_a_data_frame(session: SparkSession) -> None:
+    frame = session.sql(
+        "select cast(id as double) at, id n, array(1, null) l, map('k', cast(null as int)) m, null v, array() e,"
+        " named_struct('p', array(1, null)) s, named_struct('a', 1, 'a', 2) d, binary('b') b, interval '1' day i,"
+        " map(array(1), 2) k from range(3)"
+    )
+    query = "query Q { inputs { E() within 1 hour; } find E as a -> E as b where b.n = a.n + 1 and a.l.size() = 2 }"
+    assert ensue.match(frame, query).count() == 2
