@@ -8,10 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from querylang.logger import warn
 from runtime.reading.broken_text import without_broken_text
 from runtime.reading.column_names import PLACES, SOURCE, STANDARD_NAMES, TYPE, ColumnNames, with_names
 from runtime.reading.files import iter_raw
+from runtime.reading.formats.parquet_files import open_parquet
 from runtime.reading.formats.raw_table import RawTable
 from runtime.reading.formats.unfolding import kind_of, plain_file
 
@@ -103,9 +106,20 @@ class Look:
         wanted = {name.casefold(): role for role in STANDARD_NAMES if (name := self.names.of(role)) is not None}
         if _is_list(self.table) or _is_json(self.table):
             names = columns_in(self.table, list(wanted), self.names)
+        elif _is_parquet(self.table):
+            names = {name.casefold() for name in self._parquet_names()}
         else:
             names = {name.casefold() for part in self.head for name in part.names}
         return frozenset(role for name, role in wanted.items() if name in names)
+
+    def _parquet_names(self) -> Sequence[str]:
+        """The names of columns, without rows; of a damaged file its reader says what is wrong."""
+        try:
+            with open_parquet(self.table) as file:
+                names: Sequence[str] = file.schema_arrow.names
+        except (pa.ArrowException, OSError):
+            return [name for part in self.head for name in part.names]
+        return names
 
 
 class TablesElsewhere:
@@ -152,6 +166,11 @@ def _is_list(table: Any) -> bool:
 
 def _is_row(item: Any) -> bool:
     return isinstance(item, Mapping)
+
+
+def _is_parquet(table: Any) -> bool:
+    """Whether it is a Parquet file whose names are known without reading rows."""
+    return isinstance(table, str | Path) and Path(table).suffix.lower() == ".parquet" and Path(table).is_file()
 
 
 def _is_json(table: Any) -> bool:
