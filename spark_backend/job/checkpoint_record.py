@@ -18,7 +18,7 @@ from querylang.errors import InputError
 from querylang.plan.expression import Type
 from runtime.json_reader import OtherVersion, part_of, read_json
 from runtime.json_shapes import Count
-from spark_backend.durable_files import write_durably
+from spark_backend.durable_files import make_checkpoint, write_durably
 from spark_backend.places.place import Place
 from spark_backend.settings.deployment import Deployment, Source
 from spark_backend.settings.fixed_settings import FixedValues, Kept, differences
@@ -153,6 +153,7 @@ def _of_other_version(version: object) -> str:
 
 def write_record(checkpoint: Place, record: Record) -> None:
     """Write the record, before the first micro-batch."""
+    make_checkpoint(checkpoint, None)
     write_durably(checkpoint / RECORD, json.dumps({"version": RECORD_VERSION, **asdict(record)}, indent=2) + "\n")
 
 
