@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -67,6 +68,8 @@ def look_of(numbers: Sequence[float]) -> str | None:
     A year or a day of a spreadsheet is also a time of the day in seconds: one alone says nothing.
     """
     first = numbers[0]
+    if not all(map(math.isfinite, numbers)):
+        return None
     if first == int(first):
         for called, pattern, digits in _LOOKS:
             texts = [f"{number:.0f}" for number in numbers]

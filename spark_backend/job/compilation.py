@@ -6,6 +6,7 @@ Inferred types are kept beside the checkpoint, so that later files cannot change
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -16,7 +17,7 @@ import pyarrow as pa
 import querylang
 from querylang.changes.running import Hidden
 from querylang.checker.checked import Checked
-from querylang.errors import FileErrors, QueryErrors
+from querylang.errors import FileErrors, InputError, QueryErrors
 from querylang.formatter.definition_text import definitions
 from querylang.load import words_of
 from querylang.logger import warn
@@ -183,7 +184,7 @@ class Sample:
             sources = [source.name]
         else:
             files = source_format(source.format).sample(listed_source(source))
-            tables = _below(_living(files, names), source)
+            tables = _readable(_below(_living(files, names), source), names)
             own = [table for table in tables if isinstance(table, Path)]
             sources = [f"{source.name}: {table.name}" for table in own]
         if len(own) < len(tables) or not own:
@@ -200,12 +201,31 @@ def _living(tables: Sequence[Any], names: ColumnNames) -> Sequence[Any]:
 
     def attempt(first: int, last: int) -> None:
         for table in tables[first:last]:
-            if isinstance(table, Path):
-                for _ in islice(iter_raw(table, asked=Asked(max_record=names.max_record, csv=names.csv)), _TRIED):
-                    pass
+            with suppress(InputError):
+                _begin(table, names)
 
     parts = living_parts(len(tables), attempt) if tables else []
     return [table for part in parts if part.problem is None for table in tables[part.first : part.last]]
+
+
+def _readable(tables: Sequence[Any], names: ColumnNames) -> Sequence[Any]:
+    """The tables that the job will not discard as a whole; all of them if it will discard each."""
+
+    def is_readable(table: Any) -> bool:
+        try:
+            _begin(table, names)
+        except InputError:
+            return False
+        return True
+
+    return [table for table in tables if is_readable(table)] or tables
+
+
+def _begin(table: Any, names: ColumnNames) -> None:
+    """Read the first parts of a local table."""
+    if isinstance(table, Path):
+        for _ in islice(iter_raw(table, asked=Asked(max_record=names.max_record, csv=names.csv)), _TRIED):
+            pass
 
 
 def _empty_table(columns: Mapping[str, str]) -> pa.Table:
