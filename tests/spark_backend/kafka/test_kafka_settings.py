@@ -183,7 +183,7 @@ def test_secrets_are_read_from_files_and_are_not_shown(tmp_path: Path) -> None:
         (
             "    event: Withdrawal\n",
             "",
-            "5: 'cards' needs 'event', the type of all its messages, or 'type_field', the field that has it",
+            "5: 'cards' needs 'event', the type of all its messages, or 'type', the field that has it",
         ),
         ("event: Withdrawal", "event: Withdrawal\n    path: in", "10: 'path' is not a setting of Kafka sources"),
         ("event: Withdrawal", "event: Withdrawal\n    min_age: 1s", "10: 'min_age' is not a setting of Kafka sources"),
