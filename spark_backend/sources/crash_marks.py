@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from runtime.json_reader import DamagedJson, read_json
 from runtime.json_shapes import Count
-from spark_backend.durable_files import make_folder, write_durably
+from spark_backend.durable_files import make_kept_folder, write_durably
 
 DEATHS = 2
 """After so many deaths a range is divided."""
@@ -85,7 +85,7 @@ class CrashMarks:
         if self.folder is None:
             yield False
             return
-        make_folder(self.folder)
+        make_kept_folder(self.folder)
         file = self.folder / f"reading-{_digest(range_)}.json"
         deaths = 0
         try:
@@ -107,7 +107,7 @@ class CrashMarks:
     def skip(self, record: Deadly) -> None:
         """Leave out a record from now on; it is on disk before this returns."""
         assert self.folder is not None, "only marked ranges are divided"
-        make_folder(self.folder)
+        make_kept_folder(self.folder)
         name = _digest(json.dumps([record.source, record.partition, record.offset]))
         write_durably(self.folder / f"skip-{name}.json", json.dumps(asdict(record)))
 

@@ -194,7 +194,7 @@ def change(
         return f'UndeployQuery("{name}")'
     event = json.dumps({"ReplaceQuery": [text.text, what == "now"]})
     if not current or current[-1].text == text:
-        expected["error"] += 1
+        expected["unchanged" if current else "error"] += 1
         return event
     expected["replaced"] += 1
     if {text, current[-1].text} == set(texts(name)[:2]):  # only the block differs

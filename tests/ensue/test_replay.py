@@ -331,7 +331,7 @@ def test_a_mistake_about_inferred_types_comes_with_what_the_data_shows(
     file = tmp_path / "a.csv"
     file.write_text("at,k,v\n1,a,1\n2,a,oops\n")
     with pytest.raises(ensue.QueryErrors, match="`-` does not take"), caplog.at_level("WARNING", "ensue"):
-        ensue.replay("inputs { A() key k retain 2; }\nfind A as a -> A as b where b.v - a.v > 1\n", file)
+        ensue.replay("inputs { A() key k retain 2; }\nfind A as a -> A as b where b.k - a.k > 1\n", file)
     assert caplog.messages == [
         'a.csv: v is text: line 3 has "oops"',
         "by what the data shows: event A { string k; string v; }",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,14 +21,14 @@ from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
 from runtime.replay.replay import read_records
 from runtime.results.ledger import ledger_table
-from spark_backend.job.changes.journal import Journal, place_of_change
+from spark_backend.job.changes.journal import place_of_change
 from spark_backend.job.history.history_command import HistoryCommand
 from spark_backend.job.history.table_run import limits_of, met_sources
 from spark_backend.operator.history.history_run import HistoryRun
 from spark_backend.wire.clock_sources import ClockSource
-from spark_backend.wire.epochs import Epoch
+from spark_backend.wire.epochs import Epoch, History
 from spark_backend.wire.packed_rows import Signal, pack_arrivals
-from spark_backend.wire.program import Program, load_program
+from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag
 from tests.support.buckets import rows_of
 from tests.support.changing_job import (
@@ -73,6 +74,12 @@ class HistoryJob(ChangingJob):
         self.parts: list[dict[str, Arrivals]] = []
         self.folder = folder
 
+    def placed(self, program: Program) -> Program:
+        def whole(history: History | None) -> History | None:
+            return None if history is None else replace(history, folder=str(self.folder / history.folder))
+
+        return replace(program, epochs=tuple(replace(one, history=whole(one.history)) for one in program.epochs))
+
     def step(self, parts: dict[str, Arrivals], signal: Signal | None = None) -> None:
         self.parts.append(parts)
         super().step(parts, signal)
@@ -96,15 +103,15 @@ class HistoryJob(ChangingJob):
             if random.random() < 0.3:
                 run.write(self.folder / f"{name}{number}")
                 run = HistoryRun.read(program, str(self.folder / f"{name}{number}"))
-        run.write(self.folder / name)
+        number = f"{self.batch:020d}"
+        run.write(self.folder / number)
         place = place_of_change(self.progress.furthest, None)
         journal = self.journal.settled(self.progress.epoch, self.batch)
         moment = Moment(place, max(place, self.progress.newest or place))
-        text = HistoryCommand(load_text(HEIRS[name]), "").to_text()
-        journal = journal.joined(self.batch, text, str(self.folder / name), moment, self.batch, lambda plan: plan)
+        text = HistoryCommand(load_text(HEIRS[name]), number).to_text()
+        journal = journal.joined(self.batch, text, number, moment, self.batch, lambda plan: plan)
         assert not journal.taken[-1].errors, journal.taken[-1].errors
-        self.journal = Journal.of_plain(json.loads(json.dumps(journal.to_plain())))
-        self.stream.program = load_program(self.ahead().program(self.base).to_text())
+        self.go_on_with(journal)
         return place
 
     def behind_a_table(

@@ -17,6 +17,7 @@ from runtime.columns.arrivals import Arrivals
 from runtime.engine import query_parts
 from runtime.engine.engine import Engine
 from runtime.engine.succession import Saved
+from runtime.json_reader import DamagedJson
 from runtime.policies.forget_keys import with_forget_keys
 from spark_backend.job.changes.journal import Journal
 from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
@@ -104,7 +105,7 @@ def test_a_plan_that_is_laid_out_in_another_way_is_read_too() -> None:
 
 @pytest.mark.parametrize("cut", [1, 20, 300, -1, -20])
 def test_a_damaged_plan_is_refused(cut: int) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(DamagedJson, match="its plan is damaged"):
         texts.load_plan(texts.template_text(_plan(2))[:cut])
 
 

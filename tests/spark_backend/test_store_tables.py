@@ -38,6 +38,7 @@ def filled(store: StoreServer) -> StoreServer:
         ("s3a://bucket/day=1/", ["9.csv", "10.csv"]),
         ("s3://bucket/day=2/a b.csv", ["a b.csv"]),
         ("s3://bucket/*/*.csv", ["9.csv", "10.csv", "a b.csv"]),
+        ("s3://bucket", ["9.csv", "10.csv", "a b.csv"]),
         ("s3://bucket/day=[12]", ["9.csv", "10.csv", "a b.csv"]),
         ("s3://bucket/day=1/?.csv", ["9.csv"]),
     ],
@@ -56,7 +57,6 @@ def test_files_folders_and_patterns_mean_what_they_mean_on_a_disk(
         ("s3://bucket/none.csv", "s3://bucket/none.csv: no such file or folder in the store"),
         ("s3://bucket/*.csv", r"s3://bucket/\*.csv: no such file, and no file matches it as a pattern"),
         ("s3://nowhere/a.csv", "s3://nowhere/a.csv: there is no such bucket"),
-        ("s3://bucket", "s3://bucket: is a folder without tables"),
     ],
 )
 def test_what_is_not_there_is_one_clear_line(filled: StoreServer, given: str, message: str) -> None:

@@ -140,8 +140,16 @@ class ChangingJob:
         journal = self.journal.settled(self.progress.epoch, self.batch)
         moment = Moment(place, max(place, self.progress.newest or place))
         journal = journal.changed(self.batch, text, moment, self.batch, lambda plan: plan)
+        self.go_on_with(journal)
+
+    def go_on_with(self, journal: Journal) -> None:
+        """Take a journal over, as its file keeps it."""
         self.journal = Journal.of_plain(json_of_text(json.dumps(journal.to_plain()), PlainJournal))
-        self.stream.program = load_program(self.ahead().program(self.base).to_text())
+        self.stream.program = load_program(self.placed(self.ahead().program(self.base)).to_text())
+
+    def placed(self, program: Program) -> Program:
+        """The program with the folders of histories in full."""
+        return program
 
     def move(self, buckets: int) -> None:
         """Between two runs, to another number of buckets."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from querylang.errors import InputError
 from runtime.json_reader import DamagedJson, read_json
 from runtime.json_shapes import Count
-from spark_backend.durable_files import make_folder, write_durably
+from spark_backend.durable_files import make_kept_folder, write_durably
 from spark_backend.errors import WorkerDied
 from spark_backend.places.place import Place
 from spark_backend.sources.crash_marks import CrashMarks, Deadly, crashes_folder
@@ -69,7 +69,7 @@ def _where(checkpoint: Place) -> str:
     if batch is None or marks.folder is None:
         return reading
     tries = failed_tries(checkpoint) + 1
-    make_folder(marks.folder)
+    make_kept_folder(marks.folder)
     write_durably(marks.folder / "tries.json", json.dumps(asdict(_Failed(batch, tries))))
     word = _WORDS[tries - 1] if tries <= len(_WORDS) else f"{tries}th"
     return f"{reading} (micro-batch {batch}, {word} try)"
