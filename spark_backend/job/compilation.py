@@ -183,8 +183,9 @@ class Sample:
             own = [_empty_table(position_at(source.delta, None, is_read=False).columns)]
             sources = [source.name]
         else:
-            files = source_format(source.format).sample(listed_source(source))
-            tables = _readable(_below(_living(files, names), source), names)
+            listed = listed_source(source)
+            files = source_format(source.format).sample(listed)
+            tables = _readable(_below(_living(files, names), listed.folder), names)
             own = [table for table in tables if isinstance(table, Path)]
             sources = [f"{source.name}: {table.name}" for table in own]
         if len(own) < len(tables) or not own:
@@ -301,12 +302,9 @@ def schemas_from_data(
     return found
 
 
-def _below(files: Sequence[Place], source: Source) -> list[Any]:
-    """The files as tables, whose folders may be keys."""
-    folder = source.path
-    return [
-        FileBelow.of(folder, file) if isinstance(file, Path) and isinstance(folder, Path) else file for file in files
-    ]
+def _below(files: Sequence[Place], folder: str) -> list[Any]:
+    """The files as tables, whose folders may be keys; `folder`: as their lister names it."""
+    return [FileBelow.of(Path(folder), file) if isinstance(file, Path) else file for file in files]
 
 
 def _refusal(source: Source, schemas: Schemas) -> str:

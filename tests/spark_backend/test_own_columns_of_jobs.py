@@ -158,3 +158,10 @@ def test_an_event_type_in_a_column_that_was_a_field_is_malformed(tmp_path: Path)
     assert "has the event type 'A' here" in str(found.table.column("_text")[1])
     plain = job(tmp_path, with_column("event", "start", "stop"), type="none")
     assert records(plain, with_column("event", "start", "A")).system("kind").tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("path", ["queries/../in", "link"])
+def test_a_source_is_looked_at_however_its_folder_is_written(tmp_path: Path, path: str) -> None:
+    (tmp_path / "queries").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    assert job(tmp_path, with_column("offset", 1, 2, 1), path=path).record.fields == {"s": ("offset",)}
