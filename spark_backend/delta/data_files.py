@@ -45,8 +45,8 @@ def is_below(path: str) -> bool:
 
 def _refusal(table: Place, path: str) -> InputError:
     return OutsidePath(
-        f"{table}: its log names a data file outside of the table: {path!r}. `outside_files: true` of the source"
-        " reads such files"
+        f"{table}: its log names a data file outside of the table: {path!r}. With `outside_files: true` such"
+        " files are read"
     )
 
 

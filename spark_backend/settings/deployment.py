@@ -86,6 +86,7 @@ class HistoryTable:
     path: a folder
     source: the source whose records these are; None = event types say it
     event, type_field, source_time, arrival, times: as in `Source`
+    outside_files: as in `DeltaSource`
     """
 
     format: str
@@ -96,6 +97,7 @@ class HistoryTable:
     source_time: str | None = None
     arrival: str | None = None
     times: TimeForm = USUAL_TIMES
+    outside_files: bool = False
 
 
 def _nobody_knows(written: str) -> Any:

@@ -83,7 +83,7 @@ CONTROL_KEYS = ("format", "path", "options", "order", "min_age", "after", "unrea
 HISTORY_KEYS: Mapping[str, Change] = dict.fromkeys(
     (
         *("format", "path", "options", "source"),
-        *("event", "type_field", "source_time", "arrival", "time_unit", "time_format"),
+        *("event", "type_field", "source_time", "arrival", "time_unit", "time_format", "outside_files"),
     ),
     Change.FREE,
 )

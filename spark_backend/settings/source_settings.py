@@ -70,7 +70,10 @@ def read_history(node: Node, folders: Folders, sources: Collection[str]) -> Hist
         return None
     format_ = found["format"].one_of({word: word for word in HISTORY_FORMATS}, unsupported=UNSUPPORTED)
     path = folders.place(found["path"], store_options(found))
-    return HistoryTable(format_ or "", path, **words, times=_times(found))
+    if "outside_files" in found and format_ == "parquet":
+        found["outside_files"].wrong("'outside_files' is a setting of Delta tables")
+    outside = is_true(found, "outside_files")
+    return HistoryTable(format_ or "", path, **words, times=_times(found), outside_files=outside)
 
 
 def _source(name: str, node: Node, folders: Folders) -> Source:

@@ -38,7 +38,8 @@ BASES = [
     for source, sink in (*((source, SINKS[0]) for source in SOURCES), *((FILES, sink) for sink in SINKS[1:]))
 ]
 BASES.append(BASES[0] | {"control": {"format": "json", "path": "control"}})
-BASES += [BASES[0] | {"history": {"format": "parquet", "path": path}} for path in ("past", "s3://bucket/past")]
+PAST = (("parquet", "past"), ("parquet", "s3://bucket/past"), ("delta", "past"))
+BASES += [BASES[0] | {"history": {"format": kind, "path": path}} for kind, path in PAST]
 """Files to which a key is added; it has to fit one of them."""
 
 UNSET = {

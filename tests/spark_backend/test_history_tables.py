@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -107,3 +109,22 @@ def test_a_file_that_is_not_parquet_is_refused_by_name(tmp_path: Path) -> None:
         local_files(HistoryTable("parquet", tmp_path), PLAN),
     ):
         pass
+
+
+def test_a_data_file_outside_of_the_table_is_read_only_where_that_is_set(tmp_path: Path) -> None:
+    rows = pa.table({"at": [1.0], "event": ["A"], "v": [5.0]})
+    write_deltalake(tmp_path / "past", rows)
+    pq.write_table(rows, tmp_path / "private.parquet")
+    commit = tmp_path / "past/_delta_log/00000000000000000000.json"
+    lines = [json.loads(line) for line in commit.read_text().splitlines()]
+    for line in lines:
+        if "add" in line:
+            line["add"]["path"] = f"file://{tmp_path}/private.parquet"
+    commit.write_text("\n".join(map(json.dumps, lines)))
+    history = HistoryTable("delta", tmp_path / "past")
+    wrong = r"the history: .*/past: its log names a data file outside of the table: .* With `outside_files: true`"
+    with pytest.raises(InputError, match=wrong), local_files(history, PLAN):
+        pass
+    with local_files(replace(history, outside_files=True), PLAN) as files:
+        table = pa.concat_tables(in_order(files, PLAN, column_names(history), ""))
+    assert table.column("v:float").to_pylist() == [5.0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -70,4 +71,14 @@ def test_a_job_without_matches_is_refused(tmp_path: Path) -> None:
     file = _job(tmp_path, "csv")
     file.write_text(file.read_text().replace("matches:", "output:"))
     with pytest.raises(InputError, match="has no sink 'matches'"):
+        compare_queries(file, "Rise", "Fall")
+
+
+def test_a_log_that_names_a_file_outside_of_the_results_is_refused(tmp_path: Path) -> None:
+    file = _job(tmp_path, "delta")
+    for query in ("Rise", "Fall"):
+        _write(tmp_path / "out" / query, "delta", [_match(query, 1, 1)])
+    (commit,) = (tmp_path / "out/Rise/_delta_log").glob("*.json")
+    commit.write_text(re.sub(r'"path":"[^"]*"', '"path":"../private.parquet"', commit.read_text()))
+    with pytest.raises(InputError, match=r"out/Rise: its log names a data file outside of the table: '../private"):
         compare_queries(file, "Rise", "Fall")

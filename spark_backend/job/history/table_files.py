@@ -91,12 +91,13 @@ def _of_folder(table: HistoryTable, stack: ExitStack) -> Iterator[tuple[Path, st
 
 def _of_delta(table: HistoryTable, plan: Plan, stack: ExitStack, own: Path) -> Iterator[tuple[Path, str]]:
     folder, store = place_to_plain(table.path)
-    source = DeltaSource("history", folder, table.arrival or ARRIVAL, store=store)
+    outside = table.outside_files
+    source = DeltaSource("history", folder, table.arrival or ARRIVAL, outside_files=outside, store=store)
     position = position_at(source, None, is_read=False)
     needed = needed_names(plan, column_names(table))
     files = [file for unit in snapshot_units(source, position.version) for file in unit]
     for number, file in enumerate(files):
-        path = data_file(table.path, file.path)
+        path = data_file(table.path, file.path, outside=outside)
         if not path.is_file():
             raise InputError(f"the history: {path}: the data file no longer exists")
         copy = stack.enter_context(local_copy(path))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
 
 from querylang.changes.reach import reach_of
 from querylang.errors import InputError, did_you_mean
@@ -15,6 +18,7 @@ from runtime.columns.timestamps import format_time, parse_time
 from runtime.json_reader import json_of_text
 from runtime.reading.formats.parquet_files import open_parquet
 from runtime.results.match_difference import MatchDifference, difference
+from spark_backend.delta.data_files import is_below
 from spark_backend.delta.package import open_table
 from spark_backend.errors import in_plain_words
 from spark_backend.job.changes.journal import Journal
@@ -135,7 +139,15 @@ def _rows_of_tables(folder: Place) -> Iterator[dict[str, Any]]:
     """The rows of a query's table, and of those of its instances below it."""
     table = open_table(folder)
     if table is not None:
+        _refuse_outside_files(folder, pa.table(table.get_add_actions()).column("path").to_pylist())
         yield from table.to_pyarrow_table().to_pylist(maps_as_pydicts="lossy")
         return
     for name in sorted(names_in(folder)):
         yield from _rows_of_tables(folder / name)
+
+
+def _refuse_outside_files(folder: Place, paths: Sequence[str]) -> None:
+    """Results of a job are in its folders: a log that names others is not that of a job."""
+    for path in map(unquote, paths):
+        if not is_below(path):
+            raise InputError(f"{folder}: its log names a data file outside of the table: {path!r}")
