@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from spark_backend.settings.setting_keys import (
+from spark_backend.document.setting_keys import (
     CONTROL_KEYS,
     HISTORY_KEYS,
     JOB_KEYS,

@@ -13,9 +13,9 @@ from typing import Any
 
 from runtime.policies.durations import LENGTHS
 from runtime.reading.formats.csv_form import CSV_KEYS, CSV_LISTS
+from spark_backend.document.setting_keys import CONTROL_KEYS
 from spark_backend.settings.deployment_file import DEFAULT_BUCKETS, MAX_BUCKETS
 from spark_backend.settings.kafka_settings import KEYS as KAFKA_KEYS
-from spark_backend.settings.setting_keys import CONTROL_KEYS
 from spark_backend.settings.source_settings import HISTORY_FORMATS
 from spark_backend.sinks.formats import FORMATS as SINK_FORMATS
 from spark_backend.sinks.formats import SINKS

@@ -16,7 +16,7 @@ from querylang.parameters.given_values import NOTHING
 from runtime.columns.timestamps import parse_time
 from runtime.policies.plan_policies import OrderingError, Orderings, parse_orderings
 from runtime.yaml_reader import file_text, value_of
-from spark_backend.settings.yaml_document import Mistakes, Node, read_document, read_given
+from spark_backend.document.yaml_document import Mistakes, Node, read_document, read_given
 
 CASE_KEYS = ("name", "provenance", "query", "parameters", "inputs", "within", "leeway", "ordering", "rows")
 INPUT_KEYS = ("wait", "out_of_order")

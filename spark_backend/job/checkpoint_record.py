@@ -18,10 +18,10 @@ from querylang.errors import InputError
 from querylang.plan.expression import Type
 from runtime.json_reader import OtherVersion, part_of, read_json
 from runtime.json_shapes import Count
+from spark_backend.document.fixed_settings import FixedValues, Kept, differences
 from spark_backend.durable_files import make_checkpoint, write_durably
 from spark_backend.places.place import Place
 from spark_backend.settings.deployment import Deployment, Source
-from spark_backend.settings.fixed_settings import FixedValues, Kept, differences
 from spark_backend.sources.listing.spark_log import LATER, RECORD
 from spark_backend.wire.program import Program
 

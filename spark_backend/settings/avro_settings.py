@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from querylang.errors import near_file
-from spark_backend.settings.yaml_document import Node
+from spark_backend.document.yaml_document import Node
 from spark_backend.sources.kafka.avro.avro_form import AvroForm, RegistryAddress
 
 _SCHEMA = "avro.schema"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from runtime.instants import parse_moment
-from spark_backend.delta.store_access import unknown_settings
+from spark_backend.document.setting_values import is_true
+from spark_backend.document.store_settings import refuse_unknown_settings
+from spark_backend.document.yaml_document import Node
 from spark_backend.places.place import Place, place_to_plain
-from spark_backend.settings.setting_values import is_true
-from spark_backend.settings.yaml_document import Node
 from spark_backend.sources.delta.delta_source import DeltaSource
 
 KEYS = ("schema_changes", "skip_changes", "outside_files")
@@ -51,12 +51,6 @@ def read_delta(
         max_bytes=_count(options.get("maxBytesPerTrigger")),
         store=store,
     )
-
-
-def refuse_unknown_settings(found: Mapping[str, Node], path: Place) -> None:
-    """Report settings of a store that the package which writes logs of tables does not have."""
-    for name in unknown_settings(path):
-        found["options"].mapping()[name].wrong(f"'{name}' cannot be set for Delta tables")
 
 
 def _start(text: str) -> str | None:

@@ -14,9 +14,9 @@ from querylang.plan.model import TimePolicy
 from querylang.source import Source as QueryText
 from runtime.policies.time_forms import USUAL_TIMES, TimeForm
 from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm
+from spark_backend.document.fixed_settings import FixedValues
 from spark_backend.places.place import Place
 from spark_backend.settings.file_settings import FileSettings
-from spark_backend.settings.fixed_settings import FixedValues
 from spark_backend.settings.watching_settings import Address
 from spark_backend.sinks.formats import Sink
 from spark_backend.sources.delta.delta_source import DeltaSource

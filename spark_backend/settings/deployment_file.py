@@ -23,19 +23,19 @@ from querylang.paths import exists
 from querylang.source import Source as QueryText
 from runtime.policies.forget_keys import EXPECTED, forget_length
 from runtime.yaml_reader import file_text
+from spark_backend.document.fixed_settings import FixedValue, fixed_value
+from spark_backend.document.folder_overlaps import FolderKind, overlaps
+from spark_backend.document.setting_keys import JOB_KEYS, SOURCE_KEYS
+from spark_backend.document.setting_values import Folders, duration, idle, is_true, seconds
+from spark_backend.document.yaml_document import Mistakes, Node, read_document, read_given, value_of_written
 from spark_backend.places.place import asked_again, place_to_plain
 from spark_backend.settings.catalog.table_names import kept_places, with_places
 from spark_backend.settings.deployment import Deployment, Source
-from spark_backend.settings.fixed_settings import FixedValue, fixed_value
-from spark_backend.settings.folder_overlaps import FolderKind, overlaps
 from spark_backend.settings.given_mapping import NAME, document_of, places_in_words
-from spark_backend.settings.setting_keys import JOB_KEYS, SOURCE_KEYS
-from spark_backend.settings.setting_values import Folders, duration, idle, is_true, seconds
 from spark_backend.settings.sink_settings import read_channels, read_sinks
 from spark_backend.settings.source_settings import read_control, read_history, read_sources
 from spark_backend.settings.spark_settings import read_spark
 from spark_backend.settings.watching_settings import read_log, read_metrics
-from spark_backend.settings.yaml_document import Mistakes, Node, read_document, read_given, value_of_written
 from spark_backend.wire.clock import Clock
 
 DEFAULT_BUCKETS = 16

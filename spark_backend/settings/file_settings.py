@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from runtime.policies.durations import parse_duration
+from spark_backend.document.yaml_document import Node
 from spark_backend.places.place import Place
-from spark_backend.settings.yaml_document import Node
 
 KEYS = ("min_age", "order", "after", "unreadable")
 """The keys of a deployment file that are read here."""

@@ -10,12 +10,13 @@ from typing import Annotated, cast
 from runtime.instants import parse_moment
 from runtime.json_reader import DamagedJson, json_of_text
 from runtime.policies.durations import parse_duration
+from spark_backend.document.setting_values import duration
+from spark_backend.document.yaml_document import Node
 from spark_backend.settings.avro_settings import OPTIONS as AVRO_OPTIONS
 from spark_backend.settings.avro_settings import read_avro, refuse_avro
-from spark_backend.settings.setting_values import duration
-from spark_backend.settings.yaml_document import Node, Template
 from spark_backend.sources.formats import FORMATS
-from spark_backend.sources.kafka.client_options import CLIENT_OPTIONS, JAAS, PREFIX, WrongOption, client_options
+from spark_backend.sources.kafka.client_options import CLIENT_OPTIONS
+from spark_backend.sources.kafka.client_settings import read_client
 from spark_backend.sources.kafka.kafka_source import SECOND, KafkaSource, TopicChoice
 
 KEYS = ("start", "skew")
@@ -126,20 +127,3 @@ def _assigned(text: str) -> dict[str, tuple[int, ...]] | None:
         return None
     chosen = {topic: tuple(sorted(numbers)) for topic, numbers in found.items()}
     return chosen if chosen and all(chosen.values()) else None
-
-
-def read_client(node: Node, options: Mapping[str, Node], folder: Path) -> dict[str, str]:
-    """The options of Kafka's client, as librdkafka has them; mistakes are reported."""
-    if PREFIX + "bootstrap.servers" not in options:
-        node.wrong("'kafka.bootstrap.servers' is missing, such as `localhost:9092`")
-    given = {key: option.text() for key, option in options.items() if key.startswith(PREFIX) and key != JAAS}
-    login = options[JAAS].template() if JAAS in options else Template("")
-    try:
-        found = client_options(given | ({JAAS: login.text} if login.text else {}), folder)
-    except WrongOption as error:
-        options[error.key].wrong(f"'{error.key}': {error.message}")
-        return {}
-    filled = {key: login.fill(value) for key, value in found.items()}
-    if JAAS in options and "sasl.password" in filled:
-        options[JAAS].mistakes.keep(PREFIX + "sasl.password", filled["sasl.password"])
-    return filled

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from spark_backend.settings.kafka_settings import read_client
-from spark_backend.settings.yaml_document import Node
+from spark_backend.document.yaml_document import Node
 from spark_backend.sinks.kafka.kafka_sink import KafkaSink
 from spark_backend.sources.kafka.client_options import PRODUCER_OPTIONS
+from spark_backend.sources.kafka.client_settings import read_client
 
 _REFUSED = {
     "kafka.acks": "transactions need the answer of all replicas",

@@ -9,7 +9,7 @@ import yaml
 
 from querylang.plan.model import TimePolicy
 from runtime.policies.plan_policies import OrderingError, parse_ordering
-from spark_backend.settings.yaml_document import Node
+from spark_backend.document.yaml_document import Node
 
 
 def read_ordering(node: Node) -> TimePolicy | None:

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from querylang.errors import listed
-from spark_backend.settings.catalog.table_names import read_table_name
-from spark_backend.settings.delta_settings import refuse_unknown_settings
-from spark_backend.settings.folder_overlaps import FolderKind
+from spark_backend.document.folder_overlaps import FolderKind
+from spark_backend.document.setting_keys import SINK_KEYS
+from spark_backend.document.setting_values import Folders, is_true, read_table_name
+from spark_backend.document.store_settings import refuse_unknown_settings, store_options
+from spark_backend.document.yaml_document import Node
 from spark_backend.settings.kafka_sink_settings import read_kafka_sink
-from spark_backend.settings.setting_keys import SINK_KEYS
-from spark_backend.settings.setting_values import Folders, is_true
-from spark_backend.settings.store_settings import store_options
-from spark_backend.settings.yaml_document import Node
 from spark_backend.sinks.channels import channel_sink
 from spark_backend.sinks.formats import FORMATS, MATCHES, PARTITION_COLUMNS, SINKS, Formulas, Layout, Sink
 

@@ -11,22 +11,21 @@ from querylang.errors import InputError, did_you_mean, near_file
 from querylang.paths import exists, is_folder
 from runtime.policies.time_forms import UNITS, USUAL_TIMES, TimeForm, read_pattern
 from runtime.reading.formats.csv_form import CSV_KEYS, CSV_LISTS, USUAL_CSV, CsvForm, csv_form, read_csv_setting
+from spark_backend.document.fixed_settings import FixedValue, fixed_value, fixed_values
+from spark_backend.document.folder_overlaps import FolderKind
+from spark_backend.document.setting_keys import CONTROL_KEYS, HISTORY_KEYS, SOURCE_KEYS
+from spark_backend.document.setting_values import Folders, duration, idle, is_true, read_table_name, size, value_of
+from spark_backend.document.store_settings import option_names, store_options
+from spark_backend.document.yaml_document import Node
 from spark_backend.places.place import Place, is_same_system, place_of
 from spark_backend.places.remote_path import RemotePath
-from spark_backend.settings.catalog.table_names import read_table_name
 from spark_backend.settings.delta_settings import KEYS as DELTA_KEYS
 from spark_backend.settings.delta_settings import read_delta
 from spark_backend.settings.deployment import HistoryTable, Source
 from spark_backend.settings.file_settings import FileSettings, read_file_settings
-from spark_backend.settings.fixed_settings import FixedValue, fixed_value, fixed_values
-from spark_backend.settings.folder_overlaps import FolderKind
 from spark_backend.settings.kafka_settings import KEYS as KAFKA_KEYS
 from spark_backend.settings.kafka_settings import read_kafka
 from spark_backend.settings.ordering_settings import ordering_text, read_ordering
-from spark_backend.settings.setting_keys import CONTROL_KEYS, HISTORY_KEYS, SOURCE_KEYS
-from spark_backend.settings.setting_values import Folders, duration, idle, is_true, size, value_of
-from spark_backend.settings.store_settings import option_names, store_options
-from spark_backend.settings.yaml_document import Node
 from spark_backend.sources.formats import FILE_FORMATS, FORMATS
 
 UNSUPPORTED = ("rate", "orc", "avro", "text", "console", "memory", "noop", "iceberg")

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 
 from querylang.errors import did_you_mean, near_file
-from spark_backend.settings.setting_keys import SPARK_KEYS
-from spark_backend.settings.setting_values import Folders
-from spark_backend.settings.yaml_document import Node
+from spark_backend.document.setting_keys import SPARK_KEYS
+from spark_backend.document.setting_values import Folders
+from spark_backend.document.yaml_document import Node
 
 MASTER = "spark.master"
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from querylang.logger import LogForm
-from spark_backend.settings.yaml_document import Node
+from spark_backend.document.yaml_document import Node
 
 LOOPBACK = "127.0.0.1"
 

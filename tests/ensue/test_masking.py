@@ -11,8 +11,8 @@ from ensue import cli
 from ensue.commands.output import print_error, print_failure
 from querylang import masking
 from querylang.logger import warn
+from spark_backend.document.yaml_document import Mistakes, Node, read_document
 from spark_backend.errors import JobError, as_job_errors, in_plain_words
-from spark_backend.settings.yaml_document import Mistakes, Node, read_document
 
 HIDDEN = "sesame-open"
 SECRET = "p#s \"w'ör\\d\n\x1b[0m"

@@ -37,7 +37,7 @@ LAYERS = {
     "querylang": "printable masking recursion logger source paths errors plan syntax formatter checker compiler parameters load changes",
     "querylang.checker": "diagnostics checked names expressions statements event_types query written",
     "runtime": "natural_names partition_paths instants json_shapes json_reader threads progress_line compiling arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay single_events",
-    "spark_backend": "versions connect retrying places durable_files class_archive early_start cluster launch errors java session stopping bounded_end delta wire operator sources sinks settings job frames",
+    "spark_backend": "versions connect retrying places durable_files class_archive early_start cluster launch errors java session stopping bounded_end delta wire document operator sources sinks settings job frames",
     "ensue": "python_words queries parameters data_options event_tables plans changing rendering answer result live background embedded compile_kernels replay_to_file executors spark verify embedded_calls spark_calls testing importing commands cli __main__ demo",
 }
 """Per folder its parts, in order: a part imports only itself and what is left of it. `__init__` files are exempt."""
@@ -66,9 +66,10 @@ DOORS = {
     "spark_backend.launch": "jvm other_python session_settings worker_python",
     "spark_backend.wire": "bucket_labels clock clock_sources container decode epochs file_layouts job_kernels packed_rows partition_groups plan_text program reports rows_in_files source_progress tagged_rows worker_calls worker_memory",
     "spark_backend.operator": "bucket_state history.history_run job_clock moved_buckets seeds spark_operator worker_functions",
-    "spark_backend.sources": "backlog change_records crash_marks delta.commit_planner delta.delta_source delta.snapshot delta.table_units delta.unit_reading file_reading file_stream files first_arrivals formats frames kafka.asking kafka.avro.avro_form kafka.avro.schema_check kafka.client kafka.client_options kafka.consuming kafka.first_answer kafka.kafka_source kafka.listing kafka.offsets listing.command_folder listing.file_tasks listing.input_planner listing.listed_source listing.manifests listing.name_patterns listing.read_files listing.spark_log pushdown reading spark_reader spark_types",
+    "spark_backend.sources": "backlog change_records crash_marks delta.commit_planner delta.delta_source delta.snapshot delta.table_units delta.unit_reading file_reading file_stream files first_arrivals formats frames kafka.asking kafka.avro.avro_form kafka.avro.schema_check kafka.client kafka.client_options kafka.client_settings kafka.consuming kafka.first_answer kafka.kafka_source kafka.listing kafka.offsets listing.command_folder listing.file_tasks listing.input_planner listing.listed_source listing.manifests listing.name_patterns listing.read_files listing.spark_log pushdown reading spark_reader spark_types",
     "spark_backend.sinks": "bucket_results channels compaction.compact_folders compaction.merging delta_files file_names formats kafka.kafka_sink kafka.message_drafts kafka.publishing kafka.topics micro_batch one_table path_names",
-    "spark_backend.settings": "catalog.table_names deployment deployment_file fixed_settings given_mapping spark_settings watching_settings yaml_document",
+    "spark_backend.document": "fixed_settings folder_overlaps setting_keys setting_values store_settings yaml_document",
+    "spark_backend.settings": "catalog.table_names deployment deployment_file given_mapping spark_settings watching_settings",
     "spark_backend.job": "changes.planning handle history.sending commands.control commands.sending commands.shadow checks.missing_places checks.name_conflicts checks.lost_outputs checks.open_waits checks.writing_statements job reports source_orderings status upkeep.backup upkeep.compact_job upkeep.forgetting upkeep.key_state upkeep.query_diff upkeep.rebucket upkeep.reprocess",
     "spark_backend.frames": "batches bounded streaming verify",
     "ensue.event_tables": "standard_input store_tables table_paths",

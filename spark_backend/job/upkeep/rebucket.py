@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from querylang.errors import InputError
+from spark_backend.document.fixed_settings import FixedValue
 from spark_backend.errors import in_plain_words
 from spark_backend.job.checkpoint_record import Moved, write_record
 from spark_backend.job.checks.earlier_results import newest_commit, newest_offset
@@ -23,7 +24,6 @@ from spark_backend.operator.moved_buckets import moved_buckets
 from spark_backend.operator.seeds import write_seeds
 from spark_backend.settings.deployment import Deployment
 from spark_backend.settings.deployment_file import MAX_BUCKETS, load_deployment
-from spark_backend.settings.fixed_settings import FixedValue
 from spark_backend.sources.listing.spark_log import committed_manifest, spark_files
 
 

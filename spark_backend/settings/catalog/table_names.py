@@ -7,7 +7,6 @@ commands need no Spark.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -15,22 +14,6 @@ from runtime.json_reader import DamagedJson, read_json
 from spark_backend.durable_files import make_kept_folder, write_durably
 from spark_backend.places.place import Place, asked_again, place_of, place_to_plain
 from spark_backend.settings.deployment import Deployment, Source
-from spark_backend.settings.yaml_document import Node
-
-_PART = r"(?:\w+|`(?:[^`]|``)+`)"
-_NAME = re.compile(rf"{_PART}(?:\.{_PART})*")
-
-
-def read_table_name(found: Mapping[str, Node], format_: str | None) -> str:
-    """The name that `table` says, "" = there is none; mistakes are reported."""
-    if "table" not in found:
-        return ""
-    if format_ not in (None, "delta"):
-        found["table"].wrong(f"'table' is a setting of Delta tables; this is {format_}")
-    if "path" in found:
-        found["table"].wrong("'table' and 'path' both say where the table is; expected one of them")
-    expected = "the name of a table, such as `lake.cards`, with backquotes around parts with other signs"
-    return found["table"].parsed(lambda text: text if _NAME.fullmatch(text) else None, expected) or ""
 
 
 def named_tables(deployment: Deployment) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -9,10 +10,10 @@ from querylang.errors import InputError
 from querylang.paths import can_be
 from runtime.policies.durations import parse_duration
 from runtime.policies.sizes import parse_size
+from spark_backend.document.folder_overlaps import Folder, FolderKind
+from spark_backend.document.yaml_document import Node
 from spark_backend.places.place import SHOWN, Place, UnknownScheme, place_of
 from spark_backend.places.remote_path import StoreOptions
-from spark_backend.settings.folder_overlaps import Folder, FolderKind
-from spark_backend.settings.yaml_document import Node
 from spark_backend.wire.clock_sources import Idle
 
 
@@ -85,3 +86,19 @@ def value_of(node: Node, reader: Callable[[str], str]) -> str | None:
     except InputError as error:
         node.wrong(str(error))
         return None
+
+
+_PART = r"(?:\w+|`(?:[^`]|``)+`)"
+_NAME = re.compile(rf"{_PART}(?:\.{_PART})*")
+
+
+def read_table_name(found: Mapping[str, Node], format_: str | None) -> str:
+    """The name that `table` says, "" = there is none; mistakes are reported."""
+    if "table" not in found:
+        return ""
+    if format_ not in (None, "delta"):
+        found["table"].wrong(f"'table' is a setting of Delta tables; this is {format_}")
+    if "path" in found:
+        found["table"].wrong("'table' and 'path' both say where the table is; expected one of them")
+    expected = "the name of a table, such as `lake.cards`, with backquotes around parts with other signs"
+    return found["table"].parsed(lambda text: text if _NAME.fullmatch(text) else None, expected) or ""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spark_backend.places.place import scheme_of
-from spark_backend.settings.yaml_document import Node
+from spark_backend.delta.store_access import unknown_settings
+from spark_backend.document.yaml_document import Node
+from spark_backend.places.place import Place, scheme_of
 
 _S3_TEXTS = (
     "access_key",
@@ -61,6 +62,12 @@ def store_options(found: Mapping[str, Node], others: tuple[str, ...] = ()) -> di
         elif key in _SECONDS:
             node.parsed(_seconds, "a number of seconds")
     return {key: node.text() for key, node in chosen.items()}
+
+
+def refuse_unknown_settings(found: Mapping[str, Node], path: Place) -> None:
+    """Report settings of a store that the package which writes logs of tables does not have."""
+    for name in unknown_settings(path):
+        found["options"].mapping()[name].wrong(f"'{name}' cannot be set for Delta tables")
 
 
 def _seconds(text: str) -> float | None:

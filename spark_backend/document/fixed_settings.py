@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spark_backend.settings.setting_keys import Change
-from spark_backend.settings.yaml_document import Node
+from spark_backend.document.setting_keys import Change
+from spark_backend.document.yaml_document import Node
 
 Kept = str | Mapping[str, str]
 """A value in the record: its text, or `{"hash": ...}`."""

@@ -1,0 +1,1 @@
+"""A deployment file as nodes with lines, and the values that many settings have."""
