@@ -13,18 +13,20 @@ from typing import Any
 from querylang.errors import InputError
 from querylang.parameters.given_values import NOTHING, Given
 
-Parameters = Mapping[str, Any] | str | Path | None
+Parameters = Mapping[str, Any] | str | Path | Given | None
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def read_parameters(given: Parameters) -> Given:
     """Values by query and instance; a mistake is a FileErrors with its line.
 
-    A text is a path if it ends with `SUFFIXES` or names a file.
+    A text is a path if it ends with `SUFFIXES` or names a file or a pipe. What was read stays it.
     """
     match given:
         case None:
             return NOTHING
+        case Given():
+            return given
         case Mapping():
             return Given(given)
         case str() if not given.endswith(SUFFIXES) and not _is_file(given):
@@ -35,7 +37,7 @@ def read_parameters(given: Parameters) -> Given:
             raise InputError(f"parameters: {type(given).__name__} is neither a mapping nor a path nor text")
     from runtime.yaml_reader import file_text
 
-    return _read_text(file_text(Path(given)), str(given))
+    return _read_text(file_text(Path(given), may_be_pipe=True), str(given))
 
 
 def _read_text(text: str, origin: str) -> Given:
@@ -49,6 +51,6 @@ def _read_text(text: str, origin: str) -> Given:
 
 def _is_file(text: str) -> bool:
     try:
-        return Path(text).is_file()
+        return Path(text).exists() and not Path(text).is_dir()
     except (OSError, ValueError):  # too long for a path, or not a path
         return False

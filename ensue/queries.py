@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import querylang
 from querylang.checker.checked import Checked
 from querylang.errors import InputError, Mistake, QueryError, near_file
-from querylang.load import NAMELESS, PATH_SUFFIXES, Schemas, is_query_text, words_of
+from querylang.load import NAMELESS, PATH_SUFFIXES, Schemas, is_query_text, texts_of, words_of
 from querylang.logger import warn
 from querylang.parameters.given_values import NOTHING, Given
 from querylang.parameters.instances import with_instances
@@ -31,12 +31,12 @@ class Queries:
     """A set of queries without mistakes.
 
     paths: query files and folders; empty for text
-    text: query text; None for paths
+    texts: the query text, or those of the files and the definitions beside them
     checked: the queries after all checks
     """
 
     paths: tuple[Path, ...]
-    text: str | None
+    texts: tuple[Source, ...]
     checked: Checked
 
     def __repr__(self) -> str:
@@ -76,8 +76,7 @@ class Queries:
 
     def words(self, names: Collection[str]) -> frozenset[str]:
         """Those of these names that the texts have somewhere, in upper or lower case."""
-        text = Source(NAMELESS, self.text or "")
-        return frozenset(words_of(self.paths or [text]) & set(names))
+        return frozenset(words_of(self.texts) & set(names))
 
     def plan(self, schemas: Schemas | None = None, parameters: Given = NOTHING) -> Plan:
         """Compile for data with these schemas, with values for all parameters.
@@ -91,9 +90,7 @@ class Queries:
 
         Raises QueryErrors.
         """
-        if self.text is not None:
-            return querylang.compile_text(self.text, schemas=schemas).plan
-        return querylang.compile_paths(self.paths, schemas).plan
+        return querylang.compile_paths(self.texts, schemas).plan
 
 
 def load_and_warn(queries: Queries | str | Path | Sequence[str | Path]) -> Queries:
@@ -119,12 +116,14 @@ def load(source: Queries | str | Path | Sequence[str | Path]) -> Queries:
     if isinstance(source, Queries):
         return source
     if isinstance(source, str) and not is_path(source):
-        return Queries((), source, querylang.check_text(source))
+        text = Source(NAMELESS, source)
+        return Queries((), (text,), querylang.check_paths([text]))
     given: object = [source] if isinstance(source, str | Path) else source
     if not isinstance(given, Sequence) or not all(isinstance(path, str | Path) for path in given):
         raise InputError(f"{type(source).__name__} is not a query; give a path, a list of paths, or query text")
     paths = tuple(Path(path) for path in given)
-    return Queries(paths, None, querylang.check_paths(paths))
+    texts = texts_of(paths)
+    return Queries(paths, texts, querylang.check_paths(texts))
 
 
 def is_path(text: str) -> bool:

@@ -249,5 +249,5 @@ def deploy(
 
     if isinstance(deployment, Mapping) and isinstance(deployment.get("queries"), Queries):
         queries = deployment["queries"]
-        deployment = {**deployment, "queries": list(queries.paths) if queries.text is None else queries.text}
+        deployment = {**deployment, "queries": list(queries.paths) or queries.texts[0].text}
     return start(deployment, session=session, accept_loss=accept_loss, apply=apply)

@@ -106,7 +106,7 @@ def compile_paths(paths: Iterable[Given], schemas: Schemas | None = None) -> Com
 def read_sources(paths: Iterable[Given]) -> tuple[list[Source], list[Source]]:
     """The query files under these paths, and the definition files in their folders; each file once.
 
-    Texts are taken as they are.
+    Texts are taken as they are; those of definition files are definitions.
 
     Raises InputError.
     """
@@ -114,7 +114,8 @@ def read_sources(paths: Iterable[Given]) -> tuple[list[Source], list[Source]]:
     definitions: dict[Path, Source] = {}
     for given in paths:
         if isinstance(given, Source):
-            queries[Path(given.path)] = given
+            path = Path(given.path)
+            (definitions if path.suffix == DEFINITION_SUFFIX else queries)[path] = given
             continue
         for path in _files(Path(given)):
             if path.suffix == DEFINITION_SUFFIX:
@@ -126,6 +127,15 @@ def read_sources(paths: Iterable[Given]) -> tuple[list[Source], list[Source]]:
             for beside in sorted(path.parent.glob(f"*{DEFINITION_SUFFIX}")):
                 definitions.setdefault(beside, _read(beside))
     return list(queries.values()), list(definitions.values())
+
+
+def texts_of(paths: Iterable[Given]) -> tuple[Source, ...]:
+    """All of `read_sources`, to be given in place of the paths: a pipe can be read once.
+
+    Raises InputError.
+    """
+    queries, definitions = read_sources(paths)
+    return (*queries, *definitions)
 
 
 def words_of(paths: Iterable[Given]) -> set[str]:

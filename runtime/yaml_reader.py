@@ -66,11 +66,16 @@ class _Open:
     key: yaml.ScalarNode | None = None
 
 
-def file_text(path: Path) -> str:
-    """The text of a YAML file; raises FileErrors."""
+def file_text(path: Path, *, may_be_pipe: bool = False) -> str:
+    """The text of a YAML file; raises FileErrors.
+
+    may_be_pipe: whoever calls reads it once
+    """
     try:
         if not path.exists():
             raise FileErrors(str(path), [(None, f"no such file{near_file(path)}")])
+        if may_be_pipe and path.is_fifo():
+            return _text_of_pipe(path)
         if not path.is_file():
             what = "is a folder, where a YAML file is expected" if path.is_dir() else "is not a regular file"
             raise FileErrors(str(path), [(None, what)])
@@ -82,6 +87,14 @@ def file_text(path: Path) -> str:
         raise FileErrors(str(path), [(line, "is not UTF-8")]) from error
     except (OSError, ValueError) as error:  # ValueError: no file can have this name
         raise FileErrors(str(path), [(None, f"cannot be read: {getattr(error, 'strerror', None) or error}")]) from error
+
+
+def _text_of_pipe(path: Path) -> str:
+    with path.open("rb") as pipe:
+        content = pipe.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise FileErrors(str(path), [(None, _TOO_LARGE)])
+    return content.decode("utf-8-sig")
 
 
 _TOO_LARGE = f"is larger than {LARGEST // 1_000_000} MB; a table of this size is CSV, JSON lines or Parquet"

@@ -11,6 +11,7 @@ import typer
 
 from ensue.data_options import DataOptions
 from querylang.errors import InputError
+from querylang.parameters.given_values import Given
 
 QueryFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="A query file or a folder of them; `-` is standard input.")
@@ -103,7 +104,7 @@ def _data_options(
         arrival,
         type_,
         source_time,
-        parameters,
+        _read_once(parameters),
         ordering,
         forget_keys,
         max_record,
@@ -114,6 +115,15 @@ def _data_options(
         partition_column,
         offset_column,
     )
+
+
+def _read_once(parameters: str | None) -> Given | None:
+    """The values themselves: a pipe cannot be read again."""
+    if parameters is None:
+        return None
+    from ensue.parameters import read_parameters
+
+    return read_parameters(parameters)
 
 
 def _input_format(input_format: InputFormat = None) -> None:

@@ -19,7 +19,7 @@ from querylang.changes.running import Hidden
 from querylang.checker.checked import Checked
 from querylang.errors import FileErrors, InputError, QueryErrors
 from querylang.formatter.definition_text import definitions
-from querylang.load import words_of
+from querylang.load import texts_of, words_of
 from querylang.logger import warn
 from querylang.parameters.instances import hidden_values, with_instances
 from querylang.plan.model import Plan, QueryPlan
@@ -114,28 +114,29 @@ def _compiled(deployment: Deployment, kept: Schemas | None) -> tuple[Plan, Schem
 
     What was decided when the checkpoint was new stays.
     """
+    texts = texts_of(deployment.queries)
     if kept is not None:
-        return querylang.compile_paths(deployment.queries, kept or None).plan, kept, {}
+        return querylang.compile_paths(texts, kept or None).plan, kept, {}
     try:
-        plan = querylang.compile_paths(deployment.queries).plan
+        plan = querylang.compile_paths(texts).plan
     except QueryErrors:
         plan = None
-    checked = querylang.check_paths(deployment.queries)
+    checked = querylang.check_paths(texts)
     samples = [Sample.of(source, checked) for source in deployment.sources if source.kafka is None]
     if plan is not None and all(event.fields for event in plan.events):
         return plan, {}, told_fields(samples, ())
-    named = words_of(deployment.queries) & set(STANDARD_NAMES)
+    named = words_of(texts) & set(STANDARD_NAMES)
     whole = schemas_from_data(deployment, samples, checked, named)
     if not whole:
-        plan = querylang.compile_paths(deployment.queries).plan if plan is None else plan
+        plan = querylang.compile_paths(texts).plan if plan is None else plan
         return plan, {}, told_fields(samples, ())
-    plan = querylang.compile_paths(deployment.queries, whole).plan
+    plan = querylang.compile_paths(texts, whole).plan
     open_types = [event.name for event in checked.events if not event.fields]
     read = {name.casefold() for name in fields_read(plan, open_types)}
     columns = [own for sample in samples for own in sample.decided.columns]
     schemas = without_unread(whole, open_types, read, named, columns)
     if schemas != whole:
-        plan = querylang.compile_paths(deployment.queries, schemas).plan
+        plan = querylang.compile_paths(texts, schemas).plan
     for remark in truncating_divisions(plan, schemas):
         warn(remark)
     return plan, schemas, told_fields(samples, read)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -294,3 +298,35 @@ def test_an_unknown_event_type_gets_the_nearest_known_one(ensue: Run, folder: Pa
         "no row has an event type that the queries read: they read Reading, and the rows are 'Raeding';"
         " did you mean 'Reading'?; `--type none` where the column is a field\n"
     )
+
+
+@contextmanager
+def piped(path: Path, text: str) -> Iterator[str]:
+    """The path of a pipe that brings the text once, as `<(...)` of a shell gives it."""
+    os.mkfifo(path)
+    writer = Thread(target=path.write_text, args=(text,), daemon=True)
+    writer.start()
+    yield str(path)
+    writer.join()
+
+
+@pytest.mark.parametrize("command", [["replay"], ["explain"], ["replay", "--format", "matches"]])
+def test_a_query_may_come_through_a_pipe(ensue: Run, folder: Path, command: list[str]) -> None:
+    """Nothing defines its type, so it is compiled again for the table."""
+    query = "query Q { inputs { A() within 30.0; } find A as a where a.id > 2 }"
+    (folder / "plain.csv").write_text("at,event,id\n1,A,1\n2,A,3\n")
+    with piped(folder / "pipe", query) as pipe:
+        done = ensue(*command, pipe, str(folder / "plain.csv"))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_values_of_parameters_may_come_through_a_pipe(ensue: Run, folder: Path) -> None:
+    (folder / "p.query").write_text(
+        "query Q { parameters { integer least; } inputs { A(id >= least) retain 1; } find A as a }"
+    )
+    (folder / "plain.csv").write_text("at,event,id\n1,A,1\n2,A,3\n")
+    with piped(folder / "values", "{least: 2}") as values:
+        out = str(folder / "found.csv")
+        done = ensue("replay", "--parameters", values, str(folder / "p.query"), str(folder / "plain.csv"), "--out", out)
+    assert done.returncode == 0
+    assert "1 match in" in done.stdout
