@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from spark_backend.job.checkpoint_record import RECORD_VERSION
+from spark_backend.job.checkpoint.checkpoint_record import RECORD_VERSION
 from spark_backend.job.commands.control import send_change
 from spark_backend.job.job import deploy, run
 from spark_backend.job.upkeep.rebucket import rebucket

@@ -22,7 +22,7 @@ from ensue.commands.output import (
 from querylang.logger import LogForm
 
 if TYPE_CHECKING:
-    from spark_backend.job.reports import BatchReport, OnBatch, RunReport
+    from spark_backend.job.batches.reports import BatchReport, OnBatch, RunReport
     from spark_backend.settings.deployment import Deployment
 
 SIGNAL_EXIT = 128

@@ -19,8 +19,8 @@ from ensue.demo.flights import EventTables, write_event_tables
 from ensue.rendering.text_table import text_table
 from querylang.errors import EnsueError, InputError
 from runtime.results.ledger import WORDS
+from spark_backend.job.batches.reports import BatchReport, RunReport
 from spark_backend.job.job import run as run_deployment
-from spark_backend.job.reports import BatchReport, RunReport
 
 QUERIES = Path("queries/flights")
 FOLDER = Path("build/demo")

@@ -13,7 +13,7 @@ from ensue.rendering.time_format import TimeFormat
 from querylang.errors import counted
 from querylang.printable import one_line
 from runtime.results.ledger import Account, ledger_table
-from spark_backend.job.status import QueryStatus, SourceStatus, Status, TimelineStatus
+from spark_backend.job.watching.status import QueryStatus, SourceStatus, Status, TimelineStatus
 from spark_backend.operator.job_clock import FILE, place_name
 
 SECOND = 1_000_000

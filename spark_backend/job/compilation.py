@@ -45,7 +45,7 @@ from runtime.reading.inference.remarks import truncating_divisions
 from runtime.reading.inference.schema import infer, without_unread
 from runtime.reading.inference.types import Fields, joined_fields, with_nested
 from runtime.reading.plan_needs import fields_read, input_types
-from spark_backend.job.checkpoint_record import Schemas
+from spark_backend.job.checkpoint.checkpoint_record import Schemas
 from spark_backend.job.listed_sources import listed_source
 from spark_backend.job.source_orderings import with_source_orderings
 from spark_backend.places.place import Place

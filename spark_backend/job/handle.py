@@ -17,18 +17,18 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from querylang.logger import warn
 from spark_backend.errors import as_job_errors, in_plain_words
+from spark_backend.job.batches.reporting import Reporter
+from spark_backend.job.batches.sink_topics import end_topics
 from spark_backend.job.changes.taking import has_change
-from spark_backend.job.checkpoint_record import all_sources
+from spark_backend.job.checkpoint.checkpoint_record import all_sources
+from spark_backend.job.checkpoint.job_folder import JobFolder
+from spark_backend.job.checkpoint.run_lock import RunLock
+from spark_backend.job.checkpoint.spark_checkpoint import remove_old_files
+from spark_backend.job.checkpoint.store_lock import StoreLock
 from spark_backend.job.commands.control import send_control
-from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.listed_sources import listed_sources
 from spark_backend.job.preflight import Checked
-from spark_backend.job.reporting import Reporter
-from spark_backend.job.run_lock import RunLock
-from spark_backend.job.sink_topics import end_topics
-from spark_backend.job.spark_checkpoint import remove_old_files
-from spark_backend.job.status import Status, read_status
-from spark_backend.job.store_lock import StoreLock
+from spark_backend.job.watching.status import Status, read_status
 from spark_backend.job.watching.tries import told_deaths
 from spark_backend.job.watching.watch import Watch
 from spark_backend.sources.listing.command_folder import Outcome

@@ -24,8 +24,10 @@ from spark_backend.bounded_end import stop_at_end
 from spark_backend.durable_files import make_checkpoint, make_folder
 from spark_backend.early_start import EarlyStart
 from spark_backend.errors import JobError, WorkerDied, as_job_errors, in_plain_words
-from spark_backend.job.batch_writer import BatchWriter
-from spark_backend.job.changes.file_changes import take_files
+from spark_backend.job.batches.batch_writer import BatchWriter
+from spark_backend.job.batches.reporting import Reporter
+from spark_backend.job.batches.reports import BatchReport, OnBatch, RunReport, RunTotal
+from spark_backend.job.batches.sink_topics import begin_topics, with_drafts
 from spark_backend.job.changes.interrupted_batch import (
     settings_of,
     settings_of_interrupted,
@@ -33,7 +35,11 @@ from spark_backend.job.changes.interrupted_batch import (
     write_settings,
 )
 from spark_backend.job.changes.taking import changed_program, kept_program
-from spark_backend.job.checkpoint_record import read_record, write_record
+from spark_backend.job.checkpoint.checkpoint_record import read_record, write_record
+from spark_backend.job.checkpoint.job_folder import JobFolder
+from spark_backend.job.checkpoint.run_lock import RunLock
+from spark_backend.job.checkpoint.spark_checkpoint import place_for_spark, reach_store, remove_old_files
+from spark_backend.job.checkpoint.store_lock import StoreLock
 from spark_backend.job.checks.catalog_tables import find_tables
 from spark_backend.job.checks.job_session import job_session, keep_tasks, tasks_of
 from spark_backend.job.checks.lost_outputs import lost_outputs, silent_channels
@@ -43,15 +49,9 @@ from spark_backend.job.checks.topic_notes import topic_notes
 from spark_backend.job.checks.unused_history import unused_history
 from spark_backend.job.checks.writing_statements import lost_routes, taken_events, written_by
 from spark_backend.job.handle import Handle, Job, Run, put_away
-from spark_backend.job.job_folder import JobFolder
+from spark_backend.job.journal.file_changes import take_files
 from spark_backend.job.preflight import Checked, checked
-from spark_backend.job.reporting import Reporter
-from spark_backend.job.reports import BatchReport, OnBatch, RunReport, RunTotal
-from spark_backend.job.run_lock import RunLock
-from spark_backend.job.sink_topics import begin_topics, with_drafts
 from spark_backend.job.source_streams import packed_sources
-from spark_backend.job.spark_checkpoint import place_for_spark, reach_store, remove_old_files
-from spark_backend.job.store_lock import StoreLock
 from spark_backend.job.watching.tries import CONTINUES, MOST_TRIES, failed_tries, skip_records, told_deaths
 from spark_backend.job.watching.wall_clock import WallClock
 from spark_backend.job.watching.watch import Watch, open_watch

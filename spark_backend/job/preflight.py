@@ -12,10 +12,9 @@ from querylang.changes.running import Running
 from querylang.errors import InputError, did_you_mean, listed
 from querylang.paths import exists
 from querylang.plan.model import EventType, QueryPlan
-from spark_backend.job.changes.file_changes import refuse_changed_files
-from spark_backend.job.changes.file_texts import read_files
-from spark_backend.job.changes.plain_running import is_same
-from spark_backend.job.checkpoint_record import Record, read_record, refuse_difference
+from spark_backend.job.checkpoint.checkpoint_record import Record, read_record, refuse_difference
+from spark_backend.job.checkpoint.job_folder import JobFolder
+from spark_backend.job.checkpoint.spark_checkpoint import placed
 from spark_backend.job.checks.damaged_logs import refuse_damaged_logs
 from spark_backend.job.checks.delta_tables import refuse_unreadable_tables
 from spark_backend.job.checks.earlier_results import refuse_other_results
@@ -23,9 +22,10 @@ from spark_backend.job.checks.missing_places import refuse_missing_bucket
 from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
 from spark_backend.job.checks.open_waits import clock_sources
 from spark_backend.job.compilation import Compiled, compile_deployment, with_fields
-from spark_backend.job.job_folder import JobFolder
+from spark_backend.job.journal.file_changes import refuse_changed_files
+from spark_backend.job.journal.file_texts import read_files
+from spark_backend.job.journal.plain_running import is_same
 from spark_backend.job.listed_sources import listed_source, of_files
-from spark_backend.job.spark_checkpoint import placed
 from spark_backend.places.place import Place
 from spark_backend.places.remote_path import RemotePath
 from spark_backend.settings.catalog.table_names import unplaced

@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from runtime.reading.column_names import STANDARD
-from spark_backend.job.checkpoint_record import all_sources
+from spark_backend.job.checkpoint.checkpoint_record import all_sources
 from spark_backend.job.listed_sources import listed_sources
 from spark_backend.settings.deployment import Deployment, Source
 from spark_backend.sources.file_stream import packed_stream

@@ -19,7 +19,7 @@ from querylang.logger import warn
 from querylang.masking import masked
 from querylang.printable import json_text, one_line, printable
 from runtime.policies.presets import OrderingError
-from spark_backend.job.status import QueryStatus, SourceStatus, Status, TimelineStatus
+from spark_backend.job.watching.status import QueryStatus, SourceStatus, Status, TimelineStatus
 from spark_backend.sources.backlog import PartitionBacklog, SourceBacklog
 from spark_backend.wire.reports import Report
 from tests.ensue.command import Done, Run

@@ -18,7 +18,7 @@ from ensue.commands.run_log import JsonLog
 from querylang import masking
 from querylang.logger import LOGGER, LogForm, warn
 from spark_backend.errors import Unreachable
-from spark_backend.job.reporting import Reporter
+from spark_backend.job.batches.reporting import Reporter
 from spark_backend.wire.reports import Report
 from tests.support.sensors import add_files, project, table
 

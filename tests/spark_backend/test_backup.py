@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from querylang.errors import InputError
-from spark_backend.job.job_folder import JobFolder
+from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.upkeep.backup import _list_of, back_up, refuse_damage, restore
 from tests.support.mutants import json_mutants
 from tests.support.old_checkpoint import unpacked

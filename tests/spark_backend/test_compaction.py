@@ -15,7 +15,7 @@ import pytest
 
 from ensue.cli import main
 from querylang.errors import InputError
-from spark_backend.job.checkpoint_record import Record, write_record
+from spark_backend.job.checkpoint.checkpoint_record import Record, write_record
 from spark_backend.places.place import Place, files_below, local_copy, place_of
 from spark_backend.sinks.compaction.compact_folders import Compacted, Compaction, compact_sink
 from spark_backend.sinks.compaction.groups import MOST_FILES, ResultFile, groups_of

@@ -16,12 +16,12 @@ from ensue.commands.jobs.changes import deploy
 from querylang.errors import InputError
 from spark_backend.job.changes import taking
 from spark_backend.job.changes.taking import changed_program
-from spark_backend.job.checkpoint_record import write_record
+from spark_backend.job.checkpoint.checkpoint_record import write_record
+from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.commands.control import send_change
 from spark_backend.job.history import read_again, sending
 from spark_backend.job.history.running import write_history
 from spark_backend.job.history.sending import send_with_history
-from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.listed_sources import listed_sources
 from spark_backend.job.preflight import checked
 from spark_backend.job.source_streams import source_readings

@@ -10,7 +10,7 @@ import pytest
 
 from querylang.errors import InputError
 from spark_backend.document.setting_keys import JOB_KEYS, SINK_KEYS, SOURCE_KEYS
-from spark_backend.job.checkpoint_record import read_record, write_record
+from spark_backend.job.checkpoint.checkpoint_record import read_record, write_record
 from spark_backend.job.preflight import Checked, checked
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.sources.formats import FORMATS

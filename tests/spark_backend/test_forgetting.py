@@ -14,7 +14,7 @@ from querylang.changes.applying import Moment
 from querylang.changes.running import Running
 from querylang.errors import InputError
 from runtime.columns.given_keys import GivenKey
-from spark_backend.job.changes.journal import Journal
+from spark_backend.job.journal.journal import Journal
 from spark_backend.operator.bucket_state import open_state
 from spark_backend.operator.step import run_step
 from spark_backend.sources.command_reading import packed_commands

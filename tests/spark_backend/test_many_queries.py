@@ -19,8 +19,8 @@ from runtime.engine.engine import Engine
 from runtime.engine.succession import Saved
 from runtime.json_reader import DamagedJson
 from runtime.policies.forget_keys import with_forget_keys
-from spark_backend.job.changes.journal import Journal
 from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
+from spark_backend.job.journal.journal import Journal
 from spark_backend.sinks import bucket_results
 from spark_backend.sinks.formats import Sink
 from spark_backend.wire import plan_text as texts

@@ -17,10 +17,10 @@ from runtime.columns.arrivals import Arrivals
 from runtime.reading.tables import read_arrivals
 from runtime.results.schemas import Results
 from spark_backend.frames.verify import Case, run_streams
+from spark_backend.job.batches.reports import RunReport
 from spark_backend.job.compilation import compile_deployment
 from spark_backend.job.job import run
-from spark_backend.job.reports import RunReport
-from spark_backend.job.status import Status, status_of
+from spark_backend.job.watching.status import Status, status_of
 from spark_backend.settings.deployment_file import load_deployment
 from tests.spark_backend.samples import POLICIES, ordered, places
 from tests.support.embedded import by_word, embedded, ledger_of, match_ids, plain

@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 
 from querylang.errors import FileErrors, InputError
 from runtime.columns.arrivals import Arrivals, RecordKind
-from spark_backend.job.checkpoint_record import read_record, write_record
+from spark_backend.job.checkpoint.checkpoint_record import read_record, write_record
 from spark_backend.job.preflight import Checked, checked
 from spark_backend.job.source_streams import source_readings
 from spark_backend.settings.deployment_file import load_deployment

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from querylang.errors import InputError
+from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.job import run
-from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.upkeep import rebucket as moving
 from spark_backend.job.upkeep.rebucket import rebucket
 from tests.support.old_checkpoint import continue_as_a_replay, unpacked

@@ -11,11 +11,11 @@ import pytest
 from ensue.rendering.account import account_text
 from ensue.rendering.status_text import status_text
 from runtime.results.ledger import Account, ledger_table
-from spark_backend.job.atomic_files import BatchFiles
-from spark_backend.job.progress import JobProgress
-from spark_backend.job.reporting import FirstRecords, Reporter
-from spark_backend.job.reports import BatchReport, RunTotal
-from spark_backend.job.status import status_of
+from spark_backend.job.batches.reporting import FirstRecords, Reporter
+from spark_backend.job.batches.reports import BatchReport, RunTotal
+from spark_backend.job.checkpoint.atomic_files import BatchFiles
+from spark_backend.job.checkpoint.progress import JobProgress
+from spark_backend.job.watching.status import status_of
 from spark_backend.operator.step import run_step
 from spark_backend.wire.clock_sources import ClockSource
 from spark_backend.wire.packed_rows import HOME, pack_reports

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from querylang.errors import InputError
-from spark_backend.job import job, run_lock
-from spark_backend.job.checkpoint_record import read_record
-from spark_backend.job.run_lock import RunLock
+from spark_backend.job import job
+from spark_backend.job.checkpoint import run_lock
+from spark_backend.job.checkpoint.checkpoint_record import read_record
+from spark_backend.job.checkpoint.run_lock import RunLock
 from tests.support.sensors import project
 
 

@@ -19,13 +19,13 @@ from pyspark.sql import SparkSession
 from ensue.cli import main
 from ensue.rendering.status_text import status_text
 from querylang.errors import InputError
-from spark_backend.job.atomic_files import BatchFiles
+from spark_backend.job.batches.reports import RunReport, source_of
+from spark_backend.job.checkpoint.atomic_files import BatchFiles
+from spark_backend.job.checkpoint.job_folder import JobFolder
+from spark_backend.job.checkpoint.progress import JobProgress, Recent
 from spark_backend.job.job import deploy, run
-from spark_backend.job.job_folder import JobFolder
-from spark_backend.job.progress import JobProgress, Recent
-from spark_backend.job.reports import RunReport, source_of
-from spark_backend.job.status import Rates, Status, rates, read_status, status_of
 from spark_backend.job.watching.process_memory import memory_of
+from spark_backend.job.watching.status import Rates, Status, rates, read_status, status_of
 from spark_backend.operator.measures import METRIC_SCHEMA
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.sources.backlog import SourceBacklog

@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from querylang.errors import InputError
-from spark_backend.job import store_lock
-from spark_backend.job.store_lock import StoreLock
+from spark_backend.job.checkpoint import store_lock
+from spark_backend.job.checkpoint.store_lock import StoreLock
 from spark_backend.places.place import place_of
 from spark_backend.places.remote_path import RemotePath
 from tests.support.stores import StoreServer

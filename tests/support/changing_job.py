@@ -21,8 +21,8 @@ from runtime.columns.unknown_types import as_known
 from runtime.engine.engine import Engine
 from runtime.json_reader import json_of_text
 from runtime.results.ledger import Account
-from spark_backend.job.changes.journal import Journal, PlainJournal, place_of_change
-from spark_backend.job.progress import JobProgress
+from spark_backend.job.checkpoint.progress import JobProgress
+from spark_backend.job.journal.journal import Journal, PlainJournal, place_of_change
 from spark_backend.wire.clock_sources import ClockSource
 from spark_backend.wire.epochs import Epoch
 from spark_backend.wire.packed_rows import Signal

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from spark_backend.job.checkpoint_record import all_sources
-from spark_backend.job.job_folder import JobFolder
+from spark_backend.job.checkpoint.checkpoint_record import all_sources
+from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.listed_sources import listed_sources
 from spark_backend.job.preflight import checked
 from spark_backend.job.source_streams import source_readings

@@ -28,13 +28,13 @@ STAGES = {
         "job_session": "session",
         "_start": "start the query",
     },
-    "spark_backend.job.batch_writer": {
+    "spark_backend.job.batches.batch_writer": {
         "BatchWriter.write": "our part of the driver",
         "BatchWriter._sync_offsets": "sync Spark's log",
         "publish_batch": "tasks and publishing",
         "BatchWriter._write_progress": "write progress",
     },
-    "spark_backend.job.job_folder": {"LedgerFiles.add": "write the ledger"},
+    "spark_backend.job.checkpoint.job_folder": {"LedgerFiles.add": "write the ledger"},
     "spark_backend.sinks.micro_batch": {"publish": "publish files"},
     "spark_backend.sources.file_reading": {"read_task": "read and pack"},
     "spark_backend.sources.reading": {"pack_arrivals": "pack"},

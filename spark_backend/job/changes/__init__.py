@@ -1,1 +1,1 @@
-"""Changes of the queries of a job: what runs, since when, and what the files said."""
+"""Changes of the queries of a job, between two micro-batches."""

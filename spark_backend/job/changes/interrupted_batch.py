@@ -13,7 +13,7 @@ from typing import TypedDict
 
 from runtime.json_reader import read_json
 from spark_backend.durable_files import write_durably
-from spark_backend.job.job_folder import JobFolder
+from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.places.place import Place
 from spark_backend.settings.deployment import Deployment, Source
 from spark_backend.sources.listing.spark_log import open_batch

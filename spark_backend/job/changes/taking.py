@@ -10,10 +10,8 @@ from querylang.plan.changes import UNCHANGED, Outcome
 from querylang.plan.model import Plan
 from runtime.instants import EARLIEST
 from runtime.json_reader import DamagedJson
-from spark_backend.job.changes.finishing import finished
-from spark_backend.job.changes.journal import Journal, moment_of_change
-from spark_backend.job.changes.journal_file import read_journal, write_journal
-from spark_backend.job.history.history_command import HistoryCommand
+from spark_backend.job.checkpoint.job_folder import JobFolder
+from spark_backend.job.checkpoint.progress import JobProgress
 from spark_backend.job.history.history_folders import (
     asked_history,
     histories,
@@ -22,9 +20,11 @@ from spark_backend.job.history.history_folders import (
     remove_unused,
 )
 from spark_backend.job.history.running import Reading, history_program
-from spark_backend.job.job_folder import JobFolder
+from spark_backend.job.journal.finishing import finished
+from spark_backend.job.journal.history_command import HistoryCommand
+from spark_backend.job.journal.journal import Journal, moment_of_change
+from spark_backend.job.journal.journal_file import read_journal, write_journal
 from spark_backend.job.preflight import Checked
-from spark_backend.job.progress import JobProgress
 from spark_backend.places.place import Place
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.command_folder import CHANGE, ERROR, Answer, Command, CommandFolder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from querylang.errors import InputError, counted, did_you_mean
-from spark_backend.job.checkpoint_record import all_sources
+from spark_backend.job.checkpoint.checkpoint_record import all_sources
 from spark_backend.settings.deployment import Deployment, Source
 from spark_backend.sources.kafka.asking import AskedBroker
 from spark_backend.sources.kafka.avro.schema_check import check_schemas

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from querylang.errors import InputError
 from querylang.logger import warn
-from spark_backend.job.checkpoint_record import read_record
-from spark_backend.job.job_folder import JobFolder
+from spark_backend.job.checkpoint.checkpoint_record import read_record
+from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.command_folder import EVENT, Command, CommandKind, Outcome
 from spark_backend.sources.listing.spark_log import last_batch, open_batch

@@ -10,13 +10,13 @@ from querylang.changes.running import Running, RunningQuery
 from querylang.changes.shadows import shadow_of
 from querylang.errors import InputError, did_you_mean
 from spark_backend.errors import in_plain_words
-from spark_backend.job.changes.journal_file import read_journal
-from spark_backend.job.changes.shadow_instances import InstancesCommand
-from spark_backend.job.checkpoint_record import read_record
+from spark_backend.job.checkpoint.checkpoint_record import read_record
+from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.commands.control import moment_of
 from spark_backend.job.commands.sending import Sent, send_command
 from spark_backend.job.compilation import compile_deployment
-from spark_backend.job.job_folder import JobFolder
+from spark_backend.job.journal.journal_file import read_journal
+from spark_backend.job.journal.shadow_instances import InstancesCommand
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.command_folder import CHANGE
 

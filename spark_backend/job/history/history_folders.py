@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from runtime.json_reader import DamagedJson
-from spark_backend.job.history.history_command import HistoryCommand
+from spark_backend.job.journal.history_command import HistoryCommand
 from spark_backend.places.place import Place, files_below, names_in
 
 DAY = 86_400_000_000

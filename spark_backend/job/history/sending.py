@@ -10,20 +10,20 @@ from querylang.errors import InputError
 from runtime.columns.timestamps import format_time
 from runtime.instants import EXPECTED, NO_TIME, parse_moment
 from spark_backend.errors import in_plain_words
-from spark_backend.job.changes.finishing import finished
-from spark_backend.job.changes.journal import Journal, moment_of_change
-from spark_backend.job.changes.journal_file import read_journal
-from spark_backend.job.checkpoint_record import read_record
+from spark_backend.job.checkpoint.checkpoint_record import read_record
+from spark_backend.job.checkpoint.job_folder import JobFolder
+from spark_backend.job.checkpoint.progress import JobProgress
 from spark_backend.job.checks.open_waits import clock_sources
 from spark_backend.job.commands.control import moment_of
 from spark_backend.job.commands.sending import Sent, send_command
 from spark_backend.job.compilation import compile_deployment
-from spark_backend.job.history.history_command import HistoryCommand
 from spark_backend.job.history.history_folders import new_folder
 from spark_backend.job.history.running import Reading, history_program, write_history
 from spark_backend.job.history.table_run import limits_of, run_over_table
-from spark_backend.job.job_folder import JobFolder
-from spark_backend.job.progress import JobProgress
+from spark_backend.job.journal.finishing import finished
+from spark_backend.job.journal.history_command import HistoryCommand
+from spark_backend.job.journal.journal import Journal, moment_of_change
+from spark_backend.job.journal.journal_file import read_journal
 from spark_backend.operator.history.history_run import HistoryRun
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.command_folder import CHANGE

@@ -25,9 +25,9 @@ from runtime.json_reader import read_json
 from runtime.json_shapes import Count
 from spark_backend.durable_files import make_checkpoint, make_kept_folder, new_file, sync, write_durably
 from spark_backend.errors import in_plain_words
-from spark_backend.job.checkpoint_record import IDENTITY, LOCK, Record, read_record, refuse_difference
+from spark_backend.job.checkpoint.checkpoint_record import IDENTITY, LOCK, Record, read_record, refuse_difference
+from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.checks.earlier_results import newest_offset
-from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.upkeep.opened_checkpoint import kept_record, open_record
 from spark_backend.places.inside import inside
 from spark_backend.places.place import Place, files_below, is_within, local_copy, names_in

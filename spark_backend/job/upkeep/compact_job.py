@@ -10,9 +10,9 @@ from typing import Any
 from querylang.errors import InputError
 from spark_backend.durable_files import sync
 from spark_backend.errors import in_plain_words
-from spark_backend.job.checkpoint_record import read_record
+from spark_backend.job.checkpoint.checkpoint_record import read_record
+from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.checks.earlier_results import newest_commit
-from spark_backend.job.job_folder import JobFolder
 from spark_backend.places.place import Place
 from spark_backend.settings.deployment import Deployment
 from spark_backend.settings.deployment_file import load_deployment

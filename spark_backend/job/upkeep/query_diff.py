@@ -21,8 +21,8 @@ from runtime.results.match_difference import MatchDifference, difference
 from spark_backend.delta.data_files import is_below
 from spark_backend.delta.package import open_table
 from spark_backend.errors import in_plain_words
-from spark_backend.job.changes.journal import Journal
-from spark_backend.job.changes.journal_file import read_journal
+from spark_backend.job.journal.journal import Journal
+from spark_backend.job.journal.journal_file import read_journal
 from spark_backend.places.place import Place, files_below, local_copy, names_in
 from spark_backend.settings.deployment import Deployment
 from spark_backend.settings.deployment_file import load_deployment

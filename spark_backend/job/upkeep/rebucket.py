@@ -14,11 +14,11 @@ from typing import Any
 from querylang.errors import InputError
 from spark_backend.document.fixed_settings import FixedValue
 from spark_backend.errors import in_plain_words
-from spark_backend.job.checkpoint_record import Moved, write_record
+from spark_backend.job.checkpoint.checkpoint_record import Moved, write_record
+from spark_backend.job.checkpoint.job_folder import JobFolder
+from spark_backend.job.checkpoint.spark_checkpoint import new_places, remove_unused
 from spark_backend.job.checks.earlier_results import newest_commit, newest_offset
 from spark_backend.job.checks.job_session import job_session, tasks_of
-from spark_backend.job.job_folder import JobFolder
-from spark_backend.job.spark_checkpoint import new_places, remove_unused
 from spark_backend.job.upkeep.opened_checkpoint import Opened, kept_record, open_checkpoint, saved_states
 from spark_backend.operator.moved_buckets import moved_buckets
 from spark_backend.operator.seeds import write_seeds

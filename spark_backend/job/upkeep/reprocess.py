@@ -24,8 +24,8 @@ from runtime.reading.column_names import NONE
 from runtime.reading.formats.csv_form import USUAL_CSV
 from spark_backend.durable_files import RESULT, new_file, publish
 from spark_backend.errors import in_plain_words
+from spark_backend.job.batches.reports import source_of
 from spark_backend.job.listed_sources import listed_source
-from spark_backend.job.reports import source_of
 from spark_backend.job.upkeep.opened_checkpoint import open_checkpoint
 from spark_backend.places.place import Place, names_in
 from spark_backend.places.remote_path import RemotePath

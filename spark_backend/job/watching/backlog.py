@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from spark_backend.job.checkpoint_record import all_sources
+from spark_backend.job.checkpoint.checkpoint_record import all_sources
 from spark_backend.job.listed_sources import listed_source, of_files
 from spark_backend.settings.deployment import Deployment, Source
 from spark_backend.sources.backlog import SourceBacklog, folder_backlog, processed_files, table_backlog, topics_backlog

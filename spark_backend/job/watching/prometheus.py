@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from querylang.errors import InputError
 from runtime.instants import NEVER, NO_TIME
 from runtime.results.ledger import DISCARDS, RECEIVED
-from spark_backend.job.reports import CONTROL
-from spark_backend.job.watching.figures import Figures
+from spark_backend.job.batches.figures import Figures
+from spark_backend.job.batches.reports import CONTROL
 from spark_backend.job.watching.process_memory import memory_of
 from spark_backend.sources.backlog import SourceBacklog
 from spark_backend.wire.source_progress import partition_text

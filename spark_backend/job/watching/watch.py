@@ -17,9 +17,9 @@ from urllib.parse import parse_qs, urlsplit
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.policies.durations import parse_duration
-from spark_backend.job.job_folder import JobFolder
+from spark_backend.job.batches.figures import Observed, Pulse, figures_at_start
+from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.watching.backlog import backlog_of
-from spark_backend.job.watching.figures import Observed, Pulse, figures_at_start
 from spark_backend.job.watching.prometheus import Metrics
 from spark_backend.job.watching.tries import failed_tries
 from spark_backend.settings.deployment import Deployment

@@ -13,8 +13,8 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from querylang.errors import EnsueError, InputError
+from spark_backend.job.batches.reports import BatchReport
 from spark_backend.job.job import deploy, run
-from spark_backend.job.reports import BatchReport
 from tests.support.delta_tables import FROM_TABLE, match_ids_in, replayed
 from tests.support.killed_runs import kill_when, start
 from tests.support.sensors import QUERY, add_files, expected, project, project_of_two, table, totals

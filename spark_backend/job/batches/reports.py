@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from querylang.plan.model import Plan, QueryPlan, public_title
-from spark_backend.job.job_folder import Ledger
+from spark_backend.job.checkpoint.job_folder import Ledger
 from spark_backend.sinks.bucket_results import Written
 from spark_backend.wire.reports import Report, added_up, reports_from_ledger
 from spark_backend.wire.tagged_rows import Tag, read_table

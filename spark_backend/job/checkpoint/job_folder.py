@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
-from spark_backend.job.atomic_files import BatchFiles
-from spark_backend.job.checkpoint_record import LOCK
-from spark_backend.job.progress import JobProgress
-from spark_backend.job.run_lock import RunLock
-from spark_backend.job.store_lock import StoreLock
+from spark_backend.job.checkpoint.atomic_files import BatchFiles
+from spark_backend.job.checkpoint.checkpoint_record import LOCK
+from spark_backend.job.checkpoint.progress import JobProgress
+from spark_backend.job.checkpoint.run_lock import RunLock
+from spark_backend.job.checkpoint.store_lock import StoreLock
 from spark_backend.places.place import Place
 from spark_backend.sources.listing.command_folder import CommandFolder
 

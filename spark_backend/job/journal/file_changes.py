@@ -10,13 +10,13 @@ from querylang.changes.running import LIVE, Running
 from querylang.errors import InputError
 from querylang.plan.changes import Outcome
 from runtime.columns.timestamps import format_time
-from spark_backend.job.changes.file_texts import files_text, read_files, write_files
-from spark_backend.job.changes.finishing import finished
-from spark_backend.job.changes.hidden_values import instance_words
-from spark_backend.job.changes.journal import Journal, moment_of_change
-from spark_backend.job.changes.journal_file import read_journal, write_journal
-from spark_backend.job.changes.plain_running import is_same
-from spark_backend.job.job_folder import JobFolder
+from spark_backend.job.checkpoint.job_folder import JobFolder
+from spark_backend.job.journal.file_texts import files_text, read_files, write_files
+from spark_backend.job.journal.finishing import finished
+from spark_backend.job.journal.hidden_values import instance_words
+from spark_backend.job.journal.journal import Journal, moment_of_change
+from spark_backend.job.journal.journal_file import read_journal, write_journal
+from spark_backend.job.journal.plain_running import is_same
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.command_folder import CHANGE
 from spark_backend.sources.listing.spark_log import last_batch, open_batch

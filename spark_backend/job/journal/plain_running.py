@@ -9,7 +9,7 @@ from querylang.changes.running import Changed, Running, RunningQuery, Version
 from querylang.errors import counted
 from querylang.plan.model import Plan
 from runtime.json_reader import DamagedJson
-from spark_backend.job.changes.hidden_values import PlainValue, Resolve, instance_words, masked, no_variables, unmasked
+from spark_backend.job.journal.hidden_values import PlainValue, Resolve, instance_words, masked, no_variables, unmasked
 from spark_backend.wire.plan_text import load_plan, template_text
 
 

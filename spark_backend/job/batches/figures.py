@@ -6,9 +6,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from spark_backend.job.job_folder import JobFolder, Ledger
-from spark_backend.job.progress import JobProgress
-from spark_backend.job.reports import BatchReport
+from spark_backend.job.batches.reports import BatchReport
+from spark_backend.job.checkpoint.job_folder import JobFolder, Ledger
+from spark_backend.job.checkpoint.progress import JobProgress
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from querylang.errors import InputError
-from spark_backend.job.checkpoint_record import Record, write_record
+from spark_backend.job.checkpoint.checkpoint_record import Record, write_record
 from spark_backend.places.place import Place, files_below, names_in
 from spark_backend.places.remote_path import RemotePath
 from spark_backend.sources.listing.spark_log import LATER, SparkFiles, spark_files

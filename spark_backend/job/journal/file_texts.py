@@ -12,8 +12,8 @@ from querylang.changes.merging import FileChange
 from querylang.changes.running import Running
 from runtime.json_reader import json_of_text, part_of, read_json
 from spark_backend.durable_files import make_kept_folder, write_durably
-from spark_backend.job.changes.hidden_values import Resolve
-from spark_backend.job.changes.plain_running import PlainRunning, has_hidden, running_of_plain, running_to_plain
+from spark_backend.job.journal.hidden_values import Resolve
+from spark_backend.job.journal.plain_running import PlainRunning, has_hidden, running_of_plain, running_to_plain
 from spark_backend.places.place import Place
 from spark_backend.settings.deployment import Deployment
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from querylang.logger import warn
 from runtime.results.ledger import RECEIVED
-from spark_backend.job.job_folder import Ledger
+from spark_backend.job.checkpoint.job_folder import Ledger
 from spark_backend.wire.clock_sources import ClockSource
 from spark_backend.wire.reports import CAUSES, Report, added_up
 

@@ -6,7 +6,7 @@ import json
 
 from runtime.json_reader import part_of, read_json
 from spark_backend.durable_files import write_durably
-from spark_backend.job.changes.journal import JOURNAL_VERSION, Journal, PlainJournal
+from spark_backend.job.journal.journal import JOURNAL_VERSION, Journal, PlainJournal
 from spark_backend.places.place import Place
 from spark_backend.settings.deployment import Deployment
 

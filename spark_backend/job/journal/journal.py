@@ -22,8 +22,9 @@ from runtime.instants import EARLIEST
 from runtime.json_reader import DamagedJson
 from runtime.json_shapes import Count
 from runtime.reading.control_events import ControlError, parse_change
-from spark_backend.job.changes.file_texts import files_of_text
-from spark_backend.job.changes.hidden_values import (
+from spark_backend.job.checkpoint.progress import JobProgress
+from spark_backend.job.journal.file_texts import files_of_text
+from spark_backend.job.journal.hidden_values import (
     HiddenPlan,
     PlainHidden,
     Resolve,
@@ -34,10 +35,9 @@ from spark_backend.job.changes.hidden_values import (
     plan_with,
     plan_without,
 )
-from spark_backend.job.changes.plain_running import PlainRunning, has_hidden, running_of_plain, running_to_plain
-from spark_backend.job.changes.shadow_instances import InstancesCommand
-from spark_backend.job.history.history_command import HistoryCommand, HistoryName
-from spark_backend.job.progress import JobProgress
+from spark_backend.job.journal.history_command import HistoryCommand, HistoryName
+from spark_backend.job.journal.plain_running import PlainRunning, has_hidden, running_of_plain, running_to_plain
+from spark_backend.job.journal.shadow_instances import InstancesCommand
 from spark_backend.wire.epochs import Epoch, History, Notice, all_queries
 from spark_backend.wire.plan_text import load_plan, plan_text
 from spark_backend.wire.program import Program

@@ -10,10 +10,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from spark_backend.durable_files import sync
-from spark_backend.job.job_folder import JobFolder
-from spark_backend.job.progress import JobProgress
-from spark_backend.job.reporting import FirstRecords, Reporter
-from spark_backend.job.reports import (
+from spark_backend.job.batches.figures import Observed
+from spark_backend.job.batches.reporting import FirstRecords, Reporter
+from spark_backend.job.batches.reports import (
     BatchReport,
     OnBatch,
     batch_report,
@@ -22,7 +21,8 @@ from spark_backend.job.reports import (
     kernel_seconds,
     ledger_changes,
 )
-from spark_backend.job.watching.figures import Observed
+from spark_backend.job.checkpoint.job_folder import JobFolder
+from spark_backend.job.checkpoint.progress import JobProgress
 from spark_backend.places.place import Place
 from spark_backend.sinks.bucket_results import Written
 from spark_backend.sinks.formats import Sink

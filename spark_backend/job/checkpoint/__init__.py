@@ -1,0 +1,1 @@
+"""What Ensue keeps in a checkpoint: its record, locks, progress and totals."""
