@@ -106,10 +106,10 @@ def _places(
     source = sources_of(raw, given[SOURCE]) if SOURCE in given else _constant(raw.name, len(raw))
     partition = np.full(len(raw), raw.partition or 0)
     if PARTITION in given:
-        partition = partitions_of(raw.column(given[PARTITION]), given[PARTITION], partition, refusals)
+        partition = partitions_of(raw.values(given[PARTITION]), given[PARTITION], partition, refusals)
     offset = raw.numbers + _first_offset(raw.name) if SOURCE in given else raw.numbers
     if OFFSET in given:
-        offset = integers_of(raw.column(given[OFFSET]), given[OFFSET], offset, refusals)
+        offset = integers_of(raw.values(given[OFFSET]), given[OFFSET], offset, refusals)
         if given[OFFSET] in declared:
             _refuse_repeated(raw, source, partition, offset, refusals)
     return source, partition, offset

@@ -241,11 +241,6 @@ def _prepared(column: pa.Array, type_: Type) -> pa.Array:
     return pc.replace_substring_regex(text, _WHOLE, r"\1\2") if type_ == Type.INTEGER else text
 
 
-def are_blank(column: pa.Array) -> pa.Array:
-    """By cell: whether it has no text but white space; null stays null."""
-    return pc.equal(pc.utf8_trim_whitespace(column), "")
-
-
 def _cast(column: pa.Array, target: pa.DataType) -> Converted:
     try:
         values = cast_or_null(_in_range(column, target), target, _FORMS.get(target))

@@ -20,7 +20,7 @@ from runtime.columns.cell_values import to_cell
 from runtime.columns.timestamps import is_text
 from runtime.policies.time_forms import TimeForm
 from runtime.reading.column_names import ARRIVAL, NOWHERE, SOURCE_TIME, Elsewhere, Roles, did_you_mean
-from runtime.reading.conversion import Converted, agrees, are_blank, convert
+from runtime.reading.conversion import agrees, convert
 from runtime.reading.formats.csv_form import hint_of_cell
 from runtime.reading.formats.raw_table import RawTable
 from runtime.reading.plan_needs import NONE, Leniency, interval_events, needs_source_time, source_time_fields
@@ -155,7 +155,7 @@ def _read_field(
         column = raw.with_points(column)
     elif not _is_string(field.type):
         column = raw.without_missing(column)
-    converted = _converted(raw, column, field.type, times, plan, allowed)
+    converted = convert(column, field.type, times, plan, allowed)
     if (
         converted.bad is None
         and converted.cut is None
@@ -186,17 +186,6 @@ def _read_field(
                 field.name, row, f"a part of {raw.shown(field.name, row)} is not of its type in {field.name!r}"
             )
     return values if owners.all() else pc.if_else(pa.array(owners), values, pa.nulls(len(raw), values.type))
-
-
-def _converted(
-    raw: RawTable, column: pa.Array, type_: Type, times: TimeForm | None, plan: Plan, allowed: Leniency
-) -> Converted:
-    """A column as values. In CSV a cell without text is null, except as a string."""
-    converted = convert(column, type_, times, plan, allowed)
-    if converted.bad is None or raw.has_types or not is_text(column.type):
-        return converted
-    bad = converted.bad & ~pc.fill_null(are_blank(column), False).to_numpy(zero_copy_only=False)
-    return replace(converted, bad=bad if bad.any() else None)
 
 
 def _is_string(type_: Type) -> bool:

@@ -40,7 +40,7 @@ class Refusals:
     def refuse_time(self, row: int, name: str, form: TimeForm) -> None:
         """Refuse a row whose cell in a column of times is empty or not a time of this form."""
         cell = self._raw.cell(name, row)
-        if cell is None:
+        if cell is None or self._raw.is_missing(name, row):
             self.refuse(row, f"{name!r} is empty")
             return
         self.refuse(row, f"{self._raw.shown(name, row)} in {name!r} {_why(cell, form)}")

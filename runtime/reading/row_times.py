@@ -57,7 +57,7 @@ def read_times(
     if roles.start is not None:
         declared = _filled(declared, raw, roles.start, may_last, plan, kinds, form, refusals)
     source = _own_times(declared, plan, kinds, fields)
-    columns = {name: raw.column(name) for name in (END, SHAPE) if lasting and name in raw.names}
+    columns = {name: raw.values(name) for name in (END, SHAPE) if lasting and name in raw.names}
     intervals = None
     if columns:
         intervals = read_intervals(columns.get(END), columns.get(SHAPE), may_last, source, form, refusals)
@@ -79,7 +79,7 @@ def _filled(
 
     A cell that is not a time refuses its row, unless the column is also a field of the row's event.
     """
-    times = given_times(raw.column(name), form)
+    times = given_times(raw.values(name), form)
     if rows is None and not times.bad.any():
         return times.micros
     is_missing = np.ones(len(raw), np.bool_) if rows is None else rows & (micros == NO_TIME)
@@ -103,7 +103,7 @@ def _own_times(declared: NDArray[np.int64], plan: Plan, kinds: RowKinds, fields:
 
 
 def _arrival_times(raw: RawTable, name: str, form: TimeForm, refusals: Refusals) -> NDArray[np.int64]:
-    times = given_times(raw.column(name), form).micros
+    times = given_times(raw.values(name), form).micros
     for row in np.flatnonzero(times == NO_TIME).tolist():
         refusals.refuse_time(row, name, form)
     return times

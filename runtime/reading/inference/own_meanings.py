@@ -127,7 +127,7 @@ class _Judge:
         name = self.look_at.names.of(role)
         if name is None or name not in part.names:
             return
-        column = part.column(name)
+        column = part.column(name) if role == TYPE else part.values(name)
         cells = column.drop_null()
         if not len(cells) and not pa.types.is_nested(column.type):
             return

@@ -132,9 +132,9 @@ class _Places:
         if SOURCE in self.ours:
             self.source = sources_of(raw, self.ours[SOURCE])
         if PARTITION in self.ours:
-            partition = partitions_of(raw.column(self.ours[PARTITION]), self.ours[PARTITION], partition, refusals)
+            partition = partitions_of(raw.values(self.ours[PARTITION]), self.ours[PARTITION], partition, refusals)
         if OFFSET in self.ours:
-            offset = integers_of(raw.column(self.ours[OFFSET]), self.ours[OFFSET], offset, refusals)
+            offset = integers_of(raw.values(self.ours[OFFSET]), self.ours[OFFSET], offset, refusals)
         is_event = kinds >= 0
         is_event[refusals.rows] = False
         rows = np.flatnonzero(is_event)
@@ -184,13 +184,13 @@ class _Places:
         raw = joined(parts) if parts else None
         if raw is None or name is None or name not in raw.names:
             return None
-        micros = given_times(raw.column(name), self.look_at.names.times).micros
+        micros = given_times(raw.values(name), self.look_at.names.times).micros
         return micros[np.searchsorted(raw.numbers, self.numbers)]
 
 
 def _why_never(role: str, raw: RawTable, name: str) -> str | None:
     """Why no value of a column can be ours; None = some can."""
-    column = raw.column(name)
+    column = raw.values(name)
     kind, cells = column.type, column.drop_null()
     if pa.types.is_nested(kind) or pa.types.is_boolean(kind) or pa.types.is_duration(kind) or is_time(kind):
         return f"it holds {shown_kind(kind)}"

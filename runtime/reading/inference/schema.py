@@ -132,7 +132,7 @@ def _have_times(raw: RawTable, names: ColumnNames) -> NDArray[np.bool_] | None:
     arrival = names.of(ARRIVAL)
     if arrival not in raw.names or (raw.has_types and not any(_is_by_value(raw, name) for name in raw.names)):
         return None
-    timed = given_times(raw.column(arrival), names.times).micros != NO_TIME
+    timed = given_times(raw.values(arrival), names.times).micros != NO_TIME
     return None if timed.all() or not timed.any() else timed
 
 

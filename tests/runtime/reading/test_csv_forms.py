@@ -18,6 +18,7 @@ import pytest
 import querylang
 from querylang.errors import InputError
 from querylang.plan.value_types import Type
+from runtime.columns.arrivals import RecordKind
 from runtime.reading.column_names import ColumnNames
 from runtime.reading.formats.csv_form import CsvForm, read_csv_form
 from runtime.reading.inference.schema import infer, infer_schemas
@@ -46,6 +47,30 @@ def written(folder: Path, text: str | bytes, name: str = "a.csv") -> Path:
 def test_words_for_missing_values(tmp_path: Path, form: Any) -> None:
     path = written(tmp_path, 'at,k,v,n\n1,a,NA,nil\n2,"NA","NA",3\n3,NA,1.5,"nil"\n')
     assert cells(path, form) == [("a", None, None, None), ("NA", None, 3, None), (None, 1.5, None, None)]
+
+
+TIMED = querylang.compile_text("event A { string k; } query Q { inputs { A() retain 1 wait 5.0; } find A as a }").plan
+
+
+@pytest.mark.parametrize("cell", ["", '""', "NA", '"NA"', '" NA "'])
+@pytest.mark.parametrize(
+    ("columns", "row", "kind", "reason"),
+    [
+        ("at,ts,k", "1,{},a", 0, None),
+        ("at,ts,partition,k", "1,1,{},a", 0, None),
+        ("at,ts,offset,k", "1,1,{},a", 0, None),
+        ("at,ts,k", "{},1,a", RecordKind.MALFORMED, "line 2: 'at' is empty"),
+    ],
+)
+def test_a_cell_without_a_value_is_the_same_in_quotes(
+    tmp_path: Path, columns: str, row: str, kind: int, reason: str | None, cell: str
+) -> None:
+    path = written(tmp_path, f"{columns}\n{row.format(cell)}\n")
+    table = read_arrivals(path, TIMED, ColumnNames(csv=read_csv_form("missing=NA"))).table
+    assert table.column("_kind").to_pylist() == [kind]
+    assert (table.column("_partition")[0].as_py(), table.column("_offset")[0].as_py()) == (0, 1)
+    text = table.column("_text")[0].as_py()
+    assert (text if text is None else text.rpartition(": ")[0]) == reason
 
 
 def test_a_word_that_is_not_expected_names_the_setting(tmp_path: Path) -> None:
