@@ -11,6 +11,7 @@ from typing import Any
 from querylang.plan.expression import (
     NODES,
     Aggregate,
+    Binary,
     Call,
     EndOf,
     EventOf,
@@ -19,6 +20,7 @@ from querylang.plan.expression import (
     Invoke,
     MemberOf,
     PrevOf,
+    walk,
 )
 from querylang.plan.model import Assign, EventType, For, IfPresent, Input, Plan, QueryPlan, Return, Select, Without
 from querylang.plan.value_types import Kind, Type
@@ -50,6 +52,13 @@ def unread_fields(plan: Plan, events: Sequence[str]) -> frozenset[FieldPair]:
     return frozenset((name, item.name) for name in within for item in plan.event(name).fields) - read
 
 
+def fields_divided(plan: Plan, query: QueryPlan) -> list[FieldPair]:
+    """The fields under divisions of integers in a query, by event type, in order."""
+    reads = _Reads(plan)
+    reads.add_query(query)
+    return list(reads.divided)
+
+
 def events_within(plan: Plan, events: Sequence[str]) -> frozenset[str]:
     """These event types of the plan, and those that their fields have."""
     known = {event.name: event for event in plan.events}
@@ -74,6 +83,7 @@ class _Reads:
     """Collects what is read.
 
     found: what was found so far
+    divided: what stands under a division of integers, in order
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -81,6 +91,7 @@ class _Reads:
         self._events: dict[str, EventType] = {event.name: event for event in plan.events}
         self._whole: set[str] = set()
         self.found: set[FieldPair] = set()
+        self.divided: dict[FieldPair, None] = {}
 
     def add_query(self, query: QueryPlan) -> None:
         """What a query reads."""
@@ -112,11 +123,9 @@ class _Reads:
             return
         if not dataclasses.is_dataclass(part) or isinstance(part, Type):
             return
-        match part:
-            case FieldOf(term=term, field=name) | PrevOf(term=term, field=name):
-                self.found.add((terms[term], name))
-            case MemberOf(receiver=receiver, field=name):
-                self.found |= {(event, name) for event in _events_in(_type_of(receiver))}
+        if isinstance(part, Binary) and part.operator == "/" and part.type == Type.INTEGER:
+            self.divided |= dict.fromkeys(pair for node in walk(part) for pair in _fields_of(node, terms))
+        self.found.update(_fields_of(part, terms))
         if is_whole and type(part) in NODES:
             for event in _events_in(_type_of(part)):
                 self._add_whole(event)
@@ -132,6 +141,15 @@ class _Reads:
             self.found.add((event, item.name))
             for inner in _events_in(item.type):
                 self._add_whole(inner)
+
+
+def _fields_of(node: Any, terms: Sequence[str]) -> Iterator[FieldPair]:
+    """The fields that a node itself reads; `terms`: as of `_Reads.visit`."""
+    match node:
+        case FieldOf(term=term, field=name) | PrevOf(term=term, field=name):
+            yield terms[term], name
+        case MemberOf(receiver=receiver, field=name):
+            yield from ((event, name) for event in _events_in(_type_of(receiver)))
 
 
 def _type_of(node: Any) -> Type:

@@ -17,7 +17,6 @@ from querylang.plan.value_types import NUMBERS, Kind, Type
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import RecordKind, column_name
 from runtime.columns.cell_values import to_cell
-from runtime.columns.timestamps import is_text
 from runtime.policies.time_forms import TimeForm
 from runtime.reading.column_names import ARRIVAL, NOWHERE, SOURCE_TIME, Elsewhere, Roles, did_you_mean
 from runtime.reading.conversion import agrees, convert

@@ -171,6 +171,15 @@ def test_divisions_of_inferred_integers_are_told_once() -> None:
     assert not list(truncating_divisions(querylang.compile_text(text, schemas=floats).plan, floats))
 
 
+def test_divisions_of_defined_integers_are_not_told() -> None:
+    text = """event A { integer n; }
+    query Q { inputs { A() within 1 hour; B() within 1 hour; } find A:x -> B:y where x.n / 2 > y.n }"""
+    schemas = {"B": {"n": Type.INTEGER}}
+    assert not list(truncating_divisions(querylang.compile_text(text, schemas=schemas).plan, schemas))
+    other = text.replace("x.n / 2 > y.n", "x.n > y.n / 2")
+    assert len(list(truncating_divisions(querylang.compile_text(other, schemas=schemas).plan, schemas))) == 1
+
+
 def test_whole_numbers_that_no_integer_holds_keep_their_digits(tmp_path: Path) -> None:
     (tmp_path / "h.csv").write_text("at,v,w\n1,1,1.5\n2,9223372036854775808,9223372036854775808\n")
     (tmp_path / "h.jsonl").write_text('{"at": 1, "v": 1}\n{"at": 2, "v": 9223372036854775808}\n')
