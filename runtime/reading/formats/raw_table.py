@@ -118,7 +118,7 @@ class RawTable:
         return column
 
     def without_missing(self, column: pa.Array) -> pa.Array:
-        """The cells, null where a text stands for no value: in CSV also one without text, as in `""`."""
+        """The cells, null where a text stands for no value; in CSV also where there is none."""
         if self.has_types or not is_text(column.type):
             return column
         is_missing = pc.is_in(pc.utf8_trim_whitespace(column), value_set=pa.array(["", *self.missing], column.type))
