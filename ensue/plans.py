@@ -23,7 +23,7 @@ from runtime.columns.arrivals import RecordKind
 from runtime.reading.column_names import STANDARD_NAMES, TYPE, ColumnNames
 from runtime.reading.formats.frames import held
 from runtime.reading.inference.looks import Decided, TablesElsewhere
-from runtime.reading.inference.own_meanings import decide_meanings
+from runtime.reading.inference.own_meanings import decide_meanings, no_types, refuse_untyped
 from runtime.reading.inference.own_places import decide_places
 from runtime.reading.inference.remarks import truncating_divisions
 from runtime.reading.inference.schema import Inferred, infer, without_unread
@@ -100,10 +100,22 @@ def decide(queries: Queries, tables: Sequence[Any], columns: ColumnNames, *, is_
     have_own_times = bool(list(plan.time_sources()))
     types = queries.known_types
     meanings = decide_meanings(tables, sources, columns, types, have_own_times=have_own_times, is_whole=is_whole)
+    _refuse_open_types(queries, tables, meanings, columns)
+    refuse_untyped(tables, meanings, plan, columns)
     decided = decide_places(tables, sources, meanings.columns, plan)
     for remark in (*meanings.remarks, *decided.remarks):
         warn(remark)
     return decided
+
+
+def _refuse_open_types(queries: Queries, tables: Sequence[Any], decided: Decided, columns: ColumnNames) -> None:
+    """Raise InputError if neither a column of types nor a definition says what the rows are."""
+    inputs = queries.input_types
+    if len(inputs) < 2 or len(decided.untyped) < len(tables) or not set(inputs) <= set(queries.open_types):
+        return
+    name, source, shown = columns.of(TYPE) or TYPE, decided.sources[0], decided.untyped[0]
+    told = no_types(source, name, shown, inputs, "and nothing defines these types")
+    raise InputError(f"{told}{_UNTYPED}{_shown(tables, decided.columns, inputs)}")
 
 
 def _of_data(
@@ -171,12 +183,15 @@ def _without_types(
     """Why nothing says which of these event types a row has, and the ways out."""
     name = given.of(TYPE) or TYPE
     column = f"add one, or name it, `--type NAME`{_UNTYPED}"
+    shown = _shown(tables, columns, inputs)
+    return f"no table has rows with {name!r}, and the queries need {', '.join(inputs)}; {column}{shown}"
+
+
+def _shown(tables: Sequence[Any], columns: Sequence[ColumnNames], inputs: Sequence[str]) -> str:
+    """The end of a message: the definitions that fit the tables, if they have any."""
     pairs = zip(tables, columns, strict=True)
     shown = " ".join(text for table, own in pairs for text in _shown_by(table, own, inputs))
-    return (
-        f"no table has rows with {name!r}, and the queries need {', '.join(inputs)}; {column}"
-        f"{f'. By what the data shows: {shown}' if shown else ''}"
-    )
+    return f". By what the data shows: {shown}" if shown else ""
 
 
 def _shown_by(table: Any, columns: ColumnNames, inputs: Sequence[str]) -> Iterator[str]:

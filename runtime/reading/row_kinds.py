@@ -113,7 +113,8 @@ def _only_event(raw: RawTable, plan: Plan, elsewhere: Container[str]) -> int:
         whole = [index for index in known if _has_fields_of(raw, plan.events[index])]
         known = whole or _most_alike(raw, plan, [i for i in known if _has_fields_of(raw, plan.events[i], elsewhere)])
     if len(known) != 1:
-        raise InputError(f"{raw.name}: has no column {TYPE!r}, {_why_needed(needed, known, plan)}")
+        lacks = f"{TYPE!r} is not the event type" if TYPE in raw.names else f"has no column {TYPE!r}"
+        raise InputError(f"{raw.name}: {lacks}, {_why_needed(needed, known, plan)}")
     return known[0]
 
 

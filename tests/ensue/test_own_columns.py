@@ -254,3 +254,45 @@ def test_open_queries_refuse_a_place_that_an_earlier_call_has_sent(tmp_path: Pat
         with pytest.raises(ensue.InputError, match="row 4 of 'table' has the place of an earlier row, offset 6"):
             one.send({"at": 3, "k": "x", "offset": 6})
         assert len(one.send({"at": 3, "k": "x", "offset": 8})) == 1
+
+
+UNTYPED = {
+    "one type, another field": (
+        "event A { integer y; } query Q { inputs { A() retain 1; } find A as a }",
+        "no value of 'event' is A, such as 'foo', nor do its columns fit: A has y;",
+    ),
+    "several types, all fit": (
+        "event A { integer n; } event B { integer n; } query Q { inputs { A() retain 1; B() retain 1; } find A as a -> B as b }",
+        "no value of 'event' is A or B, such as 'foo', and its columns fit A and B;",
+    ),
+    "several types, none fits": (
+        "event A { integer y; } event B { integer z; } query Q { inputs { A() retain 1; B() retain 1; } find A as a -> B as b }",
+        "no value of 'event' is A or B, such as 'foo', nor do its columns fit: A has y and B has z;",
+    ),
+    "several types without definitions": (
+        "query Q { inputs { A() retain 1; B() retain 1; } find A as a -> B as b }",
+        "no value of 'event' is A or B, such as 'foo', and nothing defines these types;",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNTYPED)
+def test_types_that_no_query_knows_are_one_line_and_exit_code_1(ensue: Run, tmp_path: Path, case: str) -> None:
+    text, reason = UNTYPED[case]
+    (tmp_path / "q.query").write_text(text)
+    (tmp_path / "t.csv").write_text("at,event,n\n1,foo,1\n2,bar,2\n")
+    done = ensue("replay", str(tmp_path / "q.query"), str(tmp_path / "t.csv"))
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert f"t.csv: no row has an event type that the queries read: {reason} name the column of types" in line
+
+
+def test_tables_whose_columns_tell_their_types_are_read_whatever_event_is(tmp_path: Path) -> None:
+    text = "event Slow { integer k; integer x; } event Fast { integer k; integer y; }"
+    text += "query Q { inputs { Slow() key k retain 1; Fast() key k retain 1; } find Slow as a -> Fast as b }"
+    slow, fast = [{"at": 1, "event": "foo", "k": 1, "x": 1}], [{"at": 2, "event": "bar", "k": 1, "y": 1}]
+    for kind in KINDS.values():
+        (tmp_path / "1").mkdir(exist_ok=True)
+        (tmp_path / "2").mkdir(exist_ok=True)
+        tables = [kind(tmp_path / "1", slow), kind(tmp_path / "2", fast)]
+        assert len(ensue.replay(text, tables).matches) == 1

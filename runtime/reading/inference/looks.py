@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -38,12 +38,15 @@ class Decided:
     remarks: what may surprise, a line each
     sources: by table: its name
     places: by table: the roles of places that it has columns of which nobody has named
+    untyped: by number of a table whose texts in the column of types are not types: one of them, as
+        messages show it
     """
 
     columns: tuple[ColumnNames, ...]
     remarks: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     places: tuple[frozenset[str], ...] = ()
+    untyped: Mapping[int, str] = field(default_factory=dict)
 
     def with_read(self, read: Collection[str]) -> Decided:
         """The same where queries read such fields of events that nothing defines.
@@ -158,6 +161,11 @@ def columns_in(table: Any, wanted: Sequence[str], names: ColumnNames) -> set[str
         part = next(iter_raw(table, "", asked), None)
         found = set() if part is None else {name.casefold() for name in part.names}
     return found & set(wanted)
+
+
+def may_lack(table: Any) -> bool:
+    """Whether a table may lack columns that `columns_in` finds."""
+    return _is_json(table)
 
 
 def _is_list(table: Any) -> bool:

@@ -18,7 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from querylang.errors import listed
+from querylang.errors import InputError, listed
+from querylang.plan.model import Plan
+from querylang.plan.value_types import Kind
 from runtime.columns.given_times import given_times
 from runtime.columns.timestamps import is_text
 from runtime.instants import NO_TIME
@@ -26,7 +28,7 @@ from runtime.policies.time_forms import USUAL_TIMES, TimeForm, patterns_of
 from runtime.reading.column_names import ARRIVAL, NONE, SOURCE_TIME, STANDARD, TYPE, ColumnNames
 from runtime.reading.control_events import control_name
 from runtime.reading.formats.raw_table import RawTable
-from runtime.reading.inference.looks import Decided, Look, remark
+from runtime.reading.inference.looks import Decided, Look, columns_in, may_lack, remark
 from runtime.reading.row_kinds import is_control
 
 _ALIKE = 0.85
@@ -80,7 +82,7 @@ def decide_meanings(
         judge.look(roles)
     ours = {role for role in roles if any(judge.verdicts[role] is _Verdict.YES for judge in judges)}
     timed = {role for role in (ARRIVAL, SOURCE_TIME) if role in ours or names.given(role) not in (None, NONE)}
-    columns, remarks = [names] * len(tables), []
+    columns, remarks, untyped = [names] * len(tables), [], {}
     for role in roles:
         others = (_Verdict.NEVER,) if role in ours or not is_whole else (_Verdict.NEVER, _Verdict.NO)
         if role != TYPE and not (timed - {role} or have_own_times):
@@ -89,7 +91,51 @@ def decide_meanings(
             if judge.verdicts[role] in others:
                 columns[place] = columns[place].without(role)
                 remarks.append(judge.remark(role))
-    return Decided(tuple(columns), tuple(remarks), tuple(sources))
+                if role == TYPE and judge.verdicts[role] is _Verdict.NO:
+                    untyped[place] = judge.shown[role]
+    return Decided(tuple(columns), tuple(remarks), tuple(sources), untyped=untyped)
+
+
+def refuse_untyped(tables: Sequence[Any], decided: Decided, plan: Plan, names: ColumnNames) -> None:
+    """Raise InputError for a table whose texts of types are not types, if its columns fit none either.
+
+    So this is one error, with what is in the column; not a remark about a field and an error about
+    columns. Of JSON, columns may be there that are not: then its reader says what is wrong.
+    """
+    needed = [plan.event(name) for name in dict.fromkeys(item.event for query in plan.queries for item in query.inputs)]
+    if not decided.untyped or not needed or not all(event.fields for event in needed):
+        return
+    required = {
+        event.name: {field.name.casefold() for field in event.fields if field.type.kind is not Kind.OPTIONAL}
+        for event in needed
+    }
+    wanted = sorted(set().union(*required.values()))
+    here = [columns_in(table, wanted, names) for table in tables]
+    anywhere: set[str] = set().union(*here)
+    for place, shown in decided.untyped.items():
+        whole = [name for name, own in required.items() if own and own <= here[place]]
+        fitting = [name for name, own in required.items() if own <= anywhere and (own & here[place] or not own)]
+        if not fitting:
+            lacks = [f"{name} has {listed(sorted(own - anywhere))}" for name, own in required.items() if own - anywhere]
+            why = f"nor do its columns fit{f': {listed(lacks[:_MOST_NAMED])}' if lacks else ''}"
+        elif len(whole) > 1 and not may_lack(tables[place]):
+            why = f"and its columns fit {listed(whole[:_MOST_NAMED])}"
+        else:
+            continue
+        raise InputError(no_types(decided.sources[place], names.of(TYPE) or TYPE, shown, list(required), why))
+
+
+def no_types(table: str, column: str, shown: str, types: Sequence[str], why: str) -> str:
+    """That no row of a table is of these event types.
+
+    shown: what is in the column instead
+    why: why its rows are not taken as events of one of them all the same
+    """
+    known = f"one of {len(types):,} event types" if len(types) > _MOST_NAMED else listed(types, "or")
+    return (
+        f"{table}: no row has an event type that the queries read: no value of {column!r} is {known}, such as {shown},"
+        f" {why}; name the column of types, `--type NAME`"
+    )
 
 
 def says_types(table: Any, types: Collection[str]) -> bool:
