@@ -37,8 +37,8 @@ def steps_table(plan: Plan, steps: Sequence[Step], width: int | None = None) -> 
     without a date, is not written.
     """
     shown = _without_redundant(steps)
-    times = (time for step in shown for time in (step.at, step.source_time, step.end, step.time, step.definitive))
-    format_ = TimeFormat.of([time for time in times if time is not None])
+    times = [time for step in shown for time in (step.at, step.source_time, step.end, step.time) if time is not None]
+    format_ = TimeFormat.of(times, [step.definitive for step in shown if step.definitive is not None])
     columns = _columns(plan, format_)
     rows: list[Sequence[str]] = []
     for step in shown:
@@ -85,7 +85,7 @@ def _columns(plan: Plan, format_: TimeFormat) -> dict[str, Callable[[Step], str]
         "key": lambda step: shortened(one_line(key_text(step.key or {}, is_named=is_named)), WIDEST_KEY),
         "source time": lambda step: format_.text(step.source_time) + _end_text(step, format_),
         "adjusted time": lambda step: format_.text(step.time),
-        "definitive time": lambda step: format_.text(step.definitive),
+        "definitive time": lambda step: format_.bound(step.definitive),
     }
     is_shown = {"key": bool(keys), "adjusted time": any(map(adjusts, plan.queries))}
     return {name: cell for name, cell in columns.items() if is_shown.get(name, True)}

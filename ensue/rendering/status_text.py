@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -83,12 +84,13 @@ def _waiting(status: Status) -> Iterator[str]:
 
 
 def _time_format(status: Status) -> TimeFormat:
-    times = [status.clock, *(item.arrival for item in status.sources), *(item.definitive for item in status.queries)]
-    return _with_days([time for time in times if time is not None])
+    bounds = [status.clock, *(item.definitive for item in status.queries)]
+    return _with_days([item.arrival for item in status.sources], bounds)
 
 
-def _with_days(times: list[int]) -> TimeFormat:
-    return TimeFormat(None, TimeFormat.of(times).digits)
+def _with_days(times: Sequence[int | None], bounds: Sequence[int | None] = ()) -> TimeFormat:
+    known = [[time for time in some if time is not None] for some in (times, bounds)]
+    return replace(TimeFormat.of(*known), day=None)
 
 
 def _sources(status: Status) -> str:
@@ -128,7 +130,7 @@ def _queries(status: Status) -> str:
     rows = [
         [
             item.query,
-            format_.text(item.definitive),
+            format_.bound(item.definitive),
             _seconds(item.delay),
             length(item.lag),
             str(item.pending),

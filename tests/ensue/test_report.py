@@ -192,12 +192,26 @@ def test_a_policy_that_only_drops_has_no_column_of_adjusted_times() -> None:
         ([DAY - SECOND, DAY], ["1970-01-01 23:59:59", "1970-01-02 00:00:00"]),
         ([-SECOND, 0], ["1969-12-31 23:59:59", "1970-01-01 00:00:00"]),
         ([-719_162 * DAY], ["00:00:00"]),
-        ([0, LATEST, NO_TIME], ["00:00:00", "infinity", ""]),
+        ([0, NO_TIME], ["00:00:00", ""]),
+        ([0, LATEST], ["1970-01-01 00:00:00.000000", "9999-12-31 23:59:59.999999"]),
     ],
 )
 def test_times_are_as_short_as_they_can_be(times: list[int], shown: list[str]) -> None:
     format_ = TimeFormat.of(times)
     assert [format_.text(time) for time in times] == shown
+
+
+def test_the_end_of_time_is_written_so_unless_a_record_has_the_last_instant() -> None:
+    without, beside = TimeFormat.of([0], [SECOND, LATEST]), TimeFormat.of([LATEST], [LATEST])
+    assert [without.bound(time) for time in (SECOND, LATEST, NO_TIME)] == ["00:00:01", "infinity", ""]
+    assert beside.bound(LATEST) == beside.text(LATEST) == "23:59:59.999999"
+
+
+def test_a_record_of_the_last_instant_is_shown_with_its_time() -> None:
+    last = "9999-12-31T23:59:59.999999Z"
+    table = ensue.replay(PLAIN, [{"at": last, "id": 1}]).table()
+    assert table.splitlines()[0] == "9999-12-31 (UTC)"
+    assert cells(table.partition("\n\n")[2])[1] == "23:59:59.999999 | A(1) |  | 23:59:59.999999 | a=A(1)"
 
 
 def test_the_one_day_of_all_times_stands_above_the_table() -> None:

@@ -97,7 +97,7 @@ def decide_meanings(
 
 
 def refuse_untyped(tables: Sequence[Any], decided: Decided, plan: Plan, names: ColumnNames) -> None:
-    """Raise InputError for a table whose texts of types are not types, if its columns fit none either.
+    """Raise InputError for a table whose texts of types are not types, and whose columns fit none.
 
     So this is one error, with what is in the column; not a remark about a field and an error about
     columns. Of JSON, columns may be there that are not: then its reader says what is wrong.
