@@ -7,6 +7,7 @@ to sync. Imports only the standard library, because the process that lists files
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -37,6 +38,27 @@ def write_durably(path: Place, text: str) -> None:
     with new_file(draft) as file:
         file.write(text.encode("utf-8"))
     publish([(draft, path)])
+
+
+def create_durably(path: Place, text: str) -> bool:
+    """Write a new file, whole; False = there is one of this name."""
+    if isinstance(path, RemotePath):
+        if path.exists():
+            return False
+        path.write_text(text)
+        return True
+    draft = path.with_name(f".{uuid.uuid4().hex}.draft")
+    try:
+        with new_file(draft) as file:
+            file.write(text.encode("utf-8"))
+        sync(draft)
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    finally:
+        draft.unlink(missing_ok=True)
+    sync(path.parent)
+    return True
 
 
 @contextmanager

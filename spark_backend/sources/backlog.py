@@ -13,15 +13,9 @@ from spark_backend.sources.kafka.asking import AskedBroker
 from spark_backend.sources.kafka.kafka_source import KafkaSource
 from spark_backend.sources.kafka.offset_planner import OffsetPlanner
 from spark_backend.sources.listing.after_reading import SettledFile, forget_settled
-from spark_backend.sources.listing.input_planner import inputs_folder
 from spark_backend.sources.listing.listed_source import ListedSource
-from spark_backend.sources.listing.manifests import DamagedManifest, ManifestFolder
-from spark_backend.sources.listing.read_files import ReadFiles, load_read_files
+from spark_backend.sources.listing.read_files import ReadFiles, what_was_read
 from spark_backend.sources.listing.source_watch import watch_of
-from spark_backend.sources.listing.spark_log import committed_manifest
-
-_ATTEMPTS = 3
-"""A running job may shorten its list while it is read here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +46,13 @@ class SourceBacklog:
 
 
 def processed_files(checkpoint: Place, sources: Sequence[ListedSource]) -> ReadFiles:
-    """What was read by committed micro-batches; raises DamagedManifest."""
-    folder = inputs_folder(checkpoint)
-    for attempt in range(1, _ATTEMPTS + 1):
-        number = committed_manifest(checkpoint)
-        try:
-            read = load_read_files(folder / "read.json", ManifestFolder(folder / "manifests"), number)
-        except DamagedManifest:
-            if attempt == _ATTEMPTS:
-                raise
-        else:
-            forget_settled(read, SettledFile(folder / "settled.json").read(), sources)
-            return read
-    raise AssertionError("the last attempt raises")
+    """What committed micro-batches have read, without what was archived or deleted since.
+
+    Raises DamagedManifest.
+    """
+    read = what_was_read(checkpoint)
+    forget_settled(read, SettledFile.of(checkpoint).read(), sources)
+    return read
 
 
 def folder_backlog(source: ListedSource, read: ReadFiles) -> SourceBacklog:

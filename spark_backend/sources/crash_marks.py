@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeVar
 
-from runtime.json_reader import DamagedJson, read_json
+from runtime.json_reader import DamagedJson
 from runtime.json_shapes import Count
-from spark_backend.durable_files import make_kept_folder, write_durably
+from spark_backend.durable_files import make_kept_folder
+from spark_backend.job_file import JobFile
 
 DEATHS = 2
 """After so many deaths a range is divided."""
@@ -32,9 +32,6 @@ CRASHES = "crashes"
 
 WHOLE = -1
 """In place of an offset: all of a file."""
-
-
-_Shape = TypeVar("_Shape")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +84,9 @@ class CrashMarks:
             return
         make_kept_folder(self.folder)
         file = self.folder / f"reading-{_digest(range_)}.json"
-        deaths = 0
         try:
-            deaths = read_json(file, Mark, way_out="").deaths + 1
-        except FileNotFoundError:
-            pass
+            before = JobFile(file, Mark).read()
+            deaths = 0 if before is None else before.deaths + 1
         except DamagedJson:
             deaths = 1  # it died while it wrote this
         file.write_text(json.dumps(asdict(Mark(range_, deaths))), "utf-8")
@@ -102,18 +97,18 @@ class CrashMarks:
 
     def marked(self) -> list[Mark]:
         """The ranges that readers died on."""
-        return [mark for file in self._files("reading") if (mark := _read(file, Mark)) is not None]
+        found = (JobFile(file, Mark).readable() for file in self._files("reading"))
+        return [mark for mark in found if mark is not None]
 
     def skip(self, record: Deadly) -> None:
         """Leave out a record from now on; it is on disk before this returns."""
         assert self.folder is not None, "only marked ranges are divided"
-        make_kept_folder(self.folder)
         name = _digest(json.dumps([record.source, record.partition, record.offset]))
-        write_durably(self.folder / f"skip-{name}.json", json.dumps(asdict(record)))
+        JobFile(self.folder / f"skip-{name}.json", Deadly).write(asdict(record))
 
     def skipped(self, source: str, partition: int = 0) -> dict[int, str]:
         """By offset: why a record of a partition is left out."""
-        found = (_read(file, Deadly) for file in self._files("skip"))
+        found = (JobFile(file, Deadly).readable() for file in self._files("skip"))
         return {
             item.offset: item.reason
             for item in found
@@ -132,13 +127,6 @@ NO_MARKS = CrashMarks()
 def crashes_folder(checkpoint: str) -> str:
     """The folder of a checkpoint's marks; "" = there is none, in a store."""
     return "" if "://" in checkpoint else str(Path(checkpoint) / "ensue" / CRASHES)
-
-
-def _read(file: Path, shape: type[_Shape]) -> _Shape | None:
-    try:
-        return read_json(file, shape, way_out="")
-    except (FileNotFoundError, DamagedJson):
-        return None
 
 
 def _digest(text: str) -> str:

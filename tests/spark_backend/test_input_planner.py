@@ -13,9 +13,8 @@ from runtime.natural_names import natural_key
 from spark_backend.sources.listing import after_reading, input_planner
 from spark_backend.sources.listing.file_tasks import FileTask, tasks_of
 from spark_backend.sources.listing.folder_listing import FileStamp
-from spark_backend.sources.listing.input_planner import inputs_folder
 from spark_backend.sources.listing.listed_source import ListedSource
-from spark_backend.sources.listing.manifests import DamagedManifest, Manifest, TakenFile
+from spark_backend.sources.listing.manifests import DamagedManifest, Manifest, TakenFile, inputs_folder
 from spark_backend.sources.listing.name_patterns import alternatives, is_hidden, name_filter
 from spark_backend.sources.listing.read_files import KEPT
 from spark_backend.sources.listing.task_split import split

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -175,7 +176,7 @@ def test_later_commands_wait_for_changes(ready: Checked) -> None:
 def test_a_damaged_journal_is_named(ready: Checked) -> None:
     send(ready, "DeployQuery", FALLING)
     changed_program(ready)
-    file = journal_file(ready.deployment.checkpoint)
+    file = cast("Path", journal_file(ready.deployment.checkpoint).place)
     file.write_text(file.read_text("utf-8")[:-20], "utf-8")
     with pytest.raises(InputError, match=r"program.json: is damaged"):
         changed_program(replace(ready))

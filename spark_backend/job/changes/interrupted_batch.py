@@ -11,9 +11,8 @@ import json
 from dataclasses import asdict, replace
 from typing import TypedDict
 
-from runtime.json_reader import read_json
-from spark_backend.durable_files import write_durably
 from spark_backend.job.checkpoint.job_folder import JobFolder
+from spark_backend.job_file import JobFile
 from spark_backend.places.place import Place
 from spark_backend.settings.deployment import Deployment, Source
 from spark_backend.sources.listing.spark_log import open_batch
@@ -45,27 +44,18 @@ def settings_of(program: Program, deployment: Deployment) -> Settings:
 
 
 def settings_of_interrupted(checkpoint: Place) -> Settings | None:
-    """Those of the run that a micro-batch was interrupted in; None = none was, or not known."""
-    if open_batch(checkpoint) is None:
-        return None
-    file = _file(checkpoint)
-    try:
-        return read_json(file, Settings, way_out=_WAY_OUT)
-    except FileNotFoundError:
-        return None  # a release that did not write them down
+    """Those of the run that a micro-batch was interrupted in; None = none was, or not known.
+
+    An earlier release did not write them down.
+    """
+    return None if open_batch(checkpoint) is None else _file(checkpoint).read()
 
 
 def write_settings(checkpoint: Place, settings: Settings) -> None:
     """Write them down, before the first micro-batch of a run."""
-    file, text = _file(checkpoint), json.dumps(settings, default=asdict) + "\n"
-    try:
-        is_there = file.read_text("utf-8") == text
-    except ConnectionError:
-        raise
-    except (OSError, ValueError):
-        is_there = False
-    if not is_there:
-        write_durably(file, text)
+    file = _file(checkpoint)
+    if file.readable() != settings:
+        file.write(settings)
 
 
 def settings_with(
@@ -77,5 +67,9 @@ def settings_with(
     return own, tuple(replace(source, max_record=limits.get(source.name)) for source in sources)
 
 
-def _file(checkpoint: Place) -> Place:
-    return JobFolder(checkpoint).path / "run.json"
+def _file(checkpoint: Place) -> JobFile[Settings]:
+    return JobFile(JobFolder(checkpoint).path / "run.json", Settings, _WAY_OUT, text=_text)
+
+
+def _text(settings: Settings) -> str:
+    return json.dumps(settings, default=asdict) + "\n"

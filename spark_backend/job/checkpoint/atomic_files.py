@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from querylang.errors import InputError
-from runtime.json_reader import part_of, read_json
-from spark_backend.durable_files import make_kept_folder, write_durably
-from spark_backend.places.place import Place, names_in
+from spark_backend.job_file import JobFile, numbers_in
+from spark_backend.places.place import Place
 
 _WAY_OUT = "Restore it from a copy; without it, delete it, and its micro-batch is missing in counts and status"
 
@@ -46,7 +44,7 @@ class BatchFiles:
     def readable(self) -> tuple[tuple[int, Any] | None, list[str]]:
         """The latest micro-batch whose file can be read, and what is wrong with later ones."""
         mistakes: list[str] = []
-        for number in sorted(self.numbers(), reverse=True):
+        for number in reversed(self.numbers()):
             try:
                 return (number, self._read(number)), mistakes
             except InputError as error:
@@ -54,27 +52,22 @@ class BatchFiles:
         return None, mistakes
 
     def numbers(self) -> list[int]:
-        """The micro-batches that have a file, in any order."""
-        stems = [name.removesuffix(".json") for name in names_in(self.folder) if name.endswith(".json")]
-        return [int(stem) for stem in stems if stem.isascii() and stem.isdigit()]
+        """The micro-batches that have a file, ascending."""
+        return numbers_in(self.folder)
 
     def write(self, batch: int, data: Any) -> None:
         """Write a micro-batch's data, and remove files that are now too old."""
-        make_kept_folder(self.folder)
-        write_durably(self._path(batch), json.dumps(data))
+        self._file(batch).write(data)
         for number in self.numbers():
             if number <= batch - self.kept:
-                self._path(number).unlink(missing_ok=True)
+                self._file(number).remove()
 
     def _read(self, batch: int) -> Any:
-        path = self._path(batch)
-        try:
-            data = read_json(path, self.shape, way_out=_WAY_OUT)
-        except FileNotFoundError as error:  # removed since it was listed
-            raise InputError(f"{path}: is missing") from error
-        with part_of(path, _WAY_OUT):
+        file = self._file(batch)
+        data = file.needed()  # it may have been removed since it was listed
+        with file.checking():
             self.check(data)
         return data
 
-    def _path(self, batch: int) -> Place:
-        return self.folder / f"{batch:010d}.json"
+    def _file(self, batch: int) -> JobFile[Any]:
+        return JobFile(self.folder / f"{batch:010d}.json", self.shape, _WAY_OUT)

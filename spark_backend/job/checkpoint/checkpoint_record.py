@@ -12,14 +12,15 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Any
 
 from querylang.errors import InputError
 from querylang.plan.expression import Type
-from runtime.json_reader import OtherVersion, part_of, read_json
+from runtime.json_reader import OtherVersion
 from runtime.json_shapes import Count
 from spark_backend.document.fixed_settings import FixedValues, Kept, differences
-from spark_backend.durable_files import make_checkpoint, write_durably
+from spark_backend.durable_files import make_checkpoint
+from spark_backend.job_file import RESTORE, JobFile
 from spark_backend.places.place import Place
 from spark_backend.settings.deployment import Deployment, Source
 from spark_backend.sources.listing.spark_log import LATER, RECORD
@@ -120,21 +121,29 @@ def read_record(checkpoint: Place) -> Record | None:
 
     Raises InputError for a folder that is not a checkpoint of Ensue.
     """
-    file = checkpoint / RECORD
-    if not file.exists():
+    file = _file(checkpoint)
+    try:
+        record = file.read()
+    except OtherVersion as error:
+        raise InputError(f"{checkpoint}: {_of_other_version(error.version)}") from error
+    if record is None:
         if (checkpoint / "offsets").exists():
             raise InputError(f"{checkpoint}: is a Spark checkpoint that Ensue did not make; choose another folder")
         if checkpoint.is_dir() and not all(map(_is_ours, checkpoint.iterdir())):
             raise InputError(f"{checkpoint}: holds files that are not a checkpoint; choose an empty or a new folder")
         return None
-    way_out = "Restore it from a copy, or choose another checkpoint"
-    try:
-        record = read_json(file, Record, versions=range(2, RECORD_VERSION + 1), way_out=way_out)
-    except OtherVersion as error:
-        raise InputError(f"{checkpoint}: {_of_other_version(error.version)}") from error
-    with part_of(file, way_out):
+    with file.checking():
         record.types()
     return record
+
+
+def _file(checkpoint: Place) -> JobFile[Record]:
+    way_out, versions = f"{RESTORE}, or choose another checkpoint", range(2, RECORD_VERSION + 1)
+    return JobFile(checkpoint / RECORD, Record, way_out, versions, text=_text)
+
+
+def _text(plain: dict[str, Any]) -> str:
+    return json.dumps(plain, indent=2) + "\n"
 
 
 def _is_ours(path: Place) -> bool:
@@ -154,7 +163,7 @@ def _of_other_version(version: object) -> str:
 def write_record(checkpoint: Place, record: Record) -> None:
     """Write the record, before the first micro-batch."""
     make_checkpoint(checkpoint, None)
-    write_durably(checkpoint / RECORD, json.dumps({"version": RECORD_VERSION, **asdict(record)}, indent=2) + "\n")
+    _file(checkpoint).write({"version": RECORD_VERSION, **asdict(record)})
 
 
 def refuse_difference(checkpoint: Place, kept: Record, wanted: Record, deployment: Deployment) -> None:

@@ -8,7 +8,6 @@ at its next look and ends before it writes results.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import threading
@@ -20,7 +19,8 @@ from dataclasses import asdict, dataclass
 
 from querylang.errors import InputError
 from querylang.logger import warn
-from runtime.json_reader import DamagedJson, read_json
+from runtime.json_reader import DamagedJson
+from spark_backend.job_file import JobFile
 from spark_backend.places.remote_path import RemotePath
 
 BEAT = 3.0
@@ -65,6 +65,7 @@ class StoreLock:
 
     def __init__(self, file: RemotePath, work: str = "run") -> None:
         self._path = file
+        self._file = JobFile(file, _Holder)
         self._work = work
         self._run = uuid.uuid4().hex
         self._beat = 0
@@ -100,7 +101,7 @@ class StoreLock:
         with suppress(OSError):  # then it does not change any more, which says the same
             holder = self._holder()
             if holder is not None and holder.run == self._run:
-                self._path.unlink(missing_ok=True)
+                self._file.remove()
 
     def refuse_if_held(self) -> None:
         """Raise InputError if another run has the checkpoint; writes nothing."""
@@ -146,15 +147,13 @@ class StoreLock:
     def _write(self) -> None:
         self._beat += 1
         holder = _Holder(self._run, socket.gethostname(), os.getpid(), self._beat, time.time())
-        self._path.write_text(json.dumps(asdict(holder)))
+        self._file.write(asdict(holder))
 
     def _holder(self) -> _Holder | None:
         """Who has the checkpoint; a store may show an object while it is written, so look again."""
         for _ in range(LOOKS):
             try:
-                return read_json(self._path, _Holder, way_out="")
-            except FileNotFoundError:
-                return None
+                return self._file.read()
             except DamagedJson:
                 time.sleep(SETTLED / LOOKS)
         return _Holder("", "", 0, 0, 0.0)  # damaged; it counts as one that does not change

@@ -17,24 +17,10 @@ from spark_backend.job.journal.history_command import Mark
 from spark_backend.job.listed_sources import listed_sources
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.file_tasks import FileTask
-from spark_backend.sources.listing.input_planner import FirstArrivals, inputs_folder, unread_of
+from spark_backend.sources.listing.input_planner import FirstArrivals, unread_of
 from spark_backend.sources.listing.listed_source import ListedSource
-from spark_backend.sources.listing.manifests import DamagedManifest, ManifestFolder, TakenFile, WaitingFile
-from spark_backend.sources.listing.read_files import ReadFile, ReadFiles, load_read_files
-from spark_backend.sources.listing.spark_log import committed_manifest
-
-
-def what_was_read(deployment: Deployment) -> ReadFiles:
-    """What the job has read up to its last committed micro-batch; raises InputError."""
-    folder = inputs_folder(deployment.checkpoint)
-    for attempt in range(3):
-        try:
-            number = committed_manifest(deployment.checkpoint)
-            return load_read_files(folder / "read.json", ManifestFolder(folder / "manifests"), number)
-        except DamagedManifest as error:  # a job that runs may just have put manifests together
-            if attempt == 2:
-                raise InputError(str(error)) from error
-    raise AssertionError("the last attempt raises")
+from spark_backend.sources.listing.manifests import TakenFile, WaitingFile
+from spark_backend.sources.listing.read_files import ReadFile, ReadFiles
 
 
 def mark_of(read: ReadFiles, titles: Sequence[str], events: Sequence[str]) -> Mark:

@@ -14,7 +14,7 @@ from runtime.instants import NEVER, NO_TIME
 from spark_backend.job.checkpoint.checkpoint_record import all_sources, read_record
 from spark_backend.job.history.history_folders import histories
 from spark_backend.job.history.pieces import Piece
-from spark_backend.job.history.read_again import archived_sources, mark_of, pieces_between, what_was_read
+from spark_backend.job.history.read_again import archived_sources, mark_of, pieces_between
 from spark_backend.job.history.table_end import TableEnd
 from spark_backend.job.history.table_run import met_sources
 from spark_backend.job.journal.history_command import HistoryCommand, Mark, read_mark, write_mark
@@ -31,7 +31,7 @@ from spark_backend.sources.file_stream import reading_options
 from spark_backend.sources.first_arrivals import first_arrivals
 from spark_backend.sources.listing.listed_source import ListedSource
 from spark_backend.sources.listing.manifests import TakenFile
-from spark_backend.sources.listing.read_files import ReadFiles
+from spark_backend.sources.listing.read_files import ReadFiles, what_was_read
 from spark_backend.wire.clock import Clock
 from spark_backend.wire.packed_rows import Signal, pack_progress
 from spark_backend.wire.plan_text import load_plan
@@ -88,7 +88,7 @@ class Reading:
 
         Raises InputError if something cannot be read.
         """
-        run, read = run or HistoryRun(self.program), what_was_read(self.deployment)
+        run, read = run or HistoryRun(self.program), what_was_read(self.deployment.checkpoint)
         self._announce(run, clock)
         self._take(run, None, read, None if table_ends is None else self._table_end(table_ends))
         return run, mark_of(read, self.titles, self.events)
@@ -104,7 +104,7 @@ class Reading:
 
     def go_on(self, run: HistoryRun, mark: Mark) -> tuple[Mark, int]:
         """Read what the job has read since then; how many steps that took."""
-        read = what_was_read(self.deployment)
+        read = what_was_read(self.deployment.checkpoint)
         return mark_of(read, self.titles, self.events), self._take(run, mark, read)
 
     def finish(self, clock: JobClock, target: Place) -> None:
@@ -115,7 +115,7 @@ class Reading:
         Raises InputError if that cannot be.
         """
         folder = histories(self.deployment.checkpoint) / self.command.folder
-        mark, read = read_mark(folder), what_was_read(self.deployment)
+        mark, read = read_mark(folder), what_was_read(self.deployment.checkpoint)
         if mark.titles != self.titles or mark.events != self.events:
             raise InputError("other queries were deployed since the history was read; deploy again")
         run = HistoryRun.read(self.program, str(folder))

@@ -10,10 +10,10 @@ from typing import TypedDict
 
 from querylang.changes.merging import FileChange
 from querylang.changes.running import Running
-from runtime.json_reader import json_of_text, part_of, read_json
-from spark_backend.durable_files import make_kept_folder, write_durably
+from runtime.json_reader import json_of_text
 from spark_backend.job.journal.hidden_values import Resolve
 from spark_backend.job.journal.plain_running import PlainRunning, has_hidden, running_of_plain, running_to_plain
+from spark_backend.job_file import RESTORE, JobFile, indented
 from spark_backend.places.place import Place
 from spark_backend.settings.deployment import Deployment
 
@@ -28,15 +28,11 @@ _NAME = "ApplyFiles"
 def read_files(deployment: Deployment) -> Running | None:
     """What the files said; None = nobody has written it down. Raises InputError."""
     file = _file(deployment.checkpoint)
-    try:
-        found = read_json(file, _FilesFile, versions=range(1, FILES_VERSION + 1), way_out=_WAY_OUT)
-    except FileNotFoundError:
+    found = file.read()
+    if found is None:
         return None
-    with part_of(file, _WAY_OUT):
+    with file.checking():
         return running_of_plain(found["queries"], deployment.value_of)
-
-
-_WAY_OUT = "Restore it from a copy"
 
 
 class _FilesFile(TypedDict):
@@ -56,8 +52,7 @@ class _ChangeText(TypedDict):
 def write_files(checkpoint: Place, files: Running) -> None:
     """Write down what the files say; it survives a power cut."""
     plain = {"version": FILES_VERSION if has_hidden(files) else 1, "queries": running_to_plain(files)}
-    make_kept_folder(checkpoint / "ensue")
-    write_durably(_file(checkpoint), json.dumps(plain, indent=1) + "\n")
+    _file(checkpoint).write(plain)
 
 
 def files_text(change: FileChange) -> str:
@@ -78,5 +73,6 @@ def files_of_text(text: str, resolve: Resolve) -> FileChange | None:
     return FileChange(before, files, data["returns"])
 
 
-def _file(checkpoint: Place) -> Place:
-    return checkpoint / "ensue" / "files.json"
+def _file(checkpoint: Place) -> JobFile[_FilesFile]:
+    file, versions = checkpoint / "ensue" / "files.json", range(1, FILES_VERSION + 1)
+    return JobFile(file, _FilesFile, RESTORE, versions, text=indented)

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, TypedDict
 
-from querylang.errors import InputError
-from runtime.json_reader import json_of_text, read_json
-from spark_backend.durable_files import write_durably
+from runtime.json_reader import json_of_text
+from spark_backend.job_file import JobFile
 from spark_backend.places.place import Place
 from spark_backend.sources.delta.table_units import (
     TablePosition,
@@ -85,13 +84,14 @@ def write_mark(folder: Place, mark: Mark) -> None:
         "positions": positions_to_plain(mark.positions),
         "tables": table_positions_to_plain(mark.tables),
     }
-    write_durably(folder / "mark.json", json.dumps(plain))
+    _mark_file(folder).write(plain)
 
 
 def read_mark(folder: Place) -> Mark:
     """The inverse of `write_mark`; raises InputError."""
-    file = folder / "mark.json"
-    try:
-        return read_json(file, Mark, versions=(MARK_VERSION,), way_out="Deploy again")
-    except FileNotFoundError as error:
-        raise InputError(f"{file}: what the history has left is missing. Deploy again") from error
+    return _mark_file(folder).needed()
+
+
+def _mark_file(folder: Place) -> JobFile[Mark]:
+    missing = "what the history has left is missing"
+    return JobFile(folder / "mark.json", Mark, "Deploy again", (MARK_VERSION,), missing=missing)

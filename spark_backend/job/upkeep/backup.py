@@ -8,7 +8,6 @@ restored.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -21,14 +20,14 @@ from typing import Annotated, Any
 
 from querylang.errors import InputError, counted
 from querylang.logger import warn
-from runtime.json_reader import read_json
 from runtime.json_shapes import Count
-from spark_backend.durable_files import make_checkpoint, make_kept_folder, new_file, sync, write_durably
+from spark_backend.durable_files import make_checkpoint, make_kept_folder, new_file, sync
 from spark_backend.errors import in_plain_words
 from spark_backend.job.checkpoint.checkpoint_record import IDENTITY, LOCK, Record, read_record, refuse_difference
 from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.checks.earlier_results import newest_offset
 from spark_backend.job.upkeep.opened_checkpoint import kept_record, open_record
+from spark_backend.job_file import JobFile, indented
 from spark_backend.places.inside import inside
 from spark_backend.places.place import Place, files_below, is_within, local_copy, names_in
 from spark_backend.places.remote_path import RemotePath
@@ -104,7 +103,7 @@ def back_up(path: Path | str, target: Place) -> BackupReport:
             lock.release()
         batch = newest_offset(deployment.checkpoint)
         plain = {"version": BACKUP_VERSION, "name": deployment.name, "identity": record.identity, "batch": batch}
-        write_durably(target / _LIST, json.dumps({**plain, "files": copied}, indent=1) + "\n")
+        _list_file(target).write({**plain, "files": copied})
         return BackupReport(record.identity, batch, len(copied), sum(size for size, _ in copied.values()))
 
 
@@ -162,11 +161,15 @@ def _refuse_changed(file: Place, shown: Place, told: tuple[int, str | int]) -> N
 
 
 def _list_of(source: Place) -> _Listed:
-    file = source / _LIST
-    try:
-        return read_json(file, _Listed, versions=range(1, BACKUP_VERSION + 1), way_out="Choose another backup")
-    except FileNotFoundError as error:
-        raise InputError(f"{source}: is not a whole backup: it has no file '{_LIST}'") from error
+    found = _list_file(source).read()
+    if found is None:
+        raise InputError(f"{source}: is not a whole backup: it has no file '{_LIST}'")
+    return found
+
+
+def _list_file(folder: Place) -> JobFile[_Listed]:
+    versions = range(1, BACKUP_VERSION + 1)
+    return JobFile(folder / _LIST, _Listed, "Choose another backup", versions, text=indented)
 
 
 def _copied(checkpoint: Place, target: Place) -> dict[str, tuple[int, str | int]]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from querylang.errors import InputError
-from runtime.json_reader import DamagedJson, read_json
 from runtime.json_shapes import Count
-from spark_backend.durable_files import make_kept_folder, write_durably
 from spark_backend.errors import WorkerDied
+from spark_backend.job_file import JobFile
 from spark_backend.places.place import Place
 from spark_backend.sources.crash_marks import CrashMarks, Deadly, crashes_folder
 from spark_backend.sources.listing.spark_log import open_batch
@@ -45,11 +43,12 @@ def failed_tries(checkpoint: Place) -> int:
     folder, batch = marks_of(checkpoint).folder, open_batch(checkpoint)
     if folder is None or batch is None:
         return 0
-    try:
-        found = read_json(folder / "tries.json", _Failed, way_out="")
-    except (FileNotFoundError, DamagedJson):
-        return 0
-    return found.tries if found.batch == batch else 0
+    found = _file(folder).readable()
+    return 0 if found is None or found.batch != batch else found.tries
+
+
+def _file(folder: Path) -> JobFile[_Failed]:
+    return JobFile(folder / "tries.json", _Failed)
 
 
 @contextmanager
@@ -69,8 +68,7 @@ def _where(checkpoint: Place) -> str:
     if batch is None or marks.folder is None:
         return reading
     tries = failed_tries(checkpoint) + 1
-    make_kept_folder(marks.folder)
-    write_durably(marks.folder / "tries.json", json.dumps(asdict(_Failed(batch, tries))))
+    _file(marks.folder).write(asdict(_Failed(batch, tries)))
     word = _WORDS[tries - 1] if tries <= len(_WORDS) else f"{tries}th"
     return f"{reading} (micro-batch {batch}, {word} try)"
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from runtime.results.ledger import Account
-from spark_backend.durable_files import write_durably
 from spark_backend.operator.bucket_state import SavedBucket
 from spark_backend.operator.epoch_records import QueriesAt
 from spark_backend.operator.held_records import held_ledger
@@ -79,7 +77,7 @@ class HistoryRun:
         account = Account(self._account)
         account.subtract(self._held())
         plain = [[*key, count] for key, count in sorted(account.items()) if count]
-        write_durably(account_file(str(folder)), json.dumps(plain))
+        account_file(str(folder)).write(plain)
 
     def _held(self) -> Account:
         """What held records are counted as: engines do not know them yet."""

@@ -13,17 +13,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.instants import NEVER
-from runtime.json_reader import read_json
 from runtime.results.ledger import RECEIVED, Account, ledger_table
+from spark_backend.job_file import RESTORE, JobFile
 from spark_backend.operator.bucket_state import BucketState, SavedBucket, unjoined
 from spark_backend.operator.held_checks import refuse_impossible
 from spark_backend.operator.seeds import read_seed
-from spark_backend.places.place import Place, place_of
+from spark_backend.places.place import place_of
 from spark_backend.wire.epochs import History, Stage
 from spark_backend.wire.packed_rows import COMMANDS, CONTROL, HOME, GroupRecords
 from spark_backend.wire.partition_groups import PartitionGroup, count_uses
@@ -53,19 +52,13 @@ def with_histories(
 
 def read_account(folder: str) -> list[tuple[str, str, str, int]]:
     """The counts of a history, by query, source and word; raises InputError."""
-    file = account_file(folder)
-    try:
-        return read_json(file, list[tuple[str, str, str, int]], way_out=_RESTORE)
-    except FileNotFoundError as error:
-        raise InputError(f"{file}: is missing: it has the counts of a history. {_RESTORE}") from error
+    return account_file(folder).needed()
 
 
-_RESTORE = "Restore it from a copy"
-
-
-def account_file(folder: str) -> Place:
-    """Where the counts of a history are, below its folder."""
-    return place_of(folder) / ACCOUNT
+def account_file(folder: str) -> JobFile[list[tuple[str, str, str, int]]]:
+    """The counts of a history, below its folder."""
+    missing = "is missing: it has the counts of a history"
+    return JobFile(place_of(folder) / ACCOUNT, list[tuple[str, str, str, int]], RESTORE, missing=missing)
 
 
 class _Joining:

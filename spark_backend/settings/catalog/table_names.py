@@ -10,8 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
-from runtime.json_reader import DamagedJson, read_json
-from spark_backend.durable_files import make_kept_folder, write_durably
+from spark_backend.job_file import JobFile
 from spark_backend.places.place import Place, asked_again, place_of, place_to_plain
 from spark_backend.settings.deployment import Deployment, Source
 
@@ -55,8 +54,8 @@ def kept_places(deployment: Deployment) -> dict[str, str]:
     if not named_tables(deployment):
         return {}
     try:
-        return read_json(_file(deployment), dict[str, str], way_out="")
-    except (OSError, DamagedJson):
+        return _file(deployment).readable() or {}
+    except ConnectionError:
         return {}
 
 
@@ -65,10 +64,13 @@ def keep_places(deployment: Deployment) -> None:
     sources = {source.table: source.path for source in deployment.sources if source.table}
     sinks = {sink.table: sink.path for sink in deployment.sinks.values() if sink.table}
     if sources or sinks:
-        make_kept_folder(_file(deployment).parent)
         places = {name: str(place.resolve()) for name, place in (sources | sinks).items()}
-        write_durably(_file(deployment), json.dumps(places, indent=1, sort_keys=True))
+        _file(deployment).write(places)
 
 
-def _file(deployment: Deployment) -> Place:
-    return deployment.checkpoint / "ensue" / "tables.json"
+def _file(deployment: Deployment) -> JobFile[dict[str, str]]:
+    return JobFile(deployment.checkpoint / "ensue" / "tables.json", dict[str, str], text=_text)
+
+
+def _text(places: Mapping[str, str]) -> str:
+    return json.dumps(places, indent=1, sort_keys=True)

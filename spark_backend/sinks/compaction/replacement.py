@@ -7,7 +7,6 @@ finishes what it says. Readers that find one know that rows may be there twice.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,8 +14,8 @@ from pathlib import Path
 from typing import Annotated, TypedDict
 
 from querylang.errors import InputError
-from runtime.json_reader import read_json
-from spark_backend.durable_files import AT_ONCE, rename, sync, write_durably
+from spark_backend.durable_files import AT_ONCE, rename, sync
+from spark_backend.job_file import RESTORE, JobFile
 from spark_backend.places.place import Place
 from spark_backend.places.remote_path import RemotePath
 from spark_backend.sinks.file_names import RESULT_FILE
@@ -46,7 +45,7 @@ class Replacement:
 
     def begin(self) -> None:
         """Write the plan; the draft has to be on the disk."""
-        write_durably(self._plan, json.dumps({"new": self.new, "old": self.old}))
+        _plan_file(self._plan).write({"new": self.new, "old": self.old})
 
     def finish(self) -> None:
         """Do what the plan says, as far as it is not done; then remove the plan."""
@@ -90,17 +89,18 @@ class _Plan(TypedDict):
 
 def _read(file: Place, identity: str) -> Replacement:
     """What a plan says: it names results of its checkpoint, in its own folder."""
-    plan = read_json(file, _Plan, way_out=_WAY_OUT)
+    plan = _plan_file(file).needed()
     found = Replacement(file.parent, plan["new"], plan["old"])
     is_own = all(name.startswith(f"{identity}-") for name in (found.new, *found.old))
     if not is_own or found.new in found.old or file.name != f"{_BEGIN}{found.new}{_PLAN}":
-        raise InputError(f"{file}: is damaged: it does not name results of its checkpoint. {_WAY_OUT}")
+        raise InputError(f"{file}: is damaged: it does not name results of its checkpoint. {RESTORE}")
     if isinstance(found.draft, Path) and found.draft.is_symlink():
         raise InputError(f"{found.draft}: is a link, and not a file of results; remove it")
     return found
 
 
-_WAY_OUT = "Restore it from a copy"
+def _plan_file(file: Place) -> JobFile[_Plan]:
+    return JobFile(file, _Plan, RESTORE)
 
 
 def _remove(files: Sequence[Place]) -> None:

@@ -6,21 +6,26 @@ It may be interrupted at any point and is then done again.
 from __future__ import annotations
 
 import errno
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runtime.json_reader import DamagedJson, read_json
 from runtime.json_shapes import Count
-from spark_backend.durable_files import make_folder, publish, rename, sync, write_durably
+from spark_backend.durable_files import make_folder, publish, rename, sync
+from spark_backend.job_file import RESTORE, JobFile
 from spark_backend.places.inside import OutsidePath, inside
 from spark_backend.places.place import Place, has_same_content, is_taken
 from spark_backend.places.remote_path import RemotePath
 from spark_backend.sources.listing.folder_listing import FileStamp
 from spark_backend.sources.listing.listed_source import ListedSource
-from spark_backend.sources.listing.manifests import DamagedManifest, StampRows, stamps_of_plain, stamps_to_plain
+from spark_backend.sources.listing.manifests import (
+    DamagedManifest,
+    StampRows,
+    inputs_folder,
+    stamps_of_plain,
+    stamps_to_plain,
+)
 from spark_backend.sources.listing.read_files import ReadFiles
 
 
@@ -42,20 +47,23 @@ class SettledFile:
 
     path: Place
 
+    @staticmethod
+    def of(checkpoint: Place) -> SettledFile:
+        """That of a checkpoint."""
+        return SettledFile(inputs_folder(checkpoint) / "settled.json")
+
     def read(self) -> dict[str, Settled]:
         """By source; raises DamagedManifest."""
-        try:
-            data = read_json(self.path, dict[str, tuple[Count, StampRows]], way_out="Restore it from a copy")
-        except FileNotFoundError:
-            return {}
-        except DamagedJson as error:
-            raise DamagedManifest(str(error)) from error
+        data = self._file().read() or {}
         return {source: Settled(number, stamps_of_plain(left)) for source, (number, left) in data.items()}
 
     def write(self, settled: Mapping[str, Settled]) -> None:
         """Write it durably."""
         plain = {source: [item.manifest, stamps_to_plain(item.left)] for source, item in settled.items()}
-        write_durably(self.path, json.dumps(plain))
+        self._file().write(plain)
+
+    def _file(self) -> JobFile[dict[str, tuple[Count, StampRows]]]:
+        return JobFile(self.path, dict[str, tuple[Count, StampRows]], RESTORE, error=DamagedManifest)
 
 
 def forget_settled(read: ReadFiles, settled: Mapping[str, Settled], sources: Sequence[ListedSource]) -> None:

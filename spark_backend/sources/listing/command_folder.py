@@ -9,20 +9,17 @@ fast.
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypedDict
 
 from runtime.instants import EARLIEST, LATEST
-from runtime.json_reader import DamagedJson, json_of_text, read_json
+from runtime.json_reader import DamagedJson, json_of_text
 from runtime.json_shapes import Count, Unicode
-from spark_backend.durable_files import make_kept_folder, new_file, sync, write_durably
-from spark_backend.places.place import Place, names_in
+from spark_backend.job_file import JobFile, numbers_in
+from spark_backend.places.place import Place
 
 COMMAND_VERSION = 1
 
@@ -162,11 +159,11 @@ class CommandFolder:
         self, text: str, *, at: int | None = None, kind: CommandKind = EVENT, origin: str | None = None
     ) -> Command:
         """Write a command; it survives a power cut. Raises OSError."""
-        make_kept_folder(self.path)
-        number = max([time.time_ns() // 1000, *(last + 1 for last in (*self.pending(), *_numbers(self.done)))])
+        before = (*self.pending(), *numbers_in(self.done, _NUMBER))
+        number = max([time.time_ns() // 1000, *(last + 1 for last in before)])
         while True:
             command = Command(number, text, at, kind, origin)
-            if self._create(self._file(number), json.dumps({"version": COMMAND_VERSION, **command.to_plain()})):
+            if self._file(number).create({"version": COMMAND_VERSION, **command.to_plain()}):
                 return command
             number += 1
 
@@ -185,29 +182,26 @@ class CommandFolder:
 
     def pending(self) -> list[int]:
         """The numbers of commands that have no outcome yet, ascending."""
-        return _numbers(self.path)
+        return numbers_in(self.path, _NUMBER)
 
     def read(self, number: int) -> Command | None:
         """A command that was sent; None = there is none. A damaged one has the kind ERROR."""
         try:
-            found = read_json(self._file(number), Command, versions=(COMMAND_VERSION,), way_out="Send it again")
-            if found.kind == FORGET:
+            found = self._file(number).read()
+            if found is not None and found.kind == FORGET:
                 json_of_text(found.text, _KeyText)
-        except FileNotFoundError:
-            return None
         except DamagedJson as error:
             return Command(number, str(error), kind=ERROR)
-        return replace(found, number=number)
+        return None if found is None else replace(found, number=number)
 
     def withdraw(self, number: int) -> None:
         """Remove a command that was answered, or that no job has seen."""
-        self._file(number).unlink(missing_ok=True)
+        self._file(number).remove()
 
     def outcome(self, number: int) -> Outcome | None:
         """What became of a command; None = it has not been taken."""
-        try:
-            data = read_json(self._outcome_file(number), _OutcomeFile, way_out="Its command is answered again")
-        except (FileNotFoundError, DamagedJson):
+        data = self._outcome_file(number).readable()
+        if data is None:
             return None
         return Outcome(data.number, data.batch, data.of, data.time, {row.part: row for row in data.answers})
 
@@ -222,46 +216,20 @@ class CommandFolder:
             self._write(Outcome(number, before.batch, before.of, before.time, known))
             self.withdraw(number)
         if by_command:
-            for number in _numbers(self.done)[:-KEPT]:
-                self._outcome_file(number).unlink(missing_ok=True)
+            for number in numbers_in(self.done, _NUMBER)[:-KEPT]:
+                self._outcome_file(number).remove()
 
     def _write(self, outcome: Outcome) -> None:
-        make_kept_folder(self.done)
         plain = {name: getattr(outcome, name) for name in ("number", "batch", "of", "time")}
         rows = [asdict(item) for _, item in sorted(outcome.answers.items())]
-        write_durably(self._outcome_file(outcome.number), json.dumps({**plain, "answers": rows}))
+        self._outcome_file(outcome.number).write({**plain, "answers": rows})
 
-    def _create(self, file: Place, text: str) -> bool:
-        """Write a new file whole; False = there is one of this name."""
-        if not isinstance(file, Path):
-            if file.exists():
-                return False
-            write_durably(file, text)
-            return True
-        draft = file.with_name(f".{uuid.uuid4().hex}.draft")
-        try:
-            with new_file(draft) as written:
-                written.write(text.encode("utf-8"))
-            sync(draft)
-            os.link(draft, file)
-        except FileExistsError:
-            return False
-        finally:
-            draft.unlink(missing_ok=True)
-        sync(file.parent)
-        return True
+    def _file(self, number: int) -> JobFile[Command]:
+        return JobFile(self.path / f"{number:020d}.json", Command, "Send it again", (COMMAND_VERSION,))
 
-    def _file(self, number: int) -> Place:
-        return self.path / f"{number:020d}.json"
-
-    def _outcome_file(self, number: int) -> Place:
-        return self.done / f"{number:020d}.json"
+    def _outcome_file(self, number: int) -> JobFile[_OutcomeFile]:
+        return JobFile(self.done / f"{number:020d}.json", _OutcomeFile)
 
 
 _NUMBER = re.compile("0{2}[0-9]{18}")
 """Times in µs have at most 18 digits: the number behind the last one is a number, too."""
-
-
-def _numbers(folder: Place) -> list[int]:
-    stems = [name.removesuffix(".json") for name in names_in(folder) if name.endswith(".json")]
-    return sorted(int(stem) for stem in stems if _NUMBER.fullmatch(stem))

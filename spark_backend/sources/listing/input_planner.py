@@ -15,7 +15,7 @@ from functools import partial
 from runtime.instants import NO_TIME
 from runtime.json_reader import json_of_text
 from runtime.natural_names import natural_key
-from spark_backend.places.place import Place, asked_again, place_of
+from spark_backend.places.place import asked_again, place_of
 from spark_backend.sources.delta.commit_planner import CommitPlanner
 from spark_backend.sources.delta.table_units import TableReads
 from spark_backend.sources.kafka.offset_planner import OffsetPlanner
@@ -37,7 +37,7 @@ from spark_backend.sources.listing.manifests import (
     Unread,
     WaitingFile,
 )
-from spark_backend.sources.listing.read_files import ReadFiles, load_read_files
+from spark_backend.sources.listing.read_files import ReadFiles, list_place, load_read_files
 from spark_backend.sources.listing.source_watch import watch_of
 from spark_backend.sources.listing.spark_log import committed_manifest
 
@@ -75,11 +75,6 @@ class RunSettings:
         return json_of_text(text, RunSettings)
 
 
-def inputs_folder(checkpoint: Place) -> Place:
-    """Where the list of inputs is, inside a checkpoint."""
-    return checkpoint / "ensue" / "inputs"
-
-
 class InputPlanner:
     """Plans the micro-batches of one run.
 
@@ -105,10 +100,9 @@ class InputPlanner:
         self._run = run
         self._now = now
         self._checkpoint = asked_again(place_of(run.checkpoint), run.retry)
-        folder = inputs_folder(self._checkpoint)
-        self._manifests = ManifestFolder(folder / "manifests")
-        self._list_file = folder / "read.json"
-        self._settled_file = SettledFile(folder / "settled.json")
+        self._manifests = ManifestFolder.of(self._checkpoint)
+        self._list_file = list_place(self._checkpoint)
+        self._settled_file = SettledFile.of(self._checkpoint)
         self._commands = CommandWatch(self._checkpoint, now)
         self._watches = {source.name: watch_of(source) for source in sources}
         self._pending: dict[str, dict[str, FileStamp]] = {source.name: {} for source in sources}

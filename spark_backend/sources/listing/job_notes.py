@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
-from runtime.json_reader import DamagedJson, read_json
+from spark_backend.job_file import JobFile
 from spark_backend.places.place import Place, names_in
 
 
@@ -38,8 +38,7 @@ def job_notes(checkpoint: Place) -> JobNotes:
     """
     folder = checkpoint / "ensue" / "progress"
     for name in sorted((name for name in names_in(folder) if name.endswith(".json")), reverse=True):
-        try:
-            return read_json(folder / name, _Batch, way_out="")["progress"]["notes"]
-        except (FileNotFoundError, DamagedJson):
-            continue  # which the job itself reports
+        found = JobFile(folder / name, _Batch).readable()
+        if found is not None:  # what cannot be read the job itself reports
+            return found["progress"]["notes"]
     return JobNotes()

@@ -6,16 +6,14 @@ so a repeated micro-batch reads the same files.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Annotated, Any, NotRequired, TypedDict
 
 from querylang.errors import InputError
-from runtime.json_reader import DamagedJson, read_json
 from runtime.json_shapes import ROW, Count
-from spark_backend.durable_files import make_kept_folder, write_durably
-from spark_backend.places.place import Place, names_in
+from spark_backend.job_file import JobFile, numbers_in
+from spark_backend.places.place import Place
 from spark_backend.sources.delta.table_units import TableReads
 from spark_backend.sources.kafka.offsets import Offsets
 from spark_backend.sources.listing.command_folder import Command
@@ -24,7 +22,7 @@ from spark_backend.sources.listing.folder_listing import FileStamp
 MANIFEST_VERSION = 2
 """Of a manifest with files that wait; others have version 1, as all of earlier releases."""
 
-RESTORE = "Restore the whole checkpoint from a copy"
+RESTORE_ALL = "Restore the whole checkpoint from a copy"
 """What to do about a damaged file of the list."""
 
 
@@ -152,39 +150,42 @@ class DamagedManifest(InputError):
     """A file of the list of what was read is missing or damaged; the text says which."""
 
 
+def inputs_folder(checkpoint: Place) -> Place:
+    """Where the list of inputs is, inside a checkpoint."""
+    return checkpoint / "ensue" / "inputs"
+
+
 @dataclass(frozen=True, slots=True)
 class ManifestFolder:
     """The folder that manifests are in."""
 
     path: Place
 
+    @staticmethod
+    def of(checkpoint: Place) -> ManifestFolder:
+        """That of a checkpoint."""
+        return ManifestFolder(inputs_folder(checkpoint) / "manifests")
+
     def write(self, manifest: Manifest) -> None:
         """Write a manifest; afterwards it survives a power cut."""
-        make_kept_folder(self.path)
-        write_durably(self._file(manifest.number), json.dumps(_to_plain(manifest)))
+        self._file(manifest.number).write(_to_plain(manifest))
 
     def read(self, number: int) -> Manifest:
         """The manifest of that number; raises DamagedManifest."""
-        file = self._file(number)
-        try:
-            return _of_plain(read_json(file, _Plain, versions=(1, MANIFEST_VERSION), way_out=RESTORE))
-        except FileNotFoundError as error:
-            raise DamagedManifest(f"{file}: is missing. {RESTORE}") from error
-        except DamagedJson as error:
-            raise DamagedManifest(str(error)) from error
+        return _of_plain(self._file(number).needed())
 
     def numbers(self) -> list[int]:
         """The numbers of the manifests that are there, ascending."""
-        stems = [name.removesuffix(".json") for name in names_in(self.path) if name.endswith(".json")]
-        return sorted(int(stem) for stem in stems if stem.isdecimal())
+        return numbers_in(self.path)
 
     def remove(self, numbers: Iterator[int]) -> None:
         """Remove manifests that nobody asks for any more."""
         for number in numbers:
-            self._file(number).unlink(missing_ok=True)
+            self._file(number).remove()
 
-    def _file(self, number: int) -> Place:
-        return self.path / f"{number:010d}.json"
+    def _file(self, number: int) -> JobFile[_Plain]:
+        file, versions = self.path / f"{number:010d}.json", (1, MANIFEST_VERSION)
+        return JobFile(file, _Plain, RESTORE_ALL, versions, DamagedManifest)
 
 
 def stamps_to_plain(files: Mapping[str, FileStamp]) -> list[list[Any]]:

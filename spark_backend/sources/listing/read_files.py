@@ -6,14 +6,13 @@ a micro-batch writes only its own files.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, NotRequired, TypedDict
 
-from runtime.json_reader import DamagedJson, read_json
 from runtime.json_shapes import Count
-from spark_backend.durable_files import write_durably
+from spark_backend.job_file import JobFile
 from spark_backend.places.place import Place
 from spark_backend.sources.delta.table_units import (
     TablePosition,
@@ -22,7 +21,7 @@ from spark_backend.sources.delta.table_units import (
 from spark_backend.sources.kafka.offsets import Positions, positions_to_plain
 from spark_backend.sources.listing.folder_listing import FileStamp
 from spark_backend.sources.listing.manifests import (
-    RESTORE,
+    RESTORE_ALL,
     Counts,
     DamagedManifest,
     Manifest,
@@ -32,10 +31,12 @@ from spark_backend.sources.listing.manifests import (
     WaitingFile,
     WaitingRow,
     counts_to_plain,
+    inputs_folder,
     stamps_to_plain,
     waiting_of_plain,
     waiting_to_plain,
 )
+from spark_backend.sources.listing.spark_log import committed_manifest
 
 KEPT = 100
 """Number of manifests that stay whatever happens: Spark, too, keeps a hundred micro-batches."""
@@ -177,7 +178,7 @@ class ReadFiles:
         taken = {number for number, manifest in self.commands.items() if manifest <= until}
         if taken & set(pending):
             plain["commands"] = sorted(taken & set(pending))
-        write_durably(file, json.dumps(plain))
+        _list_file(file).write(plain)
         self.compacted = until
         manifests.remove(number for number in manifests.numbers() if number <= until)
 
@@ -191,6 +192,24 @@ class ReadFiles:
 def _rows_of(files: Mapping[str, ReadFile], *, is_numbered: bool) -> list[list[Any]]:
     rows = stamps_to_plain({path: item.stamp for path, item in files.items()})
     return [[*row, item.number] for row, item in zip(rows, files.values(), strict=True)] if is_numbered else rows
+
+
+def list_place(checkpoint: Place) -> Place:
+    """Where the list of a checkpoint is."""
+    return inputs_folder(checkpoint) / "read.json"
+
+
+def what_was_read(checkpoint: Place) -> ReadFiles:
+    """What committed micro-batches have read; raises DamagedManifest."""
+    file, manifests = list_place(checkpoint), ManifestFolder.of(checkpoint)
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(DamagedManifest):
+            return load_read_files(file, manifests, committed_manifest(checkpoint))
+    return load_read_files(file, manifests, committed_manifest(checkpoint))
+
+
+_ATTEMPTS = 3
+"""A job that runs may put manifests together while they are read here."""
 
 
 def load_read_files(file: Place, manifests: ManifestFolder, number: int) -> ReadFiles:
@@ -224,12 +243,9 @@ class _Plain(TypedDict):
 
 
 def _load_list(file: Place) -> ReadFiles:
-    try:
-        data = read_json(file, _Plain, versions=(1, LIST_VERSION), way_out=RESTORE)
-    except FileNotFoundError:
+    data = _list_file(file).read()
+    if data is None:
         return ReadFiles()
-    except DamagedJson as error:
-        raise DamagedManifest(str(error)) from error
     files = {source: {row[0]: _read_file(*row[1:]) for row in rows} for source, rows in data["files"].items()}
     number, counts = data["number"], dict(data["counts"])
     positions, tables = data.get("positions", {}), data.get("tables", {})
@@ -240,6 +256,10 @@ def _load_list(file: Place) -> ReadFiles:
     return ReadFiles(
         number, files, counts, data["last_signal"], number, data["gone"], positions, tables, commands, waiting
     )
+
+
+def _list_file(file: Place) -> JobFile[_Plain]:
+    return JobFile(file, _Plain, RESTORE_ALL, (1, LIST_VERSION), DamagedManifest)
 
 
 def _read_file(size: int, modified: int, inode: int, number: int = 0) -> ReadFile:

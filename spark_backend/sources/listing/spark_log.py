@@ -11,8 +11,9 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, NotRequired, TypedDict
 
-from runtime.json_reader import DamagedJson, json_of_text, read_json
+from runtime.json_reader import DamagedJson, json_of_text
 from runtime.json_shapes import Count
+from spark_backend.job_file import JobFile
 from spark_backend.places.place import Place, names_in
 
 OFFSET_KEY = "manifest"
@@ -66,10 +67,8 @@ class _Offset(TypedDict):
 
 def spark_files(checkpoint: Place) -> SparkFiles:
     """Where Spark's files are; a record that cannot be read says nothing: the job refuses it."""
-    try:
-        moved = read_json(checkpoint / RECORD, _Record, way_out="").get("moved")
-    except (FileNotFoundError, DamagedJson):
-        moved = None
+    record = JobFile(checkpoint / RECORD, _Record).readable()
+    moved = None if record is None else record.get("moved")
     if moved is None:
         return SparkFiles(checkpoint)
     return SparkFiles(checkpoint / moved["folder"], moved["before"], moved["manifest"])
