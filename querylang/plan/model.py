@@ -14,7 +14,7 @@ from typing import Any, assert_never
 
 from querylang.plan import expression as expressions
 from querylang.plan.automaton import Automaton, State, Transition
-from querylang.plan.encoding import Codec
+from querylang.plan.encoding import Codec, WrongPart
 from querylang.plan.expression import (
     Aggregate,
     EndOf,
@@ -817,12 +817,17 @@ _WITHOUT_PARTS = frozenset({type(None), bool, int, float, str, Type})
 def from_dict(data: Mapping[str, Any]) -> Plan:
     """The inverse of `to_dict`.
 
-    Raises PlanVersionError for a plan of another version, ValueError for a damaged one.
+    Raises PlanVersionError for a plan of another version, `WrongPart` for a damaged one.
     """
-    if data.get("version") not in range(FIRST_VERSION, PLAN_VERSION + 1):
+    version = data.get("version")
+    if type(version) is not int:
+        raise WrongPart("expected an integer, found something else").inside("version")
+    if version not in range(FIRST_VERSION, PLAN_VERSION + 1):
         known = f"versions {FIRST_VERSION} to {PLAN_VERSION}"
-        raise PlanVersionError(f"plan of version {data.get('version')!r}; this release reads {known}")
-    plan: Plan = _CODEC.decode(data["plan"])
+        raise PlanVersionError(f"plan of version {version}; this release reads {known}")
+    plan = _CODEC.decode(data.get("plan"))
+    if not isinstance(plan, Plan):
+        raise WrongPart("it is not a plan")
     return plan
 
 

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from querylang.plan import model as plans
+from querylang.plan.encoding import WrongPart
 from querylang.plan.model import EventType, Plan, QueryPlan
 from runtime.json_reader import DamagedJson, json_of_text, refuse_deep
 
@@ -62,12 +63,10 @@ def _checked(text: str) -> Plan:
         plan = _read(text)
     except plans.PlanVersionError:
         raise
-    except DamagedJson as error:
+    except (DamagedJson, WrongPart) as error:
         raise DamagedJson(f"its plan is damaged: {error}") from error
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise DamagedJson("its plan is damaged: a part of it is not what plans consist of") from error
-    if not isinstance(plan, Plan):
-        raise DamagedJson("its plan is damaged: it is not a plan")
+    except RecursionError as error:
+        raise DamagedJson("its plan is damaged: it is nested too deep") from error
     return plan
 
 
@@ -129,7 +128,8 @@ def _read(text: str) -> Plan:
         return plans.from_dict(json_of_text(text, dict[str, Any], deepest=_DEEPEST))
     stopped = plans.from_dict(rest).stopped
     version = rest["version"]
-    return Plan(_events_of(*events, version), tuple(_query_of(*query, version) for query in queries), stopped)
+    read = tuple(_query_of(number, *query, version) for number, query in enumerate(queries))
+    return Plan(_events_of(*events, version), read, stopped)
 
 
 _Part = tuple[str, Any]
@@ -164,19 +164,23 @@ def _events_of(text: str, plain: Any, version: int) -> tuple[EventType, ...]:
     return known
 
 
-def _query_of(text: str, plain: Any, version: int) -> QueryPlan:
+def _query_of(number: int, text: str, plain: Any, version: int) -> QueryPlan:
     key = _hash(text)
     known = _PARTS_READ.get(key)
     if known is None:
-        (known,) = plans.from_dict(_alone(version, queries=[plain])).queries
+        try:
+            (known,) = plans.from_dict(_alone(version, queries=[plain])).queries
+        except WrongPart as wrong:
+            wrong.steps[-2] = number  # it was the only one, and is one of many
+            raise
         _keep(_PARTS_READ, key, known)
         if version == plans.FIRST_VERSION:  # it is written as it was
             _keep(_WRITTEN, id(known), (known, text, version))
     return known
 
 
-def _alone(version: int, *, events: Any = (), queries: Any = ()) -> dict[str, Any]:
-    plan = {"is": "Plan", "events": list(events), "queries": list(queries), "stopped": []}
+def _alone(version: int, *, events: Any = None, queries: Any = None) -> dict[str, Any]:
+    plan = {"is": "Plan", "events": events or [], "queries": queries or [], "stopped": []}
     return {"version": version, "plan": plan}
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,11 +118,31 @@ def test_files_outside_of_a_source_are_neither_read_nor_removed(tmp_path: Path) 
     assert (tmp_path / "out/a.csv").exists()
 
 
-def test_a_damaged_plan_is_refused_as_such(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda plan: plan.update(plan=5), "it is not a plan"),
+        (lambda plan: query(plan).update(slots="x"), "'queries[0].slots': expected an integer, found 'x'"),
+        (lambda plan: query(plan)["inputs"].append(7), "'queries[0].inputs[1]': expected Input, found 7"),
+        (lambda plan: query(plan)["terms"][0].pop("name"), "'queries[0].terms[0]': a 'Term' needs a field 'name'"),
+        (lambda plan: query(plan).update(metadata=[["x"]]), "'queries[0].metadata[0]': expected 2 items, found 1"),
+        (lambda plan: query(plan)["automaton"]["states"].insert(0, []), "'queries[0].automaton.states[0]': expected S"),
+    ],
+)
+def test_a_damaged_plan_is_refused_with_its_field(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object], why: str
+) -> None:
     unpacked(SAMPLE, tmp_path)
     file = tmp_path / "state/ensue/program.json"
     data = json.loads(file.read_text())
-    data["epochs"][0]["plan"] = '{"version": 3, "plan": 5}'
+    plan = json.loads(data["epochs"][0]["plan"])
+    change(plan)
+    data["epochs"][0]["plan"] = json.dumps(plan, sort_keys=True, separators=(",", ":"))
     file.write_text(json.dumps(data))
-    with pytest.raises(DamagedJson, match=r"program\.json: is damaged: its plan is damaged: "):
+    with pytest.raises(DamagedJson, match=f"program\\.json: is damaged: its plan is damaged: {re.escape(why)}"):
         read_journal(load_deployment(tmp_path / "old.yaml"))
+
+
+def query(plan: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = plan["plan"]["queries"][0]
+    return found
