@@ -9,13 +9,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from spark_backend.document.setting_keys import Change
 from spark_backend.document.yaml_document import Node
 
-Kept = str | Mapping[str, str]
-"""A value in the record: its text, or `{"hash": ...}`."""
+
+class KeptHash(TypedDict):
+    """In a record, in place of a value that may be secret."""
+
+    hash: str
+
+
+Kept = str | KeptHash
+"""A value in the record: its text, or the hash of one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ LAYERS = {
 """Per folder its parts, in order: a part imports only itself and what is left of it. `__init__` files are exempt."""
 
 DOORS = {
-    "querylang.plan": "automaton changes constant_folding describe exact_times expression graph library model names questions reads text time_patterns value_types",
+    "querylang.plan": "automaton changes constant_folding describe encoding exact_times expression graph library model names questions reads text time_patterns value_types",
     "querylang.syntax": "ast definition_files lexer parser tokens",
     "querylang.formatter": "definition_text formatting",
     "querylang.checker": "checked diagnostics event_types.catalogue event_types.known_types query.check_query written",

@@ -31,6 +31,8 @@ from spark_backend.sources.listing.folder_listing import FileStamp
 from spark_backend.sources.listing.manifests import Manifest, ManifestFolder, SourceCount, TakenFile
 from spark_backend.wire.packed_rows import pack_arrivals
 from spark_backend.wire.program import Program
+from tests.support.mutants import json_mutant
+from tests.torture import kept_files
 
 ROOT = Path(__file__).resolve().parents[2]
 QUERY = """\
@@ -97,9 +99,13 @@ class Attack:
     run: Callable[[bytes], object]
     together: int = 1
     """So many inputs are given at once, as lines: rows of a table stand side by side in practice too."""
+    is_json: bool = False
+    """Whether half of the inputs have other values, fields too many or too few, in place of broken bytes."""
 
     def make(self, chooser: random.Random) -> bytes:
         """A broken input, or as many lines as belong together; the same chooser makes the same."""
+        if self.is_json and chooser.random() < 0.5:
+            return json_mutant(chooser.choice(self.samples), chooser)
         return b"\n".join(broken(chooser, self.samples) for _ in range(self.together))
 
 
@@ -331,7 +337,7 @@ def delta_commits() -> Attack:
             return
         transactions(Path("table"))
 
-    return Attack(("\n".join(map(json.dumps, lines)).encode(),), run)
+    return Attack(("\n".join(map(json.dumps, lines)).encode(),), run, is_json=True)
 
 
 def manifests() -> Attack:
@@ -345,7 +351,7 @@ def manifests() -> Attack:
         place.write_bytes(data)
         folder.read(1)
 
-    return Attack((place.read_bytes(),), run)
+    return Attack((place.read_bytes(),), run, is_json=True)
 
 
 def commands() -> Attack:
@@ -361,10 +367,19 @@ def commands() -> Attack:
         json.dumps(found.to_plain(), allow_nan=False)
         found.text.encode()
 
-    return Attack((place.read_bytes(),), run)
+    return Attack((place.read_bytes(),), run, is_json=True)
+
+
+def _kept(kind: str) -> Callable[[], Attack]:
+    def made() -> Attack:
+        samples, run = kept_files.KINDS[kind]()
+        return Attack(samples, run, is_json=True)
+
+    return made
 
 
 ATTACKS: Mapping[str, Callable[[], Attack]] = {
+    **{kind: _kept(kind) for kind in kept_files.KINDS},
     "delta_log": delta_commits,
     "manifest": manifests,
     "command": commands,
@@ -380,6 +395,7 @@ ATTACKS: Mapping[str, Callable[[], Attack]] = {
     "state": states,
 }
 WEIGHTS = {
+    **dict.fromkeys(kept_files.KINDS, 20),
     "delta_log": 60,
     "manifest": 40,
     "command": 40,
