@@ -37,8 +37,8 @@ from spark_backend.operator.far_records import without_far_records
 from spark_backend.operator.forgetting import forget_keys
 from spark_backend.operator.group_clock import ReleaseLimits
 from spark_backend.operator.held_records import held_ledger, split_released
-from spark_backend.operator.history.joining import with_histories
 from spark_backend.operator.job_clock import JobClock
+from spark_backend.operator.joining import with_histories
 from spark_backend.operator.live_changes import AskedChanges
 from spark_backend.operator.measures import measures
 from spark_backend.operator.partition_order import in_partition_order

@@ -66,7 +66,7 @@ DOORS = {
     "spark_backend.delta": "checkpoints commit_log data_files features package publishing statistics store_access table_schemas transactions",
     "spark_backend.launch": "jvm other_python session_settings worker_python",
     "spark_backend.wire": "bucket_labels clock clock_sources container decode epochs file_layouts job_kernels packed_rows partition_groups plan_text program reports rows_in_files source_progress tagged_rows worker_calls worker_memory",
-    "spark_backend.operator": "bucket_state history.history_run job_clock moved_buckets seeds spark_operator worker_functions",
+    "spark_backend.operator": "bucket_state history_run job_clock moved_buckets seeds spark_operator worker_functions",
     "spark_backend.sources": "backlog change_records crash_marks delta.commit_planner delta.delta_source delta.snapshot delta.table_units delta.unit_reading file_reading file_stream files first_arrivals formats frames kafka.asking kafka.avro.avro_form kafka.avro.schema_check kafka.client kafka.client_options kafka.client_settings kafka.consuming kafka.first_answer kafka.kafka_source kafka.listing kafka.offsets listing.command_folder listing.file_tasks listing.input_planner listing.listed_source listing.manifests listing.name_patterns listing.read_files listing.spark_log pushdown reading spark_reader spark_types",
     "spark_backend.sinks": "bucket_results channels compaction.compact_folders compaction.merging delta_files file_names formats kafka.kafka_sink kafka.message_drafts kafka.publishing kafka.topics micro_batch one_table path_names",
     "spark_backend.document": "fixed_settings folder_overlaps setting_keys setting_values store_settings yaml_document",

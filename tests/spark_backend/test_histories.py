@@ -24,7 +24,7 @@ from runtime.results.ledger import ledger_table
 from spark_backend.job.history.table_run import limits_of, met_sources
 from spark_backend.job.journal.history_command import HistoryCommand
 from spark_backend.job.journal.journal import place_of_change
-from spark_backend.operator.history.history_run import HistoryRun
+from spark_backend.operator.history_run import HistoryRun
 from spark_backend.wire.clock_sources import ClockSource
 from spark_backend.wire.epochs import Epoch, History
 from spark_backend.wire.packed_rows import Signal, pack_arrivals

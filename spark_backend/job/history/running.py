@@ -21,7 +21,7 @@ from spark_backend.job.journal.history_command import HistoryCommand, Mark, read
 from spark_backend.job.journal.journal import Journal
 from spark_backend.job.listed_sources import listed_sources
 from spark_backend.job.source_streams import source_readings
-from spark_backend.operator.history.history_run import HistoryRun
+from spark_backend.operator.history_run import HistoryRun
 from spark_backend.operator.job_clock import JobClock, SourceWatermark
 from spark_backend.places.place import Place
 from spark_backend.settings.deployment import Deployment

@@ -24,7 +24,7 @@ from spark_backend.job.journal.finishing import finished
 from spark_backend.job.journal.history_command import HistoryCommand
 from spark_backend.job.journal.journal import Journal, moment_of_change
 from spark_backend.job.journal.journal_file import read_journal
-from spark_backend.operator.history.history_run import HistoryRun
+from spark_backend.operator.history_run import HistoryRun
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.command_folder import CHANGE
 from spark_backend.wire.clock import Clock

@@ -24,7 +24,7 @@ from runtime.instants import NO_TIME
 from runtime.replay.merging import concatenated
 from spark_backend.job.history.table_files import LocalFile, column_names, in_order, local_files
 from spark_backend.job.source_streams import file_prefixes
-from spark_backend.operator.history.history_run import HistoryRun
+from spark_backend.operator.history_run import HistoryRun
 from spark_backend.operator.job_clock import JobClock, place_name
 from spark_backend.settings.deployment import Deployment, HistoryTable
 from spark_backend.sources.reading import plan_for_event

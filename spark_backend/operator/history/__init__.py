@@ -1,1 +1,0 @@
-"""Queries that have run over what a job has read before they were deployed, in its buckets."""
