@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from querylang.errors import InputError
 from querylang.plan.model import Plan
-from runtime.columns.arrivals import Arrivals
+from runtime.columns.arrivals import SYSTEM_FIELDS, Arrivals, RecordKind, arrivals_schema
 from runtime.engine.engine import Engine
 from runtime.engine.snapshot import StateError
-from spark_backend.operator.held_checks import refuse_impossible
 from spark_backend.operator.job_clock import JobClock
 from spark_backend.wire.container import ContainerError, pack, unpack
 from spark_backend.wire.epochs import Stage
@@ -260,3 +260,25 @@ def _held(header: Mapping[str, Any], tables: Sequence[memoryview]) -> tuple[Grou
 
 def _counted(plain: list[tuple[int, list[str]]] | None) -> tuple[tuple[int, tuple[str, ...]], ...] | None:
     return None if plain is None else tuple((end, tuple(titles)) for end, titles in plain)
+
+
+def refuse_impossible(arrivals: Arrivals, plan: Plan) -> None:
+    """Refuse held records that cannot be, before kernels read them without looking at bounds.
+
+    Raises ValueError if they lack a system column, have a null in it or are of no kind.
+    """
+    table = arrivals.table
+    table.validate(full=True)
+    known = arrivals_schema(plan)
+    for own in table.schema:
+        if own.name in known.names and own.type != known.field(own.name).type:
+            raise ValueError(f"held records have {own.type} in '{own.name}'")
+    for own in SYSTEM_FIELDS:
+        if own.nullable:
+            continue
+        if own.name not in table.column_names or table.column(own.name).null_count:
+            raise ValueError(f"held records have no '{own.name}'")
+    if len(table):
+        kinds = pc.min_max(table.column("_kind")).as_py()
+        if kinds["min"] < min(RecordKind) or kinds["max"] >= len(plan.events):
+            raise ValueError("held records are of an event type that there is not")

@@ -10,9 +10,9 @@ import pyarrow as pa
 from runtime.results.ledger import Account
 from spark_backend.operator.bucket_state import SavedBucket
 from spark_backend.operator.epoch_records import QueriesAt
-from spark_backend.operator.held_records import held_ledger
 from spark_backend.operator.job_clock import JobClock
 from spark_backend.operator.joining import account_file, read_account
+from spark_backend.operator.releasing import held_ledger
 from spark_backend.operator.seeds import read_seed, write_seeds
 from spark_backend.operator.step import run_step
 from spark_backend.places.place import Place

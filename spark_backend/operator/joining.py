@@ -19,8 +19,7 @@ from runtime.engine.engine import Engine
 from runtime.instants import NEVER
 from runtime.results.ledger import RECEIVED, Account, ledger_table
 from spark_backend.job_file import RESTORE, JobFile
-from spark_backend.operator.bucket_state import BucketState, SavedBucket, unjoined
-from spark_backend.operator.held_checks import refuse_impossible
+from spark_backend.operator.bucket_state import BucketState, SavedBucket, refuse_impossible, unjoined
 from spark_backend.operator.seeds import read_seed
 from spark_backend.places.place import place_of
 from spark_backend.wire.epochs import History, Stage

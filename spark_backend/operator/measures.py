@@ -16,9 +16,9 @@ from runtime.instants import NO_TIME
 from spark_backend.operator.bucket_state import BucketState
 from spark_backend.operator.group_clock import NO_CLOCK, GroupClock
 from spark_backend.operator.job_clock import file_name, place_name
+from spark_backend.operator.reading import Visit
 from spark_backend.wire.clock import Clock
 from spark_backend.wire.packed_rows import HOME
-from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag, TaggedRow
 
 METRIC_SCHEMA = pa.schema(
@@ -84,20 +84,17 @@ is_behind: whether others have been read further than its clock
 """
 
 
-def measures(
-    program: Program, bucket: int, state: BucketState, timestamp: int, newest: int, *, state_bytes: int, seconds: float
-) -> list[TaggedRow]:
+def measures(visit: Visit, state: BucketState, newest: int, *, state_bytes: int, seconds: float) -> list[TaggedRow]:
     """The tables of one step; parameters as in METRIC_SCHEMA."""
-    is_home = bucket % program.buckets == HOME
-    groups = program.groups(program.plan_index(bucket))
+    program, groups, timestamp = visit.program, visit.groups, visit.timestamp
     clocks = [state.clock.of(group.sources, timestamp, program.idle_times) for group in groups]
     waiting = [engine.waiting() for engine in state.engines]
     values = {
-        "bucket": [bucket],
+        "bucket": [visit.bucket],
         "timestamp": [timestamp],
         "state_bytes": [state_bytes],
         "kept": [sum(engine.retained() for engine in state.engines)],
-        "held": [_held_back(state, clocks, is_home)],
+        "held": [_held_back(state, clocks, visit.is_home)],
         "waiting": [sum(count for count, _ in waiting)],
         "next_due": [min((due for _, due in waiting if due is not None), default=None)],
         "seconds": [seconds],
@@ -106,11 +103,11 @@ def measures(
         "newest": [None if newest == NO_TIME else newest],
     }
     rows = [TaggedRow(Tag.METRIC, "", pa.table(values, schema=METRIC_SCHEMA))]
-    if is_home:
+    if visit.is_home:
         rows.append(TaggedRow(Tag.SOURCE, "", _sources(state)))
     for group, engine, clock in zip(groups, state.engines, clocks, strict=True):
         # time is the same in all buckets that have a group: one of them reports it
-        if bucket % program.buckets == (group.only_bucket(program.buckets) or HOME):
+        if visit.bucket % program.buckets == (group.only_bucket(program.buckets) or HOME):
             waits = clock if program.clock is Clock.ARRIVAL else NO_CLOCK
             rows.append(TaggedRow(Tag.TIMELINE, "", _timelines(engine, waits)))
     return rows

@@ -38,6 +38,7 @@ LAYERS = {
     "querylang.checker": "diagnostics checked names expressions statements event_types query written",
     "runtime": "natural_names partition_paths instants json_shapes json_reader threads progress_line compiling arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay single_events",
     "spark_backend": "versions connect retrying places durable_files job_file class_archive early_start cluster launch errors java session stopping bounded_end delta wire document operator sources sinks settings job frames",
+    "spark_backend.operator": "group_clock job_clock seeds bucket_state joining epoch_records commands reading ordering releasing processing measures step history_run moved_buckets worker_functions spark_operator",
     "spark_backend.job": "checkpoint source_orderings listed_sources source_streams compilation checks journal batches commands history preflight changes watching handle upkeep job",
     "ensue": "python_words queries parameters data_options event_tables plans changing rendering answer result live background embedded compile_kernels replay_to_file executors spark verify embedded_calls spark_calls testing importing commands cli __main__ demo",
 }

@@ -39,8 +39,8 @@ STAGES = {
     "spark_backend.sources.file_reading": {"read_task": "read and pack"},
     "spark_backend.sources.reading": {"pack_arrivals": "pack"},
     "spark_backend.operator.worker_functions": {"run_step": "step"},
+    "spark_backend.operator.reading": {"unpack_row": "unpack"},
     "spark_backend.operator.step": {
-        "unpack_row": "unpack",
         "open_state": "open state",
         "close_state": "close state",
         "measures": "measures",
