@@ -81,7 +81,7 @@ def _bounded(
     """The tagged rows of bounded DataFrames."""
     _refuse_kind(frames, is_stream=False)
     loaded, named = load_and_warn(queries), _by_name(frames)
-    plan, columns = _plan_for_frames(loaded, frames, options)
+    plan, columns, schemas = _plan_for_frames(loaded, frames, options)
     readings = {name: Reading.of_columns(columns[name], name) for name in named}
 
     def infer(text: str) -> Schemas:
@@ -90,9 +90,8 @@ def _bounded(
     def finish(own: Plan) -> Plan:
         return _finished(own, named, options, columns)
 
-    template = loaded.template(_schemas_of(named, loaded.open_types, columns)) if loaded.open_types else None
     sources = bounded.frame_sources(frames, readings)
-    changing = _changing(template or loaded.template(), plan, sources, infer, finish)
+    changing = _changing(loaded.template(schemas), plan, sources, infer, finish)
     plan = plan if changing is None else changing.script.plan
     tagged = bounded.match_tagged(frames, plan, reading=readings, changing=changing, logs_discards=logs_discards)
     return tagged, plan
@@ -156,7 +155,7 @@ def _streaming(
     """The tagged rows of streaming DataFrames."""
     given = _idle(how.clock, how.idle)
     _refuse_kind(frames, is_stream=True)
-    plan, columns = _plan_for_frames(load_and_warn(queries), frames, options)
+    plan, columns, _ = _plan_for_frames(load_and_warn(queries), frames, options)
     reading = {name: Reading.of_columns(columns[name], name) for name in _by_name(frames)}
     return streaming.stream(
         frames,
@@ -236,8 +235,13 @@ def _by_name(frames: Frames) -> Mapping[str, DataFrame]:
     return frames if isinstance(frames, Mapping) else {"table": frames}
 
 
-def _plan_for_frames(queries: Queries, frames: Frames, options: DataOptions) -> tuple[Plan, Mapping[str, ColumnNames]]:
-    """The plan for these DataFrames, with the policies of their sources; and how each is read."""
+def _plan_for_frames(
+    queries: Queries, frames: Frames, options: DataOptions
+) -> tuple[Plan, Mapping[str, ColumnNames], Schemas]:
+    """The plan for these DataFrames, with the policies of their sources; how each is read.
+
+    And the fields of event types that nothing defines.
+    """
     named = _by_name(frames)
     parameters = read_parameters(options.parameters)
     decided = _decided(named, queries, queries.columns(options.columns))
@@ -257,7 +261,7 @@ def _plan_for_frames(queries: Queries, frames: Frames, options: DataOptions) -> 
         warn(remark)
     plan = _finished(compiled, named, options, columns)
     _warn_of_unused_time(plan, options.columns, (frame.columns for frame in named.values()))
-    return plan, columns
+    return plan, columns, schemas
 
 
 def _warn_of_unused_time(plan: Plan, columns: ColumnNames, tables: Iterable[Collection[str]]) -> None:

@@ -22,7 +22,14 @@ from runtime.reading.column_names import ARRIVAL, NOWHERE, SOURCE_TIME, Elsewher
 from runtime.reading.conversion import agrees, convert
 from runtime.reading.formats.csv_form import hint_of_cell
 from runtime.reading.formats.raw_table import RawTable
-from runtime.reading.plan_needs import NONE, Leniency, interval_events, needs_source_time, source_time_fields
+from runtime.reading.plan_needs import (
+    NONE,
+    Leniency,
+    indispensable_fields,
+    interval_events,
+    needs_source_time,
+    source_time_fields,
+)
 from runtime.reading.refusals import Refusals
 from runtime.reading.row_kinds import RowKinds
 from runtime.reading.time_candidates import time_candidates
@@ -66,13 +73,18 @@ def _check_presence(raw: RawTable, plan: Plan, roles: Roles, kinds: RowKinds, el
     names, intervals = set(raw.names), interval_events(plan)
     others = [name for name in raw.names if name not in (roles.arrival, roles.type, roles.source_time)]
     for _, event in kinds.present:
+        lacked = [field.name for field in event.fields if field.name not in names]
         for field in event.fields:
-            if field.name not in names and field.type.kind is not Kind.OPTIONAL:
-                if field.name in elsewhere:
-                    elsewhere.tell(raw.name, field.name)
-                    continue
+            if field.name in names or field.type.kind is Kind.OPTIONAL:
+                continue
+            if len(lacked) == len(event.fields) or field.name not in elsewhere:
                 hint = did_you_mean(field.name, others)
                 raise InputError(f"{raw.name}: has no column {field.name!r}, a field of {event.name!r}{hint}")
+            if field.name in indispensable_fields(plan, event.name):
+                raise InputError(
+                    f"{raw.name}: has no column {field.name!r}, which {event.name!r} has as its key or time"
+                )
+            elsewhere.tell(raw.name, field.name)
         has_time = roles.source_time is not None or (roles.start is not None and event.name in intervals)
         if roles.is_history and not has_time and needs_source_time(plan, event.name, is_history=True):
             raise InputError(

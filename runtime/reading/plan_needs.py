@@ -62,6 +62,18 @@ def interval_events(plan: Plan) -> set[str]:
     return {item.event for item in inputs if item.policy is not None and item.policy.events_last}
 
 
+def indispensable_fields(plan: Plan, event: str) -> set[str]:
+    """The fields that say whose an event of this type is, or when it happened."""
+    found: set[str] = set()
+    for item in (item for query in plan.queries for item in query.inputs):
+        for reader in (item, item.heartbeat):
+            if reader is not None and reader.event == event:
+                found.update(_fields_in((reader.keys, reader.time_from), frozenset({event})))
+        if item.event == event and item.policy is not None:
+            found.update(item.policy.over)
+    return found
+
+
 def fields_read(plan: Plan, events: Collection[str]) -> set[str]:
     """The names of the fields that queries read of events of these types."""
     return {field for query in plan.queries for field in _fields_in(query, frozenset(events))}

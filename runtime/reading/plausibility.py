@@ -16,6 +16,7 @@ from runtime.columns.timestamps import NUMBER, format_time, is_text
 from runtime.instants import NO_TIME, SECOND
 from runtime.policies.time_forms import TimeForm, look_of
 from runtime.reading.formats.raw_table import RawTable
+from runtime.reading.remarks import Remark, RemarkKind
 
 MOST_DAYS = 1_000
 """No record is so late, and no clock so wrong, by chance."""
@@ -29,7 +30,7 @@ def warning_of(
     happened: NDArray[np.int64],
     arrival: NDArray[np.int64],
     rows: NDArray[np.bool_],
-) -> str | None:
+) -> Remark | None:
     """A warning about a table; None = all times are plausible.
 
     name: the table's name
@@ -47,11 +48,12 @@ def warning_of(
         return None
     first = strange[0]
     happens = "1 row happens" if len(strange) == 1 else f"{len(strange)} rows happen"
-    return (
+    text = (
         f"{name}: {happens} more than {MOST_DAYS:,} days before or after arrival, first row {numbers[first]}:"
         f" source time {format_time(int(happened[first]))}, arrival {format_time(int(arrival[first]))};"
         " is a column in milliseconds that should be in seconds?"
     )
+    return Remark(RemarkKind.ODD_TIMES, "", len(strange), text)
 
 
 def _most(happened: NDArray[np.int64], arrival: NDArray[np.int64]) -> int:
@@ -66,16 +68,18 @@ _ROWS = 1_000
 _HAS_NANOSECONDS = r"\d:\d{2}[.,]\d{6}\d*[1-9]"
 
 
-def warnings_of_columns(raw: RawTable, names: Collection[str], form: TimeForm) -> Iterator[str]:
+def warnings_of_columns(raw: RawTable, names: Collection[str], form: TimeForm) -> Iterator[Remark]:
     """What is odd in these columns of times: numbers that look like dates, and nanoseconds."""
     for name in names:
         if name not in raw.names:
             continue
         column = raw.values(name)[:_ROWS].drop_null()
         if form.unit == "s" and len(column) and (look := _look(column, form)) is not None:
-            yield f"{raw.name}: the times in {name!r} look like {look}; they are read as seconds since 1970"
+            text = f"{raw.name}: the times in {name!r} look like {look}; they are read as seconds since 1970"
+            yield Remark(RemarkKind.ODD_TIMES, name, 1, text)
         if _has_nanoseconds(column, form):
-            yield f"{raw.name}: times in {name!r} have nanoseconds, which are cut to microseconds"
+            text = f"{raw.name}: times in {name!r} have nanoseconds, which are cut to microseconds"
+            yield Remark(RemarkKind.CUT_TIMES, name, 1, text)
 
 
 def _look(column: pa.Array, form: TimeForm) -> str | None:

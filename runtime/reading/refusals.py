@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from querylang.errors import counted
 from runtime.policies.time_forms import UNIT_NAMES, TimeForm, patterns_of, time_format_options, unit_of
 from runtime.reading.formats.raw_table import RawTable
+from runtime.reading.remarks import Remark, RemarkKind
 
 _LONGEST_NUMBER = 1_000
 """Longer text is not looked at as a number."""
@@ -24,14 +25,15 @@ class Refusals:
         """Note a row (from 0) in which a field, or a part of it, is null, because it is wrong."""
         self._notes.setdefault(field, {}).setdefault(row, reason)
 
-    def notes(self) -> Iterator[str]:
-        """The fields that were noted, a line each; rows that are refused do not count."""
-        for reasons in self._notes.values():
+    def notes(self) -> Iterator[Remark]:
+        """The fields that were noted; rows that are refused do not count."""
+        for field, reasons in self._notes.items():
             rows = sorted(row for row in reasons if row not in self._reasons)
             if rows:
                 place, _ = self._raw.describe(int(self._raw.numbers[rows[0]]))
                 more = f", and {counted(len(rows) - 1, 'row')} more" if len(rows) > 1 else ""
-                yield f"{self._raw.name}: {place}: {reasons[rows[0]]}{more}; it is null there, as no query reads it"
+                text = f"{self._raw.name}: {place}: {reasons[rows[0]]}{more}; it is null there, as no query reads it"
+                yield Remark(RemarkKind.UNREAD_VALUES, field, len(rows), text)
 
     def refuse(self, row: int, reason: str) -> None:
         """Refuse a row (from 0); an earlier reason is kept."""

@@ -23,6 +23,7 @@ from runtime.interpreter.values import Event, World
 from runtime.reading.column_names import NOWHERE, TYPE
 from runtime.reading.control_events import control_name
 from runtime.reading.formats.raw_table import RawTable, text_column
+from runtime.reading.plan_needs import indispensable_fields
 from runtime.reading.refusals import Refusals
 
 CONTROL_EVENTS = (
@@ -110,8 +111,8 @@ def _only_event(raw: RawTable, plan: Plan, elsewhere: Container[str]) -> int:
     known = [index for index in indexes if index is not None]
     assert len(known) == len(needed), "an input's event type is one of the plan's"
     if len(known) > 1:
-        whole = [index for index in known if _has_fields_of(raw, plan.events[index])]
-        known = whole or _most_alike(raw, plan, [i for i in known if _has_fields_of(raw, plan.events[i], elsewhere)])
+        whole = [index for index in known if _has_fields_of(raw, plan, index)]
+        known = whole or _most_alike(raw, plan, [i for i in known if _has_fields_of(raw, plan, i, elsewhere)])
     if len(known) != 1:
         lacks = f"{TYPE!r} is not the event type" if TYPE in raw.names else f"has no column {TYPE!r}"
         raise InputError(f"{raw.name}: {lacks}, {_why_needed(needed, known, plan)}")
@@ -124,14 +125,17 @@ def _most_alike(raw: RawTable, plan: Plan, indexes: Sequence[int]) -> list[int]:
     return [index for index, count in common.items() if count == max(common.values())]
 
 
-def _has_fields_of(raw: RawTable, event: EventType, elsewhere: Container[str] = NOWHERE) -> bool:
-    """Whether the table has all columns that events of this type must have, and at least one.
+def _has_fields_of(raw: RawTable, plan: Plan, index: int, elsewhere: Container[str] = NOWHERE) -> bool:
+    """Whether the table has all columns that events of a type must have, and at least one.
 
     elsewhere: as of `ColumnNames`
     """
+    event = plan.events[index]
     names = {field.name for field in event.fields if field.type.kind is not Kind.OPTIONAL}
     missing = names - set(raw.names)
-    return missing < names and all(name in elsewhere for name in missing)
+    if not missing < names or not all(name in elsewhere for name in missing):
+        return False
+    return not missing or missing.isdisjoint(indispensable_fields(plan, event.name))
 
 
 def _why_needed(needed: Sequence[str], fitting: Sequence[int], plan: Plan) -> str:

@@ -52,6 +52,7 @@ from runtime.reading.plan_needs import (
 )
 from runtime.reading.plausibility import warning_of, warnings_of_columns
 from runtime.reading.refusals import Refusals
+from runtime.reading.remarks import Remark, RemarkKind
 from runtime.reading.row_kinds import read_kinds, refuse_types
 from runtime.reading.row_times import read_times
 
@@ -71,23 +72,20 @@ class TableRecords:
     arrivals: the records
     numbers: by record: its number in the table, from 1
     is_history: the table has no arrival times; records arrive at their source time, sorted by it
-    odd_times: implausible times, or a column of times that does nothing, for people; empty = all is
-        plausible
     has_offsets: a column says the offsets: they order records that arrive together
-    notes: values that are null because they are wrong, and no query reads them, a line a field
+    remarks: what may surprise people
     """
 
     arrivals: Arrivals
     numbers: NDArray[np.int64]
     is_history: bool
-    odd_times: tuple[str, ...] = ()
     has_offsets: bool = False
-    notes: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """All that people should know, a line each."""
-        return (*self.notes, *self.odd_times)
+        """The remarks, a line each."""
+        return tuple(remark.text for remark in self.remarks)
 
 
 def read_arrivals(table: Any, plan: Plan, names: ColumnNames = STANDARD, *, source: str | None = None) -> Arrivals:
@@ -196,12 +194,10 @@ def _read(raw: RawTable, plan: Plan, names: ColumnNames, place: int, before: int
     odd_times += [] if implausible is None or odd_times else [implausible]
     if not odd_times and not roles.is_history:
         unused = unused_source_time(plan, names.source_time)
-        odd_times += [] if unused is None else [unused]
+        odd_times += [] if unused is None else [Remark(RemarkKind.IDLE_COLUMN, names.source_time or "", 1, unused)]
     records = assemble(raw, plan, roles, kinds, fields, times, refusals, place)
     arrivals, numbers = in_order_of_arrival(records, before)
-    return TableRecords(
-        arrivals, numbers, roles.is_history, tuple(odd_times), records.has_offsets, tuple(refusals.notes())
-    )
+    return TableRecords(arrivals, numbers, roles.is_history, records.has_offsets, (*refusals.notes(), *odd_times))
 
 
 def _refuse_broken(cells: Sequence[BrokenCell], plan: Plan, allowed: Leniency, refusals: Refusals) -> None:

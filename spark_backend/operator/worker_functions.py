@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from querylang.logger import warn
+from runtime.reading.remarks import RemarkKind
 from spark_backend.operator.seeds import first_state
 from spark_backend.operator.step import StepResult, run_step
 from spark_backend.wire.packed_rows import Signal
@@ -32,25 +33,41 @@ def run_bucket(program: str, key: tuple[int], chunks: Iterator[pd.DataFrame], st
 def run_bucket_of_user(
     program: str, key: tuple[int], chunks: Iterator[pd.DataFrame], state: Any
 ) -> Iterator[pd.DataFrame]:
-    """As `run_bucket`; the first record that this worker discards is logged."""
+    """As `run_bucket`; the first discarded record and remark of a kind are logged."""
     bucket, step = step_of_bucket(load_program(program), key, chunks, state)
-    warn_of_first_discard(row.table for row in step.rows if row.tag is Tag.DISCARDED)
+    warn_of_first_ones(program, step.rows)
     yield tagged_batch(bucket, step.rows).to_pandas()
 
 
-_LOGGED: set[str] = set()
-"""The reasons for discards that this process has logged."""
+_LOGGED: set[str | tuple[int, str, str, str]] = set()
+"""What this process has logged: reasons for discards, and what remarks are about."""
 
 
-def warn_of_first_discard(discarded: Iterable[pa.Table]) -> None:
-    """Log one discarded record per reason and process."""
-    for table in discarded:
-        for row in table.select(["reason", "query", "event", "source", "offset", "text"]).to_pylist():
-            if row["reason"] not in _LOGGED:
-                _LOGGED.add(row["reason"])
-                what = row["text"] or f"{row['event']} of {row['source']}, offset {row['offset']}"
-                query = f" by {row['query']}" if row["query"] else ""
-                warn(f"discarded as {row['reason']}{query}: {what}; others like it are only counted")
+def warn_of_first_ones(program: str, rows: Iterable[TaggedRow]) -> None:
+    """Log one discarded record per reason and process, and one remark per program and field."""
+    for tagged in rows:
+        match tagged.tag:
+            case Tag.DISCARDED:
+                _warn_of_discards(tagged.table)
+            case Tag.REPORT:
+                _warn_of_remarks(hash(program), tagged.table)
+
+
+def _warn_of_remarks(program: int, reports: pa.Table) -> None:
+    for row in reports.to_pylist():
+        name = program, row["cause"], row["source"], row["field"]
+        if row["cause"] in set(RemarkKind) and name not in _LOGGED:
+            _LOGGED.add(name)
+            warn(row["example"])
+
+
+def _warn_of_discards(discarded: pa.Table) -> None:
+    for row in discarded.select(["reason", "query", "event", "source", "offset", "text"]).to_pylist():
+        if row["reason"] not in _LOGGED:
+            _LOGGED.add(row["reason"])
+            what = row["text"] or f"{row['event']} of {row['source']}, offset {row['offset']}"
+            query = f" by {row['query']}" if row["query"] else ""
+            warn(f"discarded as {row['reason']}{query}: {what}; others like it are only counted")
 
 
 def step_of_bucket(
@@ -68,15 +85,19 @@ def step_of_bucket(
 
 
 def run_bounded(program: str, flush: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For `mapInArrow` over packed rows sorted by bucket: one step per bucket, without state."""
+    """For `mapInArrow` over packed rows sorted by bucket: one step per bucket, without state.
+
+    The first remark of a kind is logged.
+    """
     for bucket, step in _bounded_steps(program, flush, batches):
+        warn_of_first_ones(program, (row for row in step.rows if row.tag is Tag.REPORT))
         yield tagged_batch(bucket, step.rows)
 
 
 def run_bounded_of_user(program: str, flush: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """As `run_bounded`; the first record that this worker discards is logged."""
+    """As `run_bounded`; the first discarded record and remark of a kind are logged."""
     for bucket, step in _bounded_steps(program, flush, batches):
-        warn_of_first_discard(row.table for row in step.rows if row.tag is Tag.DISCARDED)
+        warn_of_first_ones(program, step.rows)
         yield tagged_batch(bucket, step.rows)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import stat
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,10 +14,10 @@ from querylang.errors import InputError
 from querylang.printable import one_line
 from runtime.columns.arrivals import place_of
 from runtime.json_reader import json_of_text
-from runtime.reading.formats.unfolding import kind_of
 from spark_backend.errors import failed
-from spark_backend.places.place import Place, local_copy
+from spark_backend.places.place import Place
 from spark_backend.places.remote_path import RemotePath
+from spark_backend.sources.absent_columns import ANY_COLUMN, ColumnsOfFolder
 from spark_backend.sources.command_reading import packed_commands
 from spark_backend.sources.crash_marks import CRASHES, CrashMarks
 from spark_backend.sources.deadly_files import without_deadly_lines
@@ -30,6 +29,7 @@ from spark_backend.sources.listing.file_tasks import FileTask
 from spark_backend.sources.listing.folder_listing import FileStamp
 from spark_backend.sources.listing.listed_source import ListedSource, sources_of_text
 from spark_backend.sources.listing.manifests import TakenFile, Unread
+from spark_backend.sources.local_names import readable, shown
 from spark_backend.sources.reading import Reading, pack_parts
 from spark_backend.wire.packed_rows import (
     RefusedFile,
@@ -68,9 +68,10 @@ def read_task(options: Mapping[str, str], text: str) -> Iterator[pa.RecordBatch]
     accepts_loss = options["accept_loss"] == "true"
     marks = CrashMarks(Path(options[CRASHES]) if options.get(CRASHES) else None)
     for file in task.files:
-        files = _FileReader(program, sources[file.source], readings[file.source], accepts_loss, marks)
+        earlier = (task.earlier or {}).get(file.source)
+        files = _FileReader(program, sources[file.source], readings[file.source], accepts_loss, marks, earlier)
         with _stopped_by_stores():
-            yield from files.packed(file, task)
+            yield from files.packed(file, is_repeated=task.is_repeated)
     if task.advances:
         yield pack_progress(program.buckets, [progress_of(item, readings[item.source]) for item in task.advances])
     if task.unread:
@@ -104,17 +105,23 @@ def labelled(packed: Iterator[pa.RecordBatch], program: str) -> Iterator[pa.Reco
 
 @dataclass(frozen=True, slots=True)
 class _FileReader:
+    """Reads files of one source.
+
+    earlier: its files of this micro-batch, if it has not brought a record before; None = it has
+    """
+
     program: Program
     source: ListedSource
     reading: Reading
     accepts_loss: bool
     marks: CrashMarks
+    earlier: Sequence[TakenFile] | None
 
-    def packed(self, file: TakenFile, task: FileTask) -> Iterator[pa.RecordBatch]:
+    def packed(self, file: TakenFile, *, is_repeated: bool) -> Iterator[pa.RecordBatch]:
         path = self.source.file(file.path)
         problem = _difference(path, file.stamp)
         is_gone = problem is not None and not path.is_file()
-        if problem is not None and (task.is_repeated or is_gone):
+        if problem is not None and (is_repeated or is_gone):
             if not self.accepts_loss:
                 raise InputError(
                     f"{shown(path)}: {problem}. Restore the file, or continue without what is lost:"
@@ -139,24 +146,29 @@ class _FileReader:
         except InputError as error:
             reason = str(error).removeprefix(f"{one_line(shown(path))}: ")
             reason = reason.removeprefix(f"{one_line(self._name(file))}: ")
-            if self.source.stops or not self._is_proven(file, task):
+            if self.source.stops or not self._is_proven(file):
                 raise InputError(f"{shown(path)}: {reason}") from error
             yield pack_refused(RefusedFile(self._name(file), reason), self._queries())
             yield pack_reports([Report("malformed_file", self.source.name, 0, f"{shown(file.path)}: {reason}")])
 
     def _records(self, file: TakenFile, local: str) -> Iterator[pa.RecordBatch]:
         named = replace(self.reading, source=self._name(file), place=place_of(self.reading.rank, file.number))
-        arrivals = named.arrivals(local, self.program.plan())
-        yield from pack_parts(arrivals, self.program, named, by_partition=True)
+        parts = named.records(local, self.program.plan(), self._elsewhere)
+        yield from pack_parts(parts, self.program, named, by_partition=True)
 
     def _count(self, file: TakenFile, local: str) -> int:
         return sum(1 for _ in self._records(file, local))
 
-    def _is_proven(self, file: TakenFile, task: FileTask) -> bool:
+    @property
+    def _elsewhere(self) -> Container[str]:
+        """The columns that a file may lack."""
+        return ANY_COLUMN if self.earlier is None else ColumnsOfFolder(self.source, self.reading)
+
+    def _is_proven(self, file: TakenFile) -> bool:
         """Whether the source has brought a record before this file."""
-        if task.earlier is None or self.source.name not in task.earlier:
-            return True
-        return any(self._has_records(other) for other in task.earlier[self.source.name] if other.number < file.number)
+        return self.earlier is None or any(
+            self._has_records(other) for other in self.earlier if other.number < file.number
+        )
 
     def _has_records(self, file: TakenFile) -> bool:
         try:
@@ -203,11 +215,6 @@ def _stopped_by_stores() -> Iterator[None]:
         raise failed(error, f"{error.filename}: {error.strerror}") from error
 
 
-def shown(path: str | Place) -> str:
-    r"""A path as text that UTF-8 can hold: bytes of a name that are not UTF-8 as `\xff`."""
-    return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
 def _refuse_unopened(path: Place) -> None:
     """Raise InputError if the machine cannot open the file: nothing says that it is not a table.
 
@@ -222,29 +229,3 @@ def _refuse_unopened(path: Place) -> None:
         pass
     except OSError as error:
         raise InputError(f"{shown(path)}: cannot be opened: {error.strerror}") from error
-
-
-@contextmanager
-def readable(path: Place) -> Iterator[str]:
-    """A local path of a file for readers of tables, which need names in UTF-8."""
-    if isinstance(path, RemotePath):
-        with local_copy(path) as copy, _named(copy, path):
-            yield str(copy)
-        return
-    if shown(path) == str(path):
-        yield str(path)
-        return
-    with tempfile.TemporaryDirectory(prefix="ensue-") as folder:
-        link = Path(folder) / f"table{''.join(map(shown, kind_of(path)))}"
-        link.symlink_to(path)
-        with _named(link, path):
-            yield str(link)
-
-
-@contextmanager
-def _named(copy: Path, path: Place) -> Iterator[None]:
-    """Name the file itself in errors, not its copy."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(str(error).replace(one_line(str(copy)), shown(path))) from error

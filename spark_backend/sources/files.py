@@ -47,5 +47,8 @@ def pack_files(program: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
     for path, reading in files_of(batches):
         # for the clock, all files are one source
         yield from pack_parts(
-            reading.arrivals(path, loaded.plan()), loaded, replace(reading, source=None), by_partition=True
+            reading.records(path, loaded.plan()),
+            loaded,
+            replace(reading, source=None),
+            by_partition=True,
         )

@@ -26,9 +26,10 @@ from runtime.reading.formats.csv_form import UTF_8, CsvForm
 from runtime.reading.formats.parquet_files import open_parquet
 from runtime.reading.formats.unfolding import COMPRESSIONS, kind_of
 from spark_backend.places.remote_path import RemotePath
-from spark_backend.sources.file_reading import readable, shown
+from spark_backend.sources.absent_columns import ANY_COLUMN
 from spark_backend.sources.listing.listed_source import ListedSource
 from spark_backend.sources.listing.manifests import TakenFile
+from spark_backend.sources.local_names import readable, shown
 from spark_backend.sources.reading import Reading
 from spark_backend.wire.program import load_program
 
@@ -86,7 +87,7 @@ def first_arrival(path: Path, reading: Reading, plan: Plan) -> int | None:
             found = _of_parts(path, kind, compression, reading, plan)
             if found is not None:
                 return found
-    return _least(reading.arrivals(str(path), plan))
+    return _least(reading.arrivals(str(path), plan, ANY_COLUMN))
 
 
 def _least(parts: Iterable[Arrivals]) -> int | None:
@@ -125,7 +126,7 @@ def _of_parts(path: Path, kind: str, compression: str, reading: Reading, plan: P
         for number, sample in enumerate(samples):
             part = Path(folder, f"{number}{kind}")
             part.write_bytes(sample)
-            found.append(_least(reading.arrivals(str(part), plan)))
+            found.append(_least(reading.arrivals(str(part), plan, ANY_COLUMN)))
     return None if found[0] is None else min(item for item in found if item is not None)
 
 

@@ -207,10 +207,10 @@ def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> 
                     f"a micro-batch has more than {MAX_TASKS} tasks or {MAX_ROWS} rows of one task; to be ordered"
                     f" by source partition its DataFrame needs the columns 'partition' and 'offset'"
                 )
-        arrivals = own.arrivals(numbered, loaded.plan())
+        parts = own.records(numbered, loaded.plan())
         if not (by_partition and has_offsets):
-            arrivals = map(_ordered_by_content, arrivals)
-        yield from pack_parts(arrivals, loaded, settings, by_partition=by_partition)
+            parts = (replace(part, arrivals=_ordered_by_content(part.arrivals)) for part in parts)
+        yield from pack_parts(parts, loaded, settings, by_partition=by_partition)
 
 
 def _gathered(batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.Table]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -21,13 +21,14 @@ from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.columns.timestamps import format_time
 from runtime.json_reader import json_of_text
 from runtime.policies.time_forms import USUAL_TIMES, TimeForm
-from runtime.reading.column_names import NONE, STANDARD, ColumnNames, NamedElsewhere
+from runtime.reading.column_names import NONE, STANDARD, ColumnNames, Elsewhere, NamedElsewhere
 from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm
 from runtime.reading.plan_needs import leniency
-from runtime.reading.tables import iter_arrivals
+from runtime.reading.remarks import LackedColumns, Remark
+from runtime.reading.tables import TableRecords, iter_table
 from spark_backend.wire.packed_rows import pack_arrivals, pack_reports
 from spark_backend.wire.program import Program
-from spark_backend.wire.reports import Report
+from spark_backend.wire.reports import Report, reports_of_remarks
 
 DAY = 86_400_000_000
 """µs; what arrives later than this after it is read is reported."""
@@ -127,27 +128,38 @@ class Reading:
             elsewhere=NamedElsewhere(self.elsewhere),
         )
 
-    def arrivals(self, table: object, plan: Plan) -> Iterator[Arrivals]:
-        """The records of a path or an Arrow table; raises InputError if it is not a table."""
-        parts = self._read(table, plan)
-        if self.since is not None:
-            parts = map(_arrived_since(self.since), parts)
-        return map(_as_controls, parts) if self.is_control else parts
+    def records(self, table: object, plan: Plan, elsewhere: Container[str] | None = None) -> Iterator[Read]:
+        """The records of a path or an Arrow table; raises InputError if it is not a table.
 
-    def _columns_for(self, plan: Plan) -> ColumnNames:
+        elsewhere: the columns that it may lack, of those that the plan needs; None = as of the
+            reading
+        """
+        lacked = LackedColumns(NamedElsewhere(self.elsewhere) if elsewhere is None else elsewhere)
+        for part in self._read(table, plan, lacked):
+            arrivals = part.arrivals
+            if self.since is not None:
+                arrivals = arrivals.take(np.flatnonzero(arrivals.system("arrival") >= self.since))
+            remarks = (*lacked.remarks, *part.remarks)
+            yield Read(_as_controls(arrivals) if self.is_control else arrivals, remarks)
+
+    def arrivals(self, table: object, plan: Plan, elsewhere: Container[str] | None = None) -> Iterator[Arrivals]:
+        """As `records`, without remarks."""
+        return (part.arrivals for part in self.records(table, plan, elsewhere))
+
+    def _columns_for(self, plan: Plan, elsewhere: Elsewhere) -> ColumnNames:
         """As `columns`, with the fields that no query of the whole plan reads."""
-        columns = self.columns
+        columns = replace(self.columns, elsewhere=elsewhere)
         if not columns.inferred or self.event is None:
             return columns
         return replace(columns, unread=leniency(plan, columns.inferred).unread)
 
-    def _read(self, table: object, plan: Plan) -> Iterator[Arrivals]:
-        return iter_arrivals(
+    def _read(self, table: object, plan: Plan, elsewhere: Elsewhere) -> Iterator[TableRecords]:
+        return iter_table(
             table,
             plan if self.event is None else plan_for_event(plan, self.event),
-            self._columns_for(plan),
-            source=self.source,
-            place=self.place,
+            self._columns_for(plan, elsewhere),
+            self.source,
+            self.place,
         )
 
 
@@ -156,16 +168,28 @@ def plain_csv(form: CsvForm) -> dict[str, Any] | None:
     return None if form == USUAL_CSV else form.to_plain()
 
 
-def _arrived_since(moment: int) -> Callable[[Arrivals], Arrivals]:
-    return lambda part: part.take(np.flatnonzero(part.system("arrival") >= moment))
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Records, and what is to be told of the tables that they are from."""
+
+    arrivals: Arrivals
+    remarks: Sequence[Remark] = ()
 
 
 def pack_parts(
-    parts: Iterator[Arrivals], program: Program, reading: Reading, *, by_partition: bool
+    parts: Iterable[Read], program: Program, reading: Reading, *, by_partition: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The packed rows of batches of records; `by_partition` as in `pack_arrivals`."""
+    """The packed rows of batches of records, and a report of what is remarked of all of them.
+
+    by_partition: as in `pack_arrivals`
+
+    What concerns a table as a whole is counted once, in however many parts it is read.
+    """
     source = reading.name or reading.source or "table"
-    for arrivals in parts:
+    remarks: dict[Remark, None] = {}
+    for part in parts:
+        arrivals = part.arrivals
+        remarks |= dict.fromkeys(part.remarks)
         if len(arrivals):
             yield pack_arrivals(
                 arrivals,
@@ -180,6 +204,9 @@ def pack_parts(
             )
             if not program.is_bounded:
                 yield from _far_records(arrivals, source)
+    reports = reports_of_remarks(remarks, source)
+    if reports:
+        yield pack_reports(reports)
 
 
 def pack_refused_records(

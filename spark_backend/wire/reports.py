@@ -7,12 +7,21 @@ warnings, and adds them up for `ensue status`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 import pyarrow as pa
 
+from runtime.natural_names import natural_key
+from runtime.reading.remarks import Remark, RemarkKind
+
 REPORT_SCHEMA = pa.schema(
-    [("cause", pa.string()), ("source", pa.string()), ("count", pa.int64()), ("example", pa.string())]
+    [
+        ("cause", pa.string()),
+        ("source", pa.string()),
+        ("count", pa.int64()),
+        ("example", pa.string()),
+        ("field", pa.string()),
+    ]
 )
 
 CAUSES: Mapping[str, str] = {
@@ -31,6 +40,10 @@ CAUSES: Mapping[str, str] = {
     "no_answer": "brokers do not answer; they are asked again",
     "answers_again": "brokers answer again",
     "skipped_changes": "commits of Delta tables that change or delete rows were passed over",
+    "missing_column": "tables lack columns that others have; these are null there",
+    "unread_values": "values of fields that no query reads are wrong; they are null",
+    "cut_times": "times have nanoseconds, which are cut to microseconds",
+    "odd_times": "times are hardly meant as they are read",
     "not_settled": "files cannot be archived or deleted; they stay and are not read again",
 }
 """What is reported, by cause, as a sentence for the log."""
@@ -47,28 +60,31 @@ class Report:
     source: name of the source that they concern; "" = none or several
     count: how many
     example: one of them, as text; "" = none is known
+    field: that they concern; "" = none. Of a field the example is the first by name, else the last
     """
 
     cause: str
     source: str
     count: int
     example: str = ""
+    field: str = ""
 
 
 def report_table(reports: Iterable[Report]) -> pa.Table:
     """The reports as the table of a tagged row."""
-    rows = [[item.cause, item.source, item.count, item.example] for item in reports]
-    columns = [pa.array([row[index] for row in rows], type_) for index, type_ in enumerate(REPORT_SCHEMA.types)]
-    return pa.table(columns, schema=REPORT_SCHEMA)
+    return pa.Table.from_pylist([asdict(item) for item in reports], schema=REPORT_SCHEMA)
 
 
 def added_up(reports: Iterable[Report]) -> tuple[Report, ...]:
-    """One report per cause and source, in this order, with the sum and the last example."""
-    found: dict[tuple[str, str], Report] = {}
+    """One report per cause, source and field, in this order, with the sum and an example."""
+    found: dict[tuple[str, str, str], Report] = {}
     for item in reports:
-        name = (item.cause, item.source)
-        before = found.get(name, Report(*name, 0))
-        found[name] = Report(*name, before.count + item.count, item.example or before.example)
+        name = (item.cause, item.source, item.field)
+        before = found.get(name, replace(item, count=0, example=""))
+        example = item.example or before.example
+        if item.field and before.example:  # whatever task brings its report first
+            example = min(before.example, example, key=natural_key)
+        found[name] = replace(item, count=before.count + item.count, example=example)
     return tuple(found[name] for name in sorted(found))
 
 
@@ -84,6 +100,16 @@ def reports_from_ledger(changes: Mapping[tuple[str, str, str], int]) -> list[Rep
     return [Report(word, source, count) for (word, source), count in sorted(most.items())]
 
 
+def reports_of_remarks(remarks: Iterable[Remark], source: str) -> tuple[Report, ...]:
+    """What a reader remarks of tables of a source, once per kind and column."""
+    reports = (
+        Report(item.kind, source, item.count, item.text, item.column)
+        for item in remarks
+        if item.kind is not RemarkKind.IDLE_COLUMN  # which a job tells when it starts
+    )
+    return added_up(reports)
+
+
 def reports_to_plain(reports: Sequence[Report]) -> list[list[str | int]]:
     """The reports as JSON can hold them."""
-    return [[item.cause, item.source, item.count, item.example] for item in reports]
+    return [[item.cause, item.source, item.count, item.example, *filter(None, [item.field])] for item in reports]

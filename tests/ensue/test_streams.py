@@ -12,8 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import ensue
-from spark_backend.operator.worker_functions import warn_of_first_discard
+from spark_backend.operator.worker_functions import warn_of_first_ones
 from spark_backend.session import get_session
+from spark_backend.wire.tagged_rows import Tag, TaggedRow
 
 EVENTS = """
 @TimeFrom("getTime") @OutOfOrder()
@@ -198,7 +199,8 @@ def test_mistakes_are_found_before_anything_runs(session: SparkSession, folder: 
 
 def test_the_first_discarded_record_of_a_reason_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     discarded = ensue.replay(SINGLE, ROWS).results.discarded
-    warn_of_first_discard([discarded, discarded])
+    row = TaggedRow(Tag.DISCARDED, "", discarded)
+    warn_of_first_ones("", [row, row])
     assert [record.message for record in caplog.records] == [
         "discarded as late by Q: A of table, offset 13; others like it are only counted"
     ]

@@ -34,7 +34,9 @@ def test_a_reader_s_report_leaves_the_step_as_a_row_for_the_driver() -> None:
     packed = pack_reports([Report("lost", "a", 2, "1.csv"), Report("lost", "a", 1, "2.csv")]).to_pylist()
     assert [row["bucket"] for row in packed] == [HOME]
     step = run_step(program, HOME, None, [row["data"] for row in packed], 0)
-    assert rows_of(list(step.rows), Tag.REPORT) == [{"cause": "lost", "source": "a", "count": 3, "example": "2.csv"}]
+    assert rows_of(list(step.rows), Tag.REPORT) == [
+        {"cause": "lost", "source": "a", "count": 3, "example": "2.csv", "field": ""}
+    ]
 
 
 def test_a_run_counts_the_queries_that_ended_and_those_that_run_at_its_end() -> None:
@@ -89,8 +91,8 @@ def test_reports_are_added_up_in_the_status(tmp_path: Path) -> None:
     files.write(0, {"queries": {"Rise": None}, "progress": progress.to_plain()})
     status = status_of(path)
     assert status.to_plain()["reports"] == [
-        {"cause": "before_clock", "source": "north", "count": 14, "example": ""},
-        {"cause": "lost", "source": "south", "count": 4, "example": "1.csv"},
+        {"cause": "before_clock", "source": "north", "count": 14, "example": "", "field": ""},
+        {"cause": "lost", "source": "south", "count": 4, "example": "1.csv", "field": ""},
     ]
     assert status_text(status).split("\n\n")[-2].split("\n") == [
         "report        source  count  last example",

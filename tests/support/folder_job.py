@@ -54,7 +54,8 @@ class FolderJob:
         }
         (path / "job.yaml").write_text(json.dumps(deployment), "utf-8")
         self.deployment = load_deployment(path / "job.yaml")
-        self.program = checked(self.deployment).program
+        self.ready = checked(self.deployment)
+        self.program = self.ready.program
         self.listed = listed_sources(all_sources(self.deployment), self.deployment.control)
         self.options = self._options()
         self.states: dict[int, bytes] = {}
@@ -66,7 +67,9 @@ class FolderJob:
     def _options(self) -> dict[str, str]:
         sources = all_sources(self.deployment)
         delta = [source.delta for source in sources if source.delta is not None]
-        return reading_options(self.listed, source_readings(self.deployment), self.program, delta=delta)
+        return reading_options(
+            self.listed, source_readings(self.deployment, self.ready.record.schemas), self.program, delta=delta
+        )
 
     @property
     def folder(self) -> JobFolder:

@@ -17,6 +17,7 @@ from runtime.reading.files import iter_raw
 from runtime.reading.formats.parquet_files import open_parquet
 from runtime.reading.formats.raw_table import RawTable
 from runtime.reading.formats.unfolding import kind_of, plain_file
+from runtime.reading.remarks import lacks_column
 
 FEW = 4_096
 """Rows that are looked at first."""
@@ -147,7 +148,7 @@ class TablesElsewhere:
         """Log that a table lacks a column, once."""
         if (table, column) not in self._told:
             self._told.add((table, column))
-            warn(f"{table}: has no column {column!r}, which other tables have: it is null there")
+            warn(lacks_column(table, column))
 
 
 def columns_in(table: Any, wanted: Sequence[str], names: ColumnNames) -> set[str]:

@@ -45,7 +45,10 @@ class Reporter:
 
     def _warn(self, cause: str) -> None:
         reports = added_up(self._waiting.pop(cause))
-        found = [{"source": item.source, "count": item.count, "example": item.example} for item in reports]
+        names = ("source", "count", "example", "field")
+        found = [
+            {name: value for name in names if (value := getattr(item, name)) or name != "field"} for item in reports
+        ]
         warn(warning_text(cause, reports), {"event": "report", "cause": cause, "found": found})
 
 
@@ -98,7 +101,13 @@ def _too_late(source: ClockSource, late: int, before: int, received: int) -> str
 
 def warning_text(cause: str, reports: tuple[Report, ...]) -> str:
     """The reports of one cause as one line; names from outside are quoted and escaped."""
-    parts = [f"{item.count} of {item.source!r}" if item.source else str(item.count) for item in reports]
-    examples = [item.example for item in reports if item.example]
+    parts = [_part(item) for item in reports]
+    examples = [item.example for item in reports if item.example and not item.field]
     example = f"; for example {examples[-1]!r}" if examples else ""
     return f"{cause}: {CAUSES.get(cause, cause)}: {', '.join(parts)}{example}"
+
+
+def _part(report: Report) -> str:
+    """What is said of one source, or of a field of it."""
+    count = f"{report.count} of {report.source!r}" if report.source else str(report.count)
+    return f"{count} in {report.field!r}, first {report.example!r}" if report.field else count

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,8 +19,9 @@ from spark_backend.delta.data_files import data_file
 from spark_backend.places.place import Place, local_copy
 from spark_backend.sources.crash_marks import NO_MARKS, WHOLE, CrashMarks, Deadly, death_of
 from spark_backend.sources.delta.delta_source import DeltaSource
+from spark_backend.sources.delta.snapshot import position_at
 from spark_backend.sources.delta.table_units import TableFile, TableUnit
-from spark_backend.sources.reading import Reading, pack_parts
+from spark_backend.sources.reading import Read, Reading, pack_parts
 from spark_backend.wire.packed_rows import RefusedFile, pack_lost, pack_refused, pack_reports
 from spark_backend.wire.program import Program
 from spark_backend.wire.reports import Report
@@ -40,6 +42,21 @@ TYPES = {
 """Of partition columns, whose values the log has as text. Others stay text."""
 
 
+@dataclass
+class ColumnsOfTable(Container[str]):
+    """The columns that a table has by now: what was written before it had one lacks it."""
+
+    source: DeltaSource
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(name.casefold() for name in position_at(self.source, None, is_read=False).columns)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether the newest version has a column of this name; its log is read once."""
+        return str(name).casefold() in self._names
+
+
 @dataclass(frozen=True, slots=True)
 class UnitReader:
     """Reads units of one source."""
@@ -52,7 +69,7 @@ class UnitReader:
 
     def packed(self, unit: TableUnit) -> Iterator[pa.RecordBatch]:
         """The packed rows of a unit, all of it together: files of a commit have no order."""
-        parts: list[Arrivals] = []
+        parts: list[Read] = []
         for number, file in enumerate(unit.files, unit.first):
             path = self._place(file)
             if not path.is_file():
@@ -62,13 +79,14 @@ class UnitReader:
             with self.marks.reading(str(path)) as is_suspect:
                 death = self._death(unit, file, number, path, is_suspect=is_suspect)
                 if death is None:
-                    parts += self._arrivals(unit, file, number, path)
+                    parts += self._records(unit, file, number, path)
                     continue
             yield pack_refused(RefusedFile(name, death), [query.title for query in self.program.plan().queries])
             yield pack_reports([Report("malformed_file", self.source.name, 0, f"{file.path}: {death}")])
         if parts:
-            together = Arrivals.concat(parts)
-            yield from pack_parts(iter([together]), self.program, self.reading, by_partition=True)
+            remarks = [remark for part in parts for remark in part.remarks]
+            together = Read(Arrivals.concat([part.arrivals for part in parts]), remarks)
+            yield from pack_parts([together], self.program, self.reading, by_partition=True)
 
     def _death(self, unit: TableUnit, file: TableFile, number: int, path: Place, *, is_suspect: bool) -> str | None:
         """Why a file ends the process that reads it; None = it does not."""
@@ -76,7 +94,7 @@ class UnitReader:
         known = self.marks.skipped(name).get(WHOLE)
         if known is not None or not is_suspect:
             return known
-        death = death_of(lambda: self._arrivals(unit, file, number, path))
+        death = death_of(lambda: self._records(unit, file, number, path))
         if death is None:
             return None
         reason = f"reading it ends the process with {death}"
@@ -87,13 +105,13 @@ class UnitReader:
         """Where a data file is: in its table's folder, or elsewhere where that is allowed."""
         return data_file(self.source.place, file.path, outside=self.source.outside_files)
 
-    def _arrivals(self, unit: TableUnit, file: TableFile, number: int, path: Place) -> list[Arrivals]:
+    def _records(self, unit: TableUnit, file: TableFile, number: int, path: Place) -> list[Read]:
         name = self.reading.prefix + file.path
         reading = replace(self.reading, source=name, place=place_of(self.reading.rank, number))
         with local_copy(path) as copy:
             try:
                 table = table_of_file(copy, file, unit.columns, needed_names(self.program.plan(), reading.columns))
-                return list(reading.arrivals(table, self.program.plan()))
+                return list(reading.records(table, self.program.plan(), ColumnsOfTable(self.source)))
             except (InputError, OSError, pa.ArrowException) as error:
                 reason = str(error).removeprefix(f"{name}: ").replace(str(copy), str(path))
                 raise InputError(f"{path}: {reason}") from error

@@ -25,7 +25,7 @@ from spark_backend.sources.kafka.consuming import Chunk, GoneMessages, consumed
 from spark_backend.sources.kafka.kafka_source import KafkaSource
 from spark_backend.sources.kafka.listing import BrokerError
 from spark_backend.sources.kafka.offsets import Advance, OffsetRange
-from spark_backend.sources.reading import Reading, pack_parts, pack_refused_records
+from spark_backend.sources.reading import Read, Reading, pack_parts, pack_refused_records
 from spark_backend.wire.packed_rows import pack_lost, pack_reports
 from spark_backend.wire.program import Program
 from spark_backend.wire.reports import Report
@@ -96,7 +96,7 @@ class RangeReader:
         )
         if reading.is_control:
             table = control_table(wanted.partition, self._name(wanted), chunk, arrivals)
-            parts = replace(reading, type_field=EVENT_COLUMN).arrivals(table, self.program.plan())
+            parts = replace(reading, type_field=EVENT_COLUMN).records(table, self.program.plan())
             yield from pack_parts(parts, self.program, reading, by_partition=True)
             return
         messages = Messages(
@@ -114,8 +114,8 @@ class RangeReader:
             yield from pack_parts(parts, self.program, reading, by_partition=True)
             return
         for part in parts:
-            near, far = _divided(part, chunk, wanted.latest)
-            yield from pack_parts(iter([near]), self.program, reading, by_partition=True)
+            near, far = _divided(part.arrivals, chunk, wanted.latest)
+            yield from pack_parts([Read(near, part.remarks)], self.program, reading, by_partition=True)
             yield from pack_refused_records(far, self.program, reading, wanted.latest)
 
     def _divided(self, messages: Messages, reading: Reading, *, is_suspect: bool) -> list[Messages]:
@@ -143,23 +143,23 @@ class RangeReader:
             return [messages]
         return [messages.part(part.first, part.last, part.problem) for part in without_skipped(parts, problems)]
 
-    def _read(self, messages: Messages, reading: Reading) -> Iterator[Arrivals]:
+    def _read(self, messages: Messages, reading: Reading) -> Iterator[Read]:
         """The records of messages; what cannot be read makes only itself malformed."""
         try:
-            parts = list(reading.arrivals(messages, self.program.plan()))
+            parts = list(reading.records(messages, self.program.plan()))
         except Unreachable:
             raise
         except InputError as error:
             if len(messages) == 1:
                 reason = str(error).removeprefix(f"{reading.source}: ")
-                yield from reading.arrivals(replace(messages, problem=reason), self.program.plan())
+                yield from reading.records(replace(messages, problem=reason), self.program.plan())
                 return
             middle = len(messages) // 2
             yield from self._read(messages.part(0, middle), reading)
             yield from self._read(messages.part(middle, len(messages)), reading)
             return
         for part in parts:
-            yield _with_types(_arriving(part, messages), messages, reading)
+            yield replace(part, arrivals=_with_types(_arriving(part.arrivals, messages), messages, reading))
 
     def _decode(self) -> Decode | None:
         """What reads messages that are not JSON."""
