@@ -40,7 +40,7 @@ class NamedElsewhere(frozenset[str]):
     """Columns of other tables that are known by name."""
 
     def tell(self, table: str, column: str) -> None:
-        """Nothing is told."""
+        """Nothing is kept."""
 
 
 NOWHERE = NamedElsewhere()

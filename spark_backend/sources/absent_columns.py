@@ -1,4 +1,4 @@
-"""Which columns a file of a job may lack, as one of several tables of a replay may: others have them."""
+"""Which columns a file of a job may lack: as in a replay those that other files have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spark_backend.sources.reading import Reading
 
 
 class AnyColumn(Container[str]):
-    """All columns: the source has brought records, so the columns of the queries are not mistaken."""
+    """All columns: the source has brought records, so the queries name its columns rightly."""
 
     def __contains__(self, _name: object) -> bool:
         """A file may lack each."""

@@ -170,7 +170,7 @@ def plain_csv(form: CsvForm) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Records, and what is to be told of the tables that they are from."""
+    """Records, and what may surprise people in the tables that they are from."""
 
     arrivals: Arrivals
     remarks: Sequence[Remark] = ()

@@ -178,3 +178,27 @@ def test_any_legal_name_can_be_read(tmp_path: Path, name: str) -> None:
     folder.add(name)
     shown = name.replace("\udcff", "\\xff")
     assert counts(folder.read())[f"a/{shown}", "received"] == 2
+
+
+@pytest.mark.parametrize("is_together", [True, False])
+def test_the_first_file_may_lack_a_column_that_another_file_of_the_folder_has(
+    tmp_path: Path, *, is_together: bool
+) -> None:
+    folder = Folder(tmp_path)
+    folder.add("1.csv", "at,event,k,ts\n1.0,A,x,1.0\n")
+    with pytest.raises(InputError, match=r"1\.csv: has no column 'v', a field of 'A'"):
+        folder.read(folder.new())
+    first = folder.files
+    folder.add("2.csv")
+    folder.files = folder.files if is_together else first
+    rows = folder.read(folder.new())
+    assert rows[Tag.DISCARDED] == []
+    assert rows[Tag.REPORT] == [
+        {
+            "cause": "missing_column",
+            "source": "a",
+            "count": 1,
+            "example": "a/1.csv: has no column 'v', which other tables have: it is null there",
+            "field": "v",
+        }
+    ]

@@ -14,7 +14,7 @@ from runtime.columns.arrivals import place_of
 from runtime.policies.policy_text import parse_ordering
 from runtime.reading.tables import iter_arrivals
 from spark_backend.operator.step import StepResult, run_step
-from spark_backend.sources.reading import Reading, pack_parts
+from spark_backend.sources.reading import Read, Reading, pack_parts
 from spark_backend.wire.clock_sources import ClockSource, Idle, clock_source
 from spark_backend.wire.packed_rows import Signal, pack_unread
 from spark_backend.wire.program import Program
@@ -56,7 +56,7 @@ class Job:
         for table in tables:
             self.files += 1
             parts = iter_arrivals(table, PLAN, source=f"{self.files}.csv", place=place_of(0, self.files))
-            batches = pack_parts(parts, self.program, Reading(name="s"), by_partition=True)
+            batches = pack_parts(map(Read, parts), self.program, Reading(name="s"), by_partition=True)
             packed += [batch.column(1)[0].as_py() for batch in batches]
         # the order in which Spark brings the files says nothing
         step = run_step(self.program, 0, self.state, packed[::-1], timestamp, signal=signal)

@@ -15,9 +15,11 @@ from deltalake import write_deltalake
 import ensue
 from querylang.errors import InputError
 from spark_backend.job.job import run
-from spark_backend.settings.deployment_file import load_deployment
+from spark_backend.operator.step import run_step
+from spark_backend.sources.file_reading import read_task
+from spark_backend.sources.listing.file_tasks import tasks_of
+from spark_backend.wire.packed_rows import HOME
 from spark_backend.wire.tagged_rows import Tag
-from tests.spark_backend.test_file_reading import Folder
 from tests.support.buckets import rows_of
 from tests.support.folder_job import FolderJob
 from tests.support.readings_job import write_job
@@ -83,43 +85,20 @@ def test_a_file_without_keys_or_times_is_not_a_table_of_the_source(
         ensue.replay(TEXT, tmp_path / "in")
 
 
-@pytest.mark.parametrize("is_together", [True, False])
-def test_the_first_file_may_lack_a_column_that_another_file_of_the_folder_has(
-    tmp_path: Path, *, is_together: bool
-) -> None:
-    folder = Folder(tmp_path)
-    folder.add("1.csv", "at,event,k,ts\n1.0,A,x,1.0\n")
-    with pytest.raises(InputError, match=r"1\.csv: has no column 'v', a field of 'A'"):
-        folder.read(folder.new())
-    first = folder.files
-    folder.add("2.csv")
-    folder.files = folder.files if is_together else first
-    rows = folder.read(folder.new())
-    assert rows[Tag.DISCARDED] == []
-    assert rows[Tag.REPORT] == [
-        {
-            "cause": "missing_column",
-            "source": "a",
-            "count": 1,
-            "example": "a/1.csv: has no column 'v', which other tables have: it is null there",
-            "field": "v",
-        }
-    ]
-
-
 def test_a_commit_of_a_delta_table_lacks_columns_that_it_got_later(tmp_path: Path) -> None:
     table = tmp_path / "in"
     write_deltalake(table, pa.Table.from_pylist(SHORT))
     source = {"format": "delta", "event": "A", "arrival": "at", "schema_changes": "add_columns"}
     job = FolderJob(tmp_path, TEXT, {"in": source})
+    manifest = job.plan()
+    assert manifest is not None
+    (task,) = tasks_of(manifest, 1, (), is_repeated=False)
     with pytest.raises(InputError, match="has no column 'note', a field of 'A'"):
-        job.step()
+        list(read_task(job.options, task.to_text()))
     write_deltalake(table, pa.Table.from_pylist(LONG), mode="append", schema_mode="merge")
-    job.batch = -1  # Spark has logged nothing
-    job.start()
-    job.run()
-    assert len(job.answer()[0]) == 5
-    assert {row["cause"] for row in rows_of(job.tagged, Tag.REPORT)} == {"missing_column"}
+    packed = [batch.column(1)[HOME].as_py() for batch in read_task(job.options, task.to_text())]
+    step = run_step(job.program, HOME, None, packed, 1000)
+    assert [row["cause"] for row in rows_of(list(step.rows), Tag.REPORT)] == ["missing_column"]
 
 
 def test_a_job_on_spark_reports_what_a_file_lacks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -127,7 +106,7 @@ def test_a_job_on_spark_reports_what_a_file_lacks(tmp_path: Path, caplog: pytest
         written(tmp_path / "in" / f"{name}.jsonl", rows)
     source = {"format": "json", "event": "A", "arrival": "at", "options": {"maxFilesPerTrigger": 1}}
     path = write_job(tmp_path, TEXT, sources={"in": source | {"path": "in"}})
-    report = run(load_deployment(path), once=True, flush=True)
+    report = run(path, once=True, flush=True)
     assert report.matches == {"Q": 3, "R": 5}
     (told,) = [message for message in caplog.messages if "missing_column" in message]
     assert told == (
