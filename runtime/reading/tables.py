@@ -15,7 +15,7 @@ says where and why.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,12 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
+from runtime.columns.given_times import given_times
 from runtime.instants import NO_TIME
 from runtime.reading.assembly import assemble, in_order_of_arrival
 from runtime.reading.broken_text import BrokenCell, without_broken_text
 from runtime.reading.column_names import (
+    ARRIVAL,
     SOURCE,
     STANDARD,
     TYPE,
@@ -153,6 +155,36 @@ def iter_table(
         if len(read.arrivals):
             before = int(read.arrivals.system("arrival")[np.argmax(read.numbers)])
         yield read
+
+
+def iter_arrival_times(
+    table: Any, plan: Plan, names: ColumnNames, source: str | None = None
+) -> Iterator[NDArray[np.int64]]:
+    """When the rows of a table arrive, µs, in parts as of `iter_arrivals`; but no rows are made.
+
+    A row that does not say it is left out, unless a whole part does not: then all of it is read.
+    """
+    role = names.of(ARRIVAL)
+    if role is not None:
+        wanted = frozenset((role.casefold(),))
+        for raw in iter_raw(table, source, replace(names.asked(wanted=wanted), only=wanted)):
+            known = _arrival_times(names.as_written(with_names(raw, [role])), role, names)
+            if not len(known):
+                break
+            yield known
+        else:
+            return
+    for part in iter_arrivals(table, plan, names, source=source):
+        if len(part):
+            yield part.system("arrival")
+
+
+def _arrival_times(raw: RawTable, role: str, names: ColumnNames) -> NDArray[np.int64]:
+    """Those that a table says."""
+    if role not in raw.names:
+        return np.empty(0, np.int64)
+    micros = given_times(raw.column(role), names.times).micros
+    return micros[micros != NO_TIME]
 
 
 def column_names(path: Path) -> Collection[str]:

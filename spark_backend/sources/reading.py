@@ -16,16 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from querylang.errors import InputError
 from querylang.plan.model import Input, Plan, QueryPlan
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.columns.timestamps import format_time
 from runtime.json_reader import json_of_text
 from runtime.policies.time_forms import USUAL_TIMES, TimeForm
-from runtime.reading.column_names import NONE, STANDARD, ColumnNames, Elsewhere, NamedElsewhere
+from runtime.reading.column_names import EVERYWHERE, NONE, STANDARD, ColumnNames, Elsewhere, NamedElsewhere
 from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm
 from runtime.reading.plan_needs import leniency
 from runtime.reading.remarks import LackedColumns, Remark
-from runtime.reading.tables import TableRecords, iter_table
+from runtime.reading.tables import TableRecords, iter_arrival_times, iter_table
 from spark_backend.wire.packed_rows import pack_arrivals, pack_reports
 from spark_backend.wire.program import Program
 from spark_backend.wire.reports import Report, reports_of_remarks
@@ -145,6 +146,21 @@ class Reading:
     def arrivals(self, table: object, plan: Plan, elsewhere: Container[str] | None = None) -> Iterator[Arrivals]:
         """As `records`, without remarks."""
         return (part.arrivals for part in self.records(table, plan, elsewhere))
+
+    def least_arrival(self, table: object, plan: Plan) -> int | None:
+        """When the first of these records arrives, µs; None = there is none.
+
+        What can be read before a mistake counts.
+        """
+        least: int | None = None
+        own = plan if self.event is None else plan_for_event(plan, self.event)
+        try:
+            for moments in iter_arrival_times(table, own, self._columns_for(plan, EVERYWHERE), self.source):
+                found = int(moments.min())
+                least = found if least is None else min(least, found)
+        except InputError:
+            pass
+        return least if least is None or self.since is None else max(least, self.since)
 
     def _columns_for(self, plan: Plan, elsewhere: Elsewhere) -> ColumnNames:
         """As `columns`, with the fields that no query of the whole plan reads."""

@@ -34,6 +34,9 @@ from runtime.reading.formats.csv_records import (
 )
 from runtime.reading.formats.raw_table import Describe, RawTable, Unreadable, one_line
 
+_ALONE = 1 << 16
+"""Bytes that one thread reads sooner than it could wake others."""
+
 _STRAY = "a quote is not closed, or occurs inside a cell"
 
 
@@ -126,7 +129,7 @@ class _Parts:
         self.delimiter = asked.csv.delimiter or COMMA
         self.number = 1
         self._are_rows_lines = True  # so far
-        self.chosen = self.header
+        self.chosen = asked.chosen(header) or self.header
         if len(self.header) > MOST_NAMES and asked.wanted is not None:
             needed = [column for column in self.header if column.casefold() in asked.wanted]
             self.chosen = needed or self.header[:1]
@@ -310,7 +313,9 @@ def _parse(
         data, end = data[:end] + b"\n", end + 1
     table = pa.csv.read_csv(
         pa.BufferReader(pa.py_buffer(data).slice(0, end)),
-        read_options=pa.csv.ReadOptions(column_names=header, block_size=max(1 << 24, end + 1)),
+        read_options=pa.csv.ReadOptions(
+            column_names=header, block_size=max(1 << 24, end + 1), use_threads=end > _ALONE
+        ),
         parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=has_line_ends),
         convert_options=pa.csv.ConvertOptions(
             column_types=dict.fromkeys(header, pa.binary()),
