@@ -46,18 +46,6 @@ class NamedElsewhere(frozenset[str]):
 NOWHERE = NamedElsewhere()
 
 
-class _Everywhere:
-    def __contains__(self, column: object) -> bool:
-        return True
-
-    def tell(self, table: str, column: str) -> None:
-        """Nothing is kept."""
-
-
-EVERYWHERE = _Everywhere()
-"""Any column may be absent."""
-
-
 @dataclass(frozen=True, slots=True)
 class ColumnNames:
     """How users want a table to be read.

@@ -28,7 +28,8 @@ from spark_backend.sources.kafka.range_reading import RangeReader, progress_of
 from spark_backend.sources.listing.file_tasks import FileTask
 from spark_backend.sources.listing.folder_listing import FileStamp
 from spark_backend.sources.listing.listed_source import ListedSource, sources_of_text
-from spark_backend.sources.listing.manifests import TakenFile, Unread
+from spark_backend.sources.listing.manifests import TakenFile
+from spark_backend.sources.listing.unread import Unread
 from spark_backend.sources.local_names import readable, shown
 from spark_backend.sources.reading import Reading, pack_parts
 from spark_backend.wire.packed_rows import (

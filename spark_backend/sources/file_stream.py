@@ -21,6 +21,7 @@ from spark_backend.sources.crash_marks import CRASHES, crashes_folder
 from spark_backend.sources.delta.commit_planner import CommitPlanner
 from spark_backend.sources.delta.delta_source import DELTA, DeltaSource, delta_of_text, delta_to_text
 from spark_backend.sources.delta.snapshot import UnreadableTable
+from spark_backend.sources.delta.table_units import ListedFile
 from spark_backend.sources.kafka.asking import AskedBroker
 from spark_backend.sources.kafka.kafka_source import KAFKA, KafkaSource, kafka_of_text, kafka_to_text
 from spark_backend.sources.kafka.listing import BrokerError
@@ -185,7 +186,15 @@ class FileStreamReader(Reader):
     def _commit_planner(self) -> CommitPlanner | None:
         sources = delta_of_text(self._options[DELTA])
         accepts_loss = self._options["accept_loss"] == "true"
-        return CommitPlanner(sources, accepts_loss=accepts_loss) if sources else None
+        firsts = self._firsts_in_table if self._has_clock() else None
+        return CommitPlanner(sources, accepts_loss=accepts_loss, firsts=firsts) if sources else None
+
+    def _firsts_in_table(
+        self, source: DeltaSource, files: Sequence[ListedFile], columns: Mapping[str, str]
+    ) -> list[int | None]:
+        from spark_backend.sources.first_arrivals import first_arrivals_in_table  # as above
+
+        return first_arrivals_in_table(self._options, source, files, columns)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """The run ends with what is there now."""

@@ -22,7 +22,7 @@ from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.columns.timestamps import format_time
 from runtime.json_reader import json_of_text
 from runtime.policies.time_forms import USUAL_TIMES, TimeForm
-from runtime.reading.column_names import EVERYWHERE, NONE, STANDARD, ColumnNames, Elsewhere, NamedElsewhere
+from runtime.reading.column_names import NONE, STANDARD, ColumnNames, Elsewhere, NamedElsewhere
 from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm
 from runtime.reading.plan_needs import leniency
 from runtime.reading.remarks import LackedColumns, Remark
@@ -147,15 +147,19 @@ class Reading:
         """As `records`, without remarks."""
         return (part.arrivals for part in self.records(table, plan, elsewhere))
 
-    def least_arrival(self, table: object, plan: Plan) -> int | None:
+    def least_arrival(self, table: object, plan: Plan, elsewhere: Container[str]) -> int | None:
         """When the first of these records arrives, µs; None = there is none.
+
+        elsewhere: as of `records`
 
         What can be read before a mistake counts.
         """
         least: int | None = None
         own = plan if self.event is None else plan_for_event(plan, self.event)
         try:
-            for moments in iter_arrival_times(table, own, self._columns_for(plan, EVERYWHERE), self.source):
+            for moments in iter_arrival_times(
+                table, own, self._columns_for(plan, LackedColumns(elsewhere)), self.source
+            ):
                 found = int(moments.min())
                 least = found if least is None else min(least, found)
         except InputError:

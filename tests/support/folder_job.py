@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from spark_backend.job.checkpoint.checkpoint_record import all_sources
@@ -18,7 +19,7 @@ from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.sources.delta.commit_planner import CommitPlanner
 from spark_backend.sources.file_reading import read_task
 from spark_backend.sources.file_stream import reading_options
-from spark_backend.sources.first_arrivals import first_arrivals
+from spark_backend.sources.first_arrivals import first_arrivals, first_arrivals_in_table
 from spark_backend.sources.listing.file_tasks import tasks_of
 from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
 from spark_backend.sources.listing.listed_source import ListedSource
@@ -79,7 +80,7 @@ class FolderJob:
         """Begin a run, which knows nothing but what is in the checkpoint."""
         delta = [source.delta for source in all_sources(self.deployment) if source.delta is not None]
         run = RunSettings(str(self.deployment.checkpoint))
-        tables = CommitPlanner(delta) if delta else None
+        tables = CommitPlanner(delta, firsts=partial(first_arrivals_in_table, self.options)) if delta else None
         self.planner = InputPlanner(self.listed, run, tables=tables, firsts=self._firsts)
 
     def _firsts(self, source: ListedSource, files: list[TakenFile]) -> list[int | None]:

@@ -16,6 +16,7 @@ from spark_backend.job.history.tables_again import table_pieces
 from spark_backend.job.journal.history_command import Mark
 from spark_backend.job.listed_sources import listed_sources
 from spark_backend.settings.deployment import Deployment
+from spark_backend.sources.delta.table_units import TableFirsts
 from spark_backend.sources.listing.file_tasks import FileTask
 from spark_backend.sources.listing.input_planner import FirstArrivals, unread_of
 from spark_backend.sources.listing.listed_source import ListedSource
@@ -38,17 +39,18 @@ def pieces_between(
     accepts_gap: bool,
     table: TableEnd | None = None,
     firsts: FirstArrivals | None = None,
+    firsts_in_tables: TableFirsts | None = None,
 ) -> list[list[Piece]]:
     """What is read in each step, in order.
 
     before: what has been read again already; None = nothing
     since: as of `HistoryCommand`
     table: what a history table has of it; None = there is none
-    firsts: tells when the records of files arrive; None = their order says nothing
+    firsts, firsts_in_tables: tell when the records of files arrive; None = their order says nothing
 
     Raises InputError if something that was read is no longer there.
     """
-    found, gaps = _found(deployment, before, read, since, table, firsts)
+    found, gaps = _found(deployment, before, read, since, table, firsts, firsts_in_tables)
     if gaps and not accepts_gap:
         raise InputError(f"the history has a gap: {'; '.join(gaps)}. `--accept-gap` deploys without what is missing")
     return in_proportion(found)
@@ -61,6 +63,7 @@ def _found(
     since: int | None,
     table: TableEnd | None,
     firsts: FirstArrivals | None,
+    firsts_in_tables: TableFirsts | None,
 ) -> tuple[dict[str, list[Piece]], list[str]]:
     """The pieces of each source, and what is missing."""
     found: dict[str, list[Piece]] = {}
@@ -78,7 +81,7 @@ def _found(
         if own.delta is not None and name in read.tables:
             count = read.counts[name].files if name in read.counts else 0
             done = None if before is None else before.tables.get(name)
-            found[name], gap = table_pieces(own.delta, done, read.tables[name], count)
+            found[name], gap = table_pieces(own.delta, done, read.tables[name], count, firsts_in_tables)
             gaps += gap
     if table is not None:
         gaps += table.gaps(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -28,7 +29,7 @@ from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.crash_marks import CRASHES, crashes_folder
 from spark_backend.sources.file_reading import read_task
 from spark_backend.sources.file_stream import reading_options
-from spark_backend.sources.first_arrivals import first_arrivals
+from spark_backend.sources.first_arrivals import first_arrivals, first_arrivals_in_table
 from spark_backend.sources.listing.listed_source import ListedSource
 from spark_backend.sources.listing.manifests import TakenFile
 from spark_backend.sources.listing.read_files import ReadFiles, what_was_read
@@ -133,9 +134,16 @@ class Reading:
 
     def _take(self, run: HistoryRun, before: Mark | None, read: ReadFiles, table: TableEnd | None = None) -> int:
         accepts_gap = self.command.accepts_gap
-        firsts = None if self.program.clock is Clock.PROCESSING else self._firsts
+        has_clock = self.program.clock is not Clock.PROCESSING
         steps = pieces_between(
-            self.deployment, before, read, self.command.since, accepts_gap=accepts_gap, table=table, firsts=firsts
+            self.deployment,
+            before,
+            read,
+            self.command.since,
+            accepts_gap=accepts_gap,
+            table=table,
+            firsts=self._firsts if has_clock else None,
+            firsts_in_tables=partial(first_arrivals_in_table, self._options(is_archived=False)) if has_clock else None,
         )
         for step in steps:
             run.step(self.packed(step), _now())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from spark_backend.delta.data_files import is_below
@@ -10,18 +10,24 @@ from spark_backend.job.history.pieces import Piece
 from spark_backend.sources.delta.commit_planner import CommitPlanner, began_at
 from spark_backend.sources.delta.delta_source import DeltaSource
 from spark_backend.sources.delta.snapshot import UnreadableTable, snapshot_units
-from spark_backend.sources.delta.table_units import TableFile, TablePosition, TableUnit
+from spark_backend.sources.delta.table_units import ListedFile, TableFile, TableFirsts, TablePosition, TableUnit
 from spark_backend.sources.listing.file_tasks import FileTask
+from spark_backend.sources.listing.unread import Unread
 
 Unit = tuple[tuple[TableFile, ...], Mapping[str, str]]
 
 
 def table_pieces(
-    source: DeltaSource, before: TablePosition | None, read: TablePosition, count: int
+    source: DeltaSource,
+    before: TablePosition | None,
+    read: TablePosition,
+    count: int,
+    firsts: TableFirsts | None = None,
 ) -> tuple[list[Piece], list[str]]:
     """The pieces of a source, and what is missing; parameters as of `pieces_between`.
 
     count: how many data files the job has read
+    firsts: tells when the records of data files arrive; None = their order says nothing
     """
     whole = replace(source, max_files=None, max_bytes=None)
     try:
@@ -34,7 +40,28 @@ def table_pieces(
         unit = TableUnit(source.name, number, files, columns)
         number += len(files)
         pieces.append(Piece(source.name, unit.size, FileTask(units=(unit,))))
-    return pieces, gaps
+    if firsts is None or (len(pieces) < 2 and not read.has_unread):
+        return pieces, gaps
+    left = CommitPlanner([source], firsts=firsts).left_behind(source, read, count + 1) if read.has_unread else None
+    return list(_with_unread(source, pieces, left, firsts))[::-1], gaps
+
+
+def _with_unread(
+    source: DeltaSource, pieces: Sequence[Piece], left: Unread | None, firsts: TableFirsts
+) -> Iterator[Piece]:
+    """The pieces from the last to the first, each with what is left behind it: time waits for that.
+
+    left: behind the last one, what the job has not read
+    """
+    for piece in reversed(pieces):
+        yield replace(piece, task=replace(piece.task, unread={source.name: left}))
+        (unit,) = piece.task.units
+        for file, first in zip(
+            unit.files, firsts(source, [ListedFile(file) for file in unit.files], unit.columns), strict=True
+        ):
+            if first is not None and (left is None or first < left.first):
+                left = Unread(first, unit.first, file.path)
+        left = left and replace(left, number=unit.first)
 
 
 def _units(source: DeltaSource, before: TablePosition | None, read: TablePosition) -> tuple[Sequence[Unit], list[str]]:

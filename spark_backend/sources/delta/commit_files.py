@@ -12,7 +12,7 @@ from runtime.instants import EARLIEST, LATEST
 from runtime.json_reader import DamagedJson, json_of_text, shaped
 from runtime.json_shapes import Count
 from spark_backend.delta.commit_log import READABLE, Action, Add, Metadata, Protocol
-from spark_backend.sources.delta.table_units import TableFile
+from spark_backend.sources.delta.table_units import ListedFile, TableFile
 
 _VERSION_3 = 3
 
@@ -28,7 +28,7 @@ class CommitReading:
     time: of the commit, ms since 1970; None = it does not say
     """
 
-    files: tuple[TableFile, ...]
+    files: tuple[ListedFile, ...]
     changes: bool
     identity: str | None
     columns: Mapping[str, str] | None
@@ -43,7 +43,7 @@ def commit_reading(actions: Sequence[Action]) -> CommitReading:
     metadata = next((found for action in actions if (found := action.get("metaData"))), None)
     times = [_time_of(action["commitInfo"]) for action in actions if "commitInfo" in action]
     return CommitReading(
-        files=tuple(map(file_of_add, adds)),
+        files=tuple(map(_listed, adds)),
         changes=bool(removes) or any(add.get("deletionVector") for add in adds),
         identity=None if metadata is None else metadata["id"],
         columns=None if metadata is None else schema_columns(metadata["schemaString"]),
@@ -63,6 +63,7 @@ class _Schema(TypedDict):
 
 class _Statistics(TypedDict):
     numRecords: NotRequired[Count | None]
+    minValues: NotRequired[dict[str, Any] | None]
 
 
 class _CommitInfo(TypedDict):
@@ -79,19 +80,24 @@ def schema_columns(text: str) -> dict[str, str]:
     return {field["name"]: json.dumps(field["type"]) for field in json_of_text(text, _Schema)["fields"]}
 
 
-def file_of_add(add: Add) -> TableFile:
-    """A data file of the log."""
-    return TableFile(unquote(add["path"]), add["size"], _rows(add.get("stats")), add.get("partitionValues") or {})
+def _listed(add: Add) -> ListedFile:
+    """A data file of the log; the values of partitions are in all of its rows."""
+    statistics, partition = _statistics(add.get("stats")), add.get("partitionValues") or {}
+    least = {
+        **{name: value for name, value in partition.items() if value is not None},
+        **(statistics.get("minValues") or {}),
+    }
+    return ListedFile(TableFile(unquote(add["path"]), add["size"], statistics.get("numRecords"), partition), least)
 
 
-def _rows(statistics: Any) -> int | None:
-    """How many rows a file has; None = its statistics do not say it, or are damaged."""
-    if not isinstance(statistics, str):
-        return None
+def _statistics(text: Any) -> _Statistics:
+    """What the log says of a file's rows; nothing if it is damaged."""
+    if not isinstance(text, str):
+        return {}
     try:
-        return json_of_text(statistics, _Statistics).get("numRecords")
+        return json_of_text(text, _Statistics)
     except DamagedJson:
-        return None
+        return {}
 
 
 def _time_of(info: Any) -> int | None:

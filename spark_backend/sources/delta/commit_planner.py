@@ -12,8 +12,10 @@ from runtime.json_reader import DamagedJson, part_of
 from spark_backend.delta.commit_log import REPAIR, commit_file, commits, last_checkpoint, read_commit
 from spark_backend.sources.delta.commit_files import CommitReading, commit_reading
 from spark_backend.sources.delta.delta_source import DeltaSource
-from spark_backend.sources.delta.snapshot import UnreadableTable, position_at, refuse_outside_files, snapshot_units
-from spark_backend.sources.delta.table_units import TableFile, TablePosition, TableReads, TableUnit
+from spark_backend.sources.delta.snapshot import UnreadableTable, listed_units, position_at, refuse_outside_files
+from spark_backend.sources.delta.table_units import ListedFile, TableFirsts, TablePosition, TableReads, TableUnit
+from spark_backend.sources.delta.unread_commits import UnreadCommits
+from spark_backend.sources.listing.unread import Unread
 
 WORTH_NOTING = 20
 """Commits without rows after which a position is on record, though nothing is read."""
@@ -23,17 +25,22 @@ Report = Callable[[str, str, str], None]
 
 
 class _Limit:
-    """How much of a source a micro-batch reads: at least one unit."""
+    """How much of a source a micro-batch reads: at least one unit.
+
+    is_reached: whether something is left to the next one
+    """
 
     def __init__(self, source: DeltaSource) -> None:
         self._source = source
         self._files = self._bytes = 0
+        self.is_reached = False
 
-    def takes(self, files: Sequence[TableFile]) -> bool:
-        count, size = self._files + len(files), self._bytes + sum(file.size for file in files)
+    def takes(self, files: Sequence[ListedFile]) -> bool:
+        count, size = self._files + len(files), self._bytes + sum(item.file.size for item in files)
         most, largest = self._source.max_files, self._source.max_bytes
         is_over = (most is not None and count > most) or (largest is not None and size > largest)
         if is_over and self._files and files:
+            self.is_reached = True
             return False
         self._files, self._bytes = count, size
         return True
@@ -43,13 +50,23 @@ class CommitPlanner:
     """Plans the commits of one run."""
 
     def __init__(
-        self, sources: Sequence[DeltaSource], *, accepts_loss: bool = False, until: Mapping[str, int] | None = None
+        self,
+        sources: Sequence[DeltaSource],
+        *,
+        accepts_loss: bool = False,
+        until: Mapping[str, int] | None = None,
+        firsts: TableFirsts | None = None,
     ) -> None:
-        """`until`: by source, the last version that is read; others have no last one."""
+        """Without reading anything.
+
+        until: by source, the last version that is read; others have no last one
+        firsts: tells when the records of files arrive; None = their order says nothing
+        """
         self._sources = sources
         self._accepts_loss = accepts_loss
         self._until: dict[str, int] = dict(until or {})
-        self._snapshots: dict[str, list[tuple[TableFile, ...]]] = {}
+        self._snapshots: dict[str, list[tuple[ListedFile, ...]]] = {}
+        self._unread = {} if firsts is None else {item.name: self._unread_commits(item, firsts) for item in sources}
 
     def fix_end(self) -> None:
         """The run reads what is there now, and nothing that comes later."""
@@ -59,13 +76,35 @@ class CommitPlanner:
         """What follows `before`; `counts`: how many files of each source were read."""
         units: list[TableUnit] = []
         positions = {}
+        unread: dict[str, Unread | None] = {}
         for source in self._sources:
-            found, positions[source.name] = self._of_source(source, before.get(source.name), report)
-            first = counts.get(source.name, 0) + 1
+            name, known = source.name, before.get(source.name)
+            found, position, is_limited = self._of_source(source, known, report)
+            number = counts.get(name, 0) + 1
             for files, columns in found:
-                units.append(TableUnit(source.name, first, files, columns))
-                first += len(files)
-        return TableReads(tuple(units), positions)
+                units.append(TableUnit(name, number, tuple(item.file for item in files), columns))
+                number += len(files)
+            left = self.left_behind(source, position, number) if is_limited else None
+            if left is not None or (known is not None and known.has_unread):
+                unread[name] = left
+            positions[name] = replace(position, has_unread=left is not None)
+        return TableReads(tuple(units), positions, unread)
+
+    def left_behind(self, source: DeltaSource, position: TablePosition, number: int) -> Unread | None:
+        """What the clock has to wait for behind a position; `number`: of the next file."""
+        if source.name not in self._unread:
+            return None
+        units = () if position.units_read is None else self._snapshot(source, position.version)
+        return self._unread[source.name].behind(position, units, number)
+
+    def _unread_commits(self, source: DeltaSource, firsts: TableFirsts) -> UnreadCommits:
+        def following(position: TablePosition) -> tuple[Sequence[ListedFile], TablePosition] | None:
+            return None if self._is_at_end(source, position) else self._listed_commit(source, position, _no_report)
+
+        return UnreadCommits(source, firsts, following)
+
+    def _is_at_end(self, source: DeltaSource, position: TablePosition) -> bool:
+        return position.version >= self._until.get(source.name, position.version + 1)
 
     def is_worth_noting(self, before: Mapping[str, TablePosition], after: TableReads) -> bool:
         """Whether positions have moved so far that they are recorded though nothing is read.
@@ -80,20 +119,22 @@ class CommitPlanner:
 
     def _of_source(
         self, source: DeltaSource, before: TablePosition | None, report: Report
-    ) -> tuple[list[tuple[tuple[TableFile, ...], Mapping[str, str]]], TablePosition]:
+    ) -> tuple[list[tuple[Sequence[ListedFile], Mapping[str, str]]], TablePosition, bool]:
+        """What is read, the position behind it, and whether a limit leaves something."""
         position = _begin(source) if before is None else before
         limit = _Limit(source)
-        taken: list[tuple[tuple[TableFile, ...], Mapping[str, str]]] = []
+        taken: list[tuple[Sequence[ListedFile], Mapping[str, str]]] = []
         if position.units_read is not None:
-            units = self._snapshot(source, position.version)
-            for files in units[position.units_read :]:
+            units = self._snapshot(source, position.version)[position.units_read :]
+            files: Sequence[ListedFile]
+            for files in units:
                 if not limit.takes(files):
-                    return taken, position
+                    return taken, position, True
                 taken.append((files, position.columns))
                 position = replace(position, units_read=(position.units_read or 0) + 1)
             position = replace(position, units_read=None)
             self._snapshots.pop(source.name, None)
-        while position.version < self._until.get(source.name, position.version + 1):
+        while not self._is_at_end(source, position):
             try:
                 found = self._next_commit(source, position, report)
             except UnreadableTable:
@@ -105,29 +146,38 @@ class CommitPlanner:
             files, position = found
             if files:
                 taken.append((files, position.columns))
-        return taken, position
+        return taken, position, limit.is_reached
 
     def _next_commit(
         self, source: DeltaSource, position: TablePosition, report: Report
-    ) -> tuple[tuple[TableFile, ...], TablePosition] | None:
+    ) -> tuple[Sequence[ListedFile], TablePosition] | None:
         """The files of the next commit, and the position behind it; None = there is none yet."""
+        found = self._listed_commit(source, position, report)
+        if found is not None:
+            return found
+        gap = _gap(source, position)
+        return None if gap is None else ((), self._behind(source, gap, report))
+
+    def _listed_commit(
+        self, source: DeltaSource, position: TablePosition, report: Report
+    ) -> tuple[Sequence[ListedFile], TablePosition] | None:
+        """The same, whatever became of a commit that the log does not have."""
         reading = _reading(source, position.version + 1)
         if reading is None:
-            gap = _gap(source, position)
-            return None if gap is None else ((), self._behind(source, gap, report))
+            return None
         after = _accepted(source, position, reading)
         return self._files(source, reading, after.version, report), after
 
-    def _snapshot(self, source: DeltaSource, version: int) -> list[tuple[TableFile, ...]]:
+    def _snapshot(self, source: DeltaSource, version: int) -> list[tuple[ListedFile, ...]]:
         if source.name not in self._snapshots:
-            self._snapshots[source.name] = snapshot_units(source, version)
+            self._snapshots[source.name] = listed_units(source, version)
         return self._snapshots[source.name]
 
     def _files(
         self, source: DeltaSource, reading: CommitReading, version: int, report: Report
-    ) -> tuple[TableFile, ...]:
+    ) -> tuple[ListedFile, ...]:
         if not reading.changes:
-            refuse_outside_files(source, reading.files)
+            refuse_outside_files(source, [item.file for item in reading.files])
             return reading.files
         if not source.skips_changes:
             raise UnreadableTable(
@@ -146,6 +196,10 @@ class CommitPlanner:
             )
         report("lost", source.name, gap)
         return position_at(source, None, is_read=True)
+
+
+def _no_report(cause: str, source: str, example: str) -> None:
+    """Of what is looked at before it is read: it is reported once it is read."""
 
 
 def _reading(source: DeltaSource, version: int) -> CommitReading | None:

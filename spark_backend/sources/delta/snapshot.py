@@ -16,7 +16,7 @@ from runtime.natural_names import natural_key
 from spark_backend.delta.data_files import data_file, is_below
 from spark_backend.places.inside import OutsidePath
 from spark_backend.sources.delta.delta_source import DeltaSource
-from spark_backend.sources.delta.table_units import TableFile, TablePosition
+from spark_backend.sources.delta.table_units import ListedFile, TableFile, TablePosition
 
 MOST_FILES = 256
 """Files of one unit, whatever overlaps: they are read at once."""
@@ -38,6 +38,11 @@ def position_at(source: DeltaSource, version: int | None, *, is_read: bool) -> T
 
 def snapshot_units(source: DeltaSource, version: int) -> list[tuple[TableFile, ...]]:
     """The units of the table; the same for each call."""
+    return [tuple(item.file for item in unit) for unit in listed_units(source, version)]
+
+
+def listed_units(source: DeltaSource, version: int) -> list[tuple[ListedFile, ...]]:
+    """As `snapshot_units`, with what the log says of each file."""
     import pyarrow as pa
 
     from spark_backend.delta.checkpoints import has_deletion_vectors
@@ -53,7 +58,7 @@ def snapshot_units(source: DeltaSource, version: int) -> list[tuple[TableFile, .
     with delta_errors(source.place):
         rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     units = list(_units(rows, source.arrival))
-    refuse_outside_files(source, [file for unit in units for file in unit])
+    refuse_outside_files(source, [item.file for unit in units for item in unit])
     return units
 
 
@@ -78,29 +83,30 @@ def _opened(source: DeltaSource, version: int | None) -> Any:
     return table
 
 
-def _units(rows: Sequence[Mapping[str, Any]], arrival: str) -> Iterator[tuple[TableFile, ...]]:
+def _units(rows: Sequence[Mapping[str, Any]], arrival: str) -> Iterator[tuple[ListedFile, ...]]:
     least, most = f"min.{arrival}", f"max.{arrival}"
     if any(row.get(least) is None or row.get(most) is None for row in rows):
         for row in sorted(rows, key=lambda row: (row["modification_time"], natural_key(row["path"]))):
-            yield (_file(row),)
+            yield (_listed(row),)
         return
-    unit: list[TableFile] = []
+    unit: list[ListedFile] = []
     until: Any = None
     for row in sorted(rows, key=lambda row: (row[least], natural_key(row["path"]))):
         if unit and (row[least] >= until or len(unit) == MOST_FILES):
             yield tuple(unit)
             unit = []
         until = row[most] if not unit else max(until, row[most])
-        unit.append(_file(row))
+        unit.append(_listed(row))
     if unit:
         yield tuple(unit)
 
 
-def _file(row: Mapping[str, Any]) -> TableFile:
-    partition = {
-        name.removeprefix("partition."): _text(value) for name, value in row.items() if name.startswith("partition.")
-    }
-    return TableFile(unquote(row["path"]), row["size_bytes"], row["num_records"], partition)
+def _listed(row: Mapping[str, Any]) -> ListedFile:
+    values = {name.removeprefix("partition."): value for name, value in row.items() if name.startswith("partition.")}
+    least = {name.removeprefix("min."): value for name, value in row.items() if name.startswith("min.")}
+    partition = {name: _text(value) for name, value in values.items()}
+    file = TableFile(unquote(row["path"]), row["size_bytes"], row["num_records"], partition)
+    return ListedFile(file, {name: value for name, value in (values | least).items() if value is not None})
 
 
 def _text(value: object) -> str | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from spark_backend.sources.delta.delta_source import DeltaSource
+from spark_backend.sources.listing.unread import Unread
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,24 @@ class TableFile:
     size: int
     rows: int | None = None
     partition: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A data file as the log lists it.
+
+    least: values by column, as its statistics have them. What they do not say is not there
+    """
+
+    file: TableFile
+    least: Mapping[str, Any] = field(default_factory=dict)
+
+
+TableFirsts = Callable[[DeltaSource, Sequence[ListedFile], Mapping[str, str]], Sequence[int | None]]
+"""Gives the least arrival time, µs, of the records of each data file; None = it can bring none.
+
+The types of the table's columns are the last parameter.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +73,7 @@ class TablePosition:
     columns: as in `TableUnit`
     began: the version behind which commits are read, since the job began; None = it is not known
     is_whole: whether all that the table had at that version was read, too
+    has_unread: whether the clock waits for what is listed behind it, and is read later
     """
 
     identity: str
@@ -60,14 +82,20 @@ class TablePosition:
     columns: Mapping[str, str]
     began: int | None = None
     is_whole: bool = False
+    has_unread: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TableReads:
-    """What a manifest has of Delta sources; `positions`: after it, by source."""
+    """What a manifest has of Delta sources.
+
+    positions: after it, by source
+    unread: as in `Manifest`, which has it beside these
+    """
 
     units: tuple[TableUnit, ...] = ()
     positions: Mapping[str, TablePosition] = field(default_factory=dict)
+    unread: Mapping[str, Unread | None] = field(default_factory=dict)
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON can hold them."""

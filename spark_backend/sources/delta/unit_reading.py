@@ -148,9 +148,13 @@ def _column(partition: Mapping[str, str | None], name: str, kind: object, rows: 
     value = partition.get(name)
     if value is None:
         return pa.nulls(rows, TYPES.get(kind, pa.null()) if isinstance(kind, str) else pa.null())
-    one = pa.array([value])
+    return pa.repeat(value_of_log(value, kind)[0], rows)
+
+
+def value_of_log(value: str, kind: object) -> pa.Array:
+    """A value that the log has as text, in an array; `kind`: as in `TYPES`. Raises ArrowInvalid."""
     type_ = TYPES.get(kind) if isinstance(kind, str) else None
-    if type_ is not None:
-        is_zoned = kind == "timestamp" and not value.endswith("Z") and "+" not in value
-        one = pc.cast(pa.array([value + "Z"]) if is_zoned else one, type_)
-    return pa.repeat(one[0], rows)
+    if type_ is None:
+        return pa.array([value])
+    is_zoned = kind == "timestamp" and not value.endswith("Z") and "+" not in value
+    return pc.cast(pa.array([value + "Z" if is_zoned else value]), type_)

@@ -11,8 +11,9 @@ from spark_backend.sources.delta.table_units import TableUnit, unit_tasks
 from spark_backend.sources.kafka.offsets import Advance, OffsetRange
 from spark_backend.sources.kafka.range_tasks import range_tasks
 from spark_backend.sources.listing.command_folder import Command
-from spark_backend.sources.listing.manifests import Manifest, TakenFile, Unread
+from spark_backend.sources.listing.manifests import Manifest, TakenFile
 from spark_backend.sources.listing.task_split import split
+from spark_backend.sources.listing.unread import Unread
 
 
 @dataclass(frozen=True, slots=True)

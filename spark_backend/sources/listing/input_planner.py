@@ -34,12 +34,12 @@ from spark_backend.sources.listing.manifests import (
     ManifestFolder,
     SourceCount,
     TakenFile,
-    Unread,
     WaitingFile,
 )
 from spark_backend.sources.listing.read_files import ReadFiles, list_place, load_read_files
 from spark_backend.sources.listing.source_watch import watch_of
 from spark_backend.sources.listing.spark_log import committed_manifest
+from spark_backend.sources.listing.unread import Unread
 
 FirstArrivals = Callable[[ListedSource, Sequence[TakenFile]], Sequence[int | None]]
 """Gives the least arrival time, µs, of the records of each file; None = it can bring none."""
@@ -276,7 +276,7 @@ class InputPlanner:
             tables=tables,
             waiting=tuple(item for own in taken for item in own.waiting),
             dropped=tuple(item for own in taken for item in own.dropped),
-            unread={name: left for own in taken for name, left in own.unread.items()},
+            unread={name: left for own in taken for name, left in own.unread.items()} | dict(tables.unread),
         )
         self._reports, self._changed = {}, []
         return manifest

@@ -18,6 +18,7 @@ from spark_backend.sources.delta.table_units import TableReads
 from spark_backend.sources.kafka.offsets import Offsets
 from spark_backend.sources.listing.command_folder import Command
 from spark_backend.sources.listing.folder_listing import FileStamp
+from spark_backend.sources.listing.unread import Unread
 
 MANIFEST_VERSION = 2
 """Of a manifest with files that wait; others have version 1, as all of earlier releases."""
@@ -55,20 +56,6 @@ class WaitingFile:
     def order(self) -> tuple[int, int]:
         """The order in which listed files are read: those first that hold up the others."""
         return self.first, self.file.number
-
-
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """The files of a source that wait, as its clock has to know them.
-
-    first: the least arrival time of their records, µs; NO_TIME = not known
-    number: the least of their numbers
-    path: of the file with that arrival
-    """
-
-    first: int
-    number: int
-    path: str
 
 
 @dataclass(frozen=True, slots=True)

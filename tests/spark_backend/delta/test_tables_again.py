@@ -79,6 +79,21 @@ def test_a_history_begins_where_the_job_has_begun(path: Path, start: str, expect
     assert (read, values(path, pieces), gaps) == (expected, expected, [])
 
 
+def test_time_waits_for_the_commits_that_are_read_again_later(path: Path) -> None:
+    moments = dict(zip(files_of(path), (5, 3, 9, 7), strict=True))
+    source = DeltaSource("s", str(path), "at")
+    read = replace(position(path, 2), has_unread=True)
+    pieces, _ = table_pieces(source, None, read, 3, lambda _, files, __: [moments[item.file.path] for item in files])
+    left = [piece.task.unread["s"] for piece in pieces]
+    assert [(item.first, item.number, moments[item.path]) for item in left if item] == [(3, 2, 3), (7, 3, 7), (7, 4, 7)]
+
+
+def files_of(path: Path) -> list[str]:
+    """The data files in the order of commits."""
+    pieces, _ = table_pieces(DeltaSource("s", str(path), "at", "0"), None, replace(position(path, 3), began=-1), 4)
+    return [file.path for piece in pieces for unit in piece.task.units for file in unit.files]
+
+
 def test_a_history_without_data_files_that_the_job_has_read_has_a_gap(path: Path) -> None:
     source = DeltaSource("s", str(path), "at", "2")
     read = CommitPlanner([source]).next({}, {}, lambda *_: None)
