@@ -41,7 +41,7 @@ class Remark:
     text: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class LackedColumns(Elsewhere):
     """Columns of other tables; it keeps which of them tables lack.
 

@@ -6,10 +6,12 @@ Inferred types are kept beside the checkpoint, so that later files cannot change
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -45,15 +47,22 @@ from runtime.reading.inference.remarks import truncating_divisions
 from runtime.reading.inference.schema import infer, without_unread
 from runtime.reading.inference.types import Fields, joined_fields, with_nested
 from runtime.reading.plan_needs import fields_read, input_types
+from spark_backend.durable_files import AT_ONCE
 from spark_backend.job.checkpoint.checkpoint_record import Schemas
 from spark_backend.job.listed_sources import listed_source
 from spark_backend.job.source_orderings import with_source_orderings
+from spark_backend.places.inside import below
 from spark_backend.places.place import Place
+from spark_backend.places.remote_path import RemotePath
 from spark_backend.settings.deployment import Deployment, Source
 from spark_backend.sources.crash_marks import living_parts
 from spark_backend.sources.delta.snapshot import position_at
 from spark_backend.sources.delta.unit_reading import TYPES
 from spark_backend.sources.formats import source_format
+from spark_backend.sources.listing.listed_source import ListedSource
+
+_MOST_COPIED = 16 << 20
+"""A larger file in a store is copied only where the types of fields come from it."""
 
 _TRIED = 4
 """So many parts of a file are tried before the job reads it; a file below 64 MB is one part."""
@@ -99,7 +108,8 @@ def compile_deployment(deployment: Deployment, kept: Schemas | None) -> Compiled
 
     kept: the event types that the checkpoint was made with; None = a new checkpoint
     """
-    template, schemas, fields = _compiled(deployment, kept)
+    with TemporaryDirectory(prefix="ensue-") as copies:
+        template, schemas, fields = _compiled(deployment, kept, Path(copies))
     instances = with_instances(template, deployment.parameters)
     plan = with_source_orderings(instances, deployment)
     plan = with_forget_keys(plan, deployment.forget_keys)
@@ -109,8 +119,12 @@ def compile_deployment(deployment: Deployment, kept: Schemas | None) -> Compiled
     return Compiled(plan, schemas, fields, idle, template, instances, hidden)
 
 
-def _compiled(deployment: Deployment, kept: Schemas | None) -> tuple[Plan, Schemas, Mapping[str, Sequence[str]]]:
+def _compiled(
+    deployment: Deployment, kept: Schemas | None, copies: Path
+) -> tuple[Plan, Schemas, Mapping[str, Sequence[str]]]:
     """The queries before they get their parameters, inferred types, and columns that are fields.
+
+    copies: an empty folder for copies of files in stores
 
     What was decided when the checkpoint was new stays.
     """
@@ -122,8 +136,11 @@ def _compiled(deployment: Deployment, kept: Schemas | None) -> tuple[Plan, Schem
     except QueryErrors:
         plan = None
     checked = querylang.check_paths(texts)
-    samples = [Sample.of(source, checked) for source in deployment.sources if source.kafka is None]
-    if plan is not None and all(event.fields for event in plan.events):
+    sources = (source for source in deployment.sources if source.kafka is None)
+    is_defined = plan is not None and all(event.fields for event in plan.events)
+    most = _MOST_COPIED if is_defined else None
+    samples = [Sample.of(source, checked, copies / str(number), most) for number, source in enumerate(sources)]
+    if plan is not None and is_defined:
         return plan, {}, told_fields(samples, ())
     named = words_of(texts) & set(STANDARD_NAMES)
     whole = schemas_from_data(deployment, samples, checked, named)
@@ -173,24 +190,24 @@ class Sample:
     decided: Decided
 
     @staticmethod
-    def of(source: Source, checked: Checked) -> Sample:
+    def of(source: Source, checked: Checked, copies: Path, most: int | None) -> Sample:
         """Look at the first files of a source, or the columns of its table.
 
-        Files in stores are not looked at.
+        copies, most: as of `_local`
         """
         names, plan = _columns(source), Plan(checked.events, checked.queries)
+        own: Sequence[Any]
         tables: Sequence[Any] = ()
         if source.delta is not None:
             own = [_empty_table(position_at(source.delta, None, is_read=False).columns)]
             sources = [source.name]
         else:
             listed = listed_source(source)
-            files = source_format(source.format).sample(listed)
-            tables = _readable(_below(_living(files, names), listed.folder), names)
-            own = [table for table in tables if isinstance(table, Path)]
+            files = _local(source_format(source.format).sample(listed), listed, copies, most)
+            own = tables = _readable(_living(files, names), names)
             sources = [f"{source.name}: {table.name}" for table in own]
-        if len(own) < len(tables) or not own:
-            return Sample(source, tables, Decided(tuple([names] * len(tables))))
+        if not own:
+            return Sample(source, tables, Decided(()))
         types = dict.fromkeys([*(event.name for event in checked.events), *input_types(plan)])
         has_own_times = bool(list(plan.time_sources()))
         meanings = decide_meanings(own, sources, names, list(types), have_own_times=has_own_times)
@@ -224,10 +241,9 @@ def _readable(tables: Sequence[Any], names: ColumnNames) -> Sequence[Any]:
 
 
 def _begin(table: Any, names: ColumnNames) -> None:
-    """Read the first parts of a local table."""
-    if isinstance(table, Path):
-        for _ in islice(iter_raw(table, asked=Asked(max_record=names.max_record, csv=names.csv)), _TRIED):
-            pass
+    """Read the first parts of a table."""
+    for _ in islice(iter_raw(table, asked=Asked(max_record=names.max_record, csv=names.csv)), _TRIED):
+        pass
 
 
 def _empty_table(columns: Mapping[str, str]) -> pa.Table:
@@ -303,9 +319,23 @@ def schemas_from_data(
     return found
 
 
-def _below(files: Sequence[Place], folder: str) -> list[Any]:
-    """The files as tables, whose folders may be keys; `folder`: as their lister names it."""
-    return [FileBelow.of(Path(folder), file) if isinstance(file, Path) else file for file in files]
+def _local(files: Sequence[Place], source: ListedSource, copies: Path, most: int | None) -> list[Path]:
+    """Files of a source on this machine, whose folders may be keys.
+
+    copies: the folder for those in a store
+    most: most bytes of a file in a store that is copied; None = no limit
+    """
+    folder = source.place
+    if not isinstance(folder, RemotePath):
+        return [FileBelow.of(Path(source.folder), Path(str(file))) for file in files]
+    remote = [file for file in files if isinstance(file, RemotePath) and (most is None or file.stat().st_size <= most)]
+    names = [file.path.removeprefix(folder.path).lstrip("/") for file in remote]
+    local = [Path(str(below(copies, name))) for name in names]
+    for copy in local:
+        copy.parent.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        list(threads.map(RemotePath.download, remote, local))
+    return [FileBelow.of(copies, copy) for copy in local]
 
 
 def _refusal(source: Source, schemas: Schemas) -> str:

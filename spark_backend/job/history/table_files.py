@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,13 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from querylang.errors import InputError, listed
+from querylang.logger import warn
 from querylang.plan.model import Plan
 from runtime.natural_names import natural_key
+from runtime.partition_paths import is_key, keys_of
 from runtime.reading.column_names import ARRIVAL, ColumnNames, needed_names
 from runtime.reading.formats.parquet_files import open_parquet
+from runtime.reading.remarks import LackedColumns
 from runtime.replay.pieces import FileToRead, Reading
 from spark_backend.delta.data_files import data_file
-from spark_backend.places.place import local_copy, names_in, place_to_plain
+from spark_backend.places.place import Place, local_copy, names_in, place_to_plain
 from spark_backend.settings.deployment import HistoryTable
 from spark_backend.sources.delta.delta_source import DeltaSource
 from spark_backend.sources.delta.snapshot import UnreadableTable, position_at, snapshot_units
@@ -34,7 +37,7 @@ class LocalFile:
     """A data file of the table, on this machine.
 
     name: below the table's folder
-    columns: their names
+    columns: their names, and those of keys in the file's folders
     bounds: the least and the largest value of its column of arrivals; None = the file does not say
     """
 
@@ -64,7 +67,7 @@ def local_files(table: HistoryTable, plan: Plan) -> Iterator[list[LocalFile]]:
         for path, name in files:
             with open_parquet(path) as parquet:
                 names, metadata = parquet.schema_arrow.names, parquet.metadata
-            file = LocalFile(path, name, tuple(names), _bounds(metadata, arrival))
+            file = LocalFile(path, name, (*names, *keys_of(name)), _bounds(metadata, arrival))
             if metadata.num_rows:
                 _refuse_no_arrival(table, file, arrival)
                 found.append(file)
@@ -84,9 +87,19 @@ def _plain_words(table: HistoryTable) -> Iterator[None]:
 def _of_folder(table: HistoryTable, stack: ExitStack) -> Iterator[tuple[Path, str]]:
     if not table.path.is_dir():
         raise InputError(f"the history: {table.path}: is not a folder")
-    names = [name for name in names_in(table.path) if name.lower().endswith(".parquet") and not is_hidden(name)]
-    for name in sorted(names, key=natural_key):
+    for name in sorted(_names_below(table.path, ""), key=natural_key):
         yield stack.enter_context(local_copy(table.path / name)), name
+
+
+def _names_below(folder: Place, above: str) -> Iterator[str]:
+    """The data files in a folder, and in all folders of keys below it; `above`: its own name."""
+    for name in names_in(folder):
+        if is_hidden(name):
+            continue
+        if is_key(name) and (folder / name).is_dir():
+            yield from _names_below(folder / name, f"{above}{name}/")
+        elif name.lower().endswith(".parquet"):
+            yield f"{above}{name}"
 
 
 def _of_delta(table: HistoryTable, plan: Plan, stack: ExitStack, own: Path) -> Iterator[tuple[Path, str]]:
@@ -137,12 +150,17 @@ def in_order(files: Sequence[LocalFile], plan: Plan, names: ColumnNames, prefix:
 
     prefix: of the names of files in the coordinates of their records
 
-    Files whose arrivals overlap are sorted together, on disk.
+    Files whose arrivals overlap are sorted together, on disk. A column that a file lacks and another
+    one has is null there, with a warning.
     """
+    lacked = LackedColumns({name for file in files for name in file.columns})
+    names = replace(names, elsewhere=lacked)
     to_read = [FileToRead(file.path, f"{prefix}{file.name}", place, plan, names) for place, file in enumerate(files)]
     for cluster in clusters([file.bounds for file in files]):
         with TemporaryDirectory(prefix="ensue-") as folder:
             yield from Reading([to_read[place] for place in cluster]).pieces_by_runs(Path(folder))
+    for remark in lacked.remarks:
+        warn(remark.text)
 
 
 def clusters(bounds: Sequence[Bounds | None]) -> list[list[int]]:
