@@ -150,8 +150,8 @@ def in_order(files: Sequence[LocalFile], plan: Plan, names: ColumnNames, prefix:
 
     prefix: of the names of files in the coordinates of their records
 
-    Files whose arrivals overlap are sorted together, on disk. A column that a file lacks and another
-    one has is null there, with a warning.
+    Files whose arrivals overlap are sorted together, on disk. A column that a file lacks and
+    another one has is null there, with a warning.
     """
     lacked = LackedColumns({name for file in files for name in file.columns})
     names = replace(names, elsewhere=lacked)
