@@ -52,6 +52,7 @@ from spark_backend.job.handle import Handle, Job, Run, put_away
 from spark_backend.job.journal.file_changes import take_files
 from spark_backend.job.preflight import Checked, checked
 from spark_backend.job.source_streams import packed_sources
+from spark_backend.job.upkeep.other_release import note_release, other_release
 from spark_backend.job.watching.tries import CONTINUES, MOST_TRIES, failed_tries, skip_records, told_deaths
 from spark_backend.job.watching.wall_clock import WallClock
 from spark_backend.job.watching.watch import Watch, open_watch
@@ -212,7 +213,11 @@ def _locked(deployment: Deployment, session: SparkSession | None, *, apply: bool
     lock = JobFolder(deployment.checkpoint).lock()
     lock.refuse_if_held()
     ready = checked(deployment, apply=apply)  # a refused deployment creates nothing, not even the lock's file
-    for line in (*topic_notes(deployment, is_new=ready.is_new), *empty_sources(deployment)):
+    for line in (
+        *other_release(deployment),
+        *topic_notes(deployment, is_new=ready.is_new),
+        *empty_sources(deployment),
+    ):
         warn(line)
     make_checkpoint(deployment.checkpoint, deployment.mode)
     lock.acquire()
@@ -242,6 +247,7 @@ def _prepared(ready: Checked, lock: RunLock | StoreLock, given: SparkSession | N
     if ready.is_new:
         ready = ready.divided_among(tasks_of(session, deployment))
         write_record(deployment.checkpoint, ready.record)
+    note_release(deployment.checkpoint)
     keep_places(deployment)
     take_files(deployment, ready.files, ready.program)
     if ready.has_other_files:
