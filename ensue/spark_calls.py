@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from runtime.policies.forget_keys import ForgetKeys
     from runtime.policies.plan_policies import GivenOrderings
     from spark_backend.frames.batches import Batch, Streams
-    from spark_backend.job.handle import Handle
+    from spark_backend.job.stages.handle import Handle
 
 
 @in_python_words()

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from querylang.errors import InputError
-from spark_backend.job.changes.taking import changed_program
 from spark_backend.job.checkpoint.checkpoint_record import read_record, write_record
 from spark_backend.job.commands.control import send_change
 from spark_backend.job.commands.shadow import send_shadow
@@ -19,6 +18,7 @@ from spark_backend.job.journal.file_changes import take_files
 from spark_backend.job.journal.file_texts import read_files
 from spark_backend.job.journal.journal_file import read_journal
 from spark_backend.job.preflight import checked
+from spark_backend.job.stages.change import changed_program
 from spark_backend.job.upkeep.planning import StartPlan, plan_of
 from spark_backend.job.watching.status import status_of
 from spark_backend.settings.deployment_file import load_deployment

@@ -14,8 +14,6 @@ from deltalake import write_deltalake
 
 from ensue.commands.jobs.changes import deploy
 from querylang.errors import InputError
-from spark_backend.job.changes import taking
-from spark_backend.job.changes.taking import changed_program
 from spark_backend.job.checkpoint.checkpoint_record import write_record
 from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.commands.control import send_change
@@ -25,6 +23,8 @@ from spark_backend.job.history.sending import send_with_history
 from spark_backend.job.listed_sources import listed_sources
 from spark_backend.job.preflight import checked
 from spark_backend.job.source_streams import source_readings
+from spark_backend.job.stages import change as taking
+from spark_backend.job.stages.change import changed_program
 from spark_backend.operator.step import run_step
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.sources.file_reading import read_task

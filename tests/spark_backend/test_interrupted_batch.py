@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from querylang.errors import InputError
-from spark_backend.job.changes.interrupted_batch import (
+from spark_backend.job.preflight import checked
+from spark_backend.job.stages.interrupted_batch import (
     settings_of,
     settings_of_interrupted,
     settings_with,
     write_settings,
 )
-from spark_backend.job.preflight import checked
 from spark_backend.settings.deployment_file import load_deployment
 from tests.support.sensors import project_of_two
 

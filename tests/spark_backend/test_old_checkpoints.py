@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_backend.job.changes.taking import changed_program
 from spark_backend.job.commands.control import send_change
 from spark_backend.job.job import run
 from spark_backend.job.preflight import checked
+from spark_backend.job.stages.change import changed_program
 from spark_backend.job.upkeep.planning import plan_of
 from spark_backend.settings.deployment_file import load_deployment
 from tests.support.old_checkpoint import continue_as_a_replay, unpacked

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_backend.job.upkeep.other_release import Release, note_release, other_release, this_release
+from spark_backend.job.other_release import Release, note_release, other_release, this_release
 from spark_backend.job.upkeep.planning import plan_of
 from spark_backend.settings.deployment import Deployment
 from spark_backend.settings.deployment_file import load_deployment

@@ -26,9 +26,9 @@ from querylang.logger import LogForm
 from spark_backend.job.batches.figures import Figures, Pulse
 from spark_backend.job.checkpoint.progress import JobProgress
 from spark_backend.job.job import deploy, run
+from spark_backend.job.stages.watch import WallClock
 from spark_backend.job.watching import watch
 from spark_backend.job.watching.prometheus import FRESH, PARTITIONS, Kept, Metrics
-from spark_backend.job.watching.wall_clock import WallClock
 from spark_backend.operator.job_clock import JobClock, SourceWatermark
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.settings.watching_settings import Address

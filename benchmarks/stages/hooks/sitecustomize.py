@@ -22,12 +22,12 @@ from typing import Any
 STAGES = {
     "pyspark.java_gateway": {"launch_gateway": "start the JVM"},
     "pyspark.core.context": {"SparkContext._do_init": "start Spark"},
-    "spark_backend.job.job": {
+    "spark_backend.job.stages.prepare": {
         "load_deployment": "read the deployment file",
         "checked": "check the deployment",
         "job_session": "session",
-        "_start": "start the query",
     },
+    "spark_backend.job.job": {"start": "start the query"},
     "spark_backend.job.batches.batch_writer": {
         "BatchWriter.write": "our part of the driver",
         "BatchWriter._sync_offsets": "sync Spark's log",

@@ -12,7 +12,6 @@ from pyspark.sql import functions as sql
 
 from querylang.errors import InputError
 from querylang.plan.model import Plan
-from spark_backend.job.changes.taking import kept_program
 from spark_backend.job.checkpoint.checkpoint_record import Record, read_record, refuse_difference
 from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.checkpoint.spark_checkpoint import place_for_spark, placed, reach_store
@@ -21,6 +20,7 @@ from spark_backend.job.checks.earlier_results import newest_commit
 from spark_backend.job.checks.job_session import job_session
 from spark_backend.job.checks.open_waits import clock_sources
 from spark_backend.job.compilation import compile_deployment
+from spark_backend.job.stages.change import kept_program
 from spark_backend.operator.seeds import seeds_of
 from spark_backend.settings.deployment import Deployment
 from spark_backend.wire.program import Program

@@ -9,8 +9,8 @@ from typing import Any
 from querylang.masking import masked
 from spark_backend.errors import in_plain_words
 from spark_backend.job.journal.file_changes import foretell
+from spark_backend.job.other_release import other_release
 from spark_backend.job.preflight import checked
-from spark_backend.job.upkeep.other_release import other_release
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.settings.given_mapping import places_in_words
 

@@ -20,8 +20,8 @@ from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.checkpoint.spark_checkpoint import new_places, remove_unused
 from spark_backend.job.checks.earlier_results import newest_commit, newest_offset
 from spark_backend.job.checks.job_session import job_session, tasks_of
+from spark_backend.job.other_release import note_release, other_release
 from spark_backend.job.upkeep.opened_checkpoint import Opened, kept_record, open_checkpoint, saved_states
-from spark_backend.job.upkeep.other_release import note_release, other_release
 from spark_backend.operator.moved_buckets import moved_buckets
 from spark_backend.operator.seeds import write_seeds
 from spark_backend.settings.deployment import Deployment

@@ -2,80 +2,28 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
-from querylang.logger import warn
 from spark_backend.errors import as_job_errors, in_plain_words
-from spark_backend.job.batches.reporting import Reporter
-from spark_backend.job.batches.sink_topics import end_topics
-from spark_backend.job.changes.taking import has_change
-from spark_backend.job.checkpoint.checkpoint_record import all_sources
-from spark_backend.job.checkpoint.job_folder import JobFolder
-from spark_backend.job.checkpoint.run_lock import RunLock
-from spark_backend.job.checkpoint.spark_checkpoint import remove_old_files
-from spark_backend.job.checkpoint.store_lock import StoreLock
 from spark_backend.job.commands.control import send_control
-from spark_backend.job.listed_sources import listed_sources
-from spark_backend.job.preflight import Checked
+from spark_backend.job.stages.change import has_change
+from spark_backend.job.stages.prepare import Job
+from spark_backend.job.stages.stop import Run, put_away
 from spark_backend.job.watching.status import Status, read_status
 from spark_backend.job.watching.tries import told_deaths
-from spark_backend.job.watching.watch import Watch
 from spark_backend.sources.listing.command_folder import Outcome
-from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
-from spark_backend.sources.listing.manifests import DamagedManifest
-from spark_backend.wire.reports import Report
 
 LOOK = 1.0
 """Seconds between two looks whether a run has ended."""
 
 LOOK_FOR_CHANGES = 0.25
 """Seconds between two looks for changes of the queries."""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A checked deployment that can be started any number of times.
-
-    lock: held until all its runs have ended
-    watch: the server of its metrics; None = it has none
-    """
-
-    checked: Checked
-    session: SparkSession
-    lock: RunLock | StoreLock
-    watch: Watch | None
-
-    @property
-    def folder(self) -> JobFolder:
-        """What Ensue keeps inside the checkpoint."""
-        return JobFolder(self.checked.deployment.checkpoint)
-
-    def close(self) -> None:
-        """Let others have the checkpoint."""
-        if self.watch is not None:
-            self.watch.close()
-        self.lock.release()
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A streaming query of Spark, with what has to be put away at its end."""
-
-    query: StreamingQuery
-    settings: RunSettings
-    reporter: Reporter
-    rows: Path | None
 
 
 class Handle:
@@ -157,7 +105,7 @@ class Handle:
 
     def _again(self) -> None:
         """Put a run away that has ended, and start the next one."""
-        put_away(self._job, self._run)
+        put_away(self._job.checked, self._run)
         self._run = self._begin()
 
     @property
@@ -184,7 +132,7 @@ class Handle:
             return
         self._has_ended = True
         try:
-            put_away(self._job, self._run)
+            put_away(self._job.checked, self._run)
         finally:
             self._job.close()
 
@@ -204,19 +152,3 @@ class Handle:
         """What runs, how far time has advanced, and counts of all records."""
         message = str(self._run.query.status["message"])
         return read_status(self._job.checked.deployment, message, is_active=self.is_active)
-
-
-def put_away(job: Job, run: Run) -> None:
-    """What a run leaves behind at its end."""
-    deployment, record = job.checked.deployment, job.checked.record
-    planner = InputPlanner(listed_sources(all_sources(deployment), deployment.control), run.settings)
-    try:
-        run.reporter.add(Report(*report) for report in planner.finish())
-    except (DamagedManifest, OSError) as error:
-        warn(f"files that were read are not archived or deleted: {error}")
-    finally:
-        remove_old_files(deployment.checkpoint, record)
-        end_topics(record.identity, deployment.sinks)
-        run.reporter.finish()
-        if run.rows is not None:
-            shutil.rmtree(run.rows, ignore_errors=True)

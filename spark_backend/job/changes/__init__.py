@@ -1,1 +1,0 @@
-"""Changes of the queries of a job, between two micro-batches."""

@@ -1,0 +1,1 @@
+"""The stages of a job: prepare, start, watch, change, stop."""

@@ -1,0 +1,160 @@
+"""Start a job: a streaming query of Spark, with the changes of the queries that wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from querylang.logger import warn
+from querylang.plan.model import Plan
+from spark_backend.bounded_end import stop_at_end
+from spark_backend.job.batches.batch_writer import BatchWriter
+from spark_backend.job.batches.reporting import Reporter
+from spark_backend.job.batches.reports import OnBatch
+from spark_backend.job.batches.sink_topics import begin_topics, with_drafts
+from spark_backend.job.checkpoint.spark_checkpoint import place_for_spark
+from spark_backend.job.checks.lost_outputs import lost_outputs, silent_channels
+from spark_backend.job.checks.open_waits import open_waits, unused_source_times
+from spark_backend.job.checks.unused_history import unused_history
+from spark_backend.job.checks.writing_statements import lost_routes, taken_events, written_by
+from spark_backend.job.source_streams import packed_sources
+from spark_backend.job.stages.change import changed_program
+from spark_backend.job.stages.handle import Handle
+from spark_backend.job.stages.interrupted_batch import (
+    settings_of,
+    settings_of_interrupted,
+    settings_with,
+    write_settings,
+)
+from spark_backend.job.stages.prepare import Job
+from spark_backend.job.stages.stop import Run, put_away
+from spark_backend.places.place import Place, retry_of
+from spark_backend.settings.deployment import Deployment
+from spark_backend.sinks.micro_batch import results_stream
+from spark_backend.sources.listing.input_planner import RunSettings
+from spark_backend.sources.spark_reader import HAS_AVAILABLE_NOW
+from spark_backend.wire.packed_rows import Signal
+from spark_backend.wire.program import Program
+from spark_backend.wire.rows_in_files import new_folder
+
+
+@dataclass(frozen=True, slots=True)
+class RunKind:
+    """How a job runs.
+
+    is_bounded: it ends when all input that is there at its start has been processed
+    flush: then time advances until no timer is left
+    accepts_loss: files that an interrupted micro-batch read may be gone or different
+    only_repeats: it ends behind a micro-batch that was interrupted
+    """
+
+    is_bounded: bool = False
+    flush: bool = False
+    accepts_loss: bool = False
+    only_repeats: bool = False
+
+    def settings(self, checkpoint: Place, *, has_signal: bool) -> RunSettings:
+        """What the lister has to know of it."""
+        if self.only_repeats:
+            return RunSettings(str(checkpoint.resolve()), retry=retry_of(checkpoint), only_repeats=True)
+        at_end = Signal.FLUSH if self.flush else Signal.CATCH_UP
+        return RunSettings(
+            str(checkpoint.resolve()),
+            at_start=str(Signal.START) if has_signal else None,
+            at_end=str(at_end) if self.is_bounded else None,
+            retry=retry_of(checkpoint),
+        )
+
+
+def start(job: Job, report: OnBatch, kind: RunKind) -> Handle:
+    """Start a job; its end unlocks the checkpoint."""
+    plan, deployment = job.checked.program.plan(), job.checked.deployment
+    written = written_by(plan)
+    for warning in (
+        *lost_outputs(written, deployment),
+        *silent_channels(written, deployment),
+        *lost_routes(written, taken_events(plan)),
+        *(() if kind.is_bounded else open_waits(plan, deployment)),
+        *unused_source_times(plan, deployment),
+        *unused_history(deployment, is_new=job.checked.is_new),
+    ):
+        warn(warning)
+    handle = Handle(job, lambda: _begin(job, report, kind), is_bounded=kind.is_bounded)
+    _warn_of_slow_queries(plan)
+    return handle
+
+
+def _begin(job: Job, report: OnBatch, kind: RunKind) -> Run:
+    """Start a run, with the changes of the queries that wait."""
+    deployment, program = job.checked.deployment, _program(job, kind)
+    settings = settings_of(program, deployment)
+    before = settings_of_interrupted(deployment.checkpoint)
+    if before is not None and before != settings:
+        old, sources = settings_with(before, program, deployment.sources)
+        _repeat(
+            job, report, replace(kind, is_bounded=True, only_repeats=True), old, replace(deployment, sources=sources)
+        )
+        program = _program(job, kind)  # no change was taken while a micro-batch was open
+    write_settings(deployment.checkpoint, settings)
+    run = _query(job, report, kind, program, deployment)
+    if job.watch is not None:
+        job.watch.follow(run.query)
+    return run
+
+
+def _program(job: Job, kind: RunKind) -> Program:
+    program = changed_program(job.checked)
+    # the wall clock says nothing about input that is already there
+    return program.without_idle() if kind.is_bounded else program
+
+
+def _repeat(job: Job, report: OnBatch, kind: RunKind, program: Program, deployment: Deployment) -> None:
+    """Repeat the micro-batch that was interrupted, and wait for its end."""
+    run = _query(job, report, kind, program, deployment)
+    try:
+        run.query.awaitTermination()
+    finally:
+        put_away(job.checked, run)
+
+
+def _query(job: Job, report: OnBatch, kind: RunKind, program: Program, deployment: Deployment) -> Run:
+    """Spark's streaming query of a run."""
+    session = job.session
+    # Otherwise a bounded run never ends: with a timeout Spark always sees one more empty batch.
+    has_timeouts = program.needs_timeouts and not kind.is_bounded
+    session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", str(has_timeouts).lower())
+    # a step of each bucket reports what became of changes, and takes over its seed: files without
+    # records would end a micro-batch without one; seeds are removed once a micro-batch has ended
+    has_signal = has_timeouts or bool(program.notices) or program.seeds is not None
+    run_settings = kind.settings(deployment.checkpoint, has_signal=has_signal)
+    rows = new_folder(session)
+    inferred, accepts_loss = job.checked.record.schemas, kind.accepts_loss
+    packed = packed_sources(
+        session, deployment, program, run_settings, inferred=inferred, accepts_loss=accepts_loss, folder=rows
+    )
+    identity = job.checked.record.identity
+    sinks = with_drafts(deployment.sinks, rows)
+    begin_topics(identity, sinks, deployment.checkpoint)
+    results = results_stream(packed, program, sinks, identity)
+    writer = results.writeStream.queryName(deployment.name).outputMode("append")
+    writer = writer.option("checkpointLocation", place_for_spark(deployment.checkpoint))
+    if kind.is_bounded and HAS_AVAILABLE_NOW:
+        writer = writer.trigger(availableNow=True)
+    elif not kind.is_bounded:
+        writer = writer.trigger(processingTime=f"{deployment.trigger // 1000} milliseconds")
+    reporter = Reporter()
+    sources = [source.name for source in deployment.sources]
+    observe = None if job.watch is None else job.watch.observe
+    confirm = job.lock.confirm
+    batches = BatchWriter(confirm, program, sinks, sources, identity, job.folder, rows, report, reporter, observe)
+    query = writer.foreachBatch(batches.write).start()
+    if kind.is_bounded and not HAS_AVAILABLE_NOW:
+        stop_at_end(query)
+    return Run(query, run_settings, reporter, rows)
+
+
+def _warn_of_slow_queries(plan: Plan) -> None:
+    """Say which queries run on the reference matcher, while Spark plans the first micro-batch."""
+    from runtime.matching.choose import slow_queries
+
+    for line in slow_queries(plan):
+        warn(line)
