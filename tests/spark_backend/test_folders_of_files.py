@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ensue
+from runtime.instants import SECOND
 from spark_backend.sources.listing import read_files
 from spark_backend.wire.packed_rows import Signal
 from spark_backend.wire.tagged_rows import Tag
@@ -196,6 +197,28 @@ def test_a_file_that_waits_and_is_removed_holds_up_nothing(tmp_path: Path) -> No
     job.step(Signal.FLUSH)
     ids, _, _ = job.answer()
     assert ids == replayed(files_of(tmp_path / "in"))[0]
+
+
+def test_a_file_that_waits_and_is_written_again_is_looked_at_again(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "in", 3, "machines")
+    folder.fill()
+    folder.write("last", folder.moments(2000, 60))
+    folder.write("later", folder.moments(1000, 60))
+    job = FolderJob(tmp_path, TEXT, {"in": {**SOURCE, "options": {"maxFilesPerTrigger": 1}}})
+    job.step()
+    job.looked_up.clear()
+    folder.write("last", folder.moments(300, 40))
+    second = job.step()
+    assert job.looked_up == ["last.csv"]
+    assert second is not None
+    (again,) = second.waiting
+    assert START + 300 <= again.first / SECOND < START + 340
+    job.start()
+    left = job.run()
+    assert [file.path for manifest in left[-2:] for file in manifest.files] == ["last.csv", "later.csv"]
+    assert job.looked_up == ["last.csv"]
+    job.step(Signal.FLUSH)
+    assert job.answer() == replayed(files_of(tmp_path / "in"))
 
 
 def test_the_list_keeps_the_files_that_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

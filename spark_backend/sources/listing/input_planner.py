@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
@@ -21,7 +22,7 @@ from spark_backend.sources.delta.table_units import TableReads
 from spark_backend.sources.kafka.offset_planner import OffsetPlanner
 from spark_backend.sources.kafka.offsets import Offsets
 from spark_backend.sources.listing.after_reading import Settled, SettledFile, forget_settled, settle
-from spark_backend.sources.listing.changed_files import ChangeWatch
+from spark_backend.sources.listing.changed_files import WATCHED, ChangeWatch
 from spark_backend.sources.listing.command_folder import Command
 from spark_backend.sources.listing.command_watch import CommandWatch
 from spark_backend.sources.listing.file_order import first_ones, in_order
@@ -329,8 +330,9 @@ class InputPlanner:
             return _Taken(self._numbered(source, ordered, counts))
         if not waiting and (self._firsts is None or not source.has_clock):
             return _Taken(self._numbered(source, first_ones(source, ordered, pending), counts))
-        old = [item.item for item in waiting.values()]
-        new = self._looked_up(source, self._numbered(source, ordered, counts), old)
+        known_before = [item.item for item in waiting.values()]
+        old, again = self._looked_up_again(source, sorted(known_before, key=lambda item: item.order))
+        new = [*self._looked_up(source, self._numbered(source, ordered, counts), old), *again]
         listed = sorted((*old, *new), key=lambda item: item.order)
         files, dropped = self._first_of(source, listed)
         gone = {file.path for file in files}.union(dropped)
@@ -371,6 +373,25 @@ class InputPlanner:
             before = before if first is None else first
             found.append(WaitingFile(file, before))
         return found
+
+    def _looked_up_again(
+        self, source: ListedSource, waiting: Sequence[WaitingFile]
+    ) -> tuple[list[WaitingFile], list[WaitingFile]]:
+        """Waiting files as they were, and those of the next ones that were written again since."""
+        if self._firsts is None:
+            return list(waiting), []
+        changed: dict[str, TakenFile] = {}
+        for item in waiting[:WATCHED]:
+            with suppress(OSError):  # one that was removed is reported when it would be read
+                stamp = self._watches[source.name].stamp(item.file.path)
+                if stamp != item.file.stamp:
+                    changed[item.file.path] = replace(item.file, stamp=stamp)
+        firsts = self._firsts(source, list(changed.values())) if changed else ()
+        again = zip(changed.values(), firsts, strict=True)
+        return (
+            [item for item in waiting if item.file.path not in changed],
+            [WaitingFile(file, NO_TIME if first is None else first) for file, first in again],
+        )
 
     def _first_of(self, source: ListedSource, listed: Sequence[WaitingFile]) -> tuple[list[TakenFile], list[str]]:
         """The listed files that a micro-batch reads, at least one, and the removed ones."""
