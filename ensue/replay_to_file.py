@@ -30,6 +30,7 @@ from runtime.replay.loading import files_to_read, plan_for_files
 from runtime.replay.order import in_order
 from runtime.replay.pieces import FileToRead, NotSortedError, Reading, arrived_by
 from runtime.replay.replay import replay_calls
+from runtime.results.ledger import late_warning
 from runtime.results.schemas import Results
 
 _MOST_UNKNOWN = 100
@@ -154,5 +155,7 @@ class _Run:
                 file.write(ordered)
                 written.add(ordered, self.most_shown)
         written.waiting, written.next_due = engine.waiting()
-        written.ledger, written.warnings = engine.ledger(), tuple(reading.warnings)
+        written.ledger = engine.ledger()
+        late = late_warning(written.ledger)
+        written.warnings = (*reading.warnings, *([] if late is None else [late]))
         return written

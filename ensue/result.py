@@ -25,6 +25,7 @@ from runtime.replay.replay import waiting_matches
 from runtime.replay.stepping import Step
 from runtime.replay.steps import are_quick, replay_steps
 from runtime.results.json_objects import Plain, RowOf
+from runtime.results.ledger import late_warning
 from runtime.results.schemas import Results
 
 if TYPE_CHECKING:
@@ -59,8 +60,9 @@ class Replay(Answer):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is suspicious in the tables, a line each."""
-        return self.records.warnings
+        """What is suspicious in the tables, and in how they fit the queries, a line each."""
+        late = late_warning(self.results.ledger)
+        return self.records.warnings if late is None else (*self.records.warnings, late)
 
     @cached_property
     def _row_of(self) -> RowOf:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan.model import EDITION, public_title
@@ -91,3 +92,29 @@ def ledger_table(account: Account) -> pa.Table:
     rows = sorted((key for key, count in account.items() if count), key=lambda key: (*key[:2], order[key[2]]))
     columns: Sequence[list[str]] = [[key[part] for key in rows] for part in range(3)]
     return pa.table([*columns, [account[key] for key in rows]], schema=LEDGER_SCHEMA)
+
+
+FEWEST = 20
+"""Of so few records nothing is said."""
+
+KEEPS_LATE = "a longer `wait` of the queries' inputs, or `late` of its `ordering`, keeps them"
+"""What a user can do about records that are late."""
+
+
+def is_remarkable(count: int, received: int) -> bool:
+    """Whether so many of the records that were received deserve a warning: more than a tenth."""
+    return received >= FEWEST and count * 10 > received
+
+
+def late_warning(ledger: pa.Table) -> str | None:
+    """A line about the query of whose records most are late; None = there is none."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for row in ledger.filter(pc.is_in(ledger.column("what"), pa.array([RECEIVED, Outcome.LATE.word]))).to_pylist():
+        counts[row["query"], row["what"]] += row["count"]
+    late = {query: count for (query, what), count in sorted(counts.items()) if what == Outcome.LATE.word}
+    received = {query: counts[query, RECEIVED] for query in late}
+    found = [query for query, count in late.items() if is_remarkable(count, received[query])]
+    if not found:
+        return None
+    worst = max(found, key=lambda query: late[query] / received[query])
+    return f"{late[worst]} of {received[worst]} records are late for query {worst!r}: {KEEPS_LATE}"

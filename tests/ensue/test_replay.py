@@ -382,3 +382,14 @@ def test_an_instance_without_a_window_is_stopped_and_the_others_run() -> None:
     told = result.outputs[["kind", "text", "instance"]].to_numpy().tolist()
     reason = "query 'Q', instance 'bad': `within` of 'A' must be greater than 0, but is 0.0 seconds"
     assert told == [["error", reason, "bad"], ["print", "x", "good"], ["print", "x", "good"]]
+
+
+@pytest.mark.parametrize(("count", "late", "is_told"), [(100, 11, True), (100, 10, False), (19, 9, False)])
+def test_many_late_records_are_told_with_what_would_keep_them(count: int, late: int, is_told: bool) -> None:
+    moments = [f"10:{second // 60:02}:{second % 60:02}" for second in range(20, count + 20)]
+    rows = [w(at, "a", 1, at if place < count - late else "10:00:00") for place, at in enumerate(moments)]
+    line = (
+        f"{late} of {count} records are late for query 'Q': a longer `wait` of the queries' inputs, or `late` of its"
+        " `ordering`, keeps them"
+    )
+    assert ensue.replay(KEYED, rows).warnings == ((line,) if is_told else ())

@@ -39,6 +39,15 @@ def test_json_lines_are_what_format_matches_prints(ensue: Run) -> None:
     assert sorted(path.name for path in Path().iterdir()) == ["found.jsonl", "q.query", "rows.jsonl"]
 
 
+def test_many_late_records_are_told_as_without_a_file(ensue: Run) -> None:
+    Path("q.query").write_text(QUERY.replace("1 minute", "1 minute wait 1.0"), "utf-8")
+    rows = [{"at": at, "ts": at if at < 80 else 1, "card": "a", "v": 1.0, "parts": []} for at in range(1, 100)]
+    Path("rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    told = ensue("replay", "q.query", "rows.jsonl").stderr
+    assert "20 of 99 records are late for query 'Q': a longer `wait`" in told
+    assert ensue("replay", "q.query", "rows.jsonl", "--out", "found.jsonl").stderr == told
+
+
 def test_a_table_in_another_order_gives_the_same_file(ensue: Run) -> None:
     ensue("replay", "q.query", "rows.jsonl", "--out", "one.jsonl")
     lines = Path("rows.jsonl").read_text("utf-8").splitlines(keepends=True)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from querylang.logger import warn
-from runtime.results.ledger import RECEIVED
+from runtime.results.ledger import KEEPS_LATE, RECEIVED, is_remarkable
 from spark_backend.job.checkpoint.job_folder import Ledger
 from spark_backend.wire.clock_sources import ClockSource
 from spark_backend.wire.reports import CAUSES, Report, added_up
@@ -55,9 +55,6 @@ class Reporter:
 FIRST = 10_000
 """Number of a source's first records that are looked at."""
 
-FEWEST = 20
-"""So few records say nothing."""
-
 
 class FirstRecords:
     """Warns once of a source many of whose first records come too late, and says what would help.
@@ -76,10 +73,10 @@ class FirstRecords:
             for query in sorted(queries):
                 name = query, source.name
                 received = ledger.get((*name, RECEIVED), 0)
-                if received < FEWEST or received - changes.get((*name, RECEIVED), 0) >= FIRST:
+                if received - changes.get((*name, RECEIVED), 0) >= FIRST:
                     continue
                 late, before = (ledger.get((*name, word), 0) for word in ("late", "before_clock"))
-                if max(late, before) * 10 > received and source.name not in self._told:
+                if is_remarkable(max(late, before), received) and source.name not in self._told:
                     self._told.add(source.name)
                     warn(_too_late(source, late, before, received))
 
@@ -87,7 +84,7 @@ class FirstRecords:
 def _too_late(source: ClockSource, late: int, before: int, received: int) -> str:
     if late > before:
         count, what = late, "are late"
-        way_out = "a longer `wait` of the queries' inputs, or `late` of its `ordering`, keeps them"
+        way_out = KEEPS_LATE
     else:
         count, what = before, "arrive before the clock"
         way_out = (
