@@ -12,16 +12,16 @@ from spark_backend.document.setting_keys import (
     HISTORY_KEYS,
     JOB_KEYS,
     SINK_KEYS,
-    SOURCE_KEYS,
     SPARK_KEYS,
     Change,
 )
+from spark_backend.sources.kinds import source_keys
 
 SAID = Path(__file__).resolve().parent.parent / "docs" / "deployment.yaml"
 
 KEYS: Mapping[str, Mapping[str, Change]] = {
     "job": JOB_KEYS,
-    "source": SOURCE_KEYS,
+    "source": source_keys(),
     "history": HISTORY_KEYS,
     "sink": SINK_KEYS,
     "spark": SPARK_KEYS,

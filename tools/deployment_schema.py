@@ -13,13 +13,12 @@ from typing import Any
 
 from runtime.policies.durations import LENGTHS
 from runtime.reading.formats.csv_form import CSV_KEYS, CSV_LISTS
-from spark_backend.document.setting_keys import CONTROL_KEYS
+from spark_backend.document.setting_keys import CONTROL_KEYS, SOURCE_KEYS
 from spark_backend.settings.deployment_file import DEFAULT_BUCKETS, MAX_BUCKETS
-from spark_backend.settings.kafka_settings import KEYS as KAFKA_KEYS
 from spark_backend.settings.source_settings import HISTORY_FORMATS
 from spark_backend.sinks.formats import FORMATS as SINK_FORMATS
 from spark_backend.sinks.formats import SINKS
-from spark_backend.sources.formats import FILE_FORMATS, FORMATS
+from spark_backend.sources.kinds import FORMATS, SourceKind, kind_of, source_keys
 from tools.deployment_keys import KEYS, said
 
 Schema = dict[str, Any]
@@ -36,8 +35,6 @@ REQUIRED = {
     "sink": ["format"],
     "spark": [],
 }
-
-_NOT_OF_KAFKA = ("path", "partition", "offset", "order", "min_age", "after", "unreadable", "infer")
 
 
 def text() -> str:
@@ -82,21 +79,42 @@ TYPE_KEYS = ("event", "type", "type_field")
 
 def _source() -> Schema:
     """A source; which keys it may have depends on its format."""
-    is_kafka = {"required": ["format"], "properties": {"format": {"const": "kafka"}}}
-    is_files = {"required": ["format"], "properties": {"format": {"enum": [*FILE_FORMATS]}}}
-    is_table = {"required": ["format"], "properties": {"format": {"const": "delta"}}}
-    files = {"required": ["path"], "properties": dict.fromkeys(KAFKA_KEYS, False)}
-    names_itself = {"required": ["decode"], "properties": {"decode": {"not": {"const": "json"}}}}
-    topics = {
-        "required": ["options"],
-        "properties": dict.fromkeys(_NOT_OF_KAFKA, False),
-        "anyOf": [*({"required": [key]} for key in TYPE_KEYS), names_itself],
-    }
     return {
         **_group("source"),
         "not": {"anyOf": [{"required": [*pair]} for pair in combinations(TYPE_KEYS, 2)]},
-        "allOf": [{"if": is_kafka, "then": topics}, {"if": is_files, "then": files}, {"if": is_table, "then": _TABLE}],
+        "allOf": [{"if": _is_one_of(formats), "then": _of_kind(kind)} for kind, formats in _formats_by_kind().items()],
     }
+
+
+def _formats_by_kind() -> dict[SourceKind, list[str]]:
+    found: dict[SourceKind, list[str]] = {}
+    for name in FORMATS:
+        found.setdefault(kind_of(name), []).append(name)
+    return found
+
+
+def _is_one_of(formats: list[str]) -> Schema:
+    return {"required": ["format"], "properties": {"format": {"enum": formats}}}
+
+
+def _of_kind(kind: SourceKind) -> Schema:
+    """What holds for sources of a kind: keys of others are refused, and some are needed."""
+    others = [key for key in source_keys() if key not in SOURCE_KEYS and key not in kind.keys]
+    return {"properties": dict.fromkeys(others, False), **_NEEDED[kind.title]}
+
+
+_NAMES_ITSELF: Schema = {"required": ["decode"], "properties": {"decode": {"not": {"const": "json"}}}}
+"""Messages that name their type."""
+
+_NEEDED: dict[str, Schema] = {
+    "sources of files": {"required": ["path"]},
+    "Kafka sources": {
+        "required": ["options"],
+        "anyOf": [*({"required": [key]} for key in TYPE_KEYS), _NAMES_ITSELF],
+    },
+    "Delta sources": _TABLE,
+}
+"""By the title of a kind."""
 
 
 def _sink() -> Schema:

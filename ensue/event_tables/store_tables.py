@@ -94,8 +94,7 @@ Found = list[tuple["RemotePath", "RemotePath | None"]]
 
 
 def _tables(uri: str) -> Found:
-    from spark_backend.job.checks.missing_places import refuse_missing_bucket
-    from spark_backend.places.place import UnknownScheme, place_of
+    from spark_backend.places.place import UnknownScheme, place_of, refuse_missing_bucket
     from spark_backend.places.remote_path import RemotePath
 
     try:

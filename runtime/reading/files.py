@@ -16,13 +16,14 @@ from runtime.reading.formats.arrow_files import read_arrow
 from runtime.reading.formats.asked import EVERYTHING, Asked, shortened
 from runtime.reading.formats.csv_files import read_csv
 from runtime.reading.formats.csv_form import UTF_8
+from runtime.reading.formats.file_names import COMPRESSIONS, kind_of
 from runtime.reading.formats.frames import read_frame
 from runtime.reading.formats.json_files import read_json
 from runtime.reading.formats.mappings import of_mappings
 from runtime.reading.formats.messages import Messages, read_messages
 from runtime.reading.formats.parquet_files import read_parquet
 from runtime.reading.formats.raw_table import RawTable, joined, one_line, with_keys
-from runtime.reading.formats.unfolding import COMPRESSIONS, kind_of, plain_file, refuse_other_kind
+from runtime.reading.formats.unfolding import plain_file, refuse_other_kind
 from runtime.reading.formats.yaml_files import read_yaml
 
 _DAMAGED = (MemoryError, SystemError)

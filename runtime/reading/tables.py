@@ -42,8 +42,8 @@ from runtime.reading.column_names import (
 from runtime.reading.field_columns import check_columns, read_fields, without_unreadable
 from runtime.reading.files import FORMATS, Progress, iter_raw, read_raw
 from runtime.reading.formats.asked import Asked
+from runtime.reading.formats.file_names import kind_of
 from runtime.reading.formats.raw_table import RawTable, numbered_from
-from runtime.reading.formats.unfolding import kind_of
 from runtime.reading.plan_needs import (
     Leniency,
     interval_events,

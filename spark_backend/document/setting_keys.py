@@ -46,39 +46,24 @@ JOB_KEYS: Mapping[str, Change] = {
 
 SOURCE_KEYS: Mapping[str, Change] = {
     "format": Change.FIXED,
-    "path": Change.FIXED,
-    "table": Change.FIXED,
     "event": Change.FIXED,
     "type": Change.FIXED,
     "type_field": Change.FIXED,
     "source_time": Change.FIXED,
     "arrival": Change.FIXED,
-    "partition": Change.FIXED,
-    "offset": Change.FIXED,
     "options": Change.FREE,
     "decode": Change.FIXED,
     "ordering": Change.FIXED,
     "idle": Change.FREE,
     "ahead": Change.FREE,
-    "order": Change.FIXED,
-    "min_age": Change.FREE,
-    "after": Change.FREE,
-    "unreadable": Change.FREE,
     "max_record": Change.FREE,
-    "csv": Change.FIXED,
     "time_unit": Change.FIXED,
     "time_format": Change.FIXED,
-    "infer": Change.FREE,
-    "start": Change.FIXED,
-    "skew": Change.FREE,
-    "schema_changes": Change.FREE,
-    "skip_changes": Change.FREE,
-    "outside_files": Change.FREE,
 }
-"""Also those of the control stream. Options that choose records are fixed: `FormatEntry.fixed`."""
+"""Those of sources of every kind; each kind has more. Some options choose records and are fixed."""
 
 CONTROL_KEYS = ("format", "path", "options", "order", "min_age", "after", "unreadable")
-"""Those of SOURCE_KEYS that the control stream has."""
+"""Those of a source that the control stream may have."""
 
 HISTORY_KEYS: Mapping[str, Change] = dict.fromkeys(
     (

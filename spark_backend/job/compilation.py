@@ -6,27 +6,20 @@ Inferred types are kept beside the checkpoint, so that later files cannot change
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import pyarrow as pa
-
 import querylang
 from querylang.changes.running import Hidden
 from querylang.checker.checked import Checked
-from querylang.errors import FileErrors, InputError, QueryErrors
+from querylang.errors import FileErrors, QueryErrors
 from querylang.formatter.definition_text import definitions
 from querylang.load import texts_of, words_of
 from querylang.logger import warn
 from querylang.parameters.instances import hidden_values, with_instances
 from querylang.plan.model import Plan, QueryPlan
-from runtime.json_reader import json_of_text
-from runtime.partition_paths import FileBelow
 from runtime.policies.forget_keys import with_forget_keys
 from runtime.reading.column_names import (
     ARRIVAL,
@@ -38,8 +31,6 @@ from runtime.reading.column_names import (
     TYPE,
     ColumnNames,
 )
-from runtime.reading.files import iter_raw
-from runtime.reading.formats.asked import Asked
 from runtime.reading.inference.looks import Decided
 from runtime.reading.inference.own_meanings import decide_meanings
 from runtime.reading.inference.own_places import decide_places
@@ -47,25 +38,14 @@ from runtime.reading.inference.remarks import truncating_divisions
 from runtime.reading.inference.schema import infer, without_unread
 from runtime.reading.inference.types import Fields, joined_fields, with_nested
 from runtime.reading.plan_needs import fields_read, input_types
-from spark_backend.durable_files import AT_ONCE
 from spark_backend.job.checkpoint.checkpoint_record import Schemas
-from spark_backend.job.listed_sources import listed_source
 from spark_backend.job.source_orderings import with_source_orderings
-from spark_backend.places.inside import below
-from spark_backend.places.place import Place
-from spark_backend.places.remote_path import RemotePath
-from spark_backend.settings.deployment import Deployment, Source
-from spark_backend.sources.crash_marks import living_parts
-from spark_backend.sources.delta.snapshot import position_at
-from spark_backend.sources.delta.unit_reading import TYPES
-from spark_backend.sources.formats import source_format
-from spark_backend.sources.listing.listed_source import ListedSource
+from spark_backend.settings.deployment import Deployment
+from spark_backend.sources.kinds import FirstTables, running_of
+from spark_backend.sources.source import Source
 
 _MOST_COPIED = 16 << 20
 """A larger file in a store is copied only where the types of fields come from it."""
-
-_TRIED = 4
-"""So many parts of a file are tried before the job reads it; a file below 64 MB is one part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +116,11 @@ def _compiled(
     except QueryErrors:
         plan = None
     checked = querylang.check_paths(texts)
-    sources = (source for source in deployment.sources if source.kafka is None)
     is_defined = plan is not None and all(event.fields for event in plan.events)
     most = _MOST_COPIED if is_defined else None
-    samples = [Sample.of(source, checked, copies / str(number), most) for number, source in enumerate(sources)]
+    samples = [
+        Sample.of(source, checked, copies / str(number), most) for number, source in enumerate(deployment.sources)
+    ]
     if plan is not None and is_defined:
         return plan, {}, told_fields(samples, ())
     named = words_of(texts) & set(STANDARD_NAMES)
@@ -181,7 +162,7 @@ _UNTYPED = ("csv", "json")
 class Sample:
     """What a source shows before a new job begins.
 
-    tables: its first files
+    tables: its first ones, such as files
     decided: what their columns are
     """
 
@@ -191,70 +172,17 @@ class Sample:
 
     @staticmethod
     def of(source: Source, checked: Checked, copies: Path, most: int | None) -> Sample:
-        """Look at the first files of a source, or the columns of its table.
-
-        copies, most: as of `_local`
-        """
+        """Look at the first tables of a source; the rest as of `SourceRunning.first_tables`."""
         names, plan = _columns(source), Plan(checked.events, checked.queries)
-        own: Sequence[Any]
-        tables: Sequence[Any] = ()
-        if source.delta is not None:
-            own = [_empty_table(position_at(source.delta, None, is_read=False).columns)]
-            sources = [source.name]
-        else:
-            listed = listed_source(source)
-            files = _local(source_format(source.format).sample(listed), listed, copies, most)
-            own = tables = _readable(_living(files, names), names)
-            sources = [f"{source.name}: {table.name}" for table in own]
+        shown = running_of(source).first_tables(source, names, copies, most) or FirstTables((), (), ())
+        tables, own = shown.tables, shown.judged
         if not own:
             return Sample(source, tables, Decided(()))
         types = dict.fromkeys([*(event.name for event in checked.events), *input_types(plan)])
         has_own_times = bool(list(plan.time_sources()))
-        meanings = decide_meanings(own, sources, names, list(types), have_own_times=has_own_times)
-        decided = decide_places(own, sources, meanings.columns, plan)
+        meanings = decide_meanings(own, shown.labels, names, list(types), have_own_times=has_own_times)
+        decided = decide_places(own, shown.labels, meanings.columns, plan)
         return Sample(source, tables, replace(decided, remarks=(*meanings.remarks, *decided.remarks)))
-
-
-def _living(tables: Sequence[Any], names: ColumnNames) -> Sequence[Any]:
-    """The tables that end no process which reads them: a child tries, since this one is the job."""
-
-    def attempt(first: int, last: int) -> None:
-        for table in tables[first:last]:
-            with suppress(InputError):
-                _begin(table, names)
-
-    parts = living_parts(len(tables), attempt) if tables else []
-    return [table for part in parts if part.problem is None for table in tables[part.first : part.last]]
-
-
-def _readable(tables: Sequence[Any], names: ColumnNames) -> Sequence[Any]:
-    """The tables that the job will not discard as a whole; all of them if it will discard each."""
-
-    def is_readable(table: Any) -> bool:
-        try:
-            _begin(table, names)
-        except InputError:
-            return False
-        return True
-
-    return [table for table in tables if is_readable(table)] or tables
-
-
-def _begin(table: Any, names: ColumnNames) -> None:
-    """Read the first parts of a table."""
-    for _ in islice(iter_raw(table, asked=Asked(max_record=names.max_record, csv=names.csv)), _TRIED):
-        pass
-
-
-def _empty_table(columns: Mapping[str, str]) -> pa.Table:
-    """A table without rows that has the columns of a Delta table; what is nested is a struct."""
-    types = {name: json_of_text(text, object) for name, text in columns.items()}
-    return pa.schema(
-        [
-            (name, TYPES.get(type_, pa.string()) if isinstance(type_, str) else pa.struct([]))
-            for name, type_ in types.items()
-        ]
-    ).empty_table()
 
 
 def told_fields(samples: Sequence[Sample], read: Collection[str]) -> Mapping[str, Sequence[str]]:
@@ -317,25 +245,6 @@ def schemas_from_data(
     if refused:
         raise FileErrors(str(deployment.file), refused)
     return found
-
-
-def _local(files: Sequence[Place], source: ListedSource, copies: Path, most: int | None) -> list[Path]:
-    """Files of a source on this machine, whose folders may be keys.
-
-    copies: the folder for those in a store
-    most: most bytes of a file in a store that is copied; None = no limit
-    """
-    folder = source.place
-    if not isinstance(folder, RemotePath):
-        return [FileBelow.of(Path(source.folder), Path(str(file))) for file in files]
-    remote = [file for file in files if isinstance(file, RemotePath) and (most is None or file.stat().st_size <= most)]
-    names = [file.path.removeprefix(folder.path).lstrip("/") for file in remote]
-    local = [Path(str(below(copies, name))) for name in names]
-    for copy in local:
-        copy.parent.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(AT_ONCE) as threads:
-        list(threads.map(RemotePath.download, remote, local))
-    return [FileBelow.of(copies, copy) for copy in local]
 
 
 def _refusal(source: Source, schemas: Schemas) -> str:

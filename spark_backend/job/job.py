@@ -25,6 +25,7 @@ from spark_backend.job.stages.prepare import Job, prepare
 from spark_backend.job.stages.start import RunKind, start
 from spark_backend.job.stages.watch import WallClock, has_ended
 from spark_backend.job.watching.tries import skip_records
+from spark_backend.sources.kinds import kind_of
 from spark_backend.stopping import StopRequest
 
 
@@ -82,7 +83,7 @@ def run(
     job = prepare(path, apply=apply)
     try:
         deployment = job.checked.deployment
-        has_topics = any(source.kafka is not None for source in deployment.sources)
+        has_topics = any(kind_of(source.format).has_topics for source in deployment.sources)
         skip_records(deployment.checkpoint, list(skip), has_topics=has_topics)
     except BaseException:
         job.close()

@@ -16,24 +16,21 @@ from spark_backend.job.checkpoint.checkpoint_record import Record, read_record, 
 from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.checkpoint.spark_checkpoint import placed
 from spark_backend.job.checks.damaged_logs import refuse_damaged_logs
-from spark_backend.job.checks.delta_tables import refuse_unreadable_tables
 from spark_backend.job.checks.earlier_results import refuse_other_results
-from spark_backend.job.checks.missing_places import refuse_missing_bucket
 from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
 from spark_backend.job.checks.open_waits import clock_sources
 from spark_backend.job.compilation import Compiled, compile_deployment, with_fields
 from spark_backend.job.journal.file_changes import refuse_changed_files
 from spark_backend.job.journal.file_texts import read_files
 from spark_backend.job.journal.plain_running import is_same
-from spark_backend.job.listed_sources import listed_source, of_files
-from spark_backend.places.place import Place
+from spark_backend.places.place import Place, refuse_missing_bucket
 from spark_backend.places.remote_path import RemotePath
 from spark_backend.settings.catalog.table_names import unplaced
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sinks.bucket_results import refuse_unwritable
 from spark_backend.sinks.formats import MATCHES
 from spark_backend.sinks.one_table import refuse_other_layout
-from spark_backend.sources.formats import source_format
+from spark_backend.sources.kinds import running_of
 from spark_backend.wire.program import Program
 
 
@@ -81,10 +78,8 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
     Raises InputError or QueryErrors.
     """
     _refuse_unplaced(deployment)
-    for source in of_files(deployment.sources):
-        refuse_missing_bucket(source.path)
-        source_format(source.format).refuse_unreadable(listed_source(source))
-    refuse_unreadable_tables(deployment)
+    for source in deployment.sources:
+        running_of(source).refuse_unreadable(source)
     for folder in (deployment.checkpoint, *(sink.path for sink in deployment.sinks.values() if sink.kafka is None)):
         refuse_missing_bucket(folder)
         _refuse_unwritable(folder)

@@ -9,11 +9,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from runtime.reading.column_names import STANDARD
 from spark_backend.job.checkpoint.checkpoint_record import all_sources
-from spark_backend.job.listed_sources import listed_sources
-from spark_backend.settings.deployment import Deployment, Source
+from spark_backend.job.listed_sources import delta_sources, kafka_sources, listed_sources
+from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.file_stream import packed_stream
 from spark_backend.sources.listing.input_planner import RunSettings
 from spark_backend.sources.reading import Reading, plain_csv
+from spark_backend.sources.source import Source
 from spark_backend.wire.program import Program
 
 
@@ -33,9 +34,9 @@ def packed_sources(
     accepts_loss: as in `packed_stream`
     folder: where tasks put rows for each other; None = they pass through Spark
     """
-    sources = listed_sources(all_sources(deployment), deployment.control)
-    kafka = [source.kafka for source in all_sources(deployment) if source.kafka is not None]
-    delta = [source.delta for source in all_sources(deployment) if source.delta is not None]
+    sources = listed_sources(all_sources(deployment))
+    kafka = kafka_sources(all_sources(deployment))
+    delta = delta_sources(all_sources(deployment))
     readings = source_readings(deployment, inferred)
     return packed_stream(
         session, sources, readings, program, run, kafka=kafka, delta=delta, accepts_loss=accepts_loss, folder=folder

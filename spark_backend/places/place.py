@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from querylang.errors import InputError
 from spark_backend.places.remote_path import RemotePath, StoreOptions
 from spark_backend.places.remote_stat import RemoteStat
 from spark_backend.retrying import RETRY
@@ -173,3 +174,12 @@ def writable(place: Place) -> Path:
     handle, name = tempfile.mkstemp(prefix="ensue-")
     os.close(handle)
     return Path(name)
+
+
+def refuse_missing_bucket(place: Place) -> None:
+    """Raise InputError if the bucket does not exist, OSError if the store does not say."""
+    if not isinstance(place, RemotePath) or place.root.endswith("://"):
+        return
+    with suppress(PermissionError):  # of the bucket; what is asked of its folders may still be allowed
+        if not replace(place, path="").exists():
+            raise InputError(f"{place}: there is no such bucket")

@@ -10,72 +10,14 @@ from typing import Any
 from querylang.errors import InputError
 from querylang.logger import LogForm
 from querylang.parameters.given_values import NOTHING, Given
-from querylang.plan.model import TimePolicy
 from querylang.source import Source as QueryText
 from runtime.policies.time_forms import USUAL_TIMES, TimeForm
-from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm
 from spark_backend.document.fixed_settings import FixedValues
 from spark_backend.places.place import Place
-from spark_backend.settings.file_settings import FileSettings
 from spark_backend.settings.watching_settings import Address
 from spark_backend.sinks.formats import Sink
-from spark_backend.sources.delta.delta_source import DeltaSource
-from spark_backend.sources.kafka.kafka_source import KafkaSource
+from spark_backend.sources.source import Source
 from spark_backend.wire.clock import Clock
-from spark_backend.wire.clock_sources import Idle
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where records come from.
-
-    format: one of SOURCE_FORMATS
-    path: a folder; of Kafka there is none
-    table: of a Delta table its name in a catalog; "" = the path says where it is
-    event: every row is of this event type, whatever its columns say; None = `type_field` says it
-    type_field, source_time, arrival: names of columns; None = the usual ones
-    source_column, partition, offset: names of columns that say where rows came from; None = the
-        usual ones. `none` in place of a name = there is no such column
-    is_typeless: its first files showed that its column `event` is a field
-    options: Spark's options of the format
-    ordering: the ordering policy of its records; None = as the queries say
-    ordering_line: its line in the deployment file
-    idle: how long it is silent before time advances without it; None = as its ordering policy says
-    ahead: µs that its arrival times may be later than the micro-batch; None = no limit
-    max_record: length of the longest record that is read, in bytes; None = the usual limit
-    csv: how CSV files are written
-    times: how times are written
-    infers: whether types that nothing defines may be inferred from CSV and JSON
-    fixed: its settings that may not change on a checkpoint
-    kafka: what only a Kafka source has; None = it is another one
-    delta: what only a Delta source has; None = it is another one
-    """
-
-    name: str
-    format: str
-    path: Place
-    event: str | None = None
-    type_field: str | None = None
-    source_time: str | None = None
-    arrival: str | None = None
-    source_column: str | None = None
-    partition: str | None = None
-    offset: str | None = None
-    is_typeless: bool = False
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    ordering: TimePolicy | None = None
-    ordering_line: int | None = field(default=None, compare=False)
-    idle: Idle | None = None
-    ahead: int | None = None
-    files: FileSettings = field(default_factory=FileSettings)
-    max_record: int | None = None
-    csv: CsvForm = USUAL_CSV
-    times: TimeForm = USUAL_TIMES
-    infers: bool = False
-    fixed: FixedValues = field(default_factory=dict, repr=False, compare=False)
-    kafka: KafkaSource | None = None
-    delta: DeltaSource | None = None
-    table: str = ""
 
 
 @dataclass(frozen=True, slots=True)

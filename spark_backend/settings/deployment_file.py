@@ -25,17 +25,19 @@ from runtime.policies.forget_keys import EXPECTED, forget_length
 from runtime.yaml_reader import file_text
 from spark_backend.document.fixed_settings import FixedValue, fixed_value
 from spark_backend.document.folder_overlaps import FolderKind, overlaps
-from spark_backend.document.setting_keys import JOB_KEYS, SOURCE_KEYS
+from spark_backend.document.setting_keys import JOB_KEYS
 from spark_backend.document.setting_values import Folders, duration, idle, is_true, seconds
 from spark_backend.document.yaml_document import Mistakes, Node, read_document, read_given, value_of_written
-from spark_backend.places.place import asked_again, place_to_plain
+from spark_backend.places.place import asked_again
 from spark_backend.settings.catalog.table_names import kept_places, with_places
-from spark_backend.settings.deployment import Deployment, Source
+from spark_backend.settings.deployment import Deployment
 from spark_backend.settings.given_mapping import NAME, document_of, places_in_words
 from spark_backend.settings.sink_settings import read_channels, read_sinks
 from spark_backend.settings.source_settings import read_control, read_history, read_sources
 from spark_backend.settings.spark_settings import read_spark
 from spark_backend.settings.watching_settings import read_log, read_metrics
+from spark_backend.sources.kinds import kind_of, source_keys
+from spark_backend.sources.source import Source
 from spark_backend.wire.clock import Clock
 
 DEFAULT_BUCKETS = 16
@@ -100,14 +102,8 @@ def _with_retry(deployment: Deployment) -> Deployment:
 
 
 def _asked_again(source: Source, retry: float | None) -> Source:
-    archive, path = source.files.archive, asked_again(source.path, retry)
-    return replace(
-        source,
-        path=path,
-        files=replace(source.files, archive=None if archive is None else asked_again(archive, retry)),
-        kafka=None if source.kafka is None else replace(source.kafka, retry=retry),
-        delta=None if source.delta is None else replace(source.delta, store=place_to_plain(path)[1]),
-    )
+    place = None if source.place is None else asked_again(source.place, retry)
+    return replace(source, place=place, own=kind_of(source.format).asked_again(source.own, retry))
 
 
 def _is_live(found: Mapping[str, Node]) -> bool:
@@ -232,7 +228,7 @@ def _with_idle(found: Mapping[str, Node], clock: Clock, folders: Folders) -> tup
         for source in read_sources(found["sources"], folders)
     )
     if clock is Clock.PROCESSING:
-        nodes = [found, *(node.mapping(SOURCE_KEYS) for node in found["sources"].mapping().values())]
+        nodes = [found, *(node.mapping(source_keys()) for node in found["sources"].mapping().values())]
         for node in nodes:
             if "idle" in node:
                 node["idle"].wrong("'idle' has no meaning with the clock 'processing', which always advances")

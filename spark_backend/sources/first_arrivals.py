@@ -24,8 +24,8 @@ from runtime.instants import NO_TIME
 from runtime.json_reader import json_of_text
 from runtime.reading.column_names import ARRIVAL, needed_names
 from runtime.reading.formats.csv_form import UTF_8, CsvForm
+from runtime.reading.formats.file_names import COMPRESSIONS, kind_of
 from runtime.reading.formats.parquet_files import open_parquet
-from runtime.reading.formats.unfolding import COMPRESSIONS, kind_of
 from spark_backend.delta.data_files import data_file
 from spark_backend.places.place import Place, local_copy
 from spark_backend.places.remote_path import RemotePath

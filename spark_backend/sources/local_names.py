@@ -9,7 +9,7 @@ from pathlib import Path
 
 from querylang.errors import InputError
 from querylang.printable import one_line
-from runtime.reading.formats.unfolding import kind_of
+from runtime.reading.formats.file_names import kind_of
 from spark_backend.places.place import Place, local_copy
 from spark_backend.places.remote_path import RemotePath
 

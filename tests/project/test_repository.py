@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,6 @@ from tests.project.repository import PACKAGES, ROOT, tracked_files
 
 TEXT = {".py", ".md", ".toml", ".yaml", ".yml", ".query", ".mon", ".sh", ".csv", ".jsonl", ".lock", ""}
 ELSEWHERE = re.compile(r"(?<![\w.~$/])/(?:work|home|root|mnt|Users)/")
-MOST_MODULES = 20
-"""In one folder, `__init__.py` included: more do not fit on one screen."""
 UPWARDS = re.compile(r"(?:\.\./)+[\w./-]*")
 
 
@@ -110,9 +107,3 @@ def test_the_lock_file_has_the_hash_of_every_file_that_may_be_installed() -> Non
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_package_says_that_it_is_typed(package: str) -> None:
     assert (ROOT / package / "py.typed").exists()
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_no_folder_has_too_many_modules(package: str) -> None:
-    modules = Counter(str(path.parent.relative_to(ROOT)) for path in (ROOT / package).rglob("*.py"))
-    assert {folder: number for folder, number in modules.items() if number > MOST_MODULES} == {}

@@ -89,7 +89,7 @@ class JobWithoutSpark:
     def run(self) -> None:
         """A micro-batch of what there is."""
         self.batch += 1
-        sources = listed_sources(self.deployment.sources, None)
+        sources = listed_sources(self.deployment.sources)
         options = reading_options(sources, source_readings(self.deployment), self.program)
         run, firsts = RunSettings(str(self.deployment.checkpoint)), partial(first_arrivals, options)
         planner = InputPlanner(sources, run, firsts=firsts)

@@ -16,7 +16,7 @@ from querylang.errors import InputError
 from spark_backend.job.batches.reports import BatchReport
 from spark_backend.job.job import deploy, run
 from spark_backend.job.source_streams import file_prefixes
-from spark_backend.settings.deployment import Source
+from spark_backend.sources.source import Source
 from tests.support.sensors import QUERY, ROWS, add_files, expected, project, streamed, table, totals
 
 

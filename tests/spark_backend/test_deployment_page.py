@@ -26,7 +26,8 @@ SINKS += [
     {"format": "parquet", "path": "s3://bucket/out"},
     {"format": "kafka", "topic": "a", "options": {"kafka.bootstrap.servers": "host:9092"}},
 ]
-SOURCES = (FILES, {"format": "csv", "path": "in"}, TOPIC, FILES | {"format": "delta", "arrival": "at"})
+TABLE = {"format": "delta", "arrival": "at"}
+SOURCES = (FILES, {"format": "csv", "path": "in"}, TOPIC, FILES | TABLE, TABLE | {"table": "lake.a"})
 BASES = [
     {
         "name": "cards",

@@ -83,7 +83,7 @@ def test_queries_may_be_texts_and_paths_are_relative_to_the_working_folder(folde
         folder / "a.query",
         Source("query2", f"{TEXT}\n"),
     )
-    assert load_deployment(SMALL, {}).sources[0].path == folder / "in"
+    assert load_deployment(SMALL, {}).sources[0].place == folder / "in"
 
 
 def test_mistakes_name_the_keys_that_lead_to_them(folder: Path) -> None:

@@ -19,7 +19,6 @@ from runtime.reading.formats.csv_form import CsvForm
 from spark_backend.job.source_orderings import with_source_orderings
 from spark_backend.settings.deployment import Deployment
 from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.settings.file_settings import FileSettings
 from spark_backend.wire.clock import Clock
 from tests.support.schema_verdicts import same_verdict
 
@@ -71,8 +70,8 @@ def test_a_whole_file(folder: Path) -> None:
     assert deployment.name == "cards"
     assert deployment.queries == (folder / "queries" / "cards.query",)
     assert [source.name for source in deployment.sources] == ["withdrawals"]
-    assert deployment.sources[0].options == {"maxFilesPerTrigger": "2"}
-    assert deployment.sources[0].path == folder / "data"
+    assert deployment.sources[0].own.max_files == 2
+    assert deployment.sources[0].place == folder / "data"
     assert deployment.sinks["discarded"].path == Path("/secret/place/discarded")
     assert (deployment.clock, deployment.buckets, deployment.trigger) == (Clock.ARRIVAL, 8, 1_000_000)
 
@@ -109,7 +108,9 @@ def test_the_settings_of_files(folder: Path) -> None:
     text = "    order: name\n    min_age: 5s\n    after: archive done/here\n    unreadable: stop\n"
     (folder / "deploy.yaml").write_text(GOOD.replace("    arrival: at\n", text))
     source = load_deployment(folder / "deploy.yaml", {"OUT": "/out"}).sources[0]
-    assert source.files == FileSettings("name", 5_000_000, "archive", folder / "done" / "here", stops=True)
+    own = source.own
+    assert (own.order, own.min_age, own.stops) == ("name", 5_000_000, True)
+    assert (own.after, own.archive) == ("archive", str(folder / "done" / "here"))
     assert list(source.fixed) == ["format", "path", "event", "source_time", "order"]
 
 
@@ -132,9 +133,9 @@ def test_values_of_parameters_keep_types_and_lines(folder: Path) -> None:
         ("format: parquet\n", "format: parqet\n", "5: 'format' must be parquet, csv, json, arrow, kafka or delta, not 'parqet'; did you mean 'parquet'?"),
         ("format: parquet\n", "format: orc\n", "5: 'format: orc' is not supported yet; supported: parquet, csv, json, arrow, kafka and delta"),
         ("format: parquet\n    path: data\n    event: Withdrawal\n    source_time: ts\n    arrival: at\n", "format: delta\n    path: data\n    event: Withdrawal\n", "5: 'withdrawals' has no 'arrival': the column that says when a record arrived"),
-        ("format: parquet\n    path: data\n", "format: delta\n    path: data\n    order: name\n", "7: 'order' is not a setting of Delta sources"),
+        ("format: parquet\n    path: data\n", "format: delta\n    path: data\n    order: name\n", "7: 'order' is not a setting of Delta sources; sources of files have it"),
         ("format: parquet\n    path: data\n", "format: delta\n    path: data\n    start: soon\n", "7: 'start' must be `earliest`, `latest`, a version or a time, not 'soon'"),
-        ("format: parquet\n    path: data\n", "format: parquet\n    path: data\n    skip_changes: true\n", "7: 'skip_changes' is a setting of Delta sources"),
+        ("format: parquet\n    path: data\n", "format: parquet\n    path: data\n    skip_changes: true\n", "7: 'skip_changes' is not a setting of sources of files; Delta sources have it"),
         ("path: out/matches}", "path: out/matches, partition_by: day}", "13: 'partition_by' is a setting of Delta tables; 'matches' is parquet"),
         ("{format: parquet, path: out/matches}", "{format: delta, path: out/matches, partition_by: [day, v]}", "13: 'partition_by' must be day or instance, not 'v'"),
         ("{format: parquet, path: out/matches}", "{format: delta, path: 's3://b/matches', options: {tls_ca_file_path: x}}", "13: 'tls_ca_file_path' cannot be set for Delta tables"),

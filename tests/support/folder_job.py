@@ -11,7 +11,7 @@ from pathlib import Path
 
 from spark_backend.job.checkpoint.checkpoint_record import all_sources
 from spark_backend.job.checkpoint.job_folder import JobFolder
-from spark_backend.job.listed_sources import listed_sources
+from spark_backend.job.listed_sources import delta_sources, listed_sources
 from spark_backend.job.preflight import checked
 from spark_backend.job.source_streams import source_readings
 from spark_backend.operator.step import run_step
@@ -57,7 +57,7 @@ class FolderJob:
         self.deployment = load_deployment(path / "job.yaml")
         self.ready = checked(self.deployment)
         self.program = self.ready.program
-        self.listed = listed_sources(all_sources(self.deployment), self.deployment.control)
+        self.listed = listed_sources(all_sources(self.deployment))
         self.options = self._options()
         self.states: dict[int, bytes] = {}
         self.tagged: list[TaggedRow] = []
@@ -67,7 +67,7 @@ class FolderJob:
 
     def _options(self) -> dict[str, str]:
         sources = all_sources(self.deployment)
-        delta = [source.delta for source in sources if source.delta is not None]
+        delta = delta_sources(sources)
         return reading_options(
             self.listed, source_readings(self.deployment, self.ready.record.schemas), self.program, delta=delta
         )
@@ -78,7 +78,7 @@ class FolderJob:
 
     def start(self) -> None:
         """Begin a run, which knows nothing but what is in the checkpoint."""
-        delta = [source.delta for source in all_sources(self.deployment) if source.delta is not None]
+        delta = delta_sources(all_sources(self.deployment))
         run = RunSettings(str(self.deployment.checkpoint))
         tables = CommitPlanner(delta, firsts=partial(first_arrivals_in_table, self.options)) if delta else None
         self.planner = InputPlanner(self.listed, run, tables=tables, firsts=self._firsts)

@@ -19,8 +19,6 @@ def plan(file: DeploymentFile, as_json: Json = False) -> None:
         return
     for line in (*found.changes, *found.live):
         print_line(line)
-    if found.release is not None:
-        print_line(found.release)
     if not found.changes:
         print_line("nothing would change")
     elif found.is_needed:

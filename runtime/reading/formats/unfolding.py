@@ -20,10 +20,8 @@ import pyarrow as pa
 from querylang.errors import InputError
 from runtime.reading.formats.asked import Asked, size_text
 from runtime.reading.formats.csv_form import UTF_8
+from runtime.reading.formats.file_names import COMPRESSIONS, kind_of
 from runtime.reading.formats.raw_table import one_line
-
-COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
-"""By ending of a file's name: Arrow's name of the compression."""
 
 _PIECE = 1 << 20
 _RECORDS, _TIMES = 16, 200
@@ -31,12 +29,6 @@ _RECORDS, _TIMES = 16, 200
 
 BROKEN = "\udcff"
 """Stands for bytes that are not text: no UTF-8 either, so that the row is malformed."""
-
-
-def kind_of(path: Path) -> tuple[str, str]:
-    """The endings of a file's name in lower case, of its format and its compression, if any."""
-    suffix = path.suffix.lower()
-    return (Path(path.stem).suffix.lower(), suffix) if suffix in COMPRESSIONS else (suffix, "")
 
 
 _TEXTS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".yaml", ".yml")

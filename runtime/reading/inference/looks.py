@@ -14,9 +14,10 @@ from querylang.logger import warn
 from runtime.reading.broken_text import without_broken_text
 from runtime.reading.column_names import PLACES, SOURCE, STANDARD_NAMES, TYPE, ColumnNames, with_names
 from runtime.reading.files import iter_raw
+from runtime.reading.formats.file_names import kind_of
 from runtime.reading.formats.parquet_files import open_parquet
 from runtime.reading.formats.raw_table import RawTable
-from runtime.reading.formats.unfolding import kind_of, plain_file
+from runtime.reading.formats.unfolding import plain_file
 from runtime.reading.remarks import lacks_column
 
 FEW = 4_096

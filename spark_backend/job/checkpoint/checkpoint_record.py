@@ -22,8 +22,9 @@ from spark_backend.document.fixed_settings import FixedValues, Kept, differences
 from spark_backend.durable_files import make_checkpoint
 from spark_backend.job_file import RESTORE, JobFile
 from spark_backend.places.place import Place
-from spark_backend.settings.deployment import Deployment, Source
+from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.spark_log import LATER, RECORD
+from spark_backend.sources.source import Source
 from spark_backend.wire.program import Program
 
 RECORD_VERSION = 4

@@ -120,10 +120,10 @@ def _refuse_own_results(deployment: Deployment) -> None:
             if (
                 named
                 and sink.kafka is None
-                and source.kafka is None
-                and (is_within(sink.path, source.path) or is_within(source.path, sink.path))
+                and source.place is not None
+                and (is_within(sink.path, source.place) or is_within(source.place, sink.path))
             ):
                 raise InputError(
                     f"{deployment.file}: the source '{source.name}' and the sink '{name}' have the same folder,"
-                    f" {source.path}; a job must not read its own results"
+                    f" {source.place}; a job must not read its own results"
                 )

@@ -60,11 +60,11 @@ def _share_listeners(other: SparkSession, own: SparkSession) -> None:
 
 def _local_folders(deployment: Deployment) -> tuple[dict[str, Path], dict[str, Path]]:
     """The local folders that tasks read from and write to, by what they are for."""
-    read = {f"the source '{source.name}'": source.path for source in deployment.sources if source.kafka is None}
+    read = {f"the source '{item.name}'": item.place for item in deployment.sources if item.place is not None}
     written = {f"the sink '{name}'": sink.path for name, sink in deployment.sinks.items() if sink.kafka is None}
     written["the checkpoint"] = deployment.checkpoint
-    if deployment.control is not None:
-        written["the control stream"] = deployment.control.path  # the driver creates it
+    if deployment.control is not None and deployment.control.place is not None:
+        written["the control stream"] = deployment.control.place  # the driver creates it
     return _local(read), _local(written)
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from querylang.plan.model import Plan, QueryPlan
 from spark_backend.settings.deployment import Deployment
+from spark_backend.sources.kinds import kind_of
 from spark_backend.wire.clock import Clock
 from spark_backend.wire.clock_sources import ClockSource, clock_source, sources_of
 
@@ -19,8 +20,8 @@ def clock_sources(deployment: Deployment) -> list[ClockSource]:
     return [
         replace(
             clock_source(item.name, item.event, item.idle, item.ordering, item.ahead),
-            by_topic=item.kafka is not None,
-            in_files=item.kafka is None,
+            by_topic=kind_of(item.format).has_topics,
+            in_files=not kind_of(item.format).has_topics,
         )
         for item in deployment.sources
     ]
@@ -47,7 +48,7 @@ def unused_source_times(plan: Plan, deployment: Deployment) -> Iterator[str]:
     from runtime.reading.plan_needs import unused_source_time  # it loads NumPy
 
     for source in named:
-        has_arrival = source.arrival is not None or source.kafka is not None
+        has_arrival = source.arrival is not None or kind_of(source.format).tells_arrival
         warning = unused_source_time(plan, source.source_time) if has_arrival else None
         if warning is not None:
             yield f"source {source.name}: {warning}"

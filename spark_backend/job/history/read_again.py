@@ -16,7 +16,9 @@ from spark_backend.job.history.tables_again import table_pieces
 from spark_backend.job.journal.history_command import Mark
 from spark_backend.job.listed_sources import listed_sources
 from spark_backend.settings.deployment import Deployment
+from spark_backend.sources.delta.delta_source import DeltaSource
 from spark_backend.sources.delta.table_units import TableFirsts
+from spark_backend.sources.kafka.kafka_source import KafkaSource
 from spark_backend.sources.listing.file_tasks import FileTask
 from spark_backend.sources.listing.input_planner import FirstArrivals, unread_of
 from spark_backend.sources.listing.listed_source import ListedSource
@@ -68,20 +70,20 @@ def _found(
     """The pieces of each source, and what is missing."""
     found: dict[str, list[Piece]] = {}
     gaps: list[str] = []
-    for source in listed_sources(all_sources(deployment), deployment.control):
+    for source in listed_sources(all_sources(deployment)):
         known = frozenset() if before is None else before.files.get(source.name, frozenset())
         found[source.name], gap = _file_pieces(source, known, read, table, firsts)
         gaps += gap
     for own in all_sources(deployment):
         name = own.name
-        if own.kafka is not None and name in read.positions:
+        if isinstance(own.own, KafkaSource) and name in read.positions:
             start = None if before is None else before.positions.get(name)
-            found[name], gap = message_pieces(own.kafka, start, read.positions[name], since, is_whole=table is not None)
+            found[name], gap = message_pieces(own.own, start, read.positions[name], since, is_whole=table is not None)
             gaps += gap
-        if own.delta is not None and name in read.tables:
+        if isinstance(own.own, DeltaSource) and name in read.tables:
             count = read.counts[name].files if name in read.counts else 0
             done = None if before is None else before.tables.get(name)
-            found[name], gap = table_pieces(own.delta, done, read.tables[name], count, firsts_in_tables)
+            found[name], gap = table_pieces(own.own, done, read.tables[name], count, firsts_in_tables)
             gaps += gap
     if table is not None:
         gaps += table.gaps(found)

@@ -20,7 +20,7 @@ from spark_backend.job.history.table_end import TableEnd
 from spark_backend.job.history.table_run import met_sources
 from spark_backend.job.journal.history_command import HistoryCommand, Mark, read_mark, write_mark
 from spark_backend.job.journal.journal import Journal
-from spark_backend.job.listed_sources import listed_sources
+from spark_backend.job.listed_sources import delta_sources, kafka_sources, listed_sources
 from spark_backend.job.source_streams import source_readings
 from spark_backend.operator.history_run import HistoryRun
 from spark_backend.operator.job_clock import JobClock, SourceWatermark
@@ -96,7 +96,7 @@ class Reading:
 
     def _table_end(self, last: int) -> TableEnd:
         table, sources = self.deployment.history, tuple(met_sources(self.program))
-        topics = frozenset(item.name for item in self.deployment.sources if item.kafka is not None)
+        topics = frozenset(item.name for item in kafka_sources(self.deployment.sources))
         telling = tuple(replace(item, ahead=NEVER) for item in self.program.sources)
         command = replace(self.command, since=None, accepts_gap=True)
         reading = replace(self, program=replace(self.program, sources=telling), command=command)
@@ -159,7 +159,7 @@ class Reading:
 
     def _options(self, *, is_archived: bool) -> Mapping[str, str]:
         deployment, sources = self.deployment, all_sources(self.deployment)
-        listed, record = listed_sources(sources, deployment.control), read_record(deployment.checkpoint)
+        listed, record = listed_sources(sources), read_record(deployment.checkpoint)
         readings = {
             name: replace(reading, since=self.command.since)
             for name, reading in source_readings(deployment, () if record is None else record.schemas).items()
@@ -168,8 +168,8 @@ class Reading:
             archived_sources(listed) if is_archived else listed,
             readings,
             self.program,
-            kafka=[source.kafka for source in sources if source.kafka is not None],
-            delta=[source.delta for source in sources if source.delta is not None],
+            kafka=kafka_sources(sources),
+            delta=delta_sources(sources),
             accepts_loss=self.command.accepts_gap,
         )
         return options | {CRASHES: crashes_folder(str(deployment.checkpoint.resolve()))}

@@ -27,6 +27,7 @@ from spark_backend.job.source_streams import file_prefixes
 from spark_backend.operator.history_run import HistoryRun
 from spark_backend.operator.job_clock import JobClock, place_name
 from spark_backend.settings.deployment import Deployment, HistoryTable
+from spark_backend.sources.kinds import kind_of
 from spark_backend.sources.reading import plan_for_event
 from spark_backend.wire.packed_rows import Signal, pack_arrivals
 from spark_backend.wire.program import Program
@@ -176,7 +177,7 @@ class _TableReading:
                 f"the source '{clocked[0].name}' has an 'ordering' with watermarks of its own; say with 'source' under"
                 " 'history', or in a column 'source', whose records these are"
             )
-        source = next((item for item in clocked if item.name == self._only and item.kafka is not None), None)
+        source = next((item for item in clocked if item.name == self._only and kind_of(item.format).has_topics), None)
         if source is None or source.ordering is None or source.ordering.timeline is not TimelineKind.PARTITION:
             return
         without = next((file for file in files if "partition" not in file.columns), None)

@@ -14,8 +14,9 @@ from typing import TypedDict
 from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job_file import JobFile
 from spark_backend.places.place import Place
-from spark_backend.settings.deployment import Deployment, Source
+from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.spark_log import open_batch
+from spark_backend.sources.source import Source
 from spark_backend.wire.clock_sources import ClockSource
 from spark_backend.wire.program import Program
 

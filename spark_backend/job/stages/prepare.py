@@ -11,18 +11,16 @@ from pyspark.sql import SparkSession
 
 from querylang.logger import warn
 from querylang.plan.model import Plan
-from spark_backend.durable_files import make_checkpoint, make_folder
+from spark_backend.durable_files import make_checkpoint
 from spark_backend.early_start import EarlyStart
 from spark_backend.errors import in_plain_words
-from spark_backend.job.checkpoint.checkpoint_record import read_record, write_record
+from spark_backend.job.checkpoint.checkpoint_record import all_sources, read_record, write_record
 from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.checkpoint.run_lock import RunLock
 from spark_backend.job.checkpoint.spark_checkpoint import reach_store, remove_old_files
 from spark_backend.job.checkpoint.store_lock import StoreLock
 from spark_backend.job.checks.catalog_tables import find_tables
 from spark_backend.job.checks.job_session import job_session, keep_tasks, tasks_of
-from spark_backend.job.checks.missing_places import empty_sources
-from spark_backend.job.checks.topic_notes import topic_notes
 from spark_backend.job.journal.file_changes import take_files
 from spark_backend.job.other_release import note_release, other_release
 from spark_backend.job.preflight import Checked, checked
@@ -33,6 +31,7 @@ from spark_backend.settings.catalog.table_names import keep_places
 from spark_backend.settings.deployment import Deployment
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.settings.given_mapping import places_in_words
+from spark_backend.sources.kinds import running_of
 from spark_backend.wire.job_kernels import ship_kernels
 from spark_backend.wire.partition_groups import shared_order
 
@@ -82,8 +81,7 @@ def _locked(deployment: Deployment, session: SparkSession | None, *, apply: bool
     ready = checked(deployment, apply=apply)  # a refused deployment creates nothing, not even the lock's file
     for line in (
         *other_release(deployment),
-        *topic_notes(deployment, is_new=ready.is_new),
-        *empty_sources(deployment),
+        *(note for item in all_sources(deployment) for note in running_of(item).notes(item, is_new=ready.is_new)),
     ):
         warn(line)
     make_checkpoint(deployment.checkpoint, deployment.mode)
@@ -124,8 +122,8 @@ def _prepared(ready: Checked, lock: RunLock | StoreLock, given: SparkSession | N
         keep_tasks(session, deployment, ready.record.tasks)
     job = Job(ready, session, lock, watch)
     _warn_of_single_tasks(ready.program.plan())
-    if deployment.control is not None and deployment.control.kafka is None:
-        make_folder(deployment.control.path)
+    if deployment.control is not None:
+        running_of(deployment.control).begin(deployment.control)
     return job
 
 

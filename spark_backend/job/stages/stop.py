@@ -33,7 +33,7 @@ class Run:
 def put_away(ready: Checked, run: Run) -> None:
     """What a run leaves behind at its end."""
     deployment, record = ready.deployment, ready.record
-    planner = InputPlanner(listed_sources(all_sources(deployment), deployment.control), run.settings)
+    planner = InputPlanner(listed_sources(all_sources(deployment)), run.settings)
     try:
         run.reporter.add(Report(*report) for report in planner.finish())
     except (DamagedManifest, OSError) as error:

@@ -15,6 +15,7 @@ from spark_backend.job.commands.sending import Sent, send_command
 from spark_backend.job.upkeep.opened_checkpoint import open_checkpoint
 from spark_backend.settings.deployment import Deployment
 from spark_backend.settings.deployment_file import load_deployment
+from spark_backend.sources.kinds import kind_of
 from spark_backend.sources.listing.command_folder import FORGET, Outcome, key_text
 
 
@@ -60,7 +61,7 @@ def _remains(deployment: Deployment) -> list[str]:
         for name, sink in deployment.sinks.items()
     ]
     sources = [
-        f"records of the source '{source.name}': {source.path if source.kafka is None else 'its topics'}"
+        f"records of the source '{source.name}': {kind_of(source.format).shown(source)}"
         for source in deployment.sources
     ]
     older = f"states of the last 100 micro-batches, until Spark removes them: {deployment.checkpoint}"

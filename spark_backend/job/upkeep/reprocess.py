@@ -25,13 +25,13 @@ from runtime.reading.formats.csv_form import USUAL_CSV
 from spark_backend.durable_files import RESULT, new_file, publish
 from spark_backend.errors import in_plain_words
 from spark_backend.job.batches.reports import source_of
-from spark_backend.job.listed_sources import listed_source
 from spark_backend.job.upkeep.opened_checkpoint import open_checkpoint
-from spark_backend.places.place import Place, names_in
+from spark_backend.places.place import Place
 from spark_backend.places.remote_path import RemotePath
-from spark_backend.settings.deployment import Deployment, Source
+from spark_backend.settings.deployment import Deployment
 from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sources.listing.name_patterns import name_filter
+from spark_backend.sources.kinds import running_of
+from spark_backend.sources.source import Source
 
 WRITTEN = ("json", "csv")
 """Formats of sources that records can be put back into."""
@@ -231,11 +231,7 @@ def _target(source: Source, text: str, records: Sequence[_Record]) -> Place:
     """The place of the new file; raises InputError if the records were put back before."""
     whole = json.dumps([text, *(record.place for record in records)])
     name = f"reprocessed-{hashlib.blake2b(whole.encode(), digest_size=8).hexdigest()}.{source.format}"
-    if name in names_in(source.path):
-        raise InputError(f"{source.path / name}: these records have been put back before; nothing was put back")
-    if not name_filter(listed_source(source))(name):
-        raise InputError(f"the source '{source.name}' does not read files named {name}; nothing was put back")
-    return source.path / name
+    return running_of(source).place_of_new(source, name)
 
 
 def _write(target: Place, text: str) -> None:

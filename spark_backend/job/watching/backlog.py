@@ -12,13 +12,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from spark_backend.job.checkpoint.checkpoint_record import all_sources
-from spark_backend.job.listed_sources import listed_source, of_files
-from spark_backend.settings.deployment import Deployment, Source
-from spark_backend.sources.backlog import SourceBacklog, folder_backlog, processed_files, table_backlog, topics_backlog
-from spark_backend.sources.delta.snapshot import UnreadableTable
-from spark_backend.sources.kafka.listing import BrokerError
+from spark_backend.job.listed_sources import listed_sources
+from spark_backend.settings.deployment import Deployment
+from spark_backend.sources.backlog import SourceBacklog, Unanswered
+from spark_backend.sources.kinds import running_of
 from spark_backend.sources.listing.manifests import DamagedManifest
-from spark_backend.sources.listing.read_files import ReadFiles
+from spark_backend.sources.listing.processed import processed_files
 
 PATIENCE = 1.0
 """Seconds that brokers and folders may take to answer."""
@@ -28,19 +27,11 @@ def backlog_of(deployment: Deployment, patience: float = PATIENCE) -> tuple[Sour
     """The backlog of each source, the control stream last; takes at most `patience` seconds."""
     sources = all_sources(deployment)
     try:
-        read = processed_files(deployment.checkpoint, [listed_source(source) for source in of_files(sources)])
+        read = processed_files(deployment.checkpoint, listed_sources(sources))
     except (DamagedManifest, OSError) as error:
         return tuple(SourceBacklog(source.name, problem=str(error)) for source in sources)
-    asked = [_question(source, read, is_control=source is deployment.control) for source in sources]
+    asked = [partial(running_of(source).backlog, source.own, read) for source in sources]
     return _answers([source.name for source in sources], asked, patience)
-
-
-def _question(source: Source, read: ReadFiles, *, is_control: bool) -> Callable[[], SourceBacklog]:
-    if source.kafka is not None:
-        return partial(topics_backlog, source.kafka, read)
-    if source.delta is not None:
-        return partial(table_backlog, source.delta, read)
-    return partial(folder_backlog, listed_source(source, is_control=is_control), read)
 
 
 def _answers(
@@ -52,7 +43,7 @@ def _answers(
     def ask(name: str, question: Callable[[], SourceBacklog]) -> None:
         try:
             found[name] = question()
-        except (BrokerError, UnreadableTable, OSError) as error:
+        except (Unanswered, OSError) as error:
             found[name] = SourceBacklog(name, problem=str(error))
 
     threads = [

@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from spark_backend.job_file import JobFile
-from spark_backend.places.place import Place, asked_again, place_of, place_to_plain
-from spark_backend.settings.deployment import Deployment, Source
+from spark_backend.places.place import Place, asked_again, place_of
+from spark_backend.settings.deployment import Deployment
+from spark_backend.sources.kinds import kind_of
+from spark_backend.sources.source import Source
 
 
 def named_tables(deployment: Deployment) -> dict[str, str]:
@@ -38,14 +40,12 @@ def with_places(deployment: Deployment, places: Mapping[str, str]) -> Deployment
 
 
 def _placed(source: Source, place: Place) -> Source:
-    assert source.delta is not None, "a table that is not Delta's"
-    folder, store = place_to_plain(place)
-    return replace(source, path=place, delta=replace(source.delta, folder=folder, store=store))
+    return replace(source, place=place, own=kind_of(source.format).placed(source.own, place))
 
 
 def unplaced(deployment: Deployment) -> list[str]:
     """The names of tables whose places are not known."""
-    sources = [source.table for source in deployment.sources if source.delta is not None and not source.delta.folder]
+    sources = [item.table for item in deployment.sources if not kind_of(item.format).is_placed(item.own)]
     return [*sources, *(sink.table for sink in deployment.sinks.values() if sink.table and str(sink.path) == ".")]
 
 
@@ -61,7 +61,7 @@ def kept_places(deployment: Deployment) -> dict[str, str]:
 
 def keep_places(deployment: Deployment) -> None:
     """Keep in the checkpoint where its tables are."""
-    sources = {source.table: source.path for source in deployment.sources if source.table}
+    sources = {source.table: source.place for source in deployment.sources if source.table and source.place is not None}
     sinks = {sink.table: sink.path for sink in deployment.sinks.values() if sink.table}
     if sources or sinks:
         places = {name: str(place.resolve()) for name, place in (sources | sinks).items()}

@@ -84,8 +84,7 @@ def test_the_checkpoint_keeps_what_the_catalog_told(tmp_path: Path) -> None:
     keep_places(with_places(found, {"lake.readings": "s3://b/readings", "lake.alarms": str(tmp_path / "alarms")}))
     again = load_deployment(tmp_path / "sensors.yaml")
     assert unplaced(again) == []
-    assert again.sources[0].delta is not None
-    assert again.sources[0].delta.folder == "s3://b/readings"
+    assert again.sources[0].own.folder == "s3://b/readings"
     assert again.sinks["output"].path == tmp_path / "alarms"
     assert again.sources[0].fixed["table"].text == "lake.readings"
 
@@ -95,7 +94,7 @@ def test_the_checkpoint_keeps_what_the_catalog_told(tmp_path: Path) -> None:
     [
         ("table: SOURCE", "table: x y", "4: 'table' must be the name of a table, such as `lake.cards`"),
         ("table: SOURCE", "table: t, path: p", "4: 'table' and 'path' both say where the table is"),
-        ("format: delta, table: SOURCE", "format: csv, table: t", "4: 'table' is a setting of Delta tables"),
+        ("format: delta, table: SOURCE", "format: csv, table: t", "4: 'table' is not a setting of sources of files"),
         ("path: out/matches", "table: lake.m", "6: 'matches' has a table per query; set its folder with 'path'"),
     ],
 )

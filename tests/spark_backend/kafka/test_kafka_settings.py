@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from querylang.errors import InputError
-from spark_backend.settings.deployment import Source
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.sources.kafka.avro.avro_form import AvroForm, RegistryAddress
 from spark_backend.sources.kafka.kafka_source import KafkaSource, TopicChoice
+from spark_backend.sources.source import Source
 from tests.support.schema_verdicts import same_verdict
 
 FILE = """\
@@ -40,7 +40,7 @@ def load(folder: Path, text: str = FILE, environment: dict[str, str] | None = No
 
 
 def kafka(folder: Path, options: str, environment: dict[str, str] | None = None) -> KafkaSource:
-    found = load(folder, FILE.replace('      subscribe: "b, a"', options), environment).kafka
+    found = load(folder, FILE.replace('      subscribe: "b, a"', options), environment).own
     assert found is not None
     return found
 
@@ -48,7 +48,7 @@ def kafka(folder: Path, options: str, environment: dict[str, str] | None = None)
 def test_what_is_said_is_read(tmp_path: Path) -> None:
     source = load(tmp_path, FILE.replace("    event", "    start: 2024-01-01T00:00:00Z\n    skew: 3s\n    event"))
     client = {"bootstrap.servers": "one:9092,two:9092"}
-    assert source.kafka == KafkaSource(
+    assert source.own == KafkaSource(
         "cards", TopicChoice(("a", "b")), client, start=1_704_067_200_000_000, skew=3_000_000
     )
     assert {key: value.text for key, value in source.fixed.items()} == {
@@ -185,8 +185,16 @@ def test_secrets_are_read_from_files_and_are_not_shown(tmp_path: Path) -> None:
             "",
             "5: 'cards' needs 'event', the type of all its messages, or 'type', the field that has it",
         ),
-        ("event: Withdrawal", "event: Withdrawal\n    path: in", "10: 'path' is not a setting of Kafka sources"),
-        ("event: Withdrawal", "event: Withdrawal\n    min_age: 1s", "10: 'min_age' is not a setting of Kafka sources"),
+        (
+            "event: Withdrawal",
+            "event: Withdrawal\n    path: in",
+            "10: 'path' is not a setting of Kafka sources; sources of files and Delta sources have it",
+        ),
+        (
+            "event: Withdrawal",
+            "event: Withdrawal\n    min_age: 1s",
+            "10: 'min_age' is not a setting of Kafka sources; sources of files have it",
+        ),
         (
             "event: Withdrawal",
             "event: Withdrawal\n    decode: columns",
@@ -212,11 +220,10 @@ def test_settings_of_kafka_are_refused_for_files_and_controls_may_come_from_a_to
     load(tmp_path, FILE.replace("sinks:", f"control: {{format: kafka, options: {options}}}\nsinks:"))
     control = load_deployment(tmp_path / "cards.yaml", {}).control
     assert control is not None
-    assert control.kafka is not None
-    assert control.kafka.is_control
+    assert control.own.is_control
     (tmp_path / "in").mkdir()
     files = "name: a\nqueries: [cards.query]\nsources:\n  s: {format: csv, path: in, skew: 1s}\nsinks:\n"
-    with pytest.raises(InputError, match="4: 'skew' is a setting of Kafka sources"):
+    with pytest.raises(InputError, match="4: 'skew' is not a setting of sources of files; Kafka sources have it"):
         load(tmp_path, files + "  matches: {format: csv, path: out}\ncheckpoint: state\n")
 
 
@@ -245,7 +252,7 @@ AVRO = """\
 
 def avro(folder: Path, options: str, environment: dict[str, str] | None = None) -> AvroForm:
     text = FILE.replace("    event: Withdrawal\n", "    decode: avro\n").replace('      subscribe: "b, a"\n', options)
-    found = load(folder, text, environment).kafka
+    found = load(folder, text, environment).own
     assert found is not None
     assert found.avro is not None
     return found.avro

@@ -1,0 +1,1 @@
+"""Sources in folders of files."""
