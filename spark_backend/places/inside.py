@@ -6,8 +6,13 @@ read, written or removed, comes through here.
 
 from __future__ import annotations
 
+import re
+
 from querylang.errors import InputError
 from spark_backend.places.place import Place, is_within
+
+_NO_TEXT = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+"""Halves of surrogate pairs, apart from those that stand for a byte of a name that is not UTF-8."""
 
 
 class OutsidePath(InputError):
@@ -17,9 +22,10 @@ class OutsidePath(InputError):
 def below(root: Place, name: str) -> Place:
     """The place of a name below a root, where links may lead elsewhere: sources may have them.
 
-    Raises OutsidePath for a name that is empty or absolute, or has `..` or NUL.
+    Raises OutsidePath for a name that is empty or absolute, has `..` or NUL, or is not text.
     """
-    if not name or name.startswith("/") or "\0" in name or ".." in name.split("/"):
+    is_wrong = name.startswith("/") or "\0" in name or ".." in name.split("/")
+    if not name or is_wrong or _NO_TEXT.search(name) is not None:
         raise OutsidePath(f"{root}: {name!r} is not the name of a file in it")
     return root / name
 

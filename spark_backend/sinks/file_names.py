@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 RESULT_FILE = re.compile(
-    r"(?P<identity>[0-9a-f]{12})-(?P<batch>[0-9]{8,18})-(?P<number>[0-9]{5,})(?P<suffix>[.](?:parquet|json|csv))"
+    r"(?P<identity>[0-9a-f]{12})-(?P<batch>[0-9]{8,18})-(?P<number>[0-9]{5,18})(?P<suffix>[.](?:parquet|json|csv))"
 )
 """`batch_name` of `bucket_results`, the number of the task, the suffix."""
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from functools import lru_cache
 from threading import Lock
 from typing import Any, TypeVar
 
 from querylang.plan import model as plans
+from querylang.plan.automaton import ACCEPT
 from querylang.plan.encoding import WrongPart
 from querylang.plan.model import EventType, Plan, QueryPlan
 from runtime.json_reader import DamagedJson, json_of_text, refuse_deep
@@ -67,7 +69,31 @@ def _checked(text: str) -> Plan:
         raise DamagedJson(f"its plan is damaged: {error}") from error
     except RecursionError as error:
         raise DamagedJson("its plan is damaged: it is nested too deep") from error
+    for number, query in enumerate(plan.queries):
+        for field in _dangling(query, plan):
+            raise DamagedJson(f"its plan is damaged: 'queries[{number}].{field}' names something that is not there")
     return plan
+
+
+def _dangling(query: QueryPlan, plan: Plan) -> Iterator[str]:
+    """The fields of a query that name an event type, or a number of something, that it does not have."""
+    events = {event.name for event in plan.events}
+    yield from (f"inputs[{at}].event" for at, item in enumerate(query.inputs) if item.event not in events)
+    inputs, terms, states = range(len(query.inputs)), range(len(query.terms)), query.automaton.states
+    yield from (f"terms[{at}].input" for at, term in enumerate(query.terms) if term.input not in inputs)
+    conditions, targets = range(len(query.conditions)), range(ACCEPT, len(states))
+    for state, place in ((state, f"automaton.states[{at}]") for at, state in enumerate(states)):
+        if not all(check in conditions for check in state.accepts or ()):
+            yield f"{place}.accepts"
+        for at, item in enumerate(state.transitions):
+            if item.input not in inputs:
+                yield f"{place}.transitions[{at}].input"
+            if item.target not in targets:
+                yield f"{place}.transitions[{at}].target"
+            if not all(term in terms for term in item.binds):
+                yield f"{place}.transitions[{at}].binds"
+            if not all(check in conditions for check in item.checks):
+                yield f"{place}.transitions[{at}].checks"
 
 
 _DEEPEST = 800

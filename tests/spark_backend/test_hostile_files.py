@@ -126,6 +126,7 @@ def test_files_outside_of_a_source_are_neither_read_nor_removed(tmp_path: Path) 
         (lambda plan: query(plan)["inputs"].append(7), "'queries[0].inputs[1]': expected Input, found 7"),
         (lambda plan: query(plan)["terms"][0].pop("name"), "'queries[0].terms[0]': a 'Term' needs a field 'name'"),
         (lambda plan: query(plan).update(metadata=[["x"]]), "'queries[0].metadata[0]': expected 2 items, found 1"),
+        (lambda plan: query(plan)["inputs"][0].update(event="B"), "'queries[0].inputs[0].event' names something that"),
         (lambda plan: query(plan)["automaton"]["states"].insert(0, []), "'queries[0].automaton.states[0]': expected S"),
     ],
 )

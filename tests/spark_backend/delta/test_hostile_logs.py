@@ -126,7 +126,7 @@ def test_options_of_a_store_go_to_its_own_bucket_only() -> None:
         data_file(table, "s3://bucket/lake/table2/a")
 
 
-@pytest.mark.parametrize("name", ["", "/a", "../a", "a/../../b", "a\0b"])
+@pytest.mark.parametrize("name", ["", "/a", "../a", "a/../../b", "a\0b", "a\ud800"])
 def test_a_name_stays_below_its_root(tmp_path: Path, name: str) -> None:
     with pytest.raises(OutsidePath):
         inside(tmp_path, name)
