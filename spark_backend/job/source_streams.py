@@ -11,6 +11,7 @@ from runtime.reading.column_names import STANDARD
 from spark_backend.job.checkpoint.checkpoint_record import all_sources
 from spark_backend.job.listed_sources import delta_sources, kafka_sources, listed_sources
 from spark_backend.settings.deployment import Deployment
+from spark_backend.sources.crash_marks import NO_MARKS, CrashMarks
 from spark_backend.sources.file_stream import packed_stream
 from spark_backend.sources.listing.input_planner import RunSettings
 from spark_backend.sources.reading import Reading, plain_csv
@@ -27,19 +28,28 @@ def packed_sources(
     inferred: Iterable[str] = (),
     accepts_loss: bool = False,
     folder: Path | None = None,
+    marks: CrashMarks = NO_MARKS,
 ) -> DataFrame:
     """Events, control events and signals as one source of Spark.
 
     inferred: as in `Reading`
-    accepts_loss: as in `packed_stream`
-    folder: where tasks put rows for each other; None = they pass through Spark
+    accepts_loss, folder, marks: as in `packed_stream`
     """
     sources = listed_sources(all_sources(deployment))
     kafka = kafka_sources(all_sources(deployment))
     delta = delta_sources(all_sources(deployment))
     readings = source_readings(deployment, inferred)
     return packed_stream(
-        session, sources, readings, program, run, kafka=kafka, delta=delta, accepts_loss=accepts_loss, folder=folder
+        session,
+        sources,
+        readings,
+        program,
+        run,
+        kafka=kafka,
+        delta=delta,
+        accepts_loss=accepts_loss,
+        folder=folder,
+        marks=marks,
     )
 
 

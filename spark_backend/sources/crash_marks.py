@@ -5,6 +5,9 @@ mark while it reads a range, which is a file or messages of a partition. A mark 
 the range is read again says that a reader died. After two deaths the range is read in child
 processes first, and halved, until what ends them is alone. That is written down before it is used,
 so that a repeated micro-batch leaves out the same.
+
+A mark in a store costs two requests per range. So there nothing is marked until a worker has died,
+which the driver knows, and workers are told what is left out when a run begins.
 """
 
 from __future__ import annotations
@@ -18,17 +21,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypedDict
 
-from runtime.json_reader import DamagedJson
+from runtime.json_reader import DamagedJson, json_of_text
 from runtime.json_shapes import Count
 from spark_backend.durable_files import make_kept_folder
 from spark_backend.job_file import JobFile
+from spark_backend.places.place import Place, names_in, place_of_plain
 
 DEATHS = 2
 """After so many deaths a range is divided."""
 
 CRASHES = "crashes"
-"""The option with the folder of the marks; "" = nothing is marked."""
+"""The option with the marks, and the name of their folder."""
 
 WHOLE = -1
 """In place of an offset: all of a file."""
@@ -70,11 +75,36 @@ class Part:
     problem: str | None = None
 
 
+class _Plain(TypedDict):
+    folder: str | None
+    known: tuple[Deadly, ...]
+    enough: Count
+
+
 @dataclass(frozen=True, slots=True)
 class CrashMarks:
-    """The marks of a job; `folder`: where they are, None = nothing is marked."""
+    """The marks of a job.
 
-    folder: Path | None = None
+    folder: where they are; None = nothing is marked
+    known: records that are left out, whatever the folder has
+    enough: deaths on a range after which it is divided
+    """
+
+    folder: Place | None = None
+    known: tuple[Deadly, ...] = ()
+    enough: int = DEATHS
+
+    def to_text(self) -> str:
+        """The marks as JSON text, for workers."""
+        folder = None if self.folder is None else str(self.folder)
+        return json.dumps({"folder": folder, "known": list(map(asdict, self.known)), "enough": self.enough})
+
+    @staticmethod
+    def of_text(text: str) -> CrashMarks:
+        """The inverse of `to_text`."""
+        plain = json_of_text(text, _Plain)
+        folder = None if plain["folder"] is None else place_of_plain((plain["folder"], {}))
+        return CrashMarks(folder, plain["known"], plain["enough"])
 
     @contextmanager
     def reading(self, range_: str) -> Iterator[bool]:
@@ -89,9 +119,9 @@ class CrashMarks:
             deaths = 0 if before is None else before.deaths + 1
         except DamagedJson:
             deaths = 1  # it died while it wrote this
-        file.write_text(json.dumps(asdict(Mark(range_, deaths))), "utf-8")
+        file.write_text(json.dumps(asdict(Mark(range_, deaths))))
         try:
-            yield deaths >= DEATHS
+            yield deaths >= self.enough
         finally:
             file.unlink(missing_ok=True)
 
@@ -108,25 +138,42 @@ class CrashMarks:
 
     def skipped(self, source: str, partition: int = 0) -> dict[int, str]:
         """By offset: why a record of a partition is left out."""
-        found = (JobFile(file, Deadly).readable() for file in self._files("skip"))
         return {
             item.offset: item.reason
-            for item in found
-            if item is not None and (item.source, item.partition) == (source, partition)
+            for item in (*self.known, *self.all_skipped())
+            if (item.source, item.partition) == (source, partition)
         }
 
-    def _files(self, kind: str) -> list[Path]:
-        if self.folder is None or not self.folder.is_dir():
+    def all_skipped(self) -> list[Deadly]:
+        """All records that are left out, as the folder has them."""
+        found = (JobFile(file, Deadly).readable() for file in self._files("skip"))
+        return [item for item in found if item is not None]
+
+    def _files(self, kind: str) -> list[Place]:
+        if self.folder is None:
             return []
-        return sorted(self.folder.glob(f"{kind}-*.json"))
+        names = [name for name in names_in(self.folder) if name.startswith(f"{kind}-") and name.endswith(".json")]
+        return [self.folder / name for name in sorted(names)]
 
 
 NO_MARKS = CrashMarks()
 
 
-def crashes_folder(checkpoint: str) -> str:
-    """The folder of a checkpoint's marks; "" = there is none, in a store."""
-    return "" if "://" in checkpoint else str(Path(checkpoint) / "ensue" / CRASHES)
+def marks_of(checkpoint: Place) -> CrashMarks:
+    """The marks of a job, as its driver reads and writes them."""
+    return CrashMarks(checkpoint.resolve() / "ensue" / CRASHES)
+
+
+def marks_of_run(checkpoint: Place, *, had_deaths: bool = False) -> CrashMarks:
+    """The marks of a job, as the workers of a run need them.
+
+    had_deaths: whether a worker has died in the micro-batch that is open
+    """
+    marks = marks_of(checkpoint)
+    if isinstance(marks.folder, Path):
+        return marks
+    known = tuple(marks.all_skipped())
+    return CrashMarks(marks.folder, known, DEATHS - 1) if had_deaths else CrashMarks(None, known)
 
 
 def _digest(text: str) -> str:

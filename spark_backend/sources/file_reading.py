@@ -6,7 +6,6 @@ import stat
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -19,7 +18,7 @@ from spark_backend.places.place import Place
 from spark_backend.places.remote_path import RemotePath
 from spark_backend.sources.absent_columns import ANY_COLUMN, ColumnsOfFolder
 from spark_backend.sources.command_reading import packed_commands
-from spark_backend.sources.crash_marks import CRASHES, CrashMarks
+from spark_backend.sources.crash_marks import CRASHES, NO_MARKS, CrashMarks
 from spark_backend.sources.deadly_files import without_deadly_lines
 from spark_backend.sources.delta.delta_source import DELTA, delta_of_text
 from spark_backend.sources.delta.unit_reading import UnitReader
@@ -67,7 +66,7 @@ def read_task(options: Mapping[str, str], text: str) -> Iterator[pa.RecordBatch]
         yield from packed_commands(task.commands, program, len(readings))
     sources = {source.name: source for source in sources_of_text(options["sources"])}
     accepts_loss = options["accept_loss"] == "true"
-    marks = CrashMarks(Path(options[CRASHES]) if options.get(CRASHES) else None)
+    marks = CrashMarks.of_text(options[CRASHES]) if CRASHES in options else NO_MARKS
     for file in task.files:
         earlier = (task.earlier or {}).get(file.source)
         files = _FileReader(program, sources[file.source], readings[file.source], accepts_loss, marks, earlier)

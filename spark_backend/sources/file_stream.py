@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, InputPartition
 
 from runtime.json_reader import json_of_text
 from spark_backend.places.place import place_of
-from spark_backend.sources.crash_marks import CRASHES, crashes_folder
+from spark_backend.sources.crash_marks import CRASHES, NO_MARKS, CrashMarks
 from spark_backend.sources.delta.commit_planner import CommitPlanner
 from spark_backend.sources.delta.delta_source import DELTA, DeltaSource, delta_of_text, delta_to_text
 from spark_backend.sources.delta.snapshot import UnreadableTable
@@ -60,6 +60,7 @@ def packed_stream(
     delta: Sequence[DeltaSource] = (),
     accepts_loss: bool = False,
     folder: Path | None = None,
+    marks: CrashMarks = NO_MARKS,
 ) -> DataFrame:
     """A streaming DataFrame of packed rows.
 
@@ -68,13 +69,14 @@ def packed_stream(
     accepts_loss: whether a micro-batch that is repeated may find its files changed, and whether
         messages may be gone before they are read
     folder: where tasks put rows for each other; None = they pass through Spark
+    marks: of records that end a process
     """
     options = {
         **reading_options(sources, readings, program, kafka=kafka, delta=delta, accepts_loss=accepts_loss),
         "run": run.to_text(),
         "tasks": str(max(session.sparkContext.defaultParallelism, program.tasks or 1)),
         "folder": "" if folder is None else str(folder),
-        CRASHES: crashes_folder(run.checkpoint),
+        CRASHES: marks.to_text(),
     }
     register(session)
     return session.readStream.format(_FORMAT).options(**options).load()

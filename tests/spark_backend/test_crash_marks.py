@@ -13,7 +13,21 @@ import pytest
 import querylang
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.reading.formats import json_lines, json_messages
-from spark_backend.sources.crash_marks import CrashMarks, Deadly, Part, death_of, living_parts, without_skipped
+from spark_backend.errors import WorkerDied
+from spark_backend.job.batches.figures import Figures
+from spark_backend.job.checkpoint.progress import JobProgress
+from spark_backend.job.watching.prometheus import Metrics
+from spark_backend.job.watching.tries import failed_tries, skip_records, told_deaths
+from spark_backend.places.remote_path import RemotePath
+from spark_backend.sources.crash_marks import (
+    CrashMarks,
+    Deadly,
+    Part,
+    death_of,
+    living_parts,
+    marks_of_run,
+    without_skipped,
+)
 from spark_backend.sources.deadly_files import without_deadly_lines
 from spark_backend.sources.kafka import range_reading
 from spark_backend.sources.kafka.consuming import Chunk
@@ -24,6 +38,7 @@ from spark_backend.sources.reading import Reading
 from spark_backend.wire.clock_sources import ClockSource
 from spark_backend.wire.packed_rows import unpack_row
 from spark_backend.wire.program import Program
+from tests.support.stores import StoreServer
 
 PLAN = querylang.compile_text("event A { integer n; } query Q { inputs { A() retain 1; } find A as a }").plan
 PROGRAM = Program.of(PLAN, buckets=1, sources=[ClockSource("s", by_topic=True)])
@@ -113,3 +128,44 @@ def test_skipped_records_are_those_of_a_partition(tmp_path: Path) -> None:
         marks.skip(Deadly(source, partition, offset, "why"))
     assert marks.skipped("t", 0) == {5: "why"}
     assert CrashMarks().skipped("t", 0) == {}
+
+
+def test_in_a_store_nothing_is_marked_until_a_worker_has_died(store: StoreServer) -> None:
+    checkpoint = RemotePath("s3://bucket", "state")
+    skip_records(checkpoint, ["t/0/5"], has_topics=True)
+    first = marks_of_run(checkpoint)
+    assert (first.folder, first.skipped("t")) == (None, {5: "left out by --skip"})
+    marks = marks_of_run(checkpoint, had_deaths=True)
+    assert CrashMarks.of_text(marks.to_text()) == marks
+    with marks.reading("t/0") as is_suspect:
+        (mark,) = (key for key in store.keys("state/") if "/reading-" in key)
+        assert not is_suspect
+    store.put(mark, '{"range": "t/0", "deaths": 0}')  # a reader that dies removes nothing
+    assert [mark.range for mark in marks.marked()] == ["t/0"]
+    with marks.reading("t/0") as is_suspect:
+        assert is_suspect
+    marks.skip(Deadly("t", 0, 9, "why"))
+    assert marks.marked() == []
+    assert marks_of_run(checkpoint).skipped("t") == {5: "left out by --skip", 9: "why"}
+    assert len(store.keys("state/ensue/crashes/")) == 2
+
+
+def test_tries_of_the_micro_batch_that_is_open_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "offsets" / "5").write_text("")
+    lines = []
+    for _ in range(6):
+        with pytest.raises(WorkerDied) as died, told_deaths(tmp_path):
+            raise WorkerDied("a Python process of Spark ended with signal 11")
+        lines.append(str(died.value).partition(" (")[2])
+    assert [line.partition(")")[0] for line in lines] == [
+        f"micro-batch 5, {word} try" for word in ("first", "second", "third", "fourth", "fifth", "6th")
+    ]
+    figures = Figures((), (), {}, JobProgress(), {})
+    metrics = Metrics("numbers", figures, tuple, lambda: failed_tries(tmp_path))
+    assert b"\nensue_micro_batch_failed_tries 6.0\n" in metrics.text()
+    (tmp_path / "commits" / "5").write_text("")
+    assert failed_tries(tmp_path) == 0
+    (tmp_path / "offsets" / "6").write_text("")
+    assert failed_tries(tmp_path) == 0

@@ -26,7 +26,7 @@ from spark_backend.operator.history_run import HistoryRun
 from spark_backend.operator.job_clock import JobClock, SourceWatermark
 from spark_backend.places.place import Place
 from spark_backend.settings.deployment import Deployment
-from spark_backend.sources.crash_marks import CRASHES, crashes_folder
+from spark_backend.sources.crash_marks import CRASHES, marks_of_run
 from spark_backend.sources.file_reading import read_task
 from spark_backend.sources.file_stream import reading_options
 from spark_backend.sources.first_arrivals import first_arrivals, first_arrivals_in_table
@@ -172,7 +172,7 @@ class Reading:
             delta=delta_sources(sources),
             accepts_loss=self.command.accepts_gap,
         )
-        return options | {CRASHES: crashes_folder(str(deployment.checkpoint.resolve()))}
+        return options | {CRASHES: marks_of_run(deployment.checkpoint).to_text()}
 
 
 def write_history(folder: Place, run: HistoryRun, mark: Mark) -> None:

@@ -27,6 +27,7 @@ from spark_backend.job.stages.interrupted_batch import (
 )
 from spark_backend.job.stages.prepare import Job
 from spark_backend.job.stages.stop import Run, put_away
+from spark_backend.job.watching.tries import marks_of_next_run
 from spark_backend.places.place import Place, retry_of
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sinks.micro_batch import results_stream
@@ -127,9 +128,15 @@ def _query(job: Job, report: OnBatch, kind: RunKind, program: Program, deploymen
     has_signal = has_timeouts or bool(program.notices) or program.seeds is not None
     run_settings = kind.settings(deployment.checkpoint, has_signal=has_signal)
     rows = new_folder(session)
-    inferred, accepts_loss = job.checked.record.schemas, kind.accepts_loss
     packed = packed_sources(
-        session, deployment, program, run_settings, inferred=inferred, accepts_loss=accepts_loss, folder=rows
+        session,
+        deployment,
+        program,
+        run_settings,
+        inferred=job.checked.record.schemas,
+        accepts_loss=kind.accepts_loss,
+        folder=rows,
+        marks=marks_of_next_run(deployment.checkpoint),
     )
     identity = job.checked.record.identity
     sinks = with_drafts(deployment.sinks, rows)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from querylang.errors import InputError
 from runtime.json_shapes import Count
 from spark_backend.errors import WorkerDied
 from spark_backend.job_file import JobFile
 from spark_backend.places.place import Place
-from spark_backend.sources.crash_marks import CrashMarks, Deadly, crashes_folder
+from spark_backend.sources.crash_marks import CRASHES, CrashMarks, Deadly, marks_of, marks_of_run
 from spark_backend.sources.listing.spark_log import open_batch
 
 MOST_TRIES = 4
@@ -32,23 +31,20 @@ class _Failed:
     tries: Count
 
 
-def marks_of(checkpoint: Place) -> CrashMarks:
-    """The marks of a job; none in a store."""
-    folder = crashes_folder(str(checkpoint.resolve()))
-    return CrashMarks(Path(folder) if folder else None)
-
-
 def failed_tries(checkpoint: Place) -> int:
     """How many tries have failed of the micro-batch that is open; 0 = none, or none is open."""
-    folder, batch = marks_of(checkpoint).folder, open_batch(checkpoint)
-    if folder is None or batch is None:
-        return 0
-    found = _file(folder).readable()
+    batch = open_batch(checkpoint)
+    found = None if batch is None else _file(checkpoint).readable()
     return 0 if found is None or found.batch != batch else found.tries
 
 
-def _file(folder: Path) -> JobFile[_Failed]:
-    return JobFile(folder / "tries.json", _Failed)
+def marks_of_next_run(checkpoint: Place) -> CrashMarks:
+    """The marks as workers of a run that begins now need them."""
+    return marks_of_run(checkpoint, had_deaths=failed_tries(checkpoint) > 0)
+
+
+def _file(checkpoint: Place) -> JobFile[_Failed]:
+    return JobFile(checkpoint / "ensue" / CRASHES / "tries.json", _Failed)
 
 
 @contextmanager
@@ -65,10 +61,10 @@ def _where(checkpoint: Place) -> str:
     ranges = [mark.range for mark in marks.marked()]
     more = f" and {len(ranges) - _SHOWN} more" if len(ranges) > _SHOWN else ""
     reading = f" while it read {'; '.join(ranges[:_SHOWN])}{more}" if ranges else ""
-    if batch is None or marks.folder is None:
+    if batch is None:
         return reading
     tries = failed_tries(checkpoint) + 1
-    _file(marks.folder).write(asdict(_Failed(batch, tries)))
+    _file(checkpoint).write(asdict(_Failed(batch, tries)))
     word = _WORDS[tries - 1] if tries <= len(_WORDS) else f"{tries}th"
     return f"{reading} (micro-batch {batch}, {word} try)"
 
@@ -85,6 +81,4 @@ def skip_records(checkpoint: Place, places: list[str], *, has_topics: bool) -> N
                 f"--skip {place}: leaves out a message, and no source of the job is a topic."
                 " What ends the process in a file is left out without it"
             )
-        if marks.folder is None:
-            raise InputError(f"--skip {place}: needs a checkpoint in a file system, not in a store")
         marks.skip(Deadly(source, int(numbers[0]), int(numbers[1]), "left out by --skip"))
