@@ -9,8 +9,13 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+import pytest
+
+from tests.support.maven import fetched_jars
+from tests.support.stores import StoreServer
 
 ROOT = Path(__file__).resolve().parents[2]
+POM = ROOT / "tests" / "support" / "hadoop_aws" / "pom.xml"
 
 QUERY = "event A { integer n; }\nquery Q { inputs { A() retain 1; } find A as a }\n"
 
@@ -26,9 +31,15 @@ checkpoint: state
 """
 
 
-def test_a_job_leaves_out_a_line_that_ends_its_workers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_in_store", [False, True])
+def test_a_job_leaves_out_a_line_that_ends_its_workers(tmp_path: Path, store: StoreServer, is_in_store: bool) -> None:
     (tmp_path / "q.query").write_text(QUERY)
-    (tmp_path / "job.yaml").write_text(DEPLOYMENT)
+    deployment = DEPLOYMENT
+    if is_in_store:
+        jars = sorted(map(str, fetched_jars(POM, ROOT / "build" / "hadoop-aws" / "jars").iterdir()))
+        deployment = DEPLOYMENT.replace("checkpoint: state", "checkpoint: s3://bucket/state")
+        deployment += f"spark: {{jars: [{', '.join(jars)}]}}\n"
+    (tmp_path / "job.yaml").write_text(deployment)
     (tmp_path / "data").mkdir()
     lines = [json.dumps({"at": number, "n": number}) for number in range(20)]
     (tmp_path / "data" / "a.jsonl").write_text("\n".join(lines))
@@ -38,7 +49,7 @@ def test_a_job_leaves_out_a_line_that_ends_its_workers(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "ensue", "run", "--once", "job.yaml"],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": path},
+        env=os.environ | store.environment | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=False,
@@ -50,7 +61,9 @@ def test_a_job_leaves_out_a_line_that_ends_its_workers(tmp_path: Path) -> None:
         "0, first try). It is tried again",
         "0, second try). It is tried again",
     ]
-    assert all("signal 11 (Segmentation fault) while it read source 'numbers': b.jsonl (" in line for line in told)
+    what = " while it read source 'numbers': b.jsonl"
+    assert [what in line for line in told] == [not is_in_store, True]  # in a store nothing is marked at first
+    assert all("signal 11 (Segmentation fault)" in line for line in told)
     matches = pd.concat([pd.read_csv(file) for file in (tmp_path / "out" / "matches").rglob("*.csv")])
     discarded = pd.concat([pd.read_csv(file) for file in (tmp_path / "out" / "discarded").rglob("*.csv")])
     assert len(matches) == 38
@@ -58,3 +71,5 @@ def test_a_job_leaves_out_a_line_that_ends_its_workers(tmp_path: Path) -> None:
         ("b.jsonl", 5, "malformed"),
         ("b.jsonl", 14, "malformed"),
     ]
+    assert [key for key in store.keys("state/ensue/crashes/") if "/reading-" in key] == []
+    assert len(store.keys("state/ensue/crashes/")) == 2 * is_in_store  # the line, and how often it was tried
