@@ -7,7 +7,7 @@ processes first, and halved, until what ends them is alone. That is written down
 so that a repeated micro-batch leaves out the same.
 
 A mark in a store costs two requests per range. So there nothing is marked until a worker has died,
-which the driver knows, and workers are told what is left out when a run begins.
+which the driver knows, and workers get what is left out when a run begins.
 """
 
 from __future__ import annotations

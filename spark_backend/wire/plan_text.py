@@ -76,7 +76,7 @@ def _checked(text: str) -> Plan:
 
 
 def _dangling(query: QueryPlan, plan: Plan) -> Iterator[str]:
-    """The fields of a query that name an event type, or a number of something, that it does not have."""
+    """The fields of a query that name what is not there: event types, or numbers of something."""
     events = {event.name for event in plan.events}
     yield from (f"inputs[{at}].event" for at, item in enumerate(query.inputs) if item.event not in events)
     inputs, terms, states = range(len(query.inputs)), range(len(query.terms)), query.automaton.states

@@ -1,4 +1,4 @@
-"""A job over a topic of a real broker meets odd messages in Avro, and odd answers of a registry: it goes on."""
+"""A job over a topic of a real broker meets odd messages in Avro, and odd answers of a registry: all else is read."""
 
 from __future__ import annotations
 
