@@ -21,8 +21,8 @@ from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
 from spark_backend.job.checks.open_waits import clock_sources
 from spark_backend.job.compilation import Compiled, compile_deployment, with_fields
 from spark_backend.job.journal.file_changes import refuse_changed_files
-from spark_backend.job.journal.file_texts import read_files
-from spark_backend.job.journal.plain_running import is_same
+from spark_backend.job.journal.journal_file import read_files
+from spark_backend.job.journal.plain_queries import is_same
 from spark_backend.places.place import Place, refuse_missing_bucket
 from spark_backend.places.remote_path import RemotePath
 from spark_backend.settings.catalog.table_names import unplaced

@@ -14,6 +14,7 @@ from querylang.changes.applying import Moment
 from querylang.changes.running import Running
 from querylang.errors import InputError
 from runtime.columns.given_keys import GivenKey
+from spark_backend.job.journal.asked import asked_of_text
 from spark_backend.job.journal.journal import Journal
 from spark_backend.operator.bucket_state import open_state
 from spark_backend.operator.step import run_step
@@ -92,7 +93,9 @@ def test_held_records_are_counted_as_forgotten_for_the_queries_of_their_epoch() 
     arrivals = arrivals_of(200, plan=start)
     place = int(np.median(arrivals.system("arrival")))
     journal = Journal.begin(Running.of(start, start), first)
-    deployed = journal.changed(1, json.dumps({"DeployQuery": [other]}), Moment(place, place), 0, lambda plan: plan)
+    deployed = journal.changed(
+        1, asked_of_text(json.dumps({"DeployQuery": [other]})), Moment(place, place), 0, lambda plan: plan
+    )
     program = deployed.program(first)
     states, rows = run(program, {}, [[pack_arrivals(arrivals, program.groups(), 2)]])
     held = [

@@ -22,7 +22,7 @@ from runtime.instants import NO_TIME
 from runtime.replay.replay import read_records
 from runtime.results.ledger import ledger_table
 from spark_backend.job.history.table_run import limits_of, met_sources
-from spark_backend.job.journal.history_command import HistoryCommand
+from spark_backend.job.journal.asked import HistoryCommand
 from spark_backend.job.journal.journal import place_of_change
 from spark_backend.operator.history_run import HistoryRun
 from spark_backend.wire.clock_sources import ClockSource
@@ -108,8 +108,8 @@ class HistoryJob(ChangingJob):
         place = place_of_change(self.progress.furthest, None)
         journal = self.journal.settled(self.progress.epoch, self.batch)
         moment = Moment(place, max(place, self.progress.newest or place))
-        text = HistoryCommand(load_text(HEIRS[name]), number).to_text()
-        journal = journal.joined(self.batch, text, number, moment, self.batch, lambda plan: plan)
+        asked = HistoryCommand(load_text(HEIRS[name]), number)
+        journal = journal.joined(self.batch, asked, number, moment, self.batch, lambda plan: plan)
         assert not journal.taken[-1].errors, journal.taken[-1].errors
         self.go_on_with(journal)
         return place

@@ -14,6 +14,7 @@ from querylang.changes.running import Running
 from querylang.errors import FileErrors
 from runtime.columns.arrivals import Arrivals
 from runtime.replay.replay import read_records
+from spark_backend.job.journal.asked import asked_of_text
 from spark_backend.job.journal.journal import Journal
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.sources.listing.command_folder import CHANGE, CommandFolder
@@ -96,7 +97,7 @@ def test_a_repeated_micro_batch_asks_once(tmp_path: Path) -> None:
 def test_changes_keep_their_order_where_an_earlier_one_takes_place_later() -> None:
     journal = Journal.begin(Running.of(START, START), Program.of(START, buckets=1))
     for number, (text, place) in enumerate([(DEPLOY, 50), (UNDEPLOY, 10)], 1):
-        journal = journal.changed(number, text, Moment(place, place), 0, lambda plan: plan)
+        journal = journal.changed(number, asked_of_text(text), Moment(place, place), 0, lambda plan: plan)
     assert [epoch.begins for epoch in journal.epochs] == [None, 50, 50]
     assert [item.place for item in journal.taken] == [50, 50]
 

@@ -20,7 +20,9 @@ from runtime.engine.succession import Saved
 from runtime.json_reader import DamagedJson
 from runtime.policies.forget_keys import with_forget_keys
 from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
+from spark_backend.job.journal.asked import asked_of_text
 from spark_backend.job.journal.journal import Journal
+from spark_backend.job.journal.journal_file import journal_to_plain
 from spark_backend.sinks import bucket_results
 from spark_backend.sinks.formats import Sink
 from spark_backend.wire import plan_text as texts
@@ -129,7 +131,7 @@ def test_a_query_is_read_once_whatever_plans_it_is_in(monkeypatch: pytest.Monkey
 def test_a_change_writes_only_the_queries_that_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = _plan(3)
     journal = Journal.begin(Running.of(plan, plan), Program.of(plan, buckets=1))
-    journal.to_plain()
+    journal_to_plain(journal)
     written: list[str] = []
     to_dict = model.to_dict
 
@@ -139,7 +141,7 @@ def test_a_change_writes_only_the_queries_that_it_changes(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(model, "to_dict", counting)
     text = f"DeployQuery({json.dumps(_query(9))})"
-    changed = journal.changed(1, text, Moment(0, 0), 0, lambda plan: with_forget_keys(plan, None))
+    changed = journal.changed(1, asked_of_text(text), Moment(0, 0), 0, lambda plan: with_forget_keys(plan, None))
     changed.to_plain()
     assert [query.name for query in changed.running.plan().queries] == ["Q0", "Q1", "Q2", "Q9"]
     assert written == ["Q9"]

@@ -22,7 +22,9 @@ from runtime.engine.engine import Engine
 from runtime.json_reader import json_of_text
 from runtime.results.ledger import Account
 from spark_backend.job.checkpoint.progress import JobProgress
-from spark_backend.job.journal.journal import Journal, PlainJournal, place_of_change
+from spark_backend.job.journal.asked import asked_of_text
+from spark_backend.job.journal.journal import Journal, place_of_change
+from spark_backend.job.journal.journal_file import PlainJournal, journal_of_plain, journal_to_plain
 from spark_backend.wire.clock_sources import ClockSource
 from spark_backend.wire.epochs import Epoch
 from spark_backend.wire.packed_rows import Signal
@@ -139,12 +141,12 @@ class ChangingJob:
         place = place_of_change(self.progress.furthest, at)
         journal = self.journal.settled(self.progress.epoch, self.batch)
         moment = Moment(place, max(place, self.progress.newest or place))
-        journal = journal.changed(self.batch, text, moment, self.batch, lambda plan: plan)
+        journal = journal.changed(self.batch, asked_of_text(text), moment, self.batch, lambda plan: plan)
         self.go_on_with(journal)
 
     def go_on_with(self, journal: Journal) -> None:
         """Take a journal over, as its file keeps it."""
-        self.journal = Journal.of_plain(json_of_text(json.dumps(journal.to_plain()), PlainJournal))
+        self.journal = journal_of_plain(json_of_text(json.dumps(journal_to_plain(journal)), PlainJournal))
         self.stream.program = load_program(self.placed(self.ahead().program(self.base)).to_text())
 
     def placed(self, program: Program) -> Program:

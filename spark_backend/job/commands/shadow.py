@@ -15,8 +15,8 @@ from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.commands.control import moment_of
 from spark_backend.job.commands.sending import Sent, send_command
 from spark_backend.job.compilation import compile_deployment
+from spark_backend.job.journal.asked import InstancesCommand
 from spark_backend.job.journal.journal_file import read_journal
-from spark_backend.job.journal.shadow_instances import InstancesCommand
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.command_folder import CHANGE
 

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from runtime.json_reader import DamagedJson
-from spark_backend.job.journal.history_command import HistoryCommand
+from spark_backend.job.journal.asked import HistoryCommand, history_of_text
 from spark_backend.places.place import Place, files_below, names_in
 
 DAY = 86_400_000_000
@@ -52,7 +52,7 @@ def remove_done(checkpoint: Place, text: str) -> None:
 def asked_history(text: str) -> HistoryCommand | None:
     """The command that a text is; None = another one, or a damaged one, which was answered."""
     try:
-        return HistoryCommand.of_text(text)
+        return history_of_text(text)
     except DamagedJson:
         return None
 

@@ -9,11 +9,11 @@ from querylang.errors import InputError, counted, listed
 from runtime.columns.timestamps import format_time
 from runtime.instants import NO_TIME
 from spark_backend.job.checkpoint.checkpoint_record import all_sources
+from spark_backend.job.history.marks import Mark
 from spark_backend.job.history.messages_again import message_pieces
 from spark_backend.job.history.pieces import MOST_BYTES, MOST_FILES, Piece, in_proportion
 from spark_backend.job.history.table_end import TableEnd
 from spark_backend.job.history.tables_again import table_pieces
-from spark_backend.job.journal.history_command import Mark
 from spark_backend.job.listed_sources import listed_sources
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.delta.delta_source import DeltaSource

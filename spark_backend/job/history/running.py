@@ -14,11 +14,12 @@ from querylang.plan.model import Plan
 from runtime.instants import NEVER, NO_TIME
 from spark_backend.job.checkpoint.checkpoint_record import all_sources, read_record
 from spark_backend.job.history.history_folders import histories
+from spark_backend.job.history.marks import Mark, read_mark, write_mark
 from spark_backend.job.history.pieces import Piece
 from spark_backend.job.history.read_again import archived_sources, mark_of, pieces_between
 from spark_backend.job.history.table_end import TableEnd
 from spark_backend.job.history.table_run import met_sources
-from spark_backend.job.journal.history_command import HistoryCommand, Mark, read_mark, write_mark
+from spark_backend.job.journal.asked import HistoryCommand
 from spark_backend.job.journal.journal import Journal
 from spark_backend.job.listed_sources import delta_sources, kafka_sources, listed_sources
 from spark_backend.job.source_streams import source_readings

@@ -20,8 +20,8 @@ from spark_backend.job.compilation import compile_deployment
 from spark_backend.job.history.history_folders import new_folder
 from spark_backend.job.history.running import Reading, history_program, write_history
 from spark_backend.job.history.table_run import limits_of, run_over_table
+from spark_backend.job.journal.asked import HistoryCommand
 from spark_backend.job.journal.finishing import finished
-from spark_backend.job.journal.history_command import HistoryCommand
 from spark_backend.job.journal.journal import Journal, moment_of_change
 from spark_backend.job.journal.journal_file import read_journal
 from spark_backend.operator.history_run import HistoryRun
@@ -139,7 +139,7 @@ def _program(deployment: Deployment, command: HistoryCommand) -> Program:
     files = Running.of(compiled.template, compiled.instances, compiled.hidden)
     journal = (read_journal(deployment) or Journal.begin(files, program)).annotated_by(files)
     moment = moment_of_change(JobFolder(deployment.checkpoint).last_progress(), None)
-    foretold = journal.joined(0, command.to_text(), "", moment, 0, lambda plan: finished(plan, deployment))
+    foretold = journal.joined(0, command, "", moment, 0, lambda plan: finished(plan, deployment))
     if foretold.taken[-1].errors:
         raise InputError("; ".join(foretold.taken[-1].errors))
     return history_program(foretold, program)

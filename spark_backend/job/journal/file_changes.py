@@ -11,12 +11,11 @@ from querylang.errors import InputError
 from querylang.plan.changes import Outcome
 from runtime.columns.timestamps import format_time
 from spark_backend.job.checkpoint.job_folder import JobFolder
-from spark_backend.job.journal.file_texts import files_text, read_files, write_files
+from spark_backend.job.journal.asked import asked_of_text, files_text
 from spark_backend.job.journal.finishing import finished
-from spark_backend.job.journal.hidden_values import instance_words
 from spark_backend.job.journal.journal import Journal, moment_of_change
-from spark_backend.job.journal.journal_file import read_journal, write_journal
-from spark_backend.job.journal.plain_running import is_same
+from spark_backend.job.journal.journal_file import read_files, read_journal, write_files, write_journal
+from spark_backend.job.journal.plain_queries import instance_words, is_same
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.command_folder import CHANGE
 from spark_backend.sources.listing.spark_log import last_batch, open_batch
@@ -87,10 +86,11 @@ def foretell(deployment: Deployment, change: FileChange, program: Program) -> Fo
     progress, batch = folder.last_progress(before=open_batch(folder.checkpoint)), last_batch(folder.checkpoint)
     journal = (read_journal(deployment) or _begun(deployment, change, program)).annotated_by(change.files)
     waiting = (folder.commands.read(number) for number in folder.commands.pending())
-    asked = [(command.text, command.at) for command in waiting if command is not None and command.kind == CHANGE]
-    for text, at in (*asked, (files_text(change), None)):
+    changes = [(command.text, command.at) for command in waiting if command is not None and command.kind == CHANGE]
+    for text, at in (*changes, (files_text(change), None)):
         moment = moment_of_change(progress, at)
-        journal = journal.changed(0, text, moment, batch, lambda plan: finished(plan, deployment), deployment.value_of)
+        asked = asked_of_text(text, deployment.value_of)
+        journal = journal.changed(0, asked, moment, batch, lambda plan: finished(plan, deployment))
     last = journal.taken[-1]
     if last.errors:
         raise InputError(f"{deployment.file}: {'; '.join(last.errors)}")

@@ -6,9 +6,8 @@ A journal is plain data. It says which epochs there are, and what became of each
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import dropwhile
-from typing import Any, NotRequired, TypedDict
 
 from querylang.changes.applying import Applied, Moment, apply, with_unknown_ends
 from querylang.changes.merging import FileChange, merge
@@ -19,32 +18,12 @@ from querylang.errors import InputError
 from querylang.plan.changes import DeployQuery, Outcome
 from querylang.plan.model import Plan, QueryPlan
 from runtime.instants import EARLIEST
-from runtime.json_reader import DamagedJson
-from runtime.json_shapes import Count
-from runtime.reading.control_events import ControlError, parse_change
 from spark_backend.job.checkpoint.progress import JobProgress
-from spark_backend.job.journal.file_texts import files_of_text
-from spark_backend.job.journal.hidden_values import (
-    HiddenPlan,
-    PlainHidden,
-    Resolve,
-    hidden_of_plain,
-    hidden_plans,
-    hidden_to_plain,
-    no_variables,
-    plan_with,
-    plan_without,
-)
-from spark_backend.job.journal.history_command import HistoryCommand, HistoryName
-from spark_backend.job.journal.plain_running import PlainRunning, has_hidden, running_of_plain, running_to_plain
-from spark_backend.job.journal.shadow_instances import InstancesCommand
+from spark_backend.job.journal.asked import Asked, HistoryCommand, InstancesCommand, Mistake
+from spark_backend.job.journal.plain_queries import HiddenPlan, hidden_plans
 from spark_backend.wire.epochs import Epoch, History, Notice, all_queries
 from spark_backend.wire.plan_text import load_plan, plan_text
 from spark_backend.wire.program import Program
-
-JOURNAL_VERSION = 2
-"""Written where values may be secret. Other journals are of version 1, which older releases read,
-too."""
 
 Finish = Callable[[Plan], Plan]
 """Gives a plan the settings of the job; raises InputError for one that cannot run here."""
@@ -97,29 +76,22 @@ class Journal:
         """The journal with annotations of event types; where none were kept, those of the files."""
         return replace(self, running=self.running.annotated_by(files))
 
-    def changed(
-        self,
-        command: int,
-        text: str,
-        moment: Moment,
-        batch: int,
-        finish: Finish,
-        resolve: Resolve = no_variables,
-    ) -> Journal:
+    def changed(self, command: int, asked: Asked, moment: Moment, batch: int, finish: Finish) -> Journal:
         """The journal after one more change, which may be refused.
 
-        text: a control event, or what `files_text` gives
+        command: the number of the command that asks for it
         moment: where it takes place, unless that is before the change before it
-        resolve: gives values that the text does not have
+        batch: the last micro-batch before it
         """
         moment = self._not_before_the_last(moment)
         before = self.handed_over(moment.place, batch, finish)
-        return _changed(before, Asked(command, text, moment, batch, resolve), finish)
+        return _changed(before, command, asked, moment, batch, finish)
 
-    def joined(self, command: int, text: str, folder: str, moment: Moment, batch: int, finish: Finish) -> Journal:
+    def joined(
+        self, command: int, asked: HistoryCommand, folder: str, moment: Moment, batch: int, finish: Finish
+    ) -> Journal:
         """The journal after queries were deployed that have run over the history.
 
-        text: of the command: a `HistoryCommand`
         folder: the name of the folder with the states that buckets take over
         moment: as of `changed`
         """
@@ -129,7 +101,7 @@ class Journal:
         left = {query.name for epoch in before.epochs for query in load_plan(epoch.plan).queries} - {
             query.name for query in before.running.plan().queries
         }
-        after = _changed(before, Asked(command, text, moment, batch), finish)
+        after = _changed(before, command, asked, moment, batch, finish)
         if after.taken[-1].errors:
             return after
         plan = load_plan(after.epochs[-1].plan)
@@ -196,94 +168,11 @@ class Journal:
         notices = tuple(item.notice for item in self.taken)
         return replace(program, plans=(plan_text(whole),), epochs=self.epochs, notices=notices)
 
-    def to_plain(self) -> dict[str, Any]:
-        """The journal as files may hold it: without values that may be secret."""
-        is_hiding = has_hidden(self.running) or any(self.hidden.values())
-        return {
-            "version": JOURNAL_VERSION if is_hiding else 1,
-            "running": running_to_plain(self.running),
-            "since": dict(self.since),
-            "epochs": [self._epoch_to_plain(epoch) for epoch in self.epochs],
-            "taken": [asdict(item) for item in self.taken],
-        }
 
-    def _epoch_to_plain(self, epoch: Epoch) -> dict[str, Any]:
-        hidden = self.hidden.get(epoch.number, ())
-        plain = asdict(replace(epoch, plan=plan_without(epoch.plan, hidden)))
-        return plain | ({"hidden": [hidden_to_plain(item) for item in hidden]} if hidden else {})
-
-    @staticmethod
-    def of_plain(data: PlainJournal, resolve: Resolve = no_variables) -> Journal:
-        """The inverse of `to_plain`, without its version; raises DamagedJson.
-
-        Raises InputError if the variable of a value is not set.
-        """
-        if not data["epochs"]:
-            raise DamagedJson("'epochs': expected at least one")
-        hidden = {
-            item["number"]: tuple(hidden_of_plain(own, resolve) for own in item.get("hidden", ()))
-            for item in data["epochs"]
-        }
-        epochs = (_epoch(item) for item in data["epochs"])
-        return Journal(
-            running_of_plain(data["running"], resolve),
-            data["since"],
-            tuple(replace(epoch, plan=plan_with(epoch.plan, hidden[epoch.number])) for epoch in epochs),
-            data["taken"],
-            hidden,
-        )
-
-
-class _PlainHistory(TypedDict):
-    folder: HistoryName
-    titles: tuple[str, ...]
-
-
-class _PlainEpoch(TypedDict):
-    number: Count
-    plan: str
-    begins: int | None
-    heirs: tuple[tuple[str, str], ...]
-    history: NotRequired[_PlainHistory | None]
-    behind: NotRequired[tuple[int, int, int] | None]
-    hidden: NotRequired[list[PlainHidden]]
-
-
-class PlainJournal(TypedDict):
-    """A journal, as `Journal.to_plain` gives it, without its version."""
-
-    running: PlainRunning
-    since: dict[str, int]
-    epochs: list[_PlainEpoch]
-    taken: tuple[Taken, ...]
-
-
-def _epoch(data: _PlainEpoch) -> Epoch:
-    load_plan(data["plan"])  # it may be damaged, which is said here
-    history = data.get("history")
-    known = None if history is None else History(history["folder"], history["titles"])
-    return Epoch(data["number"], data["plan"], data["begins"], data["heirs"], known, data.get("behind"))
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A change that a command asks for, as `Taken`.
-
-    text: a control event, or what `files_text` gives
-    resolve: gives values that the text does not have
-    """
-
-    command: int
-    text: str
-    moment: Moment
-    batch: int
-    resolve: Resolve = no_variables
-
-
-def _changed(journal: Journal, asked: Asked, finish: Finish) -> Journal:
-    applied = _applied(asked, journal.running, finish)
-    place, number = asked.moment.place, journal.next_notice
-    taken = (*journal.taken, Taken(asked.command, place, asked.batch, Notice(number, place, applied.outcomes)))
+def _changed(journal: Journal, command: int, asked: Asked, moment: Moment, batch: int, finish: Finish) -> Journal:
+    applied = _applied(asked, journal.running, moment, finish)
+    place, number = moment.place, journal.next_notice
+    taken = (*journal.taken, Taken(command, place, batch, Notice(number, place, applied.outcomes)))
     if applied.is_refused or not applied.outcomes:
         return _hiding(replace(journal, running=applied.running, taken=taken))
     epoch = _next_epoch(journal, applied.running, place, tuple(sorted(applied.heirs.items())), finish)
@@ -321,24 +210,18 @@ def _next_epoch(
     return Epoch(journal.epochs[-1].number + 1, plan_text(plan), begins, heirs)
 
 
-def _applied(asked: Asked, running: Running, finish: Finish) -> Applied:
-    text, moment = asked.text, asked.moment
-    files = files_of_text(text, asked.resolve)
-    if files is not None:
-        return _with_files(files, running, moment, finish)
-    copy = InstancesCommand.of_text(text)
-    if copy is not None:
-        return with_instances_of(running, copy.query, copy.shadow)
-    history = HistoryCommand.of_text(text)
-    try:
-        change = DeployQuery(history.text) if history is not None else parse_change(text)
-    except ControlError as error:
-        return Applied(running, (Outcome("error", "", "", str(error)),))
-    if change is None:
-        return Applied(
-            running, (Outcome("error", "", "", f"{text.split('(', maxsplit=1)[0]} does not change queries"),)
-        )
-    return apply(change, running, moment, check=finish)
+def _applied(asked: Asked, running: Running, moment: Moment, finish: Finish) -> Applied:
+    match asked:
+        case FileChange():
+            return _with_files(asked, running, moment, finish)
+        case InstancesCommand():
+            return with_instances_of(running, asked.query, asked.shadow)
+        case HistoryCommand():
+            return apply(DeployQuery(asked.text), running, moment, check=finish)
+        case Mistake():
+            return Applied(running, (Outcome("error", "", "", asked.reason),))
+        case _:
+            return apply(asked, running, moment, check=finish)
 
 
 def _with_files(files: FileChange, running: Running, moment: Moment, finish: Finish) -> Applied:

@@ -20,8 +20,8 @@ from spark_backend.job.history.history_folders import (
     remove_unused,
 )
 from spark_backend.job.history.running import Reading, history_program
+from spark_backend.job.journal.asked import HistoryCommand, asked_of_text
 from spark_backend.job.journal.finishing import finished
-from spark_backend.job.journal.history_command import HistoryCommand
 from spark_backend.job.journal.journal import Journal, moment_of_change
 from spark_backend.job.journal.journal_file import read_journal, write_journal
 from spark_backend.job.preflight import Checked
@@ -95,21 +95,19 @@ def _changed(journal: Journal, taking: Taking, command: Command) -> Journal:
         return finished(plan, taking.deployment)
 
     try:
-        history = HistoryCommand.of_text(command.text)
-        if history is None:
-            return journal.changed(
-                command.number, command.text, moment, taking.batch, finish, taking.deployment.value_of
-            )
+        asked = asked_of_text(command.text, taking.deployment.value_of)
     except DamagedJson as error:
         return journal.handed_over(moment.place, taking.batch, finish).refused(
             command.number, f"the command is damaged: {error}", moment, taking.batch
         )
+    if not isinstance(asked, HistoryCommand):
+        return journal.changed(command.number, asked, moment, taking.batch, finish)
     target = joined_folder(taking.deployment.checkpoint, command.number)
-    joined = journal.joined(command.number, command.text, target.name, moment, taking.batch, finish)
+    joined = journal.joined(command.number, asked, target.name, moment, taking.batch, finish)
     if joined.taken[-1].errors:
         return joined
     try:
-        reading = Reading(taking.deployment, history_program(joined, taking.program), history)
+        reading = Reading(taking.deployment, history_program(joined, taking.program), asked)
         reading.finish(taking.progress.clock, target)
     except (InputError, OSError) as error:
         reason = f"DeployQuery: {' '.join(str(error).split())}"

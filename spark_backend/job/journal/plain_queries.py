@@ -1,4 +1,4 @@
-"""Values of parameters that may be secret, as files of a checkpoint have them: never in plain text.
+"""The queries that run, as files of a checkpoint have them: without values that may be secret.
 
 For a value that a deployment takes from a variable or a file, the text of the deployment is
 written, `${TOKEN}`, and a salted hash. A later start reads the variable again. A plan with such
@@ -11,15 +11,15 @@ import hashlib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from querylang.changes.running import Changed, Running, RunningQuery, Version, known_value
-from querylang.errors import InputError
+from querylang.errors import InputError, counted
 from querylang.parameters.binding import bind, converted
 from querylang.plan.model import Plan, QueryPlan
 from runtime.json_reader import DamagedJson
 from runtime.json_shapes import Count
-from spark_backend.wire.plan_text import load_plan, plan_text
+from spark_backend.wire.plan_text import load_plan, plan_text, template_text
 
 Resolve = Callable[[str], Any]
 """The value that a text with variables stands for; raises InputError if one is not set."""
@@ -183,3 +183,101 @@ def hidden_of_plain(data: PlainHidden, resolve: Resolve) -> HiddenPlan:
     where = instance_words(template.name, data["instance"])
     values, hidden = unmasked(data["values"], template, where, resolve)
     return HiddenPlan(data["place"], template, data["instance"], values, hidden)
+
+
+def running_to_plain(running: Running) -> dict[str, Any]:
+    """The queries as files may hold them: without values that may be secret."""
+    plain = _to_plain(
+        running, [{name: _masked_values(query, name) for name in query.instances} for query in _all(running)]
+    )
+    return plain | {"annotated": running.is_annotated}
+
+
+def is_same(one: Running, other: Running) -> bool:
+    """Whether the queries and their values are the same."""
+    return one == other or _compared(one) == _compared(other)  # the first is fast, and nearly always true
+
+
+def has_hidden(running: Running) -> bool:
+    """Whether some values may be secret."""
+    return any(shown for query in _all(running) for shown in query.hidden.values())
+
+
+def _compared(running: Running) -> dict[str, Any]:
+    """For comparison only: it has the values."""
+    plain = _to_plain(
+        running, [{name: _kept_values(values) for name, values in q.instances.items()} for q in _all(running)]
+    )
+    return plain | {"hidden": [{name: shown for name, shown in q.hidden.items() if shown} for q in _all(running)]}
+
+
+def _kept_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value.kept if isinstance(value, Changed) else value for name, value in values.items()}
+
+
+def _all(running: Running) -> Sequence[RunningQuery]:
+    return list(running.queries.values())
+
+
+def _masked_values(query: RunningQuery, name: str) -> dict[str, Any]:
+    return masked(query.instances[name], query.hidden.get(name, {}))
+
+
+def _to_plain(running: Running, instances: Sequence[dict[str, dict[str, Any]]]) -> dict[str, Any]:
+    """`instances`: by query, what is written of the values of its instances."""
+    templates: Sequence[Version] = [version for query in running.queries.values() for version in query.versions]
+    plan = Plan(running.events, tuple(version.template for version in templates), running.stopped)
+    return {
+        "plan": template_text(plan),
+        "queries": [
+            {
+                "name": query.name,
+                "versions": [[version.starts, version.ends, version.done] for version in query.versions],
+                "instances": own,
+                "origin": query.origin,
+                "value_origins": dict(query.value_origins),
+            }
+            for query, own in zip(running.queries.values(), instances, strict=True)
+        ],
+        "editions": dict(running.editions),
+    }
+
+
+class _PlainQuery(TypedDict):
+    name: str
+    versions: list[tuple[int | None, int | None, int | None]]
+    instances: dict[str, dict[str, PlainValue]]
+    origin: str
+    value_origins: dict[str, str]
+
+
+class PlainRunning(TypedDict):
+    """The queries, as `running_to_plain` gives them."""
+
+    plan: str
+    queries: list[_PlainQuery]
+    editions: dict[str, int]
+    annotated: NotRequired[bool]
+
+
+def running_of_plain(data: PlainRunning, resolve: Resolve = no_variables) -> Running:
+    """The inverse of `running_to_plain`; raises DamagedJson.
+
+    Raises InputError if the variable of a value is not set.
+    """
+    plan = load_plan(data["plan"])
+    count = sum(len(item["versions"]) for item in data["queries"])
+    if count != len(plan.queries) or not all(item["versions"] for item in data["queries"]):
+        raise DamagedJson(f"its plan has {counted(len(plan.queries), 'text')} of queries, and its list {count}")
+    templates = iter(plan.queries)
+    queries = {}
+    for item in data["queries"]:
+        versions = tuple(Version(next(templates), *bounds) for bounds in item["versions"])
+        instances: dict[str, dict[str, Any]] = {}
+        hidden: dict[str, dict[str, str]] = {}
+        for name, values in item["instances"].items():
+            where = instance_words(item["name"], name)
+            instances[name], shown = unmasked(values, versions[-1].template, where, resolve)
+            hidden |= {name: shown} if shown else {}
+        queries[item["name"]] = RunningQuery(versions, instances, item["origin"], item["value_origins"], hidden)
+    return Running(plan.events, queries, data["editions"], plan.stopped, data.get("annotated", False))

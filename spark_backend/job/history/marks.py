@@ -1,14 +1,11 @@
-"""The command that deploys queries with history, as text, and what is written beside its states."""
+"""How far a history has read the sources of a job: written beside its states."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any, TypedDict
+from dataclasses import dataclass
+from typing import Any
 
-from runtime.json_reader import json_of_text
 from spark_backend.job_file import JobFile
 from spark_backend.places.place import Place
 from spark_backend.sources.delta.table_units import (
@@ -17,43 +14,7 @@ from spark_backend.sources.delta.table_units import (
 )
 from spark_backend.sources.kafka.offsets import Positions, positions_to_plain
 
-_NAME = "DeployWithHistory"
-"""Not a control event: users cannot send it."""
-
 MARK_VERSION = 1
-
-
-HistoryName = Annotated[str, re.compile(r"\d{20}(-joined)?")]
-"""The name of a folder with what a history has left."""
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryCommand:
-    """Queries that have run over the history, and are to be deployed.
-
-    text: of the queries
-    folder: where the states are that they have, in the checkpoint
-    since: records that arrived before, µs, are left out; None = none are
-    accepts_gap: whether records may be missing
-    """
-
-    text: str
-    folder: HistoryName
-    since: int | None = None
-    accepts_gap: bool = False
-
-    def to_text(self) -> str:
-        """As the text of a command."""
-        return json.dumps({_NAME: asdict(self)})
-
-    @staticmethod
-    def of_text(text: str) -> HistoryCommand | None:
-        """The inverse of `to_text`; None = it is another command. Raises DamagedJson."""
-        return json_of_text(text, _Text)["DeployWithHistory"] if text.startswith(f'{{"{_NAME}"') else None
-
-
-class _Text(TypedDict):
-    DeployWithHistory: HistoryCommand
 
 
 @dataclass(frozen=True, slots=True)
