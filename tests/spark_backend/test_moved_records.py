@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import querylang
@@ -14,6 +15,7 @@ from runtime.columns.arrivals import place_of
 from runtime.policies.policy_text import parse_ordering
 from runtime.reading.tables import iter_arrivals
 from spark_backend.operator.step import StepResult, run_step
+from spark_backend.sources.frames import pack_rows
 from spark_backend.sources.reading import Read, Reading, pack_parts
 from spark_backend.wire.clock_sources import ClockSource, Idle, clock_source
 from spark_backend.wire.packed_rows import Signal, pack_unread
@@ -59,7 +61,11 @@ class Job:
             batches = pack_parts(map(Read, parts), self.program, Reading(name="s"), by_partition=True)
             packed += [batch.column(1)[0].as_py() for batch in batches]
         # the order in which Spark brings the files says nothing
-        step = run_step(self.program, 0, self.state, packed[::-1], timestamp, signal=signal)
+        return self.run(packed[::-1], timestamp, signal)
+
+    def run(self, packed: list[bytes], timestamp: int, signal: Signal | None = None) -> StepResult:
+        """A micro-batch of packed rows."""
+        step = run_step(self.program, 0, self.state, packed, timestamp, signal=signal)
         self.state = step.state
         self.tagged.extend(step.rows)
         return step
@@ -100,6 +106,27 @@ def test_a_file_that_is_listed_later_joins_at_the_clock() -> None:
     job.take([], 10_000, Signal.FLUSH)
     assert job.account == {"received": 14, "used": 8, "late": 6, "before_clock": 6}
     assert job.pairs == [(n, n + 1) for n in range(10, 15)]
+
+
+@pytest.mark.parametrize(("partition", "late"), [(None, 2), ("host", 0)])
+def test_each_value_of_a_partition_column_of_dataframes_has_a_clock_of_its_own(
+    partition: str | None, late: int
+) -> None:
+    """The first micro-batch has rows of both hosts, later ones have those of one of them."""
+    job = Job()
+    reading = Reading("A", name="s", source="s", partition=partition, offset="n")
+    hosts = [("east", range(3)), ("west", range(3, 6)), ("east", range(6, 9)), ("west", range(9, 12))]
+    batches = [
+        [row(3 * (n // 6) + n % 3, n) | {"host": host} for n in numbers]  # the hosts lie beside each other in time
+        for host, numbers in hosts
+    ]
+    for number, rows in enumerate([batches[0] + batches[1], *batches[2:]]):
+        table = pa.Table.from_pylist(rows)
+        packed = pack_rows(job.program.to_text(), reading.to_text(), iter(table.to_batches()))
+        job.run([batch.column(1)[0].as_py() for batch in packed], number * 1000)
+    job.take([], 10_000, Signal.FLUSH)
+    assert job.account["before_clock"] == late
+    assert job.account["received"] == 12
 
 
 @CUTS

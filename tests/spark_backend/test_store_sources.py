@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import ensue
 from querylang.errors import InputError
 from spark_backend.operator.step import run_step
 from spark_backend.places.remote_path import RemotePath
@@ -19,11 +20,12 @@ from spark_backend.sources.listing.listed_source import ListedSource, sources_of
 from spark_backend.sources.listing.manifests import Manifest
 from spark_backend.sources.listing.store_listing import StoreWatch
 from spark_backend.sources.reading import Reading
-from spark_backend.wire.packed_rows import HOME
+from spark_backend.wire.packed_rows import HOME, Signal
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag
 from tests.spark_backend.samples import PLAN
 from tests.support.buckets import ledger_of, rows_of
+from tests.support.folder_job import FolderJob
 from tests.support.stores import StoreServer
 
 LATER = 4_000_000_000_000_000_000
@@ -85,6 +87,29 @@ def test_a_young_file_is_read_when_it_is_old_enough(tmp_path: Path, store: Store
     assert job.step() == []
     job.start()
     assert job.step() == ["1.csv"]
+
+
+def test_files_that_are_listed_together_are_merged_whatever_reads_them(tmp_path: Path, store: StoreServer) -> None:
+    text = "event E { float ts; string k; } query Q { inputs { E() key k within 60.0 wait 1.0; } find E:a -> E:b }"
+    (tmp_path / "local").mkdir()
+    for number in range(4):
+        rows = "\n".join(["at,ts,k", *(f"{at},{at},x" for at in range(number + 1, 40, 7 - number)), ""])
+        store.put(f"in/{number}.csv", rows)
+        (tmp_path / "local" / f"{number}.csv").write_text(rows)
+    source = {"path": "s3://bucket/in", "event": "E", "source_time": "ts", "options": {"maxFilesPerTrigger": 1}}
+    job = FolderJob(tmp_path, text, {"in": source})
+    first = job.step()
+    assert first is not None
+    assert [file.path for file in first.files] == ["0.csv"]
+    store.put("in/3.csv", "at,ts,k\n2.5,2.5,x\n50.0,50.0,x\n")  # written again before it is read
+    (tmp_path / "local" / "3.csv").write_text("at,ts,k\n2.5,2.5,x\n50.0,50.0,x\n")
+    job.start()
+    assert [[file.path for file in manifest.files] for manifest in job.run()] == [["1.csv"], ["3.csv"], ["2.csv"]]
+    assert job.looked_up == ["0.csv", "1.csv", "2.csv", "3.csv", "3.csv"]
+    job.step(Signal.FLUSH)
+    found = ensue.replay(text, sorted((tmp_path / "local").iterdir()), source_time="ts")
+    assert len(job.answer()[0]) == len(found.matches) > 20
+    assert {what for _, _, what in job.answer()[2]} == {"received", "used"}
 
 
 def test_a_later_run_reads_what_is_new(tmp_path: Path, store: StoreServer) -> None:

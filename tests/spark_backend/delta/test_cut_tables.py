@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from deltalake import WriterProperties, write_deltalake
+from deltalake import write_deltalake
 
 import ensue
 from spark_backend.wire.packed_rows import Signal
@@ -44,24 +45,28 @@ class Table:
             first = start + self.random.random() * length
             count = int(self.random.integers(3, 20))
             moments = np.round(first + self.random.random(count) * 80, 3) + np.arange(count) * 1e-6
-            rows = [
-                {
-                    "at": pa.scalar(round((START + at) * 1_000_000), pa.timestamp("us", "UTC")).as_py(),
-                    "ts": START + at - 0.5,
-                    "sensor": f"s{self.random.integers(0, 3)}",
-                    "value": float(self.random.integers(0, 9)),
-                }
-                for at in moments.tolist()
-            ]
-            self.rows += rows
-            write_deltalake(
-                self.path,
-                pa.Table.from_pylist(rows),
-                mode="append",
-                partition_by=self.partitions,
-                configuration=self.configuration,
-                writer_properties=WriterProperties(statistics_truncate_length=8),
-            )
+            self.write([(at, f"s{self.random.integers(0, 3)}") for at in moments.tolist()])
+
+    def write(self, moments: Sequence[tuple[float, str]]) -> None:
+        """A commit."""
+        rows = [
+            {
+                "at": pa.scalar(round((START + at) * 1_000_000), pa.timestamp("us", "UTC")).as_py(),
+                "ts": START + at - 0.5,
+                "sensor": sensor,
+                "shard": int(sensor[1:]),
+                "value": float(self.random.integers(0, 9)),
+            }
+            for at, sensor in moments
+        ]
+        self.rows += rows
+        write_deltalake(
+            self.path,
+            pa.Table.from_pylist(rows),
+            mode="append",
+            partition_by=self.partitions,
+            configuration=self.configuration,
+        )
 
 
 def job(path: Path, options: dict[str, int], **settings: object) -> FolderJob:
@@ -92,6 +97,23 @@ def replayed(table: Table) -> tuple[list[tuple[str, ...]], dict[tuple[str, str],
         if row["count"]:
             account[row["query"], row["what"]] = account.get((row["query"], row["what"]), 0) + row["count"]
     return sorted(matches), account
+
+
+@pytest.mark.parametrize("column", ["sensor", "shard"])
+def test_each_value_of_a_partition_column_has_a_clock_of_its_own(tmp_path: Path, column: str) -> None:
+    """The commits of a minute come one after the other; the column is one of the table's partitions, or is not."""
+    (tmp_path / "in").mkdir()
+    table = Table(tmp_path / "in", 1, is_split=True)
+    for value in ("s0", "s1"):
+        table.write([(at, value) for at in range(1, 59, 6)])
+    work = job(tmp_path, {}, partition=column)
+    work.run()
+    for minute in (60, 120):
+        for value in ("s0", "s1"):
+            table.write([(minute + at, value) for at in range(1, 59, 6)])
+            work.run()
+    work.step(Signal.FLUSH)
+    assert summary(work) == replayed(table)
 
 
 @pytest.mark.parametrize("seed", range(15))
