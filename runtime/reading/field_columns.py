@@ -167,6 +167,8 @@ def _read_field(
     elif not _is_string(field.type):
         column = raw.without_missing(column)
     converted = convert(column, field.type, times, plan, allowed)
+    if converted.bad is not None and not raw.has_types and not _is_string(field.type):
+        converted = convert(raw.without_blanks(column), field.type, times, plan, allowed)
     if (
         converted.bad is None
         and converted.cut is None

@@ -73,7 +73,7 @@ def warnings_of_columns(raw: RawTable, names: Collection[str], form: TimeForm) -
     for name in names:
         if name not in raw.names:
             continue
-        column = raw.values(name)[:_ROWS].drop_null()
+        column = raw.values(name, _ROWS).drop_null()
         if form.unit == "s" and len(column) and (look := _look(column, form)) is not None:
             text = f"{raw.name}: the times in {name!r} look like {look}; they are read as seconds since 1970"
             yield Remark(RemarkKind.ODD_TIMES, name, 1, text)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from querylang.plan.model import Plan
 from runtime.columns.expressions import as_array
 from runtime.columns.given_times import given_times
-from runtime.columns.timestamps import microseconds
+from runtime.columns.timestamps import Timestamps, microseconds
 from runtime.instants import NO_TIME
 from runtime.policies.time_forms import TimeForm
 from runtime.reading.column_names import END, SHAPE, Roles
@@ -79,7 +79,7 @@ def _filled(
 
     A cell that is not a time refuses its row, unless the column is also a field of the row's event.
     """
-    times = given_times(raw.values(name), form)
+    times = _times(raw, name, form)
     if rows is None and not times.bad.any():
         return times.micros
     is_missing = np.ones(len(raw), np.bool_) if rows is None else rows & (micros == NO_TIME)
@@ -103,7 +103,13 @@ def _own_times(declared: NDArray[np.int64], plan: Plan, kinds: RowKinds, fields:
 
 
 def _arrival_times(raw: RawTable, name: str, form: TimeForm, refusals: Refusals) -> NDArray[np.int64]:
-    times = given_times(raw.values(name), form).micros
+    times = _times(raw, name, form).micros
     for row in np.flatnonzero(times == NO_TIME).tolist():
         refusals.refuse_time(row, name, form)
     return times
+
+
+def _times(raw: RawTable, name: str, form: TimeForm) -> Timestamps:
+    """The times of a column; a cell without a value has none."""
+    times = given_times(raw.without_missing(raw.column(name)), form)
+    return given_times(raw.values(name), form) if times.bad.any() and not raw.has_types else times

@@ -19,7 +19,7 @@ _ROWS = 100
 def time_candidates(raw: RawTable, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The columns that hold times, and the option that reads each; "" where none is needed."""
     for name in names:
-        column = raw.values(name)[:_ROWS].drop_null()
+        column = raw.values(name, _ROWS).drop_null()
         if is_time(column.type):
             yield name, ""
         elif len(column) and _is_number(column.type):

@@ -92,9 +92,12 @@ class RawTable:
         """A column as one array, dictionaries and runs decoded."""
         return plain_array(one_chunk(self.columns.column(name)))
 
-    def values(self, name: str) -> pa.Array:
-        """A column of times or numbers, null where a text stands for no value."""
-        return self.without_missing(self.column(name))
+    def values(self, name: str, most: int | None = None) -> pa.Array:
+        """A column of times or numbers, null where a text stands for no value.
+
+        most: so many rows are enough; None = all
+        """
+        return self.without_blanks(self.without_missing(self.column(name)[:most]))
 
     def with_points(self, column: pa.Array) -> pa.Array:
         """A column to be read as numbers. With commas a point, as in `1.500,0`, is not a number.
@@ -118,16 +121,26 @@ class RawTable:
         return column
 
     def without_missing(self, column: pa.Array) -> pa.Array:
-        """The cells, null where a text stands for no value; in CSV also where there is none."""
-        if self.has_types or not is_text(column.type):
+        """The cells, null where a word stands for no value."""
+        return self._without(column, self.missing) if self.missing else column
+
+    def without_blanks(self, column: pa.Array) -> pa.Array:
+        """The cells, null where one of CSV has no text, as in `""`.
+
+        That takes time: a caller asks where cells cannot be read as they are.
+        """
+        return column if self.has_types else self._without(column, [""])
+
+    def _without(self, column: pa.Array, words: Sequence[str]) -> pa.Array:
+        if not is_text(column.type):
             return column
-        is_missing = pc.is_in(pc.utf8_trim_whitespace(column), value_set=pa.array(["", *self.missing], column.type))
+        is_missing = pc.is_in(pc.utf8_trim_whitespace(column), value_set=pa.array(words, column.type))
         return pc.if_else(is_missing, pa.scalar(None, column.type), column)
 
     def is_missing(self, name: str, row: int) -> bool:
         """Whether a cell of a column of times or numbers, by row from 0, has no value."""
         cell = plain_array(one_chunk(self.columns.column(name)[row : row + 1]))
-        return bool(self.without_missing(cell).null_count)
+        return bool(self.without_blanks(self.without_missing(cell)).null_count)
 
     def are_nested(self, name: str) -> NDArray[np.bool_]:
         """By row: whether a cell that is text now was a list or an object."""
