@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from threading import Lock
 from typing import Any, TypeVar
@@ -58,8 +58,16 @@ def load_plan(text: str) -> Plan:
     return made if made is not None else _checked(text)
 
 
-def _checked(text: str) -> Plan:
-    """The plan of a text that may come from a damaged file; raises DamagedJson."""
+def load_alone(text: str) -> Plan:
+    """The plan of queries without their event types, which another plan has; raises DamagedJson."""
+    return _checked(text, are_alone=True)
+
+
+def _checked(text: str, *, are_alone: bool = False) -> Plan:
+    """The plan of a text that may come from a damaged file; raises DamagedJson.
+
+    are_alone: its queries are without their event types
+    """
     try:
         refuse_deep(text, _DEEPEST)
         plan = _read(text)
@@ -70,15 +78,18 @@ def _checked(text: str) -> Plan:
     except RecursionError as error:
         raise DamagedJson("its plan is damaged: it is nested too deep") from error
     for number, query in enumerate(plan.queries):
-        for field in _dangling(query, plan):
+        for field in _dangling(query, None if are_alone else {event.name for event in plan.events}):
             raise DamagedJson(f"its plan is damaged: 'queries[{number}].{field}' names something that is not there")
     return plan
 
 
-def _dangling(query: QueryPlan, plan: Plan) -> Iterator[str]:
-    """The fields of a query that name what is not there: event types, or numbers of something."""
-    events = {event.name for event in plan.events}
-    yield from (f"inputs[{at}].event" for at, item in enumerate(query.inputs) if item.event not in events)
+def _dangling(query: QueryPlan, events: Collection[str] | None) -> Iterator[str]:
+    """The fields of a query that name what is not there: event types, or numbers of something.
+
+    events: the names of those that there are; None = not known
+    """
+    if events is not None:
+        yield from (f"inputs[{at}].event" for at, item in enumerate(query.inputs) if item.event not in events)
     inputs, terms, states = range(len(query.inputs)), range(len(query.terms)), query.automaton.states
     yield from (f"terms[{at}].input" for at, term in enumerate(query.terms) if term.input not in inputs)
     conditions, targets = range(len(query.conditions)), range(ACCEPT, len(states))

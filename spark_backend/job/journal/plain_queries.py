@@ -19,7 +19,7 @@ from querylang.parameters.binding import bind, converted
 from querylang.plan.model import Plan, QueryPlan
 from runtime.json_reader import DamagedJson
 from runtime.json_shapes import Count
-from spark_backend.wire.plan_text import load_plan, plan_text, template_text
+from spark_backend.wire.plan_text import load_alone, load_plan, plan_text, template_text
 
 Resolve = Callable[[str], Any]
 """The value that a text with variables stands for; raises InputError if one is not set."""
@@ -176,7 +176,7 @@ class PlainHidden(TypedDict):
 
 def hidden_of_plain(data: PlainHidden, resolve: Resolve) -> HiddenPlan:
     """The inverse of `hidden_to_plain`; raises DamagedJson, InputError if a variable is not set."""
-    templates = load_plan(data["template"]).queries
+    templates = load_alone(data["template"]).queries
     if len(templates) != 1:
         raise DamagedJson(f"'template': expected the plan of one query, found {len(templates)}")
     template = templates[0]
