@@ -13,6 +13,7 @@ from querylang.errors import InputError
 from querylang.printable import one_line
 from runtime.columns.arrivals import place_of
 from runtime.json_reader import json_of_text
+from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm
 from spark_backend.errors import failed
 from spark_backend.places.place import Place
 from spark_backend.places.remote_path import RemotePath
@@ -139,7 +140,12 @@ class _FileReader:
                 self.marks.reading(f"source '{self.source.name}': {shown(file.path)}") as is_suspect,
                 readable(path) as local,
                 without_deadly_lines(
-                    local, self._name(file), self.marks, lambda table: self._count(file, table), is_suspect=is_suspect
+                    local,
+                    self._name(file),
+                    self.marks,
+                    lambda table: self._count(file, table),
+                    is_suspect=is_suspect,
+                    csv=USUAL_CSV if self.reading.csv is None else CsvForm.of_plain(self.reading.csv),
                 ) as harmless,
             ):
                 yield from self._records(file, harmless)

@@ -12,7 +12,11 @@ import pytest
 
 import querylang
 from runtime.columns.arrivals import Arrivals, RecordKind
+from runtime.reading.files import iter_raw
 from runtime.reading.formats import json_lines, json_messages
+from runtime.reading.formats.asked import Asked
+from runtime.reading.formats.csv_form import CsvForm
+from runtime.reading.formats.raw_table import RawTable
 from spark_backend.errors import WorkerDied
 from spark_backend.job.batches.figures import Figures
 from spark_backend.job.checkpoint.progress import JobProgress
@@ -109,6 +113,36 @@ def test_a_line_of_a_file_is_replaced_and_keeps_its_number(tmp_path: Path) -> No
         with without_deadly_lines(str(path), "a.jsonl", marks, parse, is_suspect=is_suspect) as harmless:
             assert Path(harmless).read_text() == f'{{"n": 1}}\n\n"{why}"\n{{"n": 3}}\n'
     assert marks.skipped("a.jsonl") == {2: why}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "csv", "line", "rows"),
+    [
+        ("a.csv", 'n,x\n1,a\n\n2,"de\nadly"\n3,deadly\n4,d\n', CsvForm(), 5, 3),
+        ("a.csv", 'n,x\n1,"a\n"\n2,"x\ndeadly\n"\n4,"d"', CsvForm(), 3, 2),
+        ("a.tsv", "head\nn\tx\n1\ta\n2\tdeadly\n", CsvForm(skip=1), 3, 1),
+        ("a.csv", "1;a\n2;deadly\n3;b\n", CsvForm(delimiter=";", has_header=False), 1, 2),
+    ],
+)
+def test_a_record_of_a_csv_file_is_replaced_and_the_others_keep_their_lines(
+    tmp_path: Path, name: str, text: str, csv: CsvForm, line: int, rows: int
+) -> None:
+    path, marks = tmp_path / name, CrashMarks(tmp_path / "crashes")
+    path.write_text(text)
+    asked = Asked(max_record=1 << 20, csv=csv)
+
+    def parse(table: str) -> list[RawTable]:
+        if DEADLY in Path(table).read_bytes():
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return list(iter_raw(Path(table), asked=asked))
+
+    with without_deadly_lines(str(path), name, marks, parse, is_suspect=True, csv=csv) as harmless:
+        tables, lines = parse(harmless), Path(harmless).read_text().count("\n")
+    why = "reading it ends the process with signal 11 (Segmentation fault)"
+    assert (marks.skipped(name), lines) == ({line: why}, text.count("\n"))
+    (malformed,) = [item for table in tables for item in table.unreadable]
+    assert why in str(malformed)
+    assert sum(table.columns.num_rows for table in tables) == rows
 
 
 def test_rows_are_divided_until_what_ends_the_process_is_alone() -> None:

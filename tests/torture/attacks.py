@@ -198,6 +198,30 @@ def csv_lines() -> Attack:
     return Attack(tuple(rows), lambda data: replay(header + b"\n" + data), together=LINES)
 
 
+CSV_FORMS: tuple[dict[str, str | bool | int], ...] = (
+    {"delimiter": ";", "decimal": ",", "thousands": ".", "missing": "NA,nil"},
+    {"header": False, "names": "at,event,k,v,d,s,ts"},
+    {"header": False},
+    {"skip": 1, "escape": "\\"},
+    {"encoding": "utf-16", "delimiter": "tab"},
+    {"encoding": "latin-1", "thousands": " "},
+)
+
+
+def csv_forms() -> Attack:
+    """CSV files that are written in other ways; the size of a file decides in which."""
+    loaded, path = ensue.load(QUERY), Path("forms.csv")
+    lines = csv_tables().samples[0].decode().split("\n")
+    texts = ["\n".join(line.replace(",", ";") for line in lines), "\n".join(lines[1:]), "\n".join(["# head", *lines])]
+    samples = [text.encode() for text in texts] + ["\n".join(lines).replace(",", "\t").encode("utf-16")]
+
+    def run(data: bytes) -> None:
+        path.write_bytes(data)
+        _check(ensue.replay(loaded, path, csv=CSV_FORMS[len(data) % len(CSV_FORMS)]))
+
+    return Attack(tuple(samples), _ignoring_refusal_of_sample(run))
+
+
 def parquet_tables() -> Attack:
     """Parquet files."""
     made = []
@@ -385,6 +409,7 @@ ATTACKS: Mapping[str, Callable[[], Attack]] = {
     "command": commands,
     "query": query_texts,
     "csv": csv_tables,
+    "csv-forms": csv_forms,
     "csv-lines": csv_lines,
     "json": json_tables,
     "json-lines": json_lines,
@@ -401,6 +426,7 @@ WEIGHTS = {
     "command": 40,
     "query": 150,
     "csv": 10,
+    "csv-forms": 20,
     "csv-lines": 150,
     "json": 10,
     "json-lines": 200,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from querylang.errors import InputError
+from querylang.errors import InputError, counted
 from runtime.columns.arrivals import Arrivals, place_of
 from runtime.json_reader import json_of_text
 from runtime.reading.column_names import needed_names
@@ -97,7 +97,8 @@ class UnitReader:
         death = death_of(lambda: self._records(unit, file, number, path))
         if death is None:
             return None
-        reason = f"reading it ends the process with {death}"
+        rows = "" if file.rows is None else f"; it has {counted(file.rows, 'row')}"
+        reason = f"reading it ends the process with {death}{rows}"
         self.marks.skip(Deadly(name, 0, WHOLE, reason))
         return reason
 
