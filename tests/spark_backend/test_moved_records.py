@@ -99,6 +99,17 @@ def test_files_in_another_order_that_were_listed_together_give_the_answer_of_all
     assert job.pairs == [(n, n + 1) for n in range(4, 15)]
 
 
+def test_however_long_a_source_is_silent_time_waits_for_its_listed_files() -> None:
+    job = Job(in_files=True, idle=2 * SECOND, ahead=DAY)
+    job.take([FILES[1]], 1_000, unread=UnreadFiles("s", 10 * SECOND, place_of(0, 2), "next.csv"))
+    job.take([], 600_000, unread=UnreadFiles("s", 10 * SECOND, place_of(0, 2), "next.csv"))
+    job.take([FILES[0] + [row(FAR, 7)]], 601_000, unread=UnreadFiles("s", 18 * SECOND, place_of(0, 3), "next.csv"))
+    job.take([FILES[2]], 1_200_000)
+    job.take([], 1_201_000, Signal.FLUSH)
+    assert job.account == {"received": 15, "used": 14, "ahead": 1}
+    assert job.pairs == [(n, n + 1) for n in range(4, 15)]
+
+
 def test_a_file_that_is_listed_later_joins_at_the_clock() -> None:
     job = Job(in_files=True)
     for number, table in enumerate(FILES):
