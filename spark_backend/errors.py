@@ -107,11 +107,15 @@ def disk_full(place: object) -> InputError:
     return InputError(f"{place}: the disk is full. Make room and run the job again: it continues where it stopped")
 
 
-def unwritable(place: object, error: OSError) -> InputError:
-    """The error for a write that the system refused."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT) or FULL.search(str(error)):
-        return disk_full(place)
-    return failed(error, f"{place}: cannot be written: {error.strerror or error}")
+@contextmanager
+def writing_to(place: object) -> Iterator[None]:
+    """Raise InputError for a write that the system refuses."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT) or FULL.search(str(error)):
+            raise disk_full(place) from error
+        raise failed(error, f"{place}: cannot be written: {error.strerror or error}") from error
 
 
 def failed(error: OSError, text: str) -> InputError:

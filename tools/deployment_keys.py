@@ -11,10 +11,10 @@ from spark_backend.document.setting_keys import (
     CONTROL_KEYS,
     HISTORY_KEYS,
     JOB_KEYS,
-    SINK_KEYS,
     SPARK_KEYS,
     Change,
 )
+from spark_backend.settings.sink_settings import sink_keys
 from spark_backend.sources.kinds import source_keys
 
 SAID = Path(__file__).resolve().parent.parent / "docs" / "deployment.yaml"
@@ -23,7 +23,7 @@ KEYS: Mapping[str, Mapping[str, Change]] = {
     "job": JOB_KEYS,
     "source": source_keys(),
     "history": HISTORY_KEYS,
-    "sink": SINK_KEYS,
+    "sink": sink_keys(),
     "spark": SPARK_KEYS,
 }
 

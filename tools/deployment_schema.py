@@ -16,8 +16,8 @@ from runtime.reading.formats.csv_form import CSV_KEYS, CSV_LISTS
 from spark_backend.document.setting_keys import CONTROL_KEYS, SOURCE_KEYS
 from spark_backend.settings.deployment_file import DEFAULT_BUCKETS, MAX_BUCKETS
 from spark_backend.settings.source_settings import HISTORY_FORMATS
-from spark_backend.sinks.formats import FORMATS as SINK_FORMATS
-from spark_backend.sinks.formats import SINKS
+from spark_backend.sinks.kinds import FORMATS as SINK_FORMATS
+from spark_backend.sinks.kinds import SINKS, SinkKind, sink_kind, sink_kinds
 from spark_backend.sources.kinds import FORMATS, SourceKind, kind_of, source_keys
 from tools.deployment_keys import KEYS, said
 
@@ -118,14 +118,19 @@ _NEEDED: dict[str, Schema] = {
 
 
 def _sink() -> Schema:
-    """A sink; all but topics have a path, or a table's name."""
-    is_topic = {"required": ["format"], "properties": {"format": {"const": "kafka"}}}
-    return {
-        **_group("sink"),
-        "if": is_topic,
-        "then": {"properties": {"path": False}},
-        "else": {**_TABLE, "properties": {"topic": False}},
-    }
+    """A sink; which keys it may have, and of which it needs one, depends on its format."""
+    found: dict[SinkKind, list[str]] = {}
+    for name in SINK_FORMATS:
+        found.setdefault(sink_kind(name), []).append(name)
+    own = [{"if": _is_one_of(formats), "then": _of_sink_kind(kind)} for kind, formats in found.items()]
+    return {**_group("sink"), "allOf": own}
+
+
+def _of_sink_kind(kind: SinkKind) -> Schema:
+    """What holds for sinks of a kind: keys of others are refused, and one of some is needed."""
+    others = dict.fromkeys((key for other in sink_kinds() for key in other.keys if key not in kind.keys), False)
+    needed = {"oneOf": [{"required": [key]} for key in kind.needs]} if kind.needs else {}
+    return {"properties": others, **needed}
 
 
 _OWN: dict[tuple[str, str], Schema] = {

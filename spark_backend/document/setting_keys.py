@@ -74,18 +74,6 @@ HISTORY_KEYS: Mapping[str, Change] = dict.fromkeys(
 )
 """Those of `history`."""
 
-SINK_KEYS: Mapping[str, Change] = {
-    "format": Change.FREE,
-    "path": Change.FREE,
-    "table": Change.FREE,
-    "shared": Change.FREE,
-    "formulas": Change.FREE,
-    "topic": Change.FREE,
-    "options": Change.FREE,
-    "partition_by": Change.FREE,
-    "layout": Change.FREE,
-}
-
 SPARK_KEYS: Mapping[str, Change] = {
     "master": Change.FREE,
     "packages": Change.FREE,

@@ -28,7 +28,7 @@ from spark_backend.places.remote_path import RemotePath
 from spark_backend.settings.catalog.table_names import unplaced
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sinks.bucket_results import refuse_unwritable
-from spark_backend.sinks.formats import MATCHES
+from spark_backend.sinks.kinds import MATCHES
 from spark_backend.sinks.one_table import refuse_other_layout
 from spark_backend.sources.kinds import running_of
 from spark_backend.wire.program import Program
@@ -80,7 +80,8 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
     _refuse_unplaced(deployment)
     for source in deployment.sources:
         running_of(source).refuse_unreadable(source)
-    for folder in (deployment.checkpoint, *(sink.path for sink in deployment.sinks.values() if sink.kafka is None)):
+    places = [sink.place for sink in deployment.sinks.values() if sink.place is not None]
+    for folder in (deployment.checkpoint, *places):
         refuse_missing_bucket(folder)
         _refuse_unwritable(folder)
     kept = read_record(deployment.checkpoint)

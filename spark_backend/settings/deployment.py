@@ -15,7 +15,7 @@ from runtime.policies.time_forms import USUAL_TIMES, TimeForm
 from spark_backend.document.fixed_settings import FixedValues
 from spark_backend.places.place import Place
 from spark_backend.settings.watching_settings import Address
-from spark_backend.sinks.formats import Sink
+from spark_backend.sinks.kinds import Sink
 from spark_backend.sources.source import Source
 from spark_backend.wire.clock import Clock
 

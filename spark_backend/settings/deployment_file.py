@@ -88,14 +88,7 @@ def _with_retry(deployment: Deployment) -> Deployment:
         deployment,
         sources=tuple(_asked_again(source, retry) for source in deployment.sources),
         control=None if control is None else _asked_again(control, retry),
-        sinks={
-            name: replace(
-                sink,
-                path=asked_again(sink.path, retry),
-                kafka=None if sink.kafka is None else replace(sink.kafka, retry=retry),
-            )
-            for name, sink in deployment.sinks.items()
-        },
+        sinks={name: sink.asked_again(retry) for name, sink in deployment.sinks.items()},
         checkpoint=asked_again(deployment.checkpoint, retry),
         history=None if history is None else replace(history, path=asked_again(history.path, retry)),
     )

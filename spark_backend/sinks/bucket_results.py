@@ -18,7 +18,7 @@ from runtime.json_reader import json_of_text
 from runtime.results.ledger import RECEIVED
 from spark_backend.operator.worker_functions import step_of_bucket
 from spark_backend.sinks.channels import by_channel, channels
-from spark_backend.sinks.formats import MATCHES, Draft, Layout, Sink, sink_format
+from spark_backend.sinks.kinds import MATCHES, Draft, Layout, MicroBatch, Sink, publishing
 from spark_backend.sinks.one_table import is_in_one, one_schema, one_table
 from spark_backend.sinks.path_names import match_folder
 from spark_backend.sinks.task_files import Attempt, Sinks, TaskFiles, shared_files
@@ -114,11 +114,6 @@ class BucketResults:
         return BucketResults(tables, drafts, header["is_repeated"])
 
 
-def batch_name(identity: str, batch: int) -> str:
-    """The name of a micro-batch in its sinks: file names start with it."""
-    return f"{identity}-{batch:08d}-"
-
-
 def run_and_write(
     program: str, sinks: str, identity: str, key: tuple[int], chunks: Iterator[pd.DataFrame], state: Any
 ) -> Iterator[pd.DataFrame]:
@@ -160,8 +155,12 @@ def _attempt(identity: str, before: int) -> Attempt:
     batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
     if context is None or batch is None:
         raise RuntimeError("Spark does not tell a task which micro-batch it belongs to")
-    name = batch_name(identity, before + int(batch))
-    return Attempt(name, context.partitionId(), context.taskAttemptId(), context.attemptNumber() > 0)
+    return Attempt(
+        MicroBatch(identity, before + int(batch)),
+        context.partitionId(),
+        context.taskAttemptId(),
+        context.attemptNumber() > 0,
+    )
 
 
 def write_results(
@@ -247,7 +246,7 @@ def part_of(tag: Tag, query: str, plan: Plan) -> str:
 
 def refuse_unwritable(name: str, sink: Sink, plan: Plan) -> None:
     """Raise InputError if results cannot be written to the sink of that name; writes nothing."""
-    sink_format(sink.format).refuse_unwritable(sink, _parts_of(name, sink, plan))
+    publishing(sink).refuse_unwritable(sink, _parts_of(name, sink, plan))
 
 
 class _Schemas(Mapping[str, "pa.Schema"]):

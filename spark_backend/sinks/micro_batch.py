@@ -16,14 +16,14 @@ from spark_backend.sinks.bucket_results import (
     SINK_OF,
     BucketResults,
     Written,
-    batch_name,
     put_in_one,
     put_in_sinks,
     sinks_to_text,
 )
-from spark_backend.sinks.formats import MATCHES, Draft, Sink, sink_format
+from spark_backend.sinks.kinds import MATCHES, Draft, MicroBatch, Sink, publishing
 from spark_backend.sinks.one_table import is_in_one
-from spark_backend.sinks.task_files import Attempt, TaskFiles, publish
+from spark_backend.sinks.run_sinks import publish
+from spark_backend.sinks.task_files import Attempt, TaskFiles
 from spark_backend.wire.decode import table_of
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag
@@ -47,24 +47,23 @@ def results_stream(packed: DataFrame, program: Program, sinks: Mapping[str, Sink
 
 
 def publish_batch(
-    results: DataFrame, program: Program, sinks: Mapping[str, Sink], identity: str, batch: int, *, is_first: bool
+    results: DataFrame, program: Program, sinks: Mapping[str, Sink], batch: MicroBatch, *, is_first: bool
 ) -> list[Written]:
     """Run all tasks of a micro-batch in one Spark job, then make what they wrote visible.
 
     is_first: whether an earlier run may have been interrupted in this micro-batch
     """
     found = [BucketResults.from_bytes(bytes(row["data"])) for row in results.collect()]
-    name = batch_name(identity, batch)
     drafts = [draft for bucket in found for draft in bucket.drafts]
     tables = [table for bucket in found for table in bucket.tables]
     _refuse_unfinished(tables, drafts)
-    _refuse_others(drafts, name)
-    written, own = _with_own_files(tables, program, sinks, name)
-    publish(sinks, [*drafts, *own], name)
+    _refuse_others(drafts, batch.name)
+    written, own = _with_own_files(tables, program, sinks, batch)
+    publish(sinks, [*drafts, *own], batch)
     if is_first or any(bucket.is_repeated for bucket in found):
         kept = {draft.place for _, draft in (*drafts, *own)}
         for sink in sinks.values():
-            sink_format(sink.format).remove_leftovers(sink, name, kept)
+            publishing(sink).remove_leftovers(sink, batch, kept)
     return written
 
 
@@ -83,12 +82,11 @@ def _refuse_others(drafts: Sequence[tuple[str, Draft]], name: str) -> None:
 
 
 def _with_own_files(
-    tables: Sequence[Written], program: Program, sinks: Mapping[str, Sink], name: str
+    tables: Sequence[Written], program: Program, sinks: Mapping[str, Sink], batch: MicroBatch
 ) -> tuple[list[Written], list[tuple[str, Draft]]]:
     """Write what buckets have sent for sinks, all of it together."""
     plan = program.plan()
-    places = {word: replace(sink, path=sink.path.resolve()) for word, sink in sinks.items()}
-    files = TaskFiles.open(places, Attempt(name, FROM_DRIVER, 0))
+    files = TaskFiles.open(sinks, Attempt(batch, FROM_DRIVER, 0))
     written, in_one = [], list[tuple[str, pa.Table]]()
     try:
         for row in tables:
@@ -97,7 +95,7 @@ def _with_own_files(
                 written.append(replace(row, data=data))
                 continue
             table = table_of(row.data, row.tag, row.query, plan)
-            if row.tag is Tag.MATCH and is_in_one(places, MATCHES):
+            if row.tag is Tag.MATCH and is_in_one(sinks, MATCHES):
                 in_one.append((row.query, table))
                 continue
             written += [replace(part, data=data) for part in put_in_sinks(table, row.tag, row.query, files, plan)]

@@ -14,10 +14,10 @@ import pyarrow as pa
 from querylang.errors import InputError
 from runtime.json_reader import json_of_text
 from runtime.results.spread import COMMON
-from spark_backend.delta.commit_log import is_table, tables_below
-from spark_backend.places.place import files_below
+from spark_backend.delta.commit_log import is_table
+from spark_backend.places.place import Place
 from spark_backend.sinks.file_names import RESULT_FILE
-from spark_backend.sinks.formats import Layout, Sink
+from spark_backend.sinks.kinds import Layout, Sink, publishing
 from spark_backend.wire.file_layouts import json_rows
 
 KEY, MEMBERS = "key", "members"
@@ -54,24 +54,20 @@ def one_schema(schema: pa.Schema) -> pa.Schema:
 def refuse_other_layout(sink: Sink) -> None:
     """Raise InputError if the sink of matches has results of the other layout: readers would get
     both. Writes nothing."""
-    if sink.kafka is not None:
+    if sink.place is None:
         return
     if sink.layout is Layout.ONE:
-        if sink.format == "delta":
-            other = next((str(table) for table in tables_below(sink.path) if table != sink.path), None)
-        else:
-            results = (file for file in files_below(sink.path) if RESULT_FILE.fullmatch(file.name))
-            other = next((str(file.parent) for file in results if file.parent != sink.path), None)
+        other = publishing(sink).table_of_one_query(sink)
         if other is not None:
             raise InputError(
                 f"{other}: has matches of one query; 'layout: one' needs another folder, or 'layout: query'"
             )
-    elif is_table(sink.path) or any(RESULT_FILE.fullmatch(name) for name in _files_in(sink)):
-        raise InputError(f"{sink.path}: has matches of all queries; choose another folder, or 'layout: one'")
+    elif is_table(sink.place) or any(RESULT_FILE.fullmatch(name) for name in _files_in(sink.place)):
+        raise InputError(f"{sink.place}: has matches of all queries; choose another folder, or 'layout: one'")
 
 
-def _files_in(sink: Sink) -> list[str]:
-    return [item.name for item in sink.path.iterdir() if item.is_file()] if sink.path.is_dir() else []
+def _files_in(folder: Place) -> list[str]:
+    return [item.name for item in folder.iterdir() if item.is_file()] if folder.is_dir() else []
 
 
 def _text(value: object) -> str:

@@ -6,10 +6,10 @@ are called in order of their labels, so the one with the largest label finishes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spark_backend.sinks.formats import Draft, Sink, TaskWriter, sink_format
+from spark_backend.sinks.kinds import Draft, MicroBatch, Sink, TaskWriter, writing
 
 Sinks = Mapping[str, Sink]
 """By the name that a deployment file uses."""
@@ -19,13 +19,12 @@ Sinks = Mapping[str, Sink]
 class Attempt:
     """An attempt at a task of a micro-batch.
 
-    batch: names checkpoint and micro-batch, as in `SinkFormat.open`
     task: its number among the tasks of the micro-batch
     number: names it among all attempts
     is_repeated: whether an earlier attempt has failed
     """
 
-    batch: str
+    batch: MicroBatch
     task: int
     number: int
     is_repeated: bool = False
@@ -44,10 +43,7 @@ class TaskFiles:
     def open(sinks: Sinks, attempt: Attempt, number: int | None = None) -> TaskFiles:
         """Nothing is written yet; `number`: in the names of files, None = that of the task."""
         own = attempt.task if number is None else number
-        writers = {
-            word: sink_format(sink.format).open(sink, attempt.batch, own, attempt.number)
-            for word, sink in sinks.items()
-        }
+        writers = {word: writing(sink).open(sink, attempt.batch, own, attempt.number) for word, sink in sinks.items()}
         return TaskFiles(attempt, sinks, writers)
 
     def finish(self) -> list[tuple[str, Draft]]:
@@ -75,12 +71,3 @@ def shared_files(sinks: Sinks, attempt: Attempt) -> TaskFiles:
             files.abort()
         files = _of_this_process = TaskFiles.open(sinks, attempt)
     return files
-
-
-def publish(sinks: Sinks, drafts: Sequence[tuple[str, Draft]], batch: str) -> None:
-    """Make the drafts of a micro-batch visible, on the driver."""
-    own = {word: [draft for name, draft in drafts if name == word] for word in sinks}
-    for name in dict.fromkeys(sink.format for sink in sinks.values()):
-        together = [(sinks[word], found) for word, found in own.items() if found and sinks[word].format == name]
-        if together:
-            sink_format(name).publish(batch, together)

@@ -90,7 +90,7 @@ def test_there_is_one_way_out_for_warnings_and_one_for_commands() -> None:
     loggers = {
         "querylang.logger",
         "ensue.commands.run_log",  # takes what the logger says, and writes it as JSON
-        "spark_backend.sinks.kafka.publishing",  # silences the client's own
+        "spark_backend.sinks.topics.publisher",  # silences the client's own
         "spark_backend.job.checks.catalog_tables",  # silences PySpark's own
     }
     ways = {"getLogger(": loggers, "sys.stdout.write": {"ensue.commands.output"}}

@@ -12,11 +12,12 @@ import querylang
 from runtime.results.parquet_layout import parquet_settings
 from spark_backend.sinks import micro_batch
 from spark_backend.sinks.bucket_results import SENT, BucketResults, write_results
-from spark_backend.sinks.formats import Sink
+from spark_backend.sinks.kinds import MicroBatch
 from spark_backend.sinks.task_files import Attempt
 from spark_backend.wire.bucket_labels import task_of
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag, TaggedRow
+from tests.support.sinks import sink_of
 
 PLAN = querylang.compile_text("event A { float v; }\nquery Q { inputs { A() retain 1; } find A as a }").plan
 BATCH = "0123456789ab-00000003-"
@@ -37,13 +38,13 @@ class Job:
 
     def __init__(self, folder: Path, tasks: int | None = 2) -> None:
         self.program = Program(Program.of(PLAN, buckets=4).plans, 4, tasks=tasks)
-        self.sinks = {"ledger": Sink("parquet", folder / "ledger"), "discarded": Sink("parquet", folder / "lost")}
+        self.sinks = {"ledger": sink_of("parquet", folder / "ledger"), "discarded": sink_of("parquet", folder / "lost")}
 
     def step(self, bucket: int, *, attempt: int = 7, rows: int = 1, is_alone: bool = False) -> BucketResults:
         table = pa.table({"bucket": [bucket] * rows, "text": ["x" * 100] * rows})
         tagged = [TaggedRow(tag, "", table) for tag in (Tag.LEDGER, Tag.DISCARDED)]
         task = task_of(self.program.labels[bucket], self.program.tasks or 2)
-        given = Attempt(BATCH, task, attempt, attempt > 7)
+        given = Attempt(MicroBatch(BATCH[:12], 3), task, attempt, attempt > 7)
         return write_results(self.program, bucket, tagged, self.sinks, given, is_alone=is_alone)
 
     def publish(self, results: list[BucketResults]) -> list[str]:
@@ -51,8 +52,7 @@ class Job:
             Results(results),
             self.program,
             self.sinks,
-            BATCH[:12],
-            3,
+            MicroBatch(BATCH[:12], 3),
             is_first=False,  # type: ignore[arg-type]
         )
         assert all((row.data is None) == (row.tag is Tag.DISCARDED) for row in written)
@@ -104,8 +104,7 @@ def test_files_of_another_micro_batch_are_not_published(tmp_path: Path) -> None:
             Results(results),
             job.program,
             job.sinks,
-            BATCH[:12],
-            4,
+            MicroBatch(BATCH[:12], 4),
             is_first=False,  # type: ignore[arg-type]
         )
     assert lost(tmp_path) == {}

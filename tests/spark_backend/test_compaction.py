@@ -17,11 +17,12 @@ from ensue.cli import main
 from querylang.errors import InputError
 from spark_backend.job.checkpoint.checkpoint_record import Record, write_record
 from spark_backend.places.place import Place, files_below, local_copy, place_of
-from spark_backend.sinks.compaction.compact_folders import Compacted, Compaction, compact_sink
-from spark_backend.sinks.compaction.groups import MOST_FILES, ResultFile, groups_of
-from spark_backend.sinks.compaction.merging import MERGERS
-from spark_backend.sinks.formats import FORMATS, Sink, sink_format
+from spark_backend.sinks.folder.compaction.compact_folders import compact_sink
+from spark_backend.sinks.folder.compaction.groups import MOST_FILES, ResultFile, groups_of
+from spark_backend.sinks.folder.compaction.merging import MERGERS
+from spark_backend.sinks.kinds import FORMATS, Compacted, Compaction, MicroBatch, Sink, publishing, writing
 from tests.support.sensors import project
+from tests.support.sinks import sink_of
 from tests.support.small_disk import enlarge, small_disk
 from tests.support.stores import BUCKET, StoreServer
 
@@ -38,22 +39,21 @@ def table(batch: int, task: int) -> pa.Table:
 
 def write(sink: Sink, batches: range, make: Callable[[int, int], pa.Table] = table, identity: str = IDENTITY) -> None:
     """Two tasks per micro-batch, each with a file in the folders of two queries."""
-    files = sink_format(sink.format)
     for batch in batches:
-        name = f"{identity}-{batch:08d}-"
+        name = MicroBatch(identity, batch)
         drafts = []
         for task in (0, 1):
-            writer = files.open(sink, name, task, 0)
+            writer = writing(sink).open(sink, name, task, 0)
             for folder in ("Rise", "Rise/eu"):
                 writer.write(folder, make(batch, task))
             drafts += writer.finish()
-        files.publish(name, [(sink, drafts)])
+        publishing(sink).publish(name, [(sink, drafts)])
 
 
 def seen(sink: Sink) -> dict[str, list[str]]:
     """What readers see in each folder, in the order of names: lines of text, and rows of Parquet as text."""
     found: dict[str, list[str]] = {}
-    for file in sorted(files_below(sink.path), key=str):
+    for file in sorted(files_below(sink.place), key=str):
         if not file.name.startswith("."):
             with local_copy(file) as path:
                 found.setdefault(str(file.parent), []).extend(rows(path, sink.format))
@@ -72,7 +72,7 @@ def rows(path: Path, kind: str) -> list[str]:
 
 
 def names(sink: Sink) -> list[str]:
-    return sorted(str(file).removeprefix(f"{sink.path}/") for file in files_below(sink.path))
+    return sorted(str(file).removeprefix(f"{sink.place}/") for file in files_below(sink.place))
 
 
 def compaction(last: int = 99, target: int = LARGE) -> Compaction:
@@ -81,7 +81,7 @@ def compaction(last: int = 99, target: int = LARGE) -> Compaction:
 
 @pytest.mark.parametrize("kind", sorted(MERGERS))
 def test_files_of_each_folder_become_one_with_the_same_rows_in_the_same_order(kind: str, tmp_path: Path) -> None:
-    sink = Sink(kind, tmp_path)
+    sink = sink_of(kind, tmp_path)
     write(sink, range(4))
     before = seen(sink)
     assert compact_sink(sink, compaction()) == Compacted(16, 2, 2)
@@ -95,11 +95,11 @@ def test_files_of_each_folder_become_one_with_the_same_rows_in_the_same_order(ki
 
 
 def test_every_file_format_has_its_way_to_be_merged() -> None:
-    assert {name for name, module in FORMATS.items() if module.endswith("files")} == set(MERGERS)
+    assert {name for name, module in FORMATS.items() if module.endswith(".folder")} == set(MERGERS)
 
 
 def test_new_micro_batches_and_files_of_others_stay_as_they_are(tmp_path: Path) -> None:
-    sink = Sink("parquet", tmp_path)
+    sink = sink_of("parquet", tmp_path)
     write(sink, range(4))
     write(sink, range(2), identity="ba9876543210")
     (tmp_path / "Rise" / "mine.parquet").write_bytes(b"not ours")
@@ -113,7 +113,7 @@ def test_new_micro_batches_and_files_of_others_stay_as_they_are(tmp_path: Path) 
 
 
 def test_files_with_other_columns_are_not_merged(tmp_path: Path) -> None:
-    sink = Sink("parquet", tmp_path)
+    sink = sink_of("parquet", tmp_path)
     write(sink, range(2))
     write(sink, range(2, 4), lambda batch, task: table(batch, task).drop_columns("v"))
     before = seen(sink)
@@ -122,11 +122,11 @@ def test_files_with_other_columns_are_not_merged(tmp_path: Path) -> None:
 
 
 def test_a_repeated_micro_batch_removes_no_compacted_file(tmp_path: Path) -> None:
-    sink = Sink("parquet", tmp_path)
+    sink = sink_of("parquet", tmp_path)
     write(sink, range(4))
     compact_sink(sink, compaction(last=2))
     before = seen(sink)
-    sink_format("parquet").remove_leftovers(sink, f"{IDENTITY}-00000003-", set(names(sink)))
+    publishing(sink).remove_leftovers(sink, MicroBatch(IDENTITY, 3), set(names(sink)))
     write(sink, range(3, 4))
     assert seen(sink) == before
 
@@ -173,7 +173,7 @@ def crash_at(change: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("change", range(1, 15))
 def test_whatever_change_a_crash_comes_before_or_after_nothing_is_lost_or_doubled(tmp_path: Path, change: int) -> None:
-    sink = Sink("json", tmp_path)
+    sink = sink_of("json", tmp_path)
     write_plainly(tmp_path / "Rise")
     before = seen(sink)
     with crash_at(change), pytest.raises(KeyboardInterrupt):
@@ -195,7 +195,7 @@ def write_plainly(folder: Path) -> None:
 
 def test_a_store_is_compacted_as_a_folder_is(store: StoreServer) -> None:
     path: Place = place_of(f"s3://{BUCKET}/out %/ü")
-    sink = Sink("parquet", path)
+    sink = sink_of("parquet", path)
     write(sink, range(3))
     before = seen(sink)
     assert compact_sink(sink, compaction()) == Compacted(12, 2, 2)
@@ -204,21 +204,21 @@ def test_a_store_is_compacted_as_a_folder_is(store: StoreServer) -> None:
 
 
 def test_a_full_disk_changes_nothing_and_the_next_compaction_goes_on(tmp_path: Path) -> None:
-    sink = Sink("json", tmp_path / "disk")
-    with small_disk(sink.path, 64):
+    sink = sink_of("json", tmp_path / "disk")
+    with small_disk(sink.place, 64):
         for batch in range(10):
-            (sink.path / f"{IDENTITY}-{batch:08d}-00000.json").write_text(json.dumps({"text": "x" * 3900}) + "\n")
+            (sink.place / f"{IDENTITY}-{batch:08d}-00000.json").write_text(json.dumps({"text": "x" * 3900}) + "\n")
         before = seen(sink), names(sink)
         with pytest.raises(InputError, match=r"cannot be compacted: the disk is full[.] No result"):
             compact_sink(sink, compaction())
         assert (seen(sink), names(sink)) == before
-        enlarge(sink.path)
+        enlarge(sink.place)
         assert compact_sink(sink, compaction()) == Compacted(10, 1, 1)
         assert seen(sink) == before[0]
 
 
 def test_a_plan_whose_files_are_missing_is_refused(tmp_path: Path) -> None:
-    sink = Sink("json", tmp_path)
+    sink = sink_of("json", tmp_path)
     plan = {"new": f"{IDENTITY}-00000003-200000.json", "old": [f"{IDENTITY}-00000002-00000.json"]}
     (tmp_path / f".compact-{plan['new']}.plan").write_text(json.dumps(plan))
     with pytest.raises(InputError, match="the file that it names is missing"):
@@ -240,7 +240,7 @@ def test_a_plan_whose_files_are_missing_is_refused(tmp_path: Path) -> None:
 )
 def test_a_plan_names_results_of_its_own_folder_only(tmp_path: Path, plan: object) -> None:
     folder = tmp_path / "out"
-    sink = Sink("json", folder)
+    sink = sink_of("json", folder)
     folder.mkdir()
     (tmp_path / "precious.txt").write_text("")
     (folder / NEW).write_text("")
@@ -252,7 +252,7 @@ def test_a_plan_names_results_of_its_own_folder_only(tmp_path: Path, plan: objec
 
 
 def test_a_draft_that_is_a_link_is_not_published(tmp_path: Path) -> None:
-    sink = Sink("json", tmp_path)
+    sink = sink_of("json", tmp_path)
     (tmp_path / f".compact-{NEW}.plan").write_text(json.dumps({"new": NEW, "old": []}))
     (tmp_path / f".compact-{NEW}.draft").symlink_to("/etc/passwd")
     with pytest.raises(InputError, match="is a link, and not a file of results"):
@@ -268,7 +268,7 @@ def test_the_command_says_what_it_did(
     write_record(tmp_path / "state", Record(IDENTITY, {}, {}, "", (), {}))
     (tmp_path / "state" / "commits").mkdir()
     (tmp_path / "state" / "commits" / "5").write_text("v1\n{}")
-    write(Sink("parquet", tmp_path / "out" / "matches"), range(6))
+    write(sink_of("parquet", tmp_path / "out" / "matches"), range(6))
     assert run(monkeypatch, "compact", str(path)) == 0
     assert capsys.readouterr().out.splitlines() == [
         "matches: 16 files became 2; 10 files",

@@ -25,6 +25,7 @@ SINKS = [{"format": name, "path": "results"} for name in ("parquet", "csv", "jso
 SINKS += [
     {"format": "parquet", "path": "s3://bucket/out"},
     {"format": "kafka", "topic": "a", "options": {"kafka.bootstrap.servers": "host:9092"}},
+    {"format": "delta", "layout": "one"},
 ]
 TABLE = {"format": "delta", "arrival": "at"}
 SOURCES = (FILES, {"format": "csv", "path": "in"}, TOPIC, FILES | TABLE, TABLE | {"table": "lake.a"})

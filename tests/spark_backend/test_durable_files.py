@@ -11,7 +11,8 @@ import pytest
 from querylang.errors import InputError
 from spark_backend.durable_files import write_durably
 from spark_backend.job.checkpoint.atomic_files import BatchFiles
-from spark_backend.sinks.formats import Sink, sink_format
+from spark_backend.sinks.kinds import MicroBatch, publishing, writing
+from tests.support.sinks import sink_of
 
 
 @pytest.fixture
@@ -42,13 +43,13 @@ def test_a_file_is_synced_then_renamed_then_its_folder_is_synced(tmp_path: Path,
 
 @pytest.mark.parametrize("name", ["csv", "json", "parquet"])
 def test_files_of_sinks_and_their_new_folders_are_synced(tmp_path: Path, synced: list[str], name: str) -> None:
-    sink = Sink(name, tmp_path / "matches")
-    writer = sink_format(name).open(sink, "id-00000001-", 2, 3)
+    sink = sink_of(name, tmp_path / "matches")
+    writer = writing(sink).open(sink, MicroBatch("id", 1), 2, 3)
     writer.write("Q", pa.table({"v": [1]}))
     assert synced == [f"sync {tmp_path.name}", "sync matches"]
     drafts = writer.finish()
     assert synced[2:] == ["sync .id-00000001-00002.3.draft"]
-    sink_format(name).publish("id-00000001-", [(sink, drafts)])
+    publishing(sink).publish(MicroBatch("id", 1), [(sink, drafts)])
     file = f"id-00000001-00002.{name}"
     assert synced[3:] == [f"rename {file}", "sync Q"]
 
@@ -56,12 +57,12 @@ def test_files_of_sinks_and_their_new_folders_are_synced(tmp_path: Path, synced:
 def test_data_files_of_delta_tables_are_synced_before_the_commit_and_the_log_behind_it(
     tmp_path: Path, synced: list[str]
 ) -> None:
-    sink = Sink("delta", tmp_path / "matches")
-    writer = sink_format("delta").open(sink, "0123456789ab-00000001-", 2, 3)
+    sink = sink_of("delta", tmp_path / "matches")
+    writer = writing(sink).open(sink, MicroBatch("0123456789ab", 1), 2, 3)
     writer.write("Q", pa.table({"v": [1]}))
     drafts = writer.finish()
     assert synced == [f"sync {tmp_path.name}", "sync matches", f"sync {Path(drafts[0].path).name}", "sync Q"]
-    sink_format("delta").publish("0123456789ab-00000001-", [(sink, drafts)])
+    publishing(sink).publish(MicroBatch("0123456789ab", 1), [(sink, drafts)])
     assert synced[4:] == ["sync 00000000000000000000.json", "sync _delta_log", "sync Q"]
 
 

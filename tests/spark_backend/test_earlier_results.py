@@ -8,7 +8,7 @@ import pytest
 
 from querylang.errors import InputError
 from spark_backend.job.checks.earlier_results import refuse_other_results
-from spark_backend.sinks.formats import Sink
+from tests.support.sinks import sink_of
 
 OURS, OTHERS = "0123456789ab", "ba9876543210"
 
@@ -29,7 +29,7 @@ def write(checkpoint: Path, identity: str, batch: int, folder: str = "matches/Q/
 
 
 def refusal(checkpoint: Path, *, shared: bool = False, numbers: tuple[int, ...] = (11, 12)) -> str | None:
-    sinks = {"matches": Sink("parquet", checkpoint.parent / "matches", shared=shared)}
+    sinks = {"matches": sink_of("parquet", checkpoint.parent / "matches", shared=shared)}
     try:
         refuse_other_results(checkpoint, OURS, sinks, {"ledger": numbers})
     except InputError as error:

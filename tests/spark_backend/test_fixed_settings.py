@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from querylang.errors import InputError
-from spark_backend.document.setting_keys import JOB_KEYS, SINK_KEYS
+from spark_backend.document.setting_keys import JOB_KEYS
 from spark_backend.job.checkpoint.checkpoint_record import read_record, write_record
 from spark_backend.job.preflight import Checked, checked
 from spark_backend.settings.deployment_file import load_deployment
+from spark_backend.settings.sink_settings import sink_keys
 from spark_backend.sources.kinds import kinds, source_keys
 from tests.support.sensors import project
 
@@ -124,7 +125,7 @@ def test_the_table_of_the_documentation_has_every_key_and_its_class() -> None:
     found = re.findall(r"^\| (source|sink|job) \| (.*) \| (fixed|applied|free) \|", text, re.MULTILINE)
     rows = {(kind, key, change) for kind, keys, change in found for key in re.findall(r"`([\w.]+)`", keys)}
     options = {key: str(change) for kind in kinds() for key, change in kind.options.items()}
-    tables = {"source": source_keys(), "sink": SINK_KEYS, "job": JOB_KEYS}
+    tables = {"source": source_keys(), "sink": sink_keys(), "job": JOB_KEYS}
     own = {(kind, key, str(change)) for kind, keys in tables.items() for key, change in keys.items()}
     own -= {("source", "options", "free")}
     assert rows == own | {("source", f"options.{key}", change) for key, change in options.items()}

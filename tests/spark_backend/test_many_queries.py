@@ -24,10 +24,10 @@ from spark_backend.job.journal.asked import asked_of_text
 from spark_backend.job.journal.journal import Journal
 from spark_backend.job.journal.journal_file import journal_to_plain
 from spark_backend.sinks import bucket_results
-from spark_backend.sinks.formats import Sink
 from spark_backend.wire import plan_text as texts
 from spark_backend.wire.partition_groups import partition_groups
 from spark_backend.wire.program import Program
+from tests.support.sinks import sink_of
 
 EVENTS = "event A { integer k; float v; } event B { integer k; float v; }"
 
@@ -154,7 +154,7 @@ def test_files_are_checked_without_the_schemas_of_their_queries(
         raise AssertionError("nobody needs it")
 
     monkeypatch.setattr(bucket_results, "spread_schema", refuse)
-    bucket_results.refuse_unwritable("matches", Sink("parquet", tmp_path), _plan(2))
+    bucket_results.refuse_unwritable("matches", sink_of("parquet", tmp_path), _plan(2))
 
 
 def test_matchers_are_made_once_per_query_and_not_per_engine(monkeypatch: pytest.MonkeyPatch) -> None:

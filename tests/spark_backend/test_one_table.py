@@ -18,14 +18,18 @@ from spark_backend.job.journal.finishing import finished
 from spark_backend.job.preflight import checked
 from spark_backend.job.upkeep.query_diff import compare_queries
 from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sinks import one_table as layouts
 from spark_backend.sinks.bucket_results import put_in_one, refuse_unwritable
-from spark_backend.sinks.formats import Layout, Sink
+from spark_backend.sinks.folder import publishing as of_folders
+from spark_backend.sinks.kinds import Layout, MicroBatch, Sink
 from spark_backend.sinks.one_table import one_table, row_of_query
-from spark_backend.sinks.task_files import Attempt, TaskFiles, publish
+from spark_backend.sinks.run_sinks import publish
+from spark_backend.sinks.table import publishing as of_tables
+from spark_backend.sinks.table.settings import TableSink
+from spark_backend.sinks.task_files import Attempt, TaskFiles
 from spark_backend.wire.decode import user_table
 from spark_backend.wire.file_layouts import json_rows
 from spark_backend.wire.tagged_rows import Tag
+from tests.support.sinks import sink_of
 
 TEXT = """
 event A { string k; integer v; }
@@ -35,7 +39,7 @@ query Any { inputs { A() key k within 5.0; } find A as a -> A as b }
 """
 PLAN = compile_text(TEXT).plan
 ROWS = [{"at": float(at), "event": "A", "k": "é", "v": v} for at, v in enumerate((1, 2, 1, 5))]
-BATCH = "0123456789ab-00000000-"
+BATCH = MicroBatch("0123456789ab", 0)
 
 
 def matches() -> list[tuple[str, pa.Table]]:
@@ -71,13 +75,14 @@ def test_a_row_has_all_that_the_querys_own_table_has() -> None:
 
 @pytest.mark.parametrize("kind", ["parquet", "json", "csv", "delta"])
 def test_one_place_has_the_matches_of_all_queries(tmp_path: Path, kind: str) -> None:
-    sink = Sink(kind, tmp_path / "out", layout=Layout.ONE, partition_by=("query",) if kind == "delta" else ())
+    own = TableSink(("query",)) if kind == "delta" else None
+    sink = sink_of(kind, tmp_path / "out", own, layout=Layout.ONE)
     written(sink)
     refuse_unwritable("matches", sink, PLAN)
     if kind == "delta":
-        rows = DeltaTable(sink.path).to_pyarrow_table().to_pylist()
+        rows = DeltaTable(sink.place).to_pyarrow_table().to_pylist()
     else:
-        rows = pa.dataset.dataset(sink.path, format=kind).to_table().to_pylist()
+        rows = pa.dataset.dataset(sink.place, format=kind).to_table().to_pylist()
     totals = [
         json.loads(row["members"]) for row in sorted(rows, key=lambda row: str(row["time"])) if row["query"] == "Sum"
     ]
@@ -92,10 +97,10 @@ def test_one_place_has_the_matches_of_all_queries(tmp_path: Path, kind: str) -> 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
 def test_a_folder_of_the_other_layout_is_refused(tmp_path: Path, kind: str) -> None:
-    written(Sink(kind, tmp_path / "out", layout=Layout.ONE))
+    written(sink_of(kind, tmp_path / "out", layout=Layout.ONE))
     with pytest.raises(InputError, match="out: has matches of all queries; choose another folder, or 'layout: one'"):
         checked(load_deployment(job_of(tmp_path, f"{{format: {kind}, path: out}}")))
-    written(Sink(kind, tmp_path / "each" / "Rise", layout=Layout.ONE))
+    written(sink_of(kind, tmp_path / "each" / "Rise", layout=Layout.ONE))
     with pytest.raises(InputError, match="each/Rise: has matches of one query; 'layout: one' needs another folder"):
         checked(load_deployment(job_of(tmp_path, f"{{format: {kind}, path: each, layout: one}}")))
 
@@ -107,8 +112,8 @@ def test_a_change_of_the_queries_does_not_look_through_all_results(
     deployment = load_deployment(job_of(tmp_path, f"{{format: {kind}, path: out, layout: one}}"))
     written(deployment.sinks["matches"])
     looked = list[object]()
-    for name in ("files_below", "tables_below"):
-        monkeypatch.setattr(layouts, name, lambda path: looked.append(path) or ())
+    for module, name in ((of_folders, "files_below"), (of_tables, "tables_below")):
+        monkeypatch.setattr(module, name, lambda path: looked.append(path) or ())
     finished(PLAN, deployment)
     assert not looked
 

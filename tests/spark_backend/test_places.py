@@ -12,7 +12,8 @@ import pytest
 from querylang.errors import InputError
 from spark_backend.places.place import UnknownScheme, files_below, is_within, place_of
 from spark_backend.places.remote_path import RemotePath
-from spark_backend.sinks.formats import FORMATS, Sink, sink_format
+from spark_backend.sinks.kinds import FORMATS, MicroBatch, publishing, writing
+from tests.support.sinks import sink_of
 from tests.support.stores import KEYS, StoreServer
 
 
@@ -84,34 +85,36 @@ def test_nothing_is_in_a_folder_that_does_not_exist() -> None:
     assert not place("nowhere").is_dir()
 
 
-@pytest.mark.parametrize("name", sorted(name for name in FORMATS if FORMATS[name] == "spark_backend.sinks.files"))
+@pytest.mark.parametrize("name", sorted(name for name in FORMATS if FORMATS[name] == "spark_backend.sinks.folder"))
 def test_an_object_of_a_sink_appears_when_it_is_published(name: str, store: StoreServer) -> None:
-    sink = Sink(name, place(f"out/{name}"))
-    writer = sink_format(name).open(sink, "0123456789ab-00000001-", 2, 3)
+    sink = sink_of(name, place(f"out/{name}"))
+    writer = writing(sink).open(sink, MicroBatch("0123456789ab", 1), 2, 3)
     writer.write("Q", pa.table({"v": [1]}))
     drafts = writer.finish()
     assert store.keys(f"out/{name}/") == [f"out/{name}/Q/.0123456789ab-00000001-00002.3.draft"]
-    sink_format(name).publish("0123456789ab-00000001-", [(sink, drafts)])
+    publishing(sink).publish(MicroBatch("0123456789ab", 1), [(sink, drafts)])
     written = f"out/{name}/Q/0123456789ab-00000001-00002.{name}"
     assert store.keys(f"out/{name}/") == [written]
-    assert [result.place for result in sink_format(name).results(sink)] == [f"s3://bucket/{written}"]
+    assert [result.place for result in publishing(sink).results(sink)] == [f"s3://bucket/{written}"]
 
 
 def test_what_interrupted_attempts_left_is_removed(store: StoreServer) -> None:
-    sink = Sink("parquet", place("left"))
-    for attempt, batch in ((1, "0123456789ab-00000001-"), (2, "0123456789ab-00000001-"), (1, "0123456789ab-00000000-")):
-        writer = sink_format("parquet").open(sink, batch, attempt, attempt)
+    sink = sink_of("parquet", place("left"))
+    for attempt, number in ((1, 1), (2, 1), (1, 0)):
+        batch = MicroBatch("0123456789ab", number)
+        writer = writing(sink).open(sink, batch, attempt, attempt)
         writer.write("Q", pa.table({"v": [attempt]}))
         drafts = writer.finish()
-        if (attempt, batch[-2]) != (1, "1"):
-            sink_format("parquet").publish(batch, [(sink, drafts)])
+        if (attempt, number) != (1, 1):
+            publishing(sink).publish(batch, [(sink, drafts)])
     kept = "left/Q/0123456789ab-00000001-00002.parquet"
-    sink_format("parquet").remove_leftovers(sink, "0123456789ab-00000001-", {f"s3://bucket/{kept}"})
+    publishing(sink).remove_leftovers(sink, MicroBatch("0123456789ab", 1), {f"s3://bucket/{kept}"})
     assert store.keys("left/") == ["left/Q/0123456789ab-00000000-00001.parquet", kept]
 
 
 def test_an_attempt_that_fails_writes_nothing(store: StoreServer) -> None:
-    writer = sink_format("parquet").open(Sink("parquet", place("failed")), "0123456789ab-00000001-", 0, 0)
+    sink = sink_of("parquet", place("failed"))
+    writer = writing(sink).open(sink, MicroBatch("0123456789ab", 1), 0, 0)
     writer.write("Q", pa.table({"v": [1]}))
     writer.abort()
     assert store.keys("failed/") == []
@@ -129,7 +132,8 @@ def test_an_attempt_that_fails_writes_nothing(store: StoreServer) -> None:
 )
 def test_a_sink_that_cannot_be_written_is_one_line(store: StoreServer, status: int, code: str, expected: str) -> None:
     store.refuse = lambda method, _path: (status, code) if method in ("PUT", "POST") else None
-    writer = sink_format("json").open(Sink("json", place("refused")), "0123456789ab-00000001-", 0, 0)
+    sink = sink_of("json", place("refused"))
+    writer = writing(sink).open(sink, MicroBatch("0123456789ab", 1), 0, 0)
     writer.write("Q", pa.table({"v": [1]}))
     with pytest.raises(InputError) as refused:
         writer.finish()

@@ -14,9 +14,10 @@ from spark_backend.errors import WorkerDied, in_plain_words, plain_error
 from spark_backend.job.checks.damaged_logs import refuse_damaged_logs
 from spark_backend.job.preflight import checked
 from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sinks.formats import FORMATS, Sink, TaskWriter, sink_format
-from spark_backend.sinks.kafka.kafka_sink import KafkaSink
+from spark_backend.sinks.kinds import FORMATS, MicroBatch, TaskWriter, writing
+from spark_backend.sinks.topics.settings import TopicSink
 from tests.support.sensors import project
+from tests.support.sinks import sink_of
 from tests.support.small_disk import small_disk
 
 CONTINUES = ": the disk is full. Make room and run the job again: it continues where it stopped"
@@ -143,8 +144,9 @@ def test_a_sink_on_a_full_disk_leaves_nothing_and_says_so(tmp_path: Path, name: 
     random.seed(1)
     table = pa.table({"text": [random.randbytes(2000).hex() for _ in range(200)]})
     with small_disk(tmp_path / "out", 256):
-        kafka = KafkaSink("matches", "topic", drafts=str(tmp_path / "out")) if name == "kafka" else None
-        writer = sink_format(name).open(Sink(name, tmp_path / "out", kafka=kafka), "0123456789ab-00000001-", 0, 0)
+        own = TopicSink("matches", "topic", drafts=str(tmp_path / "out")) if name == "kafka" else None
+        sink = sink_of(name, tmp_path / "out", own)
+        writer = writing(sink).open(sink, MicroBatch("0123456789ab", 1), 0, 0)
         with pytest.raises(InputError, match=r"/out(/Q)?: the disk is full\. Make room") as caught:
             fill(writer, table)
         writer.abort()

@@ -72,7 +72,7 @@ def test_a_whole_file(folder: Path) -> None:
     assert [source.name for source in deployment.sources] == ["withdrawals"]
     assert deployment.sources[0].own.max_files == 2
     assert deployment.sources[0].place == folder / "data"
-    assert deployment.sinks["discarded"].path == Path("/secret/place/discarded")
+    assert deployment.sinks["discarded"].place == Path("/secret/place/discarded")
     assert (deployment.clock, deployment.buckets, deployment.trigger) == (Clock.ARRIVAL, 8, 1_000_000)
 
 

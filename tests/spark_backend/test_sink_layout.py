@@ -14,10 +14,12 @@ from ensue.cli import main
 from querylang.errors import FileErrors
 from querylang.plan.model import Plan
 from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
-from spark_backend.sinks.formats import Formulas, Sink, sink_format
+from spark_backend.sinks.folder.settings import FolderSink, Formulas
+from spark_backend.sinks.kinds import MicroBatch, Sink, publishing, writing
 from spark_backend.sinks.path_names import LONGEST, folder_name, match_folder, same_on_disk
 from spark_backend.wire.decode import spread_schema
 from tests.support.sensors import project
+from tests.support.sinks import sink_of
 
 
 @pytest.mark.parametrize(
@@ -110,19 +112,19 @@ def test_names_of_a_pattern_that_sql_takes_for_a_column_get_another_one() -> Non
 
 
 def written(sink: Sink, table: pa.Table) -> Path:
-    writer = sink_format(sink.format).open(sink, "0123456789ab-00000001-", 0, 0)
+    writer = writing(sink).open(sink, MicroBatch("0123456789ab", 1), 0, 0)
     file = writer.write("", table)
-    sink_format(sink.format).publish("0123456789ab-00000001-", [(sink, writer.finish())])
+    publishing(sink).publish(MicroBatch("0123456789ab", 1), [(sink, writer.finish())])
     return Path(file)
 
 
 def test_formulas_are_kept_unless_a_sink_escapes_them(tmp_path: Path) -> None:
     texts = ["=1+1", "+1", "-1", "@x", "\tx", "\r", "\uff1d1", "a=1", "", None]
     table = pa.table({"=t": texts, "n": range(-5, 5), "s": [{"f": text} for text in texts]})
-    kept = pd.read_csv(written(Sink("csv", tmp_path / "kept"), table), keep_default_na=False)
+    kept = pd.read_csv(written(sink_of("csv", tmp_path / "kept"), table), keep_default_na=False)
     assert list(kept["=t"][:4]) == texts[:4]
     escaped = pd.read_csv(
-        written(Sink("csv", tmp_path / "escaped", formulas=Formulas.ESCAPE), table), keep_default_na=False
+        written(sink_of("csv", tmp_path / "escaped", FolderSink(Formulas.ESCAPE)), table), keep_default_na=False
     )
     assert list(escaped.columns) == ["'=t", "n", "s.f"]
     assert list(escaped["'=t"][:7]) == [f"'{text}" for text in texts[:7]]
@@ -132,14 +134,14 @@ def test_formulas_are_kept_unless_a_sink_escapes_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["csv", "json", "parquet"])
 def test_matches_with_other_columns_go_to_a_file_of_their_own(tmp_path: Path, name: str) -> None:
-    batch = "0123456789ab-00000001-"
-    sink = Sink(name, tmp_path)
-    writer = sink_format(name).open(sink, batch, 2, 0)
+    batch = MicroBatch("0123456789ab", 1)
+    sink = sink_of(name, tmp_path)
+    writer = writing(sink).open(sink, batch, 2, 0)
     old, new = pa.table({"id": ["a"], "low": [1]}), pa.table({"id": ["b"], "high": ["x"]})
     written = [writer.write("Q", table) for table in (old, new, old)]
-    sink_format(name).publish(batch, [(sink, writer.finish())])
-    names = [f"{batch}00002.{name}", f"{batch}000002.{name}", f"{batch}00002.{name}"]
+    publishing(sink).publish(batch, [(sink, writer.finish())])
+    names = [f"{batch.name}{number}.{name}" for number in ("00002", "000002", "00002")]
     assert written == [str(tmp_path / "Q" / own) for own in names]
-    found = list(sink_format(name).results(sink))
+    found = list(publishing(sink).results(sink))
     assert sorted(Path(result.place).name for result in found) == sorted(set(names))
     assert {result.batch for result in found} == {1}

@@ -11,7 +11,7 @@ from ensue.commands.output import print_error, print_json, print_line
 from querylang.errors import InputError
 
 if TYPE_CHECKING:
-    from spark_backend.sinks.compaction.compact_folders import Compacted
+    from spark_backend.sinks.kinds import Compacted
 
 
 def compact(
@@ -34,9 +34,9 @@ def compact(
     report = compact_job(file, size, _ignore if as_json else _tell)
     if as_json:
         print_json(report.to_plain())
-    for name, kind in report.others.items():
-        if kind == "delta":
-            print_error(f"sink '{name}' is in Delta tables: their OPTIMIZE compacts them")
+    for name, way in report.ways.items():
+        if way:
+            print_error(f"sink '{name}' {way}")
     if not report.sinks and not as_json:
         print_error("the job has no sinks of files, so there is nothing to compact")
 

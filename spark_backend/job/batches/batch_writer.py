@@ -25,7 +25,7 @@ from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.checkpoint.progress import JobProgress
 from spark_backend.places.place import Place
 from spark_backend.sinks.bucket_results import Written
-from spark_backend.sinks.formats import Sink
+from spark_backend.sinks.kinds import MicroBatch, Sink
 from spark_backend.sinks.micro_batch import publish_batch
 from spark_backend.sources.listing.command_folder import Answer
 from spark_backend.sources.listing.spark_log import spark_files
@@ -78,7 +78,8 @@ class BatchWriter:
         self.confirm()
         self._sync_offsets(batch)
         batch += self.program.before
-        written = publish_batch(results, self.program, self.sinks, self.identity, batch, is_first=self.is_first)
+        own = MicroBatch(self.identity, batch)
+        written = publish_batch(results, self.program, self.sinks, own, is_first=self.is_first)
         self.is_first = False
         if self.rows is not None:
             remove_rows(self.rows)

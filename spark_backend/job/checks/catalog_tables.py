@@ -119,9 +119,9 @@ def _refuse_own_results(deployment: Deployment) -> None:
             named = source.table or sink.table
             if (
                 named
-                and sink.kafka is None
+                and sink.place is not None
                 and source.place is not None
-                and (is_within(sink.path, source.place) or is_within(source.place, sink.path))
+                and (is_within(sink.place, source.place) or is_within(source.place, sink.place))
             ):
                 raise InputError(
                     f"{deployment.file}: the source '{source.name}' and the sink '{name}' have the same folder,"

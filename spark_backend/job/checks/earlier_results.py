@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from querylang.errors import InputError
 from spark_backend.places.place import Place, names_in
-from spark_backend.sinks.formats import Sink, sink_format
+from spark_backend.sinks.kinds import Sink, publishing
 from spark_backend.sources.listing.spark_log import spark_files
 
 
@@ -25,7 +25,7 @@ def refuse_other_results(
     """
     newest = newest_offset(checkpoint)
     for name, sink in sinks.items():
-        for result in sink_format(sink.format).results(sink):
+        for result in publishing(sink).results(sink):
             if result.identity == identity and result.batch > newest:
                 raise InputError(
                     _too_late(checkpoint, f"the sink '{name}' holds results", result.batch, newest, identity)

@@ -61,7 +61,8 @@ def _share_listeners(other: SparkSession, own: SparkSession) -> None:
 def _local_folders(deployment: Deployment) -> tuple[dict[str, Path], dict[str, Path]]:
     """The local folders that tasks read from and write to, by what they are for."""
     read = {f"the source '{item.name}'": item.place for item in deployment.sources if item.place is not None}
-    written = {f"the sink '{name}'": sink.path for name, sink in deployment.sinks.items() if sink.kafka is None}
+    sinks = deployment.sinks.items()
+    written = {f"the sink '{name}'": sink.place for name, sink in sinks if sink.place is not None}
     written["the checkpoint"] = deployment.checkpoint
     if deployment.control is not None and deployment.control.place is not None:
         written["the control stream"] = deployment.control.place  # the driver creates it

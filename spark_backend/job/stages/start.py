@@ -10,8 +10,8 @@ from spark_backend.bounded_end import stop_at_end
 from spark_backend.job.batches.batch_writer import BatchWriter
 from spark_backend.job.batches.reporting import Reporter
 from spark_backend.job.batches.reports import OnBatch
-from spark_backend.job.batches.sink_topics import begin_topics, with_drafts
 from spark_backend.job.checkpoint.spark_checkpoint import place_for_spark
+from spark_backend.job.checks.earlier_results import newest_offset
 from spark_backend.job.checks.lost_outputs import lost_outputs, silent_channels
 from spark_backend.job.checks.open_waits import open_waits, unused_source_times
 from spark_backend.job.checks.unused_history import unused_history
@@ -30,6 +30,7 @@ from spark_backend.job.stages.stop import Run, put_away
 from spark_backend.job.watching.tries import marks_of_next_run
 from spark_backend.places.place import Place, retry_of
 from spark_backend.settings.deployment import Deployment
+from spark_backend.sinks import run_sinks
 from spark_backend.sinks.micro_batch import results_stream
 from spark_backend.sources.listing.input_planner import RunSettings
 from spark_backend.sources.spark_reader import HAS_AVAILABLE_NOW
@@ -139,8 +140,7 @@ def _query(job: Job, report: OnBatch, kind: RunKind, program: Program, deploymen
         marks=marks_of_next_run(deployment.checkpoint),
     )
     identity = job.checked.record.identity
-    sinks = with_drafts(deployment.sinks, rows)
-    begin_topics(identity, sinks, deployment.checkpoint)
+    sinks = run_sinks.begin(identity, deployment.sinks, newest_offset(deployment.checkpoint), drafts=rows)
     results = results_stream(packed, program, sinks, identity)
     writer = results.writeStream.queryName(deployment.name).outputMode("append")
     writer = writer.option("checkpointLocation", place_for_spark(deployment.checkpoint))

@@ -10,11 +10,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from querylang.logger import warn
 from spark_backend.job.batches.reporting import Reporter
-from spark_backend.job.batches.sink_topics import end_topics
 from spark_backend.job.checkpoint.checkpoint_record import all_sources
 from spark_backend.job.checkpoint.spark_checkpoint import remove_old_files
 from spark_backend.job.listed_sources import listed_sources
 from spark_backend.job.preflight import Checked
+from spark_backend.sinks import run_sinks
 from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
 from spark_backend.sources.listing.manifests import DamagedManifest
 from spark_backend.wire.reports import Report
@@ -40,7 +40,7 @@ def put_away(ready: Checked, run: Run) -> None:
         warn(f"files that were read are not archived or deleted: {error}")
     finally:
         remove_old_files(deployment.checkpoint, record)
-        end_topics(record.identity, deployment.sinks)
+        run_sinks.end(record.identity, deployment.sinks)
         run.reporter.finish()
         if run.rows is not None:
             shutil.rmtree(run.rows, ignore_errors=True)

@@ -33,8 +33,7 @@ from spark_backend.places.place import Place, files_below, is_within, local_copy
 from spark_backend.places.remote_path import RemotePath
 from spark_backend.settings.deployment import Deployment
 from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sinks.file_names import FIRST_COMPACTED, RESULT_FILE
-from spark_backend.sinks.formats import sink_format
+from spark_backend.sinks.kinds import publishing
 from spark_backend.sources.listing.spark_log import RECORD
 
 BACKUP_VERSION = 2
@@ -226,30 +225,12 @@ def _later_results(deployment: Deployment, record: Record, batch: int) -> list[P
     for name, sink in deployment.sinks.items():
         later = [
             result
-            for result in sink_format(sink.format).results(sink)
+            for result in publishing(sink).results(sink)
             if result.identity == record.identity and result.batch > batch
         ]
-        if later and sink.format == "delta":
-            raise InputError(
-                f"the sink '{name}' has results of micro-batch {later[-1].batch}, and the backup ends with {batch}:"
-                " restore its tables to the version before, or choose new ones, and restore again"
-            )
-        files = {str(file): file for file in files_below(sink.path)} if later else {}
-        own = [files[result.place] for result in later if result.place in files]
-        _refuse_compacted(own, batch)
-        found += own
+        if later:
+            found += publishing(sink).removable(name, sink, later, batch)
     return found
-
-
-def _refuse_compacted(files: list[Place], batch: int) -> None:
-    """Raise InputError for a file that has results of earlier micro-batches, too."""
-    for file in files:
-        name = RESULT_FILE.fullmatch(file.name)
-        if name is not None and int(name["number"]) >= FIRST_COMPACTED:
-            raise InputError(
-                f"{file}: `ensue compact` has joined results of micro-batches before and behind {batch} in it:"
-                " restore the sink from a copy, or choose a new one, and restore again"
-            )
 
 
 def _would_double(later: list[Place], batch: int) -> str:

@@ -14,11 +14,8 @@ from spark_backend.job.checkpoint.checkpoint_record import read_record
 from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.checks.earlier_results import newest_commit
 from spark_backend.places.place import Place
-from spark_backend.settings.deployment import Deployment
 from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sinks.compaction.compact_folders import Compacted, Compaction, compact_sink
-from spark_backend.sinks.compaction.merging import MERGERS
-from spark_backend.sinks.formats import Sink
+from spark_backend.sinks.kinds import Compacted, Compaction, publishing
 from spark_backend.sources.listing.spark_log import spark_files
 
 TARGET = 128 << 20
@@ -38,11 +35,13 @@ class CompactReport:
     sinks: by name, those whose files were looked at
     others: names of sinks that are not files, and the format of each
     kept: number of the newest micro-batches that stay as they are
+    ways: what else compacts the others, in words; "" = nothing does
     """
 
     sinks: Mapping[str, Compacted]
     others: Mapping[str, str]
     kept: int
+    ways: Mapping[str, str]
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -79,18 +78,17 @@ def compact_job(
         try:
             last = _last_certain(deployment.checkpoint, kept)
             compaction = Compaction(record.identity, last, target, lock.confirm)
-            done = {}
-            for name, sink in _file_sinks(deployment).items():
-                done[name] = compact_sink(sink, compaction)
-                tell(name, done[name])
+            done, others, ways = {}, {}, {}
+            for name, sink in deployment.sinks.items():
+                compacted = publishing(sink).compact(sink, compaction)
+                if isinstance(compacted, str):
+                    others[name], ways[name] = sink.format, compacted
+                else:
+                    done[name] = compacted
+                    tell(name, compacted)
         finally:
             lock.release()
-    others = {name: sink.format for name, sink in deployment.sinks.items() if sink.format not in MERGERS}
-    return CompactReport(done, others, kept)
-
-
-def _file_sinks(deployment: Deployment) -> dict[str, Sink]:
-    return {name: sink for name, sink in deployment.sinks.items() if sink.format in MERGERS}
+    return CompactReport(done, others, kept, ways)
 
 
 def _last_certain(checkpoint: Place, kept: int) -> int:

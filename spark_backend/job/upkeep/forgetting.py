@@ -15,6 +15,7 @@ from spark_backend.job.commands.sending import Sent, send_command
 from spark_backend.job.upkeep.opened_checkpoint import open_checkpoint
 from spark_backend.settings.deployment import Deployment
 from spark_backend.settings.deployment_file import load_deployment
+from spark_backend.sinks.kinds import sink_kind
 from spark_backend.sources.kinds import kind_of
 from spark_backend.sources.listing.command_folder import FORGET, Outcome, key_text
 
@@ -57,8 +58,7 @@ def _removed(outcome: Outcome | None) -> Mapping[str, int]:
 def _remains(deployment: Deployment) -> list[str]:
     """What is not touched: results, sources, and what Spark keeps of earlier micro-batches."""
     sinks = [
-        f"results of the sink '{name}': {sink.path if sink.kafka is None else 'its topic'}"
-        for name, sink in deployment.sinks.items()
+        f"results of the sink '{name}': {sink_kind(sink.format).shown(sink)}" for name, sink in deployment.sinks.items()
     ]
     sources = [
         f"records of the source '{source.name}': {kind_of(source.format).shown(source)}"

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
-
-import pyarrow as pa
 
 from querylang.changes.reach import reach_of
 from querylang.errors import InputError, did_you_mean
 from runtime.columns.timestamps import format_time, parse_time
-from runtime.json_reader import json_of_text
-from runtime.reading.formats.parquet_files import open_parquet
 from runtime.results.match_difference import MatchDifference, difference
-from spark_backend.delta.data_files import is_below
-from spark_backend.delta.package import open_table
 from spark_backend.errors import in_plain_words
 from spark_backend.job.journal.journal import Journal
 from spark_backend.job.journal.journal_file import read_journal
-from spark_backend.places.place import Place, files_below, local_copy, names_in
+from spark_backend.places.place import names_in
 from spark_backend.settings.deployment import Deployment
 from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sinks.file_names import RESULT_FILE
-from spark_backend.sinks.formats import MATCHES, Layout, Sink
+from spark_backend.sinks.kinds import MATCHES, Layout, Sink, publishing, sink_kind
 from spark_backend.sinks.one_table import row_of_query
 from spark_backend.sinks.path_names import folder_name
 
@@ -71,8 +62,9 @@ def _sink(deployment: Deployment) -> Sink:
     sink = deployment.sinks.get(MATCHES)
     if sink is None:
         raise InputError(f"the job has no sink '{MATCHES}', so there is nothing to compare")
-    if sink.kafka is not None:
-        raise InputError(f"the sink '{MATCHES}' is a topic; matches in files or Delta tables can be compared")
+    if sink.place is None:
+        kind = sink_kind(sink.format).in_words(sink.format)
+        raise InputError(f"the sink '{MATCHES}' is {kind}; matches in files or Delta tables can be compared")
     return sink
 
 
@@ -88,66 +80,26 @@ def _matches(sink: Sink, name: str, since: int | None) -> Iterator[dict[str, Any
     if sink.layout is Layout.ONE:
         yield from _matches_in_one(sink, name, since)
         return
-    folder = sink.path / folder_name(name)
+    folder = sink.folder / folder_name(name)
     if not folder.is_dir():
-        known = sorted(names_in(sink.path))
-        raise InputError(f"there are no matches of a query '{name}' in {sink.path}{did_you_mean(name, known)}")
-    for row in _rows(sink, folder):
+        known = sorted(names_in(sink.folder))
+        raise InputError(f"there are no matches of a query '{name}' in {sink.folder}{did_you_mean(name, known)}")
+    for row in publishing(sink).rows(sink, folder):
         if since is None or _time(row["time"]) >= since:
             yield row
 
 
 def _matches_in_one(sink: Sink, name: str, since: int | None) -> Iterator[dict[str, Any]]:
     known = set()
-    for row in _rows(sink, sink.path):
+    for row in publishing(sink).rows(sink, sink.folder):
         known.add(row["query"])
         if row["query"] == name and (since is None or _time(row["time"]) >= since):
             yield row_of_query(row)
     if name not in known:
-        raise InputError(f"there are no matches of a query '{name}' in {sink.path}{did_you_mean(name, sorted(known))}")
+        raise InputError(
+            f"there are no matches of a query '{name}' in {sink.folder}{did_you_mean(name, sorted(known))}"
+        )
 
 
 def _time(value: datetime | str) -> int:
     return parse_time(value.isoformat() if isinstance(value, datetime) else value)
-
-
-def _rows(sink: Sink, folder: Place) -> Iterator[dict[str, Any]]:
-    if sink.format == "delta":
-        yield from _rows_of_tables(folder)
-        return
-    for place in files_below(folder):
-        if RESULT_FILE.fullmatch(place.name) is None:
-            continue
-        with local_copy(place) as file:
-            yield from _rows_of(file)
-
-
-def _rows_of(file: Path) -> Iterator[dict[str, Any]]:
-    match file.suffix:
-        case ".parquet":
-            with open_parquet(file) as parquet:
-                yield from parquet.read().to_pylist(maps_as_pydicts="lossy")
-        case ".json":
-            with file.open(encoding="utf-8") as lines:
-                yield from (json_of_text(line, dict[str, Any]) for line in lines)
-        case _:
-            with file.open(encoding="utf-8", newline="") as lines:
-                yield from csv.DictReader(lines)
-
-
-def _rows_of_tables(folder: Place) -> Iterator[dict[str, Any]]:
-    """The rows of a query's table, and of those of its instances below it."""
-    table = open_table(folder)
-    if table is not None:
-        _refuse_outside_files(folder, pa.table(table.get_add_actions()).column("path").to_pylist())
-        yield from table.to_pyarrow_table().to_pylist(maps_as_pydicts="lossy")
-        return
-    for name in sorted(names_in(folder)):
-        yield from _rows_of_tables(folder / name)
-
-
-def _refuse_outside_files(folder: Place, paths: Sequence[str]) -> None:
-    """Results of a job are in its folders: a log that names others is not that of a job."""
-    for path in map(unquote, paths):
-        if not is_below(path):
-            raise InputError(f"{folder}: its log names a data file outside of the table: {path!r}")

@@ -33,7 +33,7 @@ def with_places(deployment: Deployment, places: Mapping[str, str]) -> Deployment
             _placed(source, found[source.table]) if source.table in found else source for source in deployment.sources
         ),
         sinks={
-            name: replace(sink, path=found[sink.table]) if sink.table in found else sink
+            name: replace(sink, place=found[sink.table]) if sink.table in found else sink
             for name, sink in deployment.sinks.items()
         },
     )
@@ -46,7 +46,7 @@ def _placed(source: Source, place: Place) -> Source:
 def unplaced(deployment: Deployment) -> list[str]:
     """The names of tables whose places are not known."""
     sources = [item.table for item in deployment.sources if not kind_of(item.format).is_placed(item.own)]
-    return [*sources, *(sink.table for sink in deployment.sinks.values() if sink.table and str(sink.path) == ".")]
+    return [*sources, *(sink.table for sink in deployment.sinks.values() if sink.table and sink.place is None)]
 
 
 def kept_places(deployment: Deployment) -> dict[str, str]:
@@ -62,7 +62,7 @@ def kept_places(deployment: Deployment) -> dict[str, str]:
 def keep_places(deployment: Deployment) -> None:
     """Keep in the checkpoint where its tables are."""
     sources = {source.table: source.place for source in deployment.sources if source.table and source.place is not None}
-    sinks = {sink.table: sink.path for sink in deployment.sinks.values() if sink.table}
+    sinks = {sink.table: sink.folder for sink in deployment.sinks.values() if sink.table}
     if sources or sinks:
         places = {name: str(place.resolve()) for name, place in (sources | sinks).items()}
         _file(deployment).write(places)

@@ -8,7 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from spark_backend.sinks.formats import Draft, Sink, sink_format
+from spark_backend.sinks.kinds import Draft, MicroBatch, Sink
+from spark_backend.sinks.table.publishing import PUBLISHING as DELTA
+from spark_backend.sinks.table.settings import TableSink
+from spark_backend.sinks.table.writing import WRITING
 
 OURS, OTHERS = "0123456789ab", "ba9876543210"
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -23,7 +26,6 @@ SCHEMA = pa.schema(
         ),
     ]
 )
-DELTA = sink_format("delta")
 
 
 def rows(*names: str, hours: int = 0, instance: str | None = "eu", schema: pa.Schema = SCHEMA) -> pa.Table:
@@ -42,25 +44,25 @@ def rows(*names: str, hours: int = 0, instance: str | None = "eu", schema: pa.Sc
 
 
 def sink(folder: Path, *partition_by: str) -> Sink:
-    return Sink("delta", folder / "matches", partition_by=partition_by)
+    return Sink("delta", TableSink(partition_by), folder / "matches")
 
 
 def drafts(sink: Sink, batch: int, *tables: pa.Table, identity: str = OURS, part: str = "Q") -> list[Draft]:
     """Each table by a task of its own."""
     found: list[Draft] = []
     for task, table in enumerate(tables):
-        writer = DELTA.open(sink, f"{identity}-{batch:08d}-", task, 0)
+        writer = WRITING.open(sink, MicroBatch(identity, batch), task, 0)
         writer.write(part, table)
         found += writer.finish()
     return found
 
 
 def write(sink: Sink, batch: int, *tables: pa.Table, identity: str = OURS) -> None:
-    DELTA.publish(f"{identity}-{batch:08d}-", [(sink, drafts(sink, batch, *tables, identity=identity))])
+    DELTA.publish(MicroBatch(identity, batch), [(sink, drafts(sink, batch, *tables, identity=identity))])
 
 
 def table(sink: Sink) -> DeltaTable:
-    return DeltaTable(str(sink.path / "Q"))
+    return DeltaTable(str(sink.folder / "Q"))
 
 
 def names(sink: Sink) -> list[str]:

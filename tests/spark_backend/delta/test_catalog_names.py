@@ -85,7 +85,7 @@ def test_the_checkpoint_keeps_what_the_catalog_told(tmp_path: Path) -> None:
     again = load_deployment(tmp_path / "sensors.yaml")
     assert unplaced(again) == []
     assert again.sources[0].own.folder == "s3://b/readings"
-    assert again.sinks["output"].path == tmp_path / "alarms"
+    assert again.sinks["output"].place == tmp_path / "alarms"
     assert again.sources[0].fixed["table"].text == "lake.readings"
 
 

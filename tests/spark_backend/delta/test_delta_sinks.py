@@ -16,16 +16,18 @@ from spark_backend.delta.commit_log import read_commit
 from spark_backend.delta.publishing import ATTEMPTS, CHECKPOINT_EVERY, DataFile, Transaction, publish_files
 from spark_backend.places.place import place_of
 from spark_backend.retrying import RETRY, Outage
-from spark_backend.sinks.delta_tables import DeltaTables
-from spark_backend.sinks.formats import Sink, sink_format
+from spark_backend.sinks.folder.publishing import PUBLISHING as FILES
+from spark_backend.sinks.kinds import MicroBatch, Sink
+from spark_backend.sinks.table.writing import WRITING
 from tests.spark_backend.delta.ours import DELTA, OTHERS, OURS, SCHEMA, drafts, names, rows, sink, table, write
+from tests.support.sinks import sink_of
 
 
 def refusal(sink: Sink, schema: pa.Schema = SCHEMA) -> str | None:
     try:
         DELTA.refuse_unwritable(sink, {"Q": schema})
     except InputError as error:
-        return str(error).replace(str(sink.path), "")
+        return str(error).replace(str(sink.place), "")
     return None
 
 
@@ -43,7 +45,7 @@ def test_data_files_are_not_read_to_be_published(tmp_path: Path) -> None:
     own = sink(tmp_path, "day")
     found = drafts(own, 0, rows("a"))
     moved = Path(found[0].place).rename(tmp_path / "moved")
-    DELTA.publish(f"{OURS}-00000000-", [(own, found)])
+    DELTA.publish(MicroBatch(OURS, 0), [(own, found)])
     moved.rename(found[0].place)
     assert names(own) == ["a"]
     assert [field.name for field in table(own).schema().fields] == [*SCHEMA.names, "day"]
@@ -56,7 +58,7 @@ def test_a_micro_batch_that_is_repeated_changes_nothing(tmp_path: Path) -> None:
     write(own, 1, rows("a1"))
     assert names(own) == ["a0", "a1"]
     assert table(own).version() == 1
-    assert len(list(own.path.rglob("*.parquet"))) == 2
+    assert len(list(own.folder.rglob("*.parquet"))) == 2
 
 
 def test_files_of_a_killed_attempt_are_removed_and_committed_ones_stay(tmp_path: Path) -> None:
@@ -65,17 +67,17 @@ def test_files_of_a_killed_attempt_are_removed_and_committed_ones_stay(tmp_path:
     drafts(own, 1, rows("lost"))
     write(own, 1, rows("a1"), rows("b1"))
     table(own).optimize.compact()
-    DELTA.remove_leftovers(own, f"{OURS}-00000001-", ())
+    DELTA.remove_leftovers(own, MicroBatch(OURS, 1), ())
     assert names(own) == ["a0", "a1", "b1"]
-    assert len(list(own.path.rglob(f"{OURS}-00000001-*"))) == 2
+    assert len(list(own.folder.rglob(f"{OURS}-00000001-*"))) == 2
 
 
 def test_files_stay_where_nothing_tells_whether_they_are_committed(tmp_path: Path) -> None:
     own = sink(tmp_path)
     write(own, 0, rows("a0"))
     drafts(own, 1, rows("unknown"))
-    DELTA.remove_leftovers(own, f"{OURS}-00000001-", ())
-    assert len(list(own.path.rglob(f"{OURS}-00000001-*"))) == 1
+    DELTA.remove_leftovers(own, MicroBatch(OURS, 1), ())
+    assert len(list(own.folder.rglob(f"{OURS}-00000001-*"))) == 1
 
 
 def test_a_commit_between_looking_and_writing_is_no_conflict(tmp_path: Path) -> None:
@@ -126,7 +128,7 @@ def test_files_have_statistics_that_hold(tmp_path: Path) -> None:
         2, "time", pa.array([1_700_000_000_000_001, None], SCHEMA.field("time").type)
     )
     write(own, 0, late)
-    (added,) = [action["add"] for action in read_commit(own.path / "Q", 0) or [] if "add" in action]
+    (added,) = [action["add"] for action in read_commit(own.folder / "Q", 0) or [] if "add" in action]
     found = json.loads(added["stats"])
     assert found["numRecords"] == 2
     assert found["minValues"]["match_id"] == "b" * 32
@@ -244,7 +246,7 @@ def test_a_table_that_cannot_be_written_is_refused_before_the_start(tmp_path: Pa
 def test_a_folder_of_a_delta_table_is_no_sink_of_files(tmp_path: Path) -> None:
     write(sink(tmp_path), 0, rows("a"))
     with pytest.raises(InputError, match="is a Delta table; set `format: delta`"):
-        sink_format("parquet").refuse_unwritable(Sink("parquet", tmp_path / "matches"), {"Q": SCHEMA})
+        FILES.refuse_unwritable(sink_of("parquet", tmp_path / "matches"), {"Q": SCHEMA})
 
 
 def test_the_log_tells_which_checkpoints_have_written(tmp_path: Path) -> None:
@@ -264,7 +266,6 @@ def test_the_log_gets_checkpoints(tmp_path: Path) -> None:
     assert [file.name for file in (path / "_delta_log").glob("*.checkpoint.parquet")] == [
         f"{CHECKPOINT_EVERY - 1:020d}.checkpoint.parquet"
     ]
-    assert isinstance(DELTA, DeltaTables)
 
 
 def test_a_store_that_is_away_uses_up_no_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,10 +296,10 @@ def test_a_store_that_is_away_uses_up_no_attempt(tmp_path: Path, monkeypatch: py
 def test_matches_with_other_columns_share_a_commit(tmp_path: Path) -> None:
     own, others = sink(tmp_path), pa.schema([*SCHEMA, ("late", pa.int64())])
     later = rows("b").append_column("late", pa.array([7]))
-    writer = DELTA.open(own, f"{OURS}-00000000-", 0, 0)
+    writer = WRITING.open(own, MicroBatch(OURS, 0), 0, 0)
     for part in (rows("a"), later.cast(others), rows("c")):
         writer.write("Q", part)
-    DELTA.publish(f"{OURS}-00000000-", [(own, writer.finish())])
+    DELTA.publish(MicroBatch(OURS, 0), [(own, writer.finish())])
     assert table(own).version() == 0
     found = table(own).to_pyarrow_table().to_pylist()
     assert sorted((row["match_id"], row["late"]) for row in found) == [("a", None), ("b", 7), ("c", None)]
@@ -306,8 +307,8 @@ def test_matches_with_other_columns_share_a_commit(tmp_path: Path) -> None:
 
 def test_columns_of_one_name_and_other_types_are_refused(tmp_path: Path) -> None:
     own = sink(tmp_path)
-    writer = DELTA.open(own, f"{OURS}-00000000-", 0, 0)
+    writer = WRITING.open(own, MicroBatch(OURS, 0), 0, 0)
     for part in (rows("a"), pa.table({"match_id": ["b"], "low": ["text"]})):
         writer.write("Q", part)
     with pytest.raises(InputError, match=r"Q: matches of two texts of a query do not fit into one Delta table: .*low"):
-        DELTA.publish(f"{OURS}-00000000-", [(own, writer.finish())])
+        DELTA.publish(MicroBatch(OURS, 0), [(own, writer.finish())])

@@ -15,15 +15,15 @@ import pytest
 from querylang.errors import InputError
 from spark_backend.delta.features import refuse_unreadable, refuse_unwritable
 from spark_backend.delta.package import open_table
-from spark_backend.sinks.formats import Sink, sink_format
+from spark_backend.sinks.kinds import Sink
+from spark_backend.sinks.table.settings import TableSink
 from spark_backend.sources.delta.commit_planner import CommitPlanner
 from spark_backend.sources.delta.delta_source import DeltaSource
 from spark_backend.sources.delta.snapshot import UnreadableTable
-from tests.spark_backend.delta.ours import OURS, names, rows, write
+from tests.spark_backend.delta.ours import DELTA, OURS, names, rows, write
 from tests.support.maven import ROOT, fetched_jars
 
 PROGRAM = ROOT / "tests" / "support" / "delta_spark" / "program.py"
-DELTA = sink_format("delta")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Tables:
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
     base = tmp_path_factory.mktemp("tables")
-    sink = Sink("delta", base / "matches", partition_by=("day", "instance"))
+    sink = Sink("delta", TableSink(("day", "instance")), base / "matches")
     for batch in range(3):
         write(sink, batch, rows(f"a{batch}", hours=12 * batch), rows(f"b{batch}", instance=None))
     jars = fetched_jars(PROGRAM.with_name("pom.xml"), ROOT / "build" / "delta" / "jars")

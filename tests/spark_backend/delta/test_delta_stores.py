@@ -16,11 +16,12 @@ from spark_backend.delta.package import open_table
 from spark_backend.delta.store_access import store_settings, table_uri
 from spark_backend.places.place import place_of
 from spark_backend.retrying import RETRY
-from spark_backend.sinks.formats import Sink
+from spark_backend.sinks.kinds import MicroBatch, Sink
 from tests.spark_backend.delta.ours import DELTA, OURS, drafts, rows, write
 from tests.support.delta_tables import FROM_TABLE, match_ids_in, replayed
 from tests.support.killed_runs import kill_when, start
 from tests.support.sensors import QUERY, table
+from tests.support.sinks import sink_of
 from tests.support.stores import StoreServer, run_while_the_store_goes_away
 
 FOLDER = "in %/ü #1"
@@ -62,11 +63,11 @@ def test_a_job_between_tables_of_a_store_gives_each_match_once(tmp_path: Path, s
 
 
 def in_store(name: str) -> Sink:
-    return Sink("delta", place_of(f"s3://bucket/{name}"))
+    return sink_of("delta", place_of(f"s3://bucket/{name}"))
 
 
 def found(store: StoreServer, sink: Sink) -> list[str]:
-    place = sink.path / "Q"
+    place = sink.folder / "Q"
     opened = DeltaTable(table_uri(place), storage_options=store_settings(place))
     return sorted(opened.to_pyarrow_table().column("match_id").to_pylist())
 
@@ -80,7 +81,7 @@ def test_writers_that_meet_in_a_store_lose_nothing(store: StoreServer) -> None:
 
 
 def test_a_commit_whose_answer_was_lost_is_there_once(store: StoreServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    sink = replace(in_store("lost"), path=place_of("s3://bucket/lost", options={RETRY: "60"}))
+    sink = replace(in_store("lost"), place=place_of("s3://bucket/lost", options={RETRY: "60"}))
     write(sink, 0, rows("a"))
     commit = DeltaTable.create_write_transaction
     calls = []
@@ -101,7 +102,7 @@ def test_files_of_an_attempt_that_nobody_counts_are_removed(store: StoreServer) 
     write(sink, 1, rows("a"))
     drafts(sink, 1, rows("b"))
     assert len([key for key in store.keys("left/") if key.endswith(".parquet")]) == 2
-    DELTA.remove_leftovers(sink, f"{OURS}-00000001-", ())
+    DELTA.remove_leftovers(sink, MicroBatch(OURS, 1), ())
     assert len([key for key in store.keys("left/") if key.endswith(".parquet")]) == 1
     assert [(result.identity, result.batch) for result in DELTA.results(sink)] == [(OURS, 1)]
 
@@ -109,7 +110,7 @@ def test_files_of_an_attempt_that_nobody_counts_are_removed(store: StoreServer) 
 def test_what_a_store_refuses_is_one_line(store: StoreServer, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = in_store("refused")
     write(sink, 0, rows("a"))
-    table = sink.path / "Q"
+    table = sink.folder / "Q"
     reasons = []
     for status, code in ((403, "AccessDenied"), (503, "SlowDown"), (404, "NoSuchBucket")):
         store.refuse = lambda _method, _path, status=status, code=code: (status, code)  # type: ignore[misc]

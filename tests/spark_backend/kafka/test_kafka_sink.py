@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,11 +15,11 @@ import pytest
 from querylang.errors import InputError
 from runtime.results.schemas import OUTPUT_SCHEMA
 from spark_backend.sinks.channels import by_channel, channel_sink
-from spark_backend.sinks.formats import Sink
-from spark_backend.sinks.kafka import publishing
-from spark_backend.sinks.kafka.kafka_sink import KafkaSink
-from spark_backend.sinks.kafka.messages import ID, each_message, messages_of
-from spark_backend.sinks.kafka.publishing import TopicPublisher
+from spark_backend.sinks.kinds import Sink
+from spark_backend.sinks.topics import publisher as publishing
+from spark_backend.sinks.topics.messages import ID, each_message, messages_of
+from spark_backend.sinks.topics.publisher import TopicPublisher
+from spark_backend.sinks.topics.settings import TopicSink
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.sink_messages import drafts, published
 from tests.support.maven import ROOT
@@ -102,18 +101,18 @@ def test_what_is_sent_to_a_channel_goes_there_and_the_rest_to_the_output() -> No
     found = {name: part.num_rows for name, part in by_channel(outputs(*rows), ["matches", channel_sink("alerts")])}
     assert found == {"output": 3, "channel.alerts": 1}
     assert [name for name, _ in by_channel(outputs(*rows), ["output"])] == ["output"]
-    assert "client" not in Sink("kafka", Path(), kafka=KafkaSink("matches", "t", client={"a": "b"})).to_plain()["kafka"]
+    assert "client" not in Sink("kafka", TopicSink("matches", "t", client={"a": "b"})).to_plain()["own"]
 
 
-def sink_of(broker: Broker, topic: str, **settings: str) -> KafkaSink:
-    return KafkaSink("matches", topic, client={"bootstrap.servers": broker.servers, **settings})
+def sink_of(broker: Broker, topic: str, **settings: str) -> TopicSink:
+    return TopicSink("matches", topic, client={"bootstrap.servers": broker.servers, **settings})
 
 
 KILLED = """
 import os, signal, sys
 import confluent_kafka
 from tests.support.kafka.sink_messages import drafts, published
-from spark_backend.sinks.kafka.kafka_sink import KafkaSink
+from spark_backend.sinks.topics.settings import TopicSink
 
 where, servers, topic = sys.argv[1:]
 
@@ -133,7 +132,7 @@ class Producer(confluent_kafka.Producer):
     commit_transaction = _dying("commit_transaction")
 
 confluent_kafka.Producer = Producer
-sink = KafkaSink("matches", topic, client={"bootstrap.servers": servers})
+sink = TopicSink("matches", topic, client={"bootstrap.servers": servers})
 published(sink, 4, drafts(sink, [1, 2, 3]))
 """
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from querylang.errors import InputError
-from spark_backend.sinks.formats import Sink
-from spark_backend.sinks.kafka.kafka_sink import KafkaSink
-from spark_backend.sinks.kafka.topics import TOPICS
+from spark_backend.sinks.topics.publishing import refuse_unwritable
+from spark_backend.sinks.topics.settings import TopicSink
 from spark_backend.sources.kafka.asking import AskedBroker
 from spark_backend.sources.kafka.consuming import consumed
 from spark_backend.sources.kafka.kafka_source import TopicChoice
@@ -49,11 +47,11 @@ def test_a_login_by_scram_reads_and_writes_what_it_may_and_is_told_what_it_may_n
         return [value for chunk in ranges for value in chunk.values]
 
     def write(topic: str) -> None:
-        sink = KafkaSink("matches", topic, client=client)
+        sink = TopicSink("matches", topic, client=client)
         published(sink, 0, drafts(sink, [1])).close()
 
-    def sink_to(topic: str) -> Sink:
-        return Sink("kafka", Path(), kafka=KafkaSink("matches", topic, client=client))
+    def sink_to(topic: str) -> TopicSink:
+        return TopicSink("matches", topic, client=client)
 
     assert said(lambda: listed(topics[""])) == f"no permission to describe the topic '{topics['']}'"
     assert said(lambda: read(topics["DESCRIBE"])) == f"no permission to read the topic '{topics['DESCRIBE']}'"
@@ -62,7 +60,7 @@ def test_a_login_by_scram_reads_and_writes_what_it_may_and_is_told_what_it_may_n
     for rights in ("READ", "WRITE"):
         line = f"sink 'matches': no permission to write to the topic '{topics[rights]}', or to read it: both are needed"
         assert said(lambda topic=topics[rights]: write(topic)).startswith(line)  # type: ignore[misc]
-        assert said(lambda topic=topics[rights]: TOPICS.refuse_unwritable(sink_to(topic), {})).startswith(line)  # type: ignore[misc]
-    TOPICS.refuse_unwritable(sink_to(topics["READ WRITE"]), {})
+        assert said(lambda topic=topics[rights]: refuse_unwritable(sink_to(topic))).startswith(line)  # type: ignore[misc]
+    refuse_unwritable(sink_to(topics["READ WRITE"]))
     write(topics["READ WRITE"])
     assert len(broker.messages(topics["READ WRITE"])) == 2

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from spark_backend.sinks.formats import Draft
-from spark_backend.sinks.kafka.kafka_sink import KafkaSink
-from spark_backend.sinks.kafka.message_drafts import MessageWriter
-from spark_backend.sinks.kafka.publishing import TopicPublisher
+from spark_backend.sinks.kinds import Draft
+from spark_backend.sinks.topics.publisher import TopicPublisher
+from spark_backend.sinks.topics.settings import TopicSink
+from spark_backend.sinks.topics.writing import MessageWriter
 
 BATCH = "0123456789ab-00000004-"
 
 
-def drafts(sink: KafkaSink, values: Sequence[object], task: int = 0) -> list[Draft]:
+def drafts(sink: TopicSink, values: Sequence[object], task: int = 0) -> list[Draft]:
     writer = MessageWriter(sink, f"{BATCH}{task:05d}")
     writer.write("Q", pa.table({"match_id": [f"m{number}" for number in range(len(values))], "v": values}))
     return list(writer.finish())
 
 
-def published(sink: KafkaSink, batch: int, found: list[Draft]) -> TopicPublisher:
+def published(sink: TopicSink, batch: int, found: list[Draft]) -> TopicPublisher:
     publisher = TopicPublisher(sink, "0123456789ab")
     publisher.open()
     publisher.publish(batch, found)

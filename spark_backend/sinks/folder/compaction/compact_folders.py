@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
@@ -14,53 +13,23 @@ from querylang.errors import InputError
 from spark_backend.durable_files import AT_ONCE, complete
 from spark_backend.errors import FULL
 from spark_backend.places.place import Place, files_below, files_with_sizes, writable
-from spark_backend.sinks.compaction.groups import ResultFile, groups_of
-from spark_backend.sinks.compaction.merging import MERGERS, Merger
-from spark_backend.sinks.compaction.replacement import Replacement, interrupted, remove_drafts
 from spark_backend.sinks.file_names import FIRST_COMPACTED, RESULT_FILE
-from spark_backend.sinks.formats import Sink
-
-
-@dataclass(frozen=True, slots=True)
-class Compaction:
-    """What is compacted.
-
-    identity: names the checkpoint whose files they are
-    last: the last micro-batch whose files may be replaced
-    target: bytes that a compacted file should have
-    confirm: raises InputError if another compaction has begun
-    """
-
-    identity: str
-    last: int
-    target: int
-    confirm: Callable[[], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Compacted:
-    """What became of the files of a sink.
-
-    replaced: number of files that were replaced, those of an interrupted compaction included
-    written: number of files that replaced them
-    left: number of files afterwards
-    """
-
-    replaced: int
-    written: int
-    left: int
+from spark_backend.sinks.folder.compaction.groups import ResultFile, groups_of
+from spark_backend.sinks.folder.compaction.merging import MERGERS, Merger
+from spark_backend.sinks.folder.compaction.replacement import Replacement, interrupted, remove_drafts
+from spark_backend.sinks.kinds import Compacted, Compaction, Sink
 
 
 def compact_sink(sink: Sink, compaction: Compaction) -> Compacted:
     """Compact all folders of a sink, once what was interrupted is finished. Raises InputError."""
-    replaced, written = _finish_interrupted(sink.path, compaction.identity)
+    replaced, written = _finish_interrupted(sink.folder, compaction.identity)
     while True:  # what was merged may be so small that it can be merged again
         done = list(_one_pass(sink, compaction))
         if not done:
             break
         replaced += sum(done)
         written += len(done)
-    names = [file.name for file in files_below(sink.path)]
+    names = [file.name for file in files_below(sink.folder)]
     return Compacted(replaced, written, sum(_is_of(name, compaction.identity) for name in names))
 
 
@@ -81,7 +50,7 @@ def _finish_interrupted(folder: Place, identity: str) -> tuple[int, int]:
 def _one_pass(sink: Sink, compaction: Compaction) -> Iterator[int]:
     """Replace groups of files; gives for each new file how many it replaced."""
     merger = MERGERS[sink.format]
-    for folder, files in _by_folder(sink.path, compaction):
+    for folder, files in _by_folder(sink.folder, compaction):
         names = {file.place.name for file in files}
         for group in groups_of((file for file in files if file.batch <= compaction.last), compaction.target):
             with _local_copies(group) as copies:

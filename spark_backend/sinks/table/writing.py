@@ -23,9 +23,11 @@ from runtime.results.parquet_layout import parquet_settings
 from spark_backend.delta.publishing import DataFile
 from spark_backend.delta.statistics import file_statistics
 from spark_backend.durable_files import complete, make_folder, sync
-from spark_backend.errors import unwritable
+from spark_backend.errors import writing_to
 from spark_backend.places.place import Place, writable
-from spark_backend.sinks.formats import DAY, Draft, Sink
+from spark_backend.sinks import kinds
+from spark_backend.sinks.kinds import Draft, MicroBatch, Sink
+from spark_backend.sinks.table.settings import DAY, TableSink
 
 _TIMES = ("time", "arrival")
 """What a day is of: matches and outputs have the first column, discarded records the second."""
@@ -129,18 +131,16 @@ class DeltaWriter:
         an earlier attempt
     """
 
-    def __init__(self, sink: Sink, stem: str) -> None:
-        self._base = sink.path
-        self._partition_by = sink.partition_by
+    def __init__(self, base: Place, own: TableSink, stem: str) -> None:
+        self._base = base
+        self._partition_by = own.partition_by
         self._stem = stem
         self._open: dict[tuple[str, Values, str], _OpenFile] = {}
 
     def write(self, part: str, table: pa.Table) -> str:
         """Add a table to the files of its partitions; gives the name of one of them."""
-        try:
+        with writing_to(self._base / part):
             files = [self._written(part, values, rows) for values, rows in _partitions(table, self._partition_by)]
-        except OSError as error:
-            raise unwritable(self._base / part, error) from error
         return str(files[0].place)
 
     def _written(self, part: str, values: Values, rows: pa.Table) -> _OpenFile:
@@ -157,14 +157,12 @@ class DeltaWriter:
 
     def finish(self) -> tuple[Draft, ...]:
         """Close the files; they are on the disk when this returns."""
-        try:
+        with writing_to(self._base):
             files = list(self._open.values())
             drafts = tuple(file.close() for file in files)
             complete([(file.local, file.place) for file in files if file.local is not None])
             for folder in dict.fromkeys(file.place.parent for file in files):
                 sync(folder)
-        except OSError as error:
-            raise unwritable(self._base, error) from error
         return drafts
 
     def abort(self) -> None:
@@ -201,3 +199,17 @@ def _values(table: pa.Table, name: str) -> pa.DictionaryArray:
     else:
         texts = table.column(name)
     return texts.combine_chunks().dictionary_encode()
+
+
+class Writing(kinds.Writing):
+    """Tasks write data files; see `kinds.Writing`."""
+
+    own = TableSink
+
+    def open(self, sink: Sink, batch: MicroBatch, task: int, attempt: int) -> DeltaWriter:  # noqa: ARG002
+        """A writer of data files. Their names are new: a commit may have the older ones."""
+        own: TableSink = sink.own
+        return DeltaWriter(sink.folder, own, f"{batch.name}{task:05d}")
+
+
+WRITING = Writing()

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from spark_backend.errors import unwritable
-from spark_backend.sinks.formats import Draft
-from spark_backend.sinks.kafka.kafka_sink import KafkaSink
-from spark_backend.sinks.kafka.messages import SCHEMA, messages_of
+from spark_backend.errors import writing_to
+from spark_backend.sinks import kinds
+from spark_backend.sinks.kinds import Draft, MicroBatch, Sink
+from spark_backend.sinks.topics.messages import SCHEMA, messages_of
+from spark_backend.sinks.topics.settings import TopicSink
 
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -23,7 +24,7 @@ class MessageWriter:
     place: names micro-batch and task
     """
 
-    def __init__(self, sink: KafkaSink, place: str) -> None:
+    def __init__(self, sink: TopicSink, place: str) -> None:
         self._sink = sink
         self._place = place
         self._path: Path | None = None
@@ -35,7 +36,7 @@ class MessageWriter:
         """Add a table; all parts go to the one topic."""
         messages = messages_of(table, f"{self._place}-", self._rows, is_channel=self._sink.is_channel)
         self._rows += len(messages)
-        with _plain_errors(self._sink):
+        with writing_to(self._sink.drafts):
             self._opened().write_table(messages)
         return self._place
 
@@ -55,7 +56,7 @@ class MessageWriter:
         """Close them. After a power cut the repeated micro-batch makes them again."""
         if self._writer is None or self._target is None:
             return ()
-        with _plain_errors(self._sink):
+        with writing_to(self._sink.drafts):
             self._writer.close()
             if self._path is None:
                 return (Draft("", self._place, data=self._target.getvalue().to_pybytes()),)
@@ -72,23 +73,23 @@ class MessageWriter:
             self._path.unlink(missing_ok=True)
 
 
-class _plain_errors:  # noqa: N801 # a context manager, used like a function
-    """A full disk in words for users."""
-
-    def __init__(self, sink: KafkaSink) -> None:
-        self._sink = sink
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: object, __: object) -> None:
-        if isinstance(error, OSError):
-            raise unwritable(Path(self._sink.drafts), error) from error
-
-
 def drafted_messages(draft: Draft) -> Iterator[pa.Table]:
     """The messages of a draft, in their order."""
     source = pa.memory_map(draft.path) if draft.data is None else pa.BufferReader(draft.data)
     with source, pa.ipc.open_stream(source) as reader:
         for batch in reader:
             yield pa.Table.from_batches([batch])
+
+
+class Writing(kinds.Writing):
+    """Tasks encode messages; see `kinds.Writing`."""
+
+    own = TopicSink
+
+    def open(self, sink: Sink, batch: MicroBatch, task: int, attempt: int) -> MessageWriter:  # noqa: ARG002
+        """A writer for one task."""
+        own: TopicSink = sink.own
+        return MessageWriter(own, f"{batch.name}{task:05d}")
+
+
+WRITING = Writing()

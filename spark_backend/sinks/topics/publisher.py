@@ -21,10 +21,10 @@ from querylang.logger import warn
 from querylang.printable import one_line
 from spark_backend.errors import Unreachable
 from spark_backend.retrying import Outage, OutageTooLong, patience_of
-from spark_backend.sinks.formats import Draft
-from spark_backend.sinks.kafka.kafka_sink import KafkaSink
-from spark_backend.sinks.kafka.message_drafts import drafted_messages
-from spark_backend.sinks.kafka.messages import ID, each_message
+from spark_backend.sinks.kinds import Draft
+from spark_backend.sinks.topics.messages import ID, each_message
+from spark_backend.sinks.topics.settings import TopicSink
+from spark_backend.sinks.topics.writing import drafted_messages
 from spark_backend.sources.kafka.client import QUIET, broker_error, common_options, is_passing, kafka_client, servers
 
 Found = TypeVar("Found")
@@ -58,7 +58,7 @@ def transactional_id(identity: str, name: str) -> str:
     return f"ensue-{identity}-{name}"
 
 
-def may_not_write(sink: KafkaSink) -> InputError:
+def may_not_write(sink: TopicSink) -> InputError:
     """What to raise where the login may not write messages to a topic, or not read it."""
     return InputError(
         f"sink '{sink.name}': Kafka at {servers(sink.client)}: no permission to write to the topic '{sink.topic}', or to"
@@ -73,7 +73,7 @@ class TopicPublisher:
     tell: takes lines about brokers that do not answer
     """
 
-    def __init__(self, sink: KafkaSink, identity: str, tell: Callable[[str], None] = warn) -> None:
+    def __init__(self, sink: TopicSink, identity: str, tell: Callable[[str], None] = warn) -> None:
         self._sink = sink
         self._name = transactional_id(identity, sink.name)
         self._where = f"Kafka at {servers(sink.client)}"

@@ -1,0 +1,1 @@
+"""Delta tables as sinks: tasks write data files, the driver commits them."""

@@ -1,0 +1,27 @@
+"""What a deployment file says of it: `format: counter`, and a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_backend.sinks.kinds import Entry, Sink, SinkKind
+
+
+@dataclass(frozen=True, slots=True)
+class CountFile:
+    """The file of the counts."""
+
+    path: str
+
+
+class CounterKind(SinkKind):
+    title = "counters"
+    keys = ("file",)
+    needs = ("file",)
+
+    def read(self, entry: Entry) -> Sink:
+        file = entry.found.get("file")
+        return entry.sink(CountFile("" if file is None else str(entry.folders.path(file))))
+
+
+KIND = CounterKind()
