@@ -16,6 +16,9 @@ from spark_backend.places.place import SHOWN, Place, UnknownScheme, place_of
 from spark_backend.places.remote_path import StoreOptions
 from spark_backend.wire.clock_sources import Idle
 
+UNSUPPORTED = ("rate", "orc", "avro", "text", "console", "memory", "noop", "iceberg")
+"""Formats of Spark that are refused by name."""
+
 
 class Folders:
     """The folders that a deployment file names; relative ones are below `base`."""
@@ -92,12 +95,10 @@ _PART = r"(?:\w+|`(?:[^`]|``)+`)"
 _NAME = re.compile(rf"{_PART}(?:\.{_PART})*")
 
 
-def read_table_name(found: Mapping[str, Node], format_: str | None) -> str:
+def read_table_name(found: Mapping[str, Node]) -> str:
     """The name that `table` says, "" = there is none; mistakes are reported."""
     if "table" not in found:
         return ""
-    if format_ not in (None, "delta"):
-        found["table"].wrong(f"'table' is a setting of Delta tables; this is {format_}")
     if "path" in found:
         found["table"].wrong("'table' and 'path' both say where the table is; expected one of them")
     expected = "the name of a table, such as `lake.cards`, with backquotes around parts with other signs"

@@ -6,13 +6,10 @@ from collections.abc import Mapping
 
 from querylang.errors import listed
 from spark_backend.document.setting_keys import Change
-from spark_backend.document.setting_values import Folders, is_true
+from spark_backend.document.setting_values import UNSUPPORTED, Folders, is_true
 from spark_backend.document.yaml_document import Node
 from spark_backend.sinks.channels import channel_sink
 from spark_backend.sinks.kinds import FORMATS, MATCHES, SINKS, Entry, Layout, Sink, SinkKind, sink_kind, sink_kinds
-
-UNSUPPORTED = ("rate", "orc", "avro", "text", "console", "memory", "noop", "iceberg")
-"""Formats of Spark that are refused by name."""
 
 _COMMON = ("format", "options")
 """The keys of all sinks."""

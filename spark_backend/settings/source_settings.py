@@ -11,15 +11,12 @@ from runtime.reading.formats.csv_form import CSV_KEYS, CSV_LISTS, USUAL_CSV, Csv
 from spark_backend.document.fixed_settings import FixedValue, fixed_value, fixed_values
 from spark_backend.document.ordering_settings import ordering_text, read_ordering
 from spark_backend.document.setting_keys import CONTROL_KEYS, HISTORY_KEYS, SOURCE_KEYS, Change
-from spark_backend.document.setting_values import Folders, duration, idle, is_true, size, value_of
+from spark_backend.document.setting_values import UNSUPPORTED, Folders, duration, idle, is_true, size, value_of
 from spark_backend.document.store_settings import store_options
 from spark_backend.document.yaml_document import Node
 from spark_backend.settings.deployment import HistoryTable
 from spark_backend.sources.kinds import FORMATS, Entry, KindSettings, SourceKind, kind_of, kinds, source_keys
 from spark_backend.sources.source import Source
-
-UNSUPPORTED = ("rate", "orc", "avro", "text", "console", "memory", "noop", "iceberg")
-"""Formats of Spark that are refused by name."""
 
 
 def read_sources(node: Node, folders: Folders) -> tuple[Source, ...]:

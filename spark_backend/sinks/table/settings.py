@@ -41,7 +41,7 @@ class TableKind(SinkKind):
     def read(self, entry: Entry) -> Sink:
         """As `SinkKind.read`."""
         found = entry.found
-        table = read_table_name(found, entry.format)
+        table = read_table_name(found)
         if entry.name == MATCHES and table and not entry.is_channel and entry.layout is Layout.QUERY:
             found["table"].wrong(
                 "'matches' has a table per query; set its folder with 'path', then CREATE TABLE ... USING delta LOCATION"

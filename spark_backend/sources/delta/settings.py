@@ -48,7 +48,7 @@ class TableKind:
         refuse_other_decoding(entry)
         refuse_no_path(entry)
         options = read_options(entry, self.options)
-        place, table = read_place(entry, self.options), read_table_name(found, entry.format)
+        place, table = read_place(entry, self.options), read_table_name(found)
         if place is not None:
             refuse_unknown_settings(found, place)
         if "arrival" not in found:
