@@ -113,9 +113,6 @@ class SourceKind(Protocol):
     def asked_again(self, own: Any, retry: float | None) -> Any:
         """The same, which asks again for so many seconds what does not answer."""
 
-    def is_placed(self, own: Any) -> bool:
-        """Whether it is known where the source is: a catalog may have to be asked."""
-
     def shown(self, source: Source) -> str:
         """Where its records are, in words."""
 

@@ -13,15 +13,21 @@ from dataclasses import replace
 from spark_backend.job_file import JobFile
 from spark_backend.places.place import Place, asked_again, place_of
 from spark_backend.settings.deployment import Deployment
+from spark_backend.sinks.kinds import Sink
 from spark_backend.sources.kinds import kind_of
 from spark_backend.sources.source import Source
 
 
 def named_tables(deployment: Deployment) -> dict[str, str]:
     """Names of tables by what they are for."""
-    sources = {f"the source '{source.name}'": source.table for source in deployment.sources}
-    sinks = {f"the sink '{name}'": sink.table for name, sink in deployment.sinks.items()}
-    return {what: name for what, name in (sources | sinks).items() if name}
+    return {what: item.table for what, item in _tables(deployment).items()}
+
+
+def _tables(deployment: Deployment) -> dict[str, Source | Sink]:
+    """What has the name of a table, by what it is for."""
+    found: dict[str, Source | Sink] = {f"the source '{source.name}'": source for source in deployment.sources}
+    found |= {f"the sink '{name}'": sink for name, sink in deployment.sinks.items()}
+    return {what: item for what, item in found.items() if item.table}
 
 
 def with_places(deployment: Deployment, places: Mapping[str, str]) -> Deployment:
@@ -45,8 +51,7 @@ def _placed(source: Source, place: Place) -> Source:
 
 def unplaced(deployment: Deployment) -> list[str]:
     """The names of tables whose places are not known."""
-    sources = [item.table for item in deployment.sources if not kind_of(item.format).is_placed(item.own)]
-    return [*sources, *(sink.table for sink in deployment.sinks.values() if sink.table and sink.place is None)]
+    return [item.table for item in _tables(deployment).values() if item.place is None]
 
 
 def kept_places(deployment: Deployment) -> dict[str, str]:
@@ -61,11 +66,9 @@ def kept_places(deployment: Deployment) -> dict[str, str]:
 
 def keep_places(deployment: Deployment) -> None:
     """Keep in the checkpoint where its tables are."""
-    sources = {source.table: source.place for source in deployment.sources if source.table and source.place is not None}
-    sinks = {sink.table: sink.folder for sink in deployment.sinks.values() if sink.table}
-    if sources or sinks:
-        places = {name: str(place.resolve()) for name, place in (sources | sinks).items()}
-        _file(deployment).write(places)
+    places = {item.table: item.place for item in _tables(deployment).values() if item.place is not None}
+    if places:
+        _file(deployment).write({name: str(place.resolve()) for name, place in places.items()})
 
 
 def _file(deployment: Deployment) -> JobFile[dict[str, str]]:

@@ -79,10 +79,6 @@ class TableKind:
         """As `SourceKind.asked_again`."""
         return self.placed(own, asked_again(own.place, retry)) if own.folder else own
 
-    def is_placed(self, own: DeltaSource) -> bool:
-        """As `SourceKind.is_placed`."""
-        return bool(own.folder)
-
     def shown(self, source: Source) -> str:
         """As `SourceKind.shown`."""
         return str(source.place)

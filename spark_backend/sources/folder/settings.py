@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from runtime.policies.durations import parse_duration
 from runtime.reading.formats.file_names import COMPRESSIONS
@@ -97,10 +97,6 @@ class FolderKind:
     def asked_again(self, own: ListedSource, retry: float | None) -> ListedSource:
         """As `SourceKind.asked_again`."""
         return self.placed(own, asked_again(own.place, retry))
-
-    def is_placed(self, own: Any) -> bool:  # noqa: ARG002
-        """As `SourceKind.is_placed`."""
-        return True
 
     def shown(self, source: Source) -> str:
         """As `SourceKind.shown`."""

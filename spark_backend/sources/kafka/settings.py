@@ -99,10 +99,6 @@ class TopicsKind:
         """As `SourceKind.asked_again`."""
         return replace(own, retry=retry)
 
-    def is_placed(self, own: KafkaSource) -> bool:  # noqa: ARG002
-        """As `SourceKind.is_placed`."""
-        return True
-
     def shown(self, source: Source) -> str:  # noqa: ARG002
         """As `SourceKind.shown`."""
         return "its topics"
