@@ -240,7 +240,7 @@ class Writing(ABC):
     own: type[Any]
 
     def to_plain(self, own: Any) -> dict[str, Any]:
-        """What workers need of it, as JSON can hold it: not what its `repr` hides, as secrets are."""
+        """What workers need of it, as JSON can hold it: not what `repr` hides, as secrets are."""
         return {item.name: getattr(own, item.name) for item in fields(own) if item.repr}
 
     def of_plain(self, data: Mapping[str, Any]) -> Any:
