@@ -158,6 +158,16 @@ RUN_CONDITIONS = (
     ),
     ("A as a {2} -> B as b without C as x where x.v > a.v", "A; B; C", "A1(1) A2(5) C3(3) B4", "a: A1 A2, b: B4"),
     ("A as a {2} -> B as b without C as x where x.v > a.v", "A; B; C", "A1(1) A2(5) C3(6) B4", ""),
+    # Where the latest events are of an optional run that leaves the rest of the pattern as it is.
+    ("A as a {0,} and C as c within 5", "A; C", "C1 A8", "c: C1"),
+    ("A as a {0,} and C as c without D as x", "A; C; D", "C1 D2 A8", "c: C1"),
+    # An event that blocks one candidate is a member of another one.
+    (
+        "C as c {2,} -> A as a + without A as x",
+        "A within 5; C",
+        "C1 C2 A3 C4 A5",
+        "c: C1 C2, a: A3; c: C1 C2, a: A3 A5",
+    ),
 )
 
 NEXT = (

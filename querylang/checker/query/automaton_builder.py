@@ -54,7 +54,9 @@ def build(
         index for index, term in enumerate(terms) if not term.is_optional and not term.may_be_empty
     }
     start: tuple[Remainder, frozenset[int], frozenset[int]] = (pattern, frozenset(), frozenset())
-    numbers, found = {start: 0}, [start]
+    # No transition leads back to the start, which consumes the latest event: a state where the same
+    # is left, because an optional run has grown, checks more.
+    numbers, found = dict[tuple[Remainder, frozenset[int], frozenset[int]], int](), [start]
     states, size = list[State](), 0
     while len(states) < len(found):
         remainder, bound, last = found[len(states)]
@@ -63,7 +65,7 @@ def build(
             after = (bound | step.binds) & relevant
             target = ACCEPT
             if step.remainder is not None:
-                next_number = len(numbers)
+                next_number = len(found)
                 following = (step.remainder, after, step.binds & prevs)
                 target = numbers.setdefault(following, next_number)
                 if target == next_number:

@@ -9,7 +9,7 @@ depends. Here each of them is one of these:
 
 A state that depends on nothing but the latest event, and takes other events than the one directly
 before, fails from every older place than one from which it failed: what it may choose only becomes
-less. So one place is enough. What does not even depend on the latest event lasts for later searches
+less. So one place is enough, unless events that block may be members instead. What does not even depend on the latest event lasts for later searches
 of the key: windows only lose what was in them.
 """
 
@@ -56,17 +56,27 @@ def memory_rules(query: QueryPlan) -> list[MemoryRule | None]:
         reads_place = any(_is_place(kind, term, last[number], query) for kind, term in found)
         reads_latest = any(_is_latest(kind, term, fixed[number]) for kind, term in found)
         follows = any(item.follows for item in query.automaton.states[number].transitions)
-        has_without = any(isinstance(query.conditions[check], Without) for check in pending[number])
+        withouts = [item for check in pending[number] if isinstance(item := query.conditions[check], Without)]
+        reads_members = any(_may_be_member(item, query, before[number]) for item in withouts)
         # A search that may be ended must store just what the reference matcher does.
         is_exact = is_of_choices(past, query.terms)
         rules.append(
             MemoryRule(
                 parts,
-                is_falling=not (follows or reads_place or is_exact),
-                is_lasting=not (parts or reads_latest or has_without or is_exact),
+                is_falling=not (follows or reads_place or reads_members or is_exact),
+                is_lasting=not (parts or reads_latest or withouts or is_exact),
             )
         )
     return rules
+
+
+def _may_be_member(condition: Without, query: QueryPlan, before: frozenset[int]) -> bool:
+    """Whether events of a `without` over the whole pattern may be among those bound before.
+
+    Such an event blocks a path on which it is not bound, and no other one. From an older place on,
+    more of them may be bound.
+    """
+    return condition.between is None and any(query.terms[term].input == condition.input for term in before)
 
 
 def _needed(query: QueryPlan, past: Past) -> Iterator[tuple[PartKind, int]]:
