@@ -131,6 +131,7 @@ class StreamOptions:
     control: DataFrame | None
     clock: str
     idle: str | None
+    apply: bool
 
 
 def stream(
@@ -165,6 +166,7 @@ def _streaming(
         idle=given,
         orderings=parse_orderings(options.ordering),
         reading=reading,
+        apply=how.apply,
     )
 
 

@@ -133,6 +133,7 @@ def stream(
     source_column: str | None = None,
     partition_column: str | None = None,
     offset_column: str | None = None,
+    apply: bool = False,
 ) -> DataFrame:
     """The matches in streaming DataFrames, as a streaming DataFrame with the columns of `match`.
 
@@ -151,6 +152,8 @@ def stream(
     idle: with the clock `arrival`, how long a source is silent before time advances without it,
         such as `1 minute`; `none` = never; None = as its ordering policy says, otherwise never
     flat: a column per field, in place of a struct per name: names are joined by `_`
+    apply: whether the queries go by today's rule for nulls from now on, where a checkpoint of an
+        earlier version has kept its own
 
     The other arguments are as in `replay`. Raises QueryErrors and InputError.
     """
@@ -170,7 +173,7 @@ def stream(
         partition_column=partition_column,
         offset_column=offset_column,
     )
-    return spark.stream(frames, queries, options, spark.StreamOptions(control, clock, idle), flat=flat)
+    return spark.stream(frames, queries, options, spark.StreamOptions(control, clock, idle, apply), flat=flat)
 
 
 @in_python_words()
@@ -194,6 +197,7 @@ def streams(
     source_column: str | None = None,
     partition_column: str | None = None,
     offset_column: str | None = None,
+    apply: bool = False,
 ) -> Streams:
     """All results of streaming DataFrames: `.write(function, checkpoint=...)` starts the query.
 
@@ -218,7 +222,7 @@ def streams(
         partition_column=partition_column,
         offset_column=offset_column,
     )
-    return spark.streams(frames, queries, options, spark.StreamOptions(control, clock, idle), flat=flat)
+    return spark.streams(frames, queries, options, spark.StreamOptions(control, clock, idle, apply), flat=flat)
 
 
 def deploy(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -169,7 +170,11 @@ def bucket_of(arrivals: Arrivals, plan: Plan, query: QueryPlan, buckets: int) ->
 
     Queries with equal `key_identity` give equal buckets. Without keys all events of the query's
     types are in bucket 0.
+
+    Nulls are as in SQL, whatever the rule of the query: queries of both rules may be together. A key
+    that has a value by the earlier rule has the same value then.
     """
+    query = replace(query, nulls_fail=False) if query.nulls_fail else query
     kinds = arrivals.system("kind")
     sources = key_sources(query)
     keyed = np.array([event.name in sources for event in plan.events] or [False])

@@ -18,6 +18,7 @@ from spark_backend.sources.frames import columns_of_all, packed_frame, refuse_un
 from spark_backend.sources.reading import Reading
 from spark_backend.wire.clock import Clock
 from spark_backend.wire.clock_sources import Idle, clock_source
+from spark_backend.wire.null_rule import NullRule
 from spark_backend.wire.packed_rows import CONTROL
 from spark_backend.wire.program import Program
 
@@ -43,6 +44,7 @@ def stream(
     orderings: Orderings = NO_ORDERINGS,
     buckets: int = DEFAULT_BUCKETS,
     reading: Reading | Mapping[str, Reading] | None = None,
+    apply: bool = False,
 ) -> tuple[DataFrame, Program]:
     """A streaming DataFrame of tagged rows (TAGGED_DDL), and the program that makes them.
 
@@ -56,10 +58,12 @@ def stream(
     orderings: the ordering policies that were chosen, by source
     buckets: number of parts that the keys are spread over
     reading: names of columns, for all sources or by source name; None = the usual ones
+    apply: whether a checkpoint of an earlier version goes by the rule for nulls of today
     """
     named = {"table": frames} if isinstance(frames, DataFrame) else dict(frames)
     sources = [clock_source(name, None, idle, policy_of(orderings, name)) for name in sorted(named)]
-    program = Program.of(plan, buckets=buckets, clock=Clock(clock), sources=sources)
+    nulls = NullRule.APPLIED if apply else NullRule.STATE
+    program = Program.of(plan, buckets=buckets, clock=Clock(clock), sources=sources, nulls=nulls)
     readings = {
         name: replace(
             _reading(reading, name), rank=rank, place=place_of(rank), is_mixed=True, elsewhere=columns_of_all(named)

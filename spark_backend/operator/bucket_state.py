@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from runtime.engine.snapshot import StateError
 from spark_backend.operator.job_clock import JobClock
 from spark_backend.wire.container import ContainerError, pack, unpack
 from spark_backend.wire.epochs import Stage
+from spark_backend.wire.null_rule import NullRule
 from spark_backend.wire.packed_rows import COMMANDS, CONTROL, HOME, GroupRecords
 from spark_backend.wire.partition_groups import GroupName, PartitionGroup
 from spark_backend.wire.program import Program
@@ -24,6 +26,8 @@ from spark_backend.wire.program import Program
 STATE_VERSION = 3
 
 _USE = "state"
+
+_AS_IN_SQL = "sql"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class BucketState:
     epochs: the number of the epoch that each engine is in; none = the queries never change
     reported: number of the last notice among the outputs
     joined: number of the last epoch whose queries have what they found in the history
+    sql_nulls: whether the state says that nulls are as in SQL
     """
 
     engines: tuple[Engine, ...]
@@ -44,6 +49,7 @@ class BucketState:
     epochs: tuple[int, ...] = ()
     reported: int = 0
     joined: int = 0
+    sql_nulls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,7 @@ class SavedBucket:
     buckets: number of buckets that it was written for
     snapshots: of the engines, one per partition group
     names: of the partition groups, and the numbers of their epochs; none = the queries never change
-    reported, joined: as in `BucketState`
+    reported, joined, sql_nulls: as in `BucketState`
     """
 
     buckets: int
@@ -63,6 +69,7 @@ class SavedBucket:
     names: tuple[tuple[GroupName, int], ...] = ()
     reported: int = 0
     joined: int = 0
+    sql_nulls: bool = False
 
     def to_bytes(self) -> bytes:
         """The value for Spark's state store."""
@@ -79,6 +86,8 @@ class SavedBucket:
             header |= {"epochs": [[*name, epoch] for name, epoch in self.names], "reported": self.reported}
         if self.joined:
             header["joined"] = self.joined
+        if self.sql_nulls:
+            header["nulls"] = _AS_IN_SQL
         parts = [*self.snapshots, *(item.arrivals.to_bytes() for item in self.held)]
         return pack(_USE, STATE_VERSION, header, parts, is_stored=True)
 
@@ -95,6 +104,7 @@ class SavedBucket:
             tuple(_name_and_epoch(*row) for row in header.get("epochs", ())),
             header.get("reported", 0),
             header.get("joined", 0),
+            header.get("nulls") == _AS_IN_SQL,
         )
 
 
@@ -108,18 +118,27 @@ def open_state(program: Program, bucket: int, data: bytes | None) -> BucketState
         return _open_between_changes(program, bucket, data)
     # stopped queries are reported by one bucket only
     plans = [group.plan if bucket % program.buckets == HOME else replace(group.plan, stopped=()) for group in groups]
+    is_kept = program.nulls is not NullRule.PLAN
     if data is None:
-        return BucketState(tuple(Engine(plan, program.matcher) for plan in plans))
+        return BucketState(tuple(Engine(plan, program.matcher) for plan in plans), sql_nulls=is_kept)
     try:
         saved = SavedBucket.from_bytes(data)
         _refuse_other_shape(saved, program.buckets, groups)
+        if program.nulls is NullRule.STATE and not saved.sql_nulls:
+            plans, is_kept = [_with_failing_nulls(plan) for plan in plans], False
         engines = tuple(
             Engine.restore(plan, snapshot, program.matcher)
             for plan, snapshot in zip(plans, saved.snapshots, strict=True)
         )
     except (ContainerError, StateError, *_IMPOSSIBLE) as error:
         raise _unreadable(bucket, error) from error
-    return BucketState(engines, saved.clock, saved.held)
+    return BucketState(engines, saved.clock, saved.held, sql_nulls=is_kept)
+
+
+@lru_cache(maxsize=64)
+def _with_failing_nulls(plan: Plan) -> Plan:
+    """Made once per process: engines know a plan again."""
+    return plan.with_failing_nulls()
 
 
 def _unreadable(bucket: int, error: Exception) -> InputError:
@@ -245,7 +264,8 @@ def close_state(program: Program, state: BucketState) -> SavedBucket:
         if state.epochs
         else ()
     )
-    return SavedBucket(program.buckets, state.clock, snapshots, state.held, names, state.reported, state.joined)
+    said = (state.reported, state.joined, state.sql_nulls)
+    return SavedBucket(program.buckets, state.clock, snapshots, state.held, names, *said)
 
 
 def _held(header: Mapping[str, Any], tables: Sequence[memoryview]) -> tuple[GroupRecords, ...]:

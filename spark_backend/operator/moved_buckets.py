@@ -116,6 +116,7 @@ def _united(program: Program, parts: Sequence[SavedBucket], buckets: int) -> Sav
         "names": lambda _: names,
         "reported": max,
         "joined": max,
+        "sql_nulls": all,
     }
     return SavedBucket(**by_rules(rules, [_fields(part) for part in parts]))
 

@@ -17,6 +17,7 @@ from spark_backend.wire.bucket_labels import bucket_labels, buckets_by_label
 from spark_backend.wire.clock import Clock
 from spark_backend.wire.clock_sources import ClockSource, IdleTimes
 from spark_backend.wire.epochs import Epoch, Notice, Stage, epoch_stages
+from spark_backend.wire.null_rule import NullRule
 from spark_backend.wire.partition_groups import PartitionGroup, partition_groups
 from spark_backend.wire.plan_text import fingerprint, load_plan, plan_text
 
@@ -43,6 +44,7 @@ class Program:
     live: whether the control stream may change the queries
     has_changes: whether control events that change queries are those of `epochs`, which then go
         up to their records
+    nulls: who says the rule for nulls
     """
 
     plans: tuple[str, ...]
@@ -59,6 +61,7 @@ class Program:
     seeds: str | None = None
     live: bool = False
     has_changes: bool = False
+    nulls: NullRule = NullRule.PLAN
 
     @staticmethod
     def of(
@@ -68,10 +71,11 @@ class Program:
         idle: int | None = None,
         sources: Sequence[ClockSource] = (),
         is_bounded: bool = False,
+        nulls: NullRule = NullRule.PLAN,
     ) -> Program:
         """A program for these plans."""
         texts = tuple(plan_text(plan) for plan in plans)
-        return Program(texts, buckets, clock, idle, tuple(sources), is_bounded)
+        return Program(texts, buckets, clock, idle, tuple(sources), is_bounded, nulls=nulls)
 
     def fingerprint(self) -> str:
         """A hash of the plans, equal for equal plans."""

@@ -8,13 +8,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import querylang
 from runtime.replay.replay import read_records, replay_records
 from spark_backend.operator.step import StepResult, run_step
+from spark_backend.wire.null_rule import NullRule
 from spark_backend.wire.packed_rows import Signal, pack_arrivals
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag
-from tests.support.buckets import rows_of
+from tests.support.buckets import Stream, rows_of
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots"
 QUERY = (SNAPSHOTS / "without-clocks.query").read_text("utf-8")
@@ -46,3 +49,35 @@ def test_a_bucket_of_version_3_continues() -> None:
     expected = [match for table in everything for match in table.column("match_id").to_pylist()]
     assert sorted(found) == sorted(expected)
     assert len(found) > len(rows_of(list(begun.rows), Tag.MATCH)) > 0
+
+
+EITHER = "event A { string k; integer v; integer w; } query Q { inputs { A() key k within 9.0; }"
+EITHER += " find A as a -> A as b where b.v > 5 or b.w > 5 }"
+NULLS = [{"at": float(n), "k": "x", "v": None, "w": 9, "offset": n} for n in range(8)]
+"""By the earlier rule the left side of the `or` fails, and nothing is found."""
+
+
+def found_in(nulls: NullRule, states: dict[int, bytes], numbers: range, *, is_old: bool = False) -> tuple[int, Stream]:
+    """The matches in some of the rows, and the stream behind them."""
+    plan = querylang.compile_text(EITHER).plan
+    stream = Stream(Program.of(plan.with_failing_nulls() if is_old else plan, buckets=2, nulls=nulls))
+    stream.states = dict(states)
+    stream.take({"s": read_records([[NULLS[n] for n in numbers]], plan).arrivals}, numbers[-1])
+    return len(stream.summary()[0]), stream
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_a_stream_keeps_the_rule_for_nulls_of_an_old_checkpoint_until_it_is_applied(is_moved: bool) -> None:
+    """Earlier versions wrote what a plan by their rule writes now."""
+    _, old = found_in(NullRule.PLAN, {}, range(2), is_old=True)
+    kept, second = found_in(NullRule.STATE, old.states, range(2, 4))
+    if is_moved:
+        second.move(2)
+    applied, third = found_in(NullRule.APPLIED, second.states, range(4, 6))
+    later, _ = found_in(NullRule.STATE, third.states, range(6, 8))
+    assert (kept, applied, later) == (0, 2, 2)
+
+
+def test_a_new_stream_goes_by_the_rule_of_today() -> None:
+    first, stream = found_in(NullRule.STATE, {}, range(2))
+    assert (first, found_in(NullRule.STATE, stream.states, range(2, 4))[0]) == (1, 2)

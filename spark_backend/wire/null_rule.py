@@ -1,0 +1,16 @@
+"""Which rule for nulls the queries of a program go by, where checkpoints of earlier versions continue."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class NullRule(StrEnum):
+    """Who says the rule (`QueryPlan.nulls_fail`)."""
+
+    PLAN = "plan"
+    """The plan: a job keeps it in its checkpoint."""
+    STATE = "state"
+    """The state of each bucket: one that does not say that nulls are as in SQL is of an earlier version."""
+    APPLIED = "applied"
+    """The plan, from now on, and the state keeps it."""
