@@ -171,8 +171,8 @@ def bucket_of(arrivals: Arrivals, plan: Plan, query: QueryPlan, buckets: int) ->
     Queries with equal `key_identity` give equal buckets. Without keys all events of the query's
     types are in bucket 0.
 
-    Nulls are as in SQL, whatever the rule of the query: queries of both rules may be together. A key
-    that has a value by the earlier rule has the same value then.
+    Nulls are as in SQL, whatever the rule of the query: queries of both rules may be together. A
+    key that has a value by the earlier rule has the same value then.
     """
     query = replace(query, nulls_fail=False) if query.nulls_fail else query
     kinds = arrivals.system("kind")

@@ -1,4 +1,4 @@
-"""Which rule for nulls the queries of a program go by, where checkpoints of earlier versions continue."""
+"""Which rule for nulls queries go by, where checkpoints of earlier versions continue."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ class NullRule(StrEnum):
     PLAN = "plan"
     """The plan: a job keeps it in its checkpoint."""
     STATE = "state"
-    """The state of each bucket: one that does not say that nulls are as in SQL is of an earlier version."""
+    """The state of each bucket. One that does not say that nulls are as in SQL is an earlier one."""
     APPLIED = "applied"
     """The plan, from now on, and the state keeps it."""

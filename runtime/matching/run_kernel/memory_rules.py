@@ -9,8 +9,8 @@ depends. Here each of them is one of these:
 
 A state that depends on nothing but the latest event, and takes other events than the one directly
 before, fails from every older place than one from which it failed: what it may choose only becomes
-less. So one place is enough, unless events that block may be members instead. What does not even depend on the latest event lasts for later searches
-of the key: windows only lose what was in them.
+less. So one place is enough, unless events that block may be members instead. What does not even
+depend on the latest event lasts for later searches of the key: windows only lose what was in them.
 """
 
 from __future__ import annotations
