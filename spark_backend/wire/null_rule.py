@@ -11,6 +11,6 @@ class NullRule(StrEnum):
     PLAN = "plan"
     """The plan: a job keeps it in its checkpoint."""
     STATE = "state"
-    """The state of each bucket. One that does not say that nulls are as in SQL is an earlier one."""
+    """The state of each bucket. One that does not say so, has the rule of earlier versions."""
     APPLIED = "applied"
     """The plan, from now on, and the state keeps it."""
