@@ -56,9 +56,11 @@ def read(text: str) -> RowPattern:
 
 
 def line_of(node: exp.Expression) -> int:
-    """The line of the first name or number in an expression; 1 if it has none."""
+    """The line of the first name or number in an expression, or in what it is part of; else 1."""
     lines = [part.meta["line"] for part in node.walk() if "line" in part.meta]
-    return min(lines, default=1)
+    if lines or node.parent is None:
+        return min(lines, default=1)
+    return line_of(node.parent)
 
 
 def _tokens(text: str) -> list[Token]:

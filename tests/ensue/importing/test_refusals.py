@@ -35,6 +35,8 @@ REFUSED = [
     ("ONE ROW PER MATCH", "ALL ROWS PER MATCH", "4: ALL ROWS PER MATCH is not translated: a match is one row"),
     ("ORDER BY ts", "ORDER BY ts DESC", "2: ORDER BY … DESC is not translated: time runs forward"),
     ("C.v > PREV(C.v)", "C.v > *", "9: `*` is not translated"),
+    ("C.v > PREV(C.v)", "C.v IN (1, NULL)", "9: `NULL` is not translated"),
+    ("C.v > PREV(C.v)", "C.v IS NOT NULL", "9: `C.v IS NULL` is not translated"),
     ("C.v > PREV(C.v)", "C.v > PREV(C.v, 2)", "9: `PREV(C.v, 2)` looks further back than one row"),
     ("C.v > PREV(C.v)", "C.v > PREV(A.v)", "9: `PREV(A.v)` is not translated: PREV is of the row itself"),
     ("C.v > PREV(C.v)", "C.v > 1, D AS D.v > 1", "D is defined, but not in the pattern"),
