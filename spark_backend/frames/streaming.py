@@ -18,9 +18,8 @@ from spark_backend.sources.frames import columns_of_all, packed_frame, refuse_un
 from spark_backend.sources.reading import Reading
 from spark_backend.wire.clock import Clock
 from spark_backend.wire.clock_sources import Idle, clock_source
-from spark_backend.wire.null_rule import NullRule
 from spark_backend.wire.packed_rows import CONTROL
-from spark_backend.wire.program import Program
+from spark_backend.wire.program import NullRule, Program
 
 NO_ORDERINGS: Orderings = {}
 

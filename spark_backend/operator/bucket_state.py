@@ -18,10 +18,9 @@ from runtime.engine.snapshot import StateError
 from spark_backend.operator.job_clock import JobClock
 from spark_backend.wire.container import ContainerError, pack, unpack
 from spark_backend.wire.epochs import Stage
-from spark_backend.wire.null_rule import NullRule
 from spark_backend.wire.packed_rows import COMMANDS, CONTROL, HOME, GroupRecords
 from spark_backend.wire.partition_groups import GroupName, PartitionGroup
-from spark_backend.wire.program import Program
+from spark_backend.wire.program import NullRule, Program
 
 STATE_VERSION = 3
 

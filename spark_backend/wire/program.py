@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from functools import lru_cache
 
 from querylang.plan.model import Plan
@@ -17,9 +18,19 @@ from spark_backend.wire.bucket_labels import bucket_labels, buckets_by_label
 from spark_backend.wire.clock import Clock
 from spark_backend.wire.clock_sources import ClockSource, IdleTimes
 from spark_backend.wire.epochs import Epoch, Notice, Stage, epoch_stages
-from spark_backend.wire.null_rule import NullRule
 from spark_backend.wire.partition_groups import PartitionGroup, partition_groups
 from spark_backend.wire.plan_text import fingerprint, load_plan, plan_text
+
+
+class NullRule(StrEnum):
+    """Who says which rule for nulls the queries go by (`QueryPlan.nulls_fail`)."""
+
+    PLAN = "plan"
+    """The plan: a job keeps it in its checkpoint."""
+    STATE = "state"
+    """The state of each bucket. One that does not say so, has the rule of earlier versions."""
+    APPLIED = "applied"
+    """The plan, from now on, and the state keeps it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,8 @@ import pytest
 import querylang
 from runtime.replay.replay import read_records, replay_records
 from spark_backend.operator.step import StepResult, run_step
-from spark_backend.wire.null_rule import NullRule
 from spark_backend.wire.packed_rows import Signal, pack_arrivals
-from spark_backend.wire.program import Program
+from spark_backend.wire.program import NullRule, Program
 from spark_backend.wire.tagged_rows import Tag
 from tests.support.buckets import Stream, rows_of
 
