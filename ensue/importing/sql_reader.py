@@ -58,9 +58,8 @@ def read(text: str) -> RowPattern:
 def line_of(node: exp.Expression) -> int:
     """The line of the first name or number in an expression, or in what it is part of; else 1."""
     lines = [part.meta["line"] for part in node.walk() if "line" in part.meta]
-    if lines or node.parent is None:
-        return min(lines, default=1)
-    return line_of(node.parent)
+    around = node.parent
+    return line_of(around) if not lines and isinstance(around, exp.Expression) else min(lines, default=1)
 
 
 def _tokens(text: str) -> list[Token]:
