@@ -51,7 +51,9 @@ LATER = "at,k,v,w\n10,c,,1\n11,c,,9\n12,d,,\n13,d,4,\n14,d,,\n"
 
 
 @pytest.mark.usefixtures("spark")
-def test_an_old_checkpoint_keeps_its_rule_for_nulls_until_files_are_applied(tmp_path: Path) -> None:
+def test_an_old_checkpoint_keeps_its_rule_for_nulls_until_files_are_applied(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """`nulls.tar.gz` has read five rows with nulls, when a null that was used was a failure."""
     unpacked(SAMPLES / "nulls.tar.gz", tmp_path)
     job = tmp_path / "old.yaml"
@@ -70,6 +72,7 @@ def test_an_old_checkpoint_keeps_its_rule_for_nulls_until_files_are_applied(tmp_
     assert _matches_of(tmp_path, "Either", "Total") == ["Either 301", "Total 302"]
     assert _texts_of(tmp_path)[-3:] == ["low"] * 3
     assert plan_of(job).changes == ()
+    assert caplog.text.count("was written by an earlier version of Ensue until now") == 1
 
 
 def _matches_of(folder: Path, *names: str) -> list[str]:

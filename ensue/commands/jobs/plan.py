@@ -17,6 +17,8 @@ def plan(file: DeploymentFile, as_json: Json = False) -> None:
     if found.is_new:
         print_line("the checkpoint is new: a start runs the files as they are")
         return
+    if found.release is not None:
+        print_line(found.release)
     for line in (*found.changes, *found.live):
         print_line(line)
     if not found.changes:

@@ -9,6 +9,7 @@ from typing import Any
 from querylang.masking import masked
 from spark_backend.errors import in_plain_words
 from spark_backend.job.journal.file_changes import foretell
+from spark_backend.job.other_release import other_release
 from spark_backend.job.preflight import checked
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.settings.given_mapping import places_in_words
@@ -22,12 +23,14 @@ class StartPlan:
     is_needed: whether the job does not start without applying them
     changes: what it would change, a line each
     live: what comes from live changes and stays, a line each
+    release: says that another release has written the checkpoint until now; None = it has not
     """
 
     is_new: bool
     is_needed: bool = False
     changes: tuple[str, ...] = ()
     live: tuple[str, ...] = ()
+    release: str | None = None
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -46,4 +49,5 @@ def plan_of(path: Path | str) -> StartPlan:
         changes, live = (
             tuple(masked(line, deployment.environment) for line in lines) for lines in (found.lines(), found.live())
         )
-        return StartPlan(is_new=False, is_needed=needed, changes=changes, live=live)
+        release = next(other_release(deployment), None)
+        return StartPlan(is_new=False, is_needed=needed, changes=changes, live=live, release=release)

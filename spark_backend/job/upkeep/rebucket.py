@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from querylang.errors import InputError
+from querylang.logger import warn
 from spark_backend.document.fixed_settings import FixedValue
 from spark_backend.errors import in_plain_words
 from spark_backend.job.checkpoint.checkpoint_record import Moved, write_record
@@ -19,6 +20,7 @@ from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.checkpoint.spark_checkpoint import new_places, remove_unused
 from spark_backend.job.checks.earlier_results import newest_commit, newest_offset
 from spark_backend.job.checks.job_session import job_session, tasks_of
+from spark_backend.job.other_release import note_release, other_release
 from spark_backend.job.upkeep.opened_checkpoint import Opened, kept_record, open_checkpoint, saved_states
 from spark_backend.operator.moved_buckets import moved_buckets
 from spark_backend.operator.seeds import write_seeds
@@ -87,9 +89,12 @@ def _refuse_interrupted(deployment: Deployment) -> None:
 
 def _moved(opened: Opened, before: int, buckets: int, *, is_set: bool) -> Rebucketed:
     deployment, checkpoint = _with_buckets(opened.deployment, buckets), opened.deployment.checkpoint
+    for line in other_release(deployment):
+        warn(line)
     tasks = tasks_of(job_session(opened.deployment, None), deployment)
     record = replace(opened.record, settings={**opened.record.settings, "buckets": str(buckets)}, tasks=tasks)
     last = newest_commit(checkpoint)
+    note_release(checkpoint)
     if last < 0:
         write_record(checkpoint, record)
         return Rebucketed(before, buckets, tasks, 0, None, None, is_set)
