@@ -1,23 +1,71 @@
-"""Messages for callers in Python: `time_unit="ms"` where the command line has `--time-unit ms`."""
+"""What public functions share: keywords of one table, and messages that name them.
+
+A message says `time_unit="ms"` where the command line has `--time-unit ms`.
+"""
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
-from querylang.errors import InputError
+from ensue.data_options import ARGUMENTS, DataOptions, FrameOptions
+from querylang.errors import InputError, did_you_mean
 from querylang.logger import words
 
-_ARGUMENTS = (
-    "arrival type source_time parameters ordering forget_keys max_record csv time_unit time_format"
-    " source_column partition_column offset_column"
-)
-
-ARGUMENTS = frozenset(_ARGUMENTS.split(" "))
-"""What has the same name on the command line, with dashes; all are texts."""
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
 
 _OPTION = re.compile(r'`--([a-z-]+) ("[^`]*"|[^`]+)`')
+
+
+def public_call(options: type[FrameOptions]) -> Callable[[Callable[Given, Answer]], Callable[Given, Answer]]:
+    """Make a public function of one whose `**options` are the keywords of a table.
+
+    Its signature and documentation have each of them, a wrong one is a TypeError that names the
+    nearest, and messages name arguments.
+    """
+
+    def made(function: Callable[Given, Answer]) -> Callable[Given, Answer]:
+        signature = _with_keywords(inspect.signature(function), options)
+
+        @wraps(function)
+        def call(*args: Given.args, **given: Given.kwargs) -> Answer:
+            for name in given:
+                if name not in signature.parameters:
+                    near = did_you_mean(name, signature.parameters)
+                    raise TypeError(f"{function.__name__}() got an unexpected keyword argument '{name}'{near}")
+            with in_python_words():
+                return function(*args, **given)
+
+        call.__signature__ = signature  # type: ignore[attr-defined]  # what `help` and notebooks read
+        call.__doc__ = _OPTIONS.sub(_texts_of(options), function.__doc__ or "")
+        return call
+
+    return made
+
+
+_OPTIONS = re.compile(r"    options: .*\n")
+"""The line of a docstring in whose place the keywords are."""
+
+
+def _with_keywords(signature: inspect.Signature, options: type[FrameOptions]) -> inspect.Signature:
+    *before, _ = signature.parameters.values()
+    types = DataOptions.__annotations__
+    own = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=types[name])
+        for name in ARGUMENTS
+        if name in options.__annotations__
+    ]
+    return signature.replace(parameters=[*before, *own])
+
+
+def _texts_of(options: type[FrameOptions]) -> str:
+    lines = (f"{name}: {text}" for name, text in ARGUMENTS.items() if name in options.__annotations__)
+    return "".join(f"    {line}\n" for text in lines for line in text.splitlines())
 
 
 @contextmanager

@@ -4,40 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from ensue.data_options import DataOptions
-from ensue.parameters import Parameters
-from ensue.python_words import in_python_words
+from ensue.data_options import DataOptions, FrameOptions
+from ensue.python_words import public_call
 from ensue.queries import Queries
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from runtime.policies.forget_keys import ForgetKeys
-    from runtime.policies.plan_policies import GivenOrderings
     from spark_backend.frames.batches import Batch, Streams
     from spark_backend.job.stages.handle import Handle
 
 
-@in_python_words()
+@public_call(FrameOptions)
 def match(
     frames: DataFrame | Mapping[str, DataFrame],
     queries: Queries | str | Path,
     *,
     flat: bool = False,
-    arrival: str | None = None,
-    type: str | None = None,  # noqa: A002  the word that users write
-    source_time: str | None = None,
-    parameters: Parameters = None,
-    ordering: GivenOrderings = None,
-    forget_keys: ForgetKeys = None,
-    max_record: str | None = None,
-    time_unit: str | None = None,
-    time_format: str | None = None,
-    source_column: str | None = None,
-    partition_column: str | None = None,
-    offset_column: str | None = None,
+    **options: Unpack[FrameOptions],
 ) -> DataFrame:
     """The matches in bounded Spark DataFrames, as a Spark DataFrame.
 
@@ -46,73 +32,39 @@ def match(
 
     frames: one DataFrame, or several by the names of their sources
     flat: a column per field, in place of a struct per name: names are joined by `_`
+    options: how rows are read, as `FrameOptions` says
 
-    The other arguments are as in `replay`. Raises QueryErrors and InputError.
+    Raises QueryErrors and InputError.
     """
     from ensue import spark
 
-    options = DataOptions(
-        arrival,
-        type,
-        source_time,
-        parameters,
-        ordering,
-        forget_keys,
-        max_record,
-        time_unit=time_unit,
-        time_format=time_format,
-        source_column=source_column,
-        partition_column=partition_column,
-        offset_column=offset_column,
-    )
-    return spark.match(frames, queries, options, flat=flat)
+    return spark.match(frames, queries, DataOptions(**options), flat=flat)
 
 
-@in_python_words()
+@public_call(FrameOptions)
 def batch(
     frames: DataFrame | Mapping[str, DataFrame],
     queries: Queries | str | Path,
     *,
     flat: bool = False,
-    arrival: str | None = None,
-    type: str | None = None,  # noqa: A002  the word that users write
-    source_time: str | None = None,
-    parameters: Parameters = None,
-    ordering: GivenOrderings = None,
-    forget_keys: ForgetKeys = None,
-    max_record: str | None = None,
-    time_unit: str | None = None,
-    time_format: str | None = None,
-    source_column: str | None = None,
-    partition_column: str | None = None,
-    offset_column: str | None = None,
+    **options: Unpack[FrameOptions],
 ) -> Batch:
     """All results of bounded Spark DataFrames: matches by query, outputs, discards, the ledger.
 
     Spark keeps them after the first look, until `unpersist` of the batch.
 
-    The arguments are as in `match`. Raises QueryErrors and InputError.
+    frames: one DataFrame, or several by the names of their sources
+    flat: a column per field, in place of a struct per name: names are joined by `_`
+    options: how rows are read, as `FrameOptions` says
+
+    Raises QueryErrors and InputError.
     """
     from ensue import spark
 
-    options = DataOptions(
-        arrival,
-        type,
-        source_time,
-        parameters,
-        ordering,
-        forget_keys,
-        max_record,
-        time_unit=time_unit,
-        time_format=time_format,
-        source_column=source_column,
-        partition_column=partition_column,
-        offset_column=offset_column,
-    )
-    return spark.batch(frames, queries, options, flat=flat)
+    return spark.batch(frames, queries, DataOptions(**options), flat=flat)
 
 
-@in_python_words()
+@public_call(FrameOptions)
 def stream(
     frames: DataFrame | Mapping[str, DataFrame],
     queries: Queries | str | Path,
@@ -121,19 +73,8 @@ def stream(
     control: DataFrame | None = None,
     clock: str = "arrival",
     idle: str | None = None,
-    arrival: str | None = None,
-    type: str | None = None,  # noqa: A002  the word that users write
-    source_time: str | None = None,
-    parameters: Parameters = None,
-    ordering: GivenOrderings = None,
-    forget_keys: ForgetKeys = None,
-    max_record: str | None = None,
-    time_unit: str | None = None,
-    time_format: str | None = None,
-    source_column: str | None = None,
-    partition_column: str | None = None,
-    offset_column: str | None = None,
     apply: bool = False,
+    **options: Unpack[FrameOptions],
 ) -> DataFrame:
     """The matches in streaming DataFrames, as a streaming DataFrame with the columns of `match`.
 
@@ -154,29 +95,18 @@ def stream(
     flat: a column per field, in place of a struct per name: names are joined by `_`
     apply: whether the queries go by today's rule for nulls from now on, where a checkpoint of an
         earlier version has kept its own
+    options: how rows are read, as `FrameOptions` says
 
-    The other arguments are as in `replay`. Raises QueryErrors and InputError.
+    Raises QueryErrors and InputError.
     """
     from ensue import spark
 
-    options = DataOptions(
-        arrival,
-        type,
-        source_time,
-        parameters,
-        ordering,
-        forget_keys,
-        max_record,
-        time_unit=time_unit,
-        time_format=time_format,
-        source_column=source_column,
-        partition_column=partition_column,
-        offset_column=offset_column,
+    return spark.stream(
+        frames, queries, DataOptions(**options), spark.StreamOptions(control, clock, idle, apply), flat=flat
     )
-    return spark.stream(frames, queries, options, spark.StreamOptions(control, clock, idle, apply), flat=flat)
 
 
-@in_python_words()
+@public_call(FrameOptions)
 def streams(
     frames: DataFrame | Mapping[str, DataFrame],
     queries: Queries | str | Path,
@@ -185,44 +115,24 @@ def streams(
     control: DataFrame | None = None,
     clock: str = "arrival",
     idle: str | None = None,
-    arrival: str | None = None,
-    type: str | None = None,  # noqa: A002  the word that users write
-    source_time: str | None = None,
-    parameters: Parameters = None,
-    ordering: GivenOrderings = None,
-    forget_keys: ForgetKeys = None,
-    max_record: str | None = None,
-    time_unit: str | None = None,
-    time_format: str | None = None,
-    source_column: str | None = None,
-    partition_column: str | None = None,
-    offset_column: str | None = None,
     apply: bool = False,
+    **options: Unpack[FrameOptions],
 ) -> Streams:
     """All results of streaming DataFrames: `.write(function, checkpoint=...)` starts the query.
 
     The function gets a `Batch` per micro-batch, with one state for all: `id`, `matches["Q"]`,
     `outputs`, `discarded` and `ledger`, which are DataFrames.
 
-    The arguments are as in `stream`. Raises QueryErrors and InputError.
+    frames, flat, control, clock, idle, apply: as in `stream`
+    options: how rows are read, as `FrameOptions` says
+
+    Raises QueryErrors and InputError.
     """
     from ensue import spark
 
-    options = DataOptions(
-        arrival,
-        type,
-        source_time,
-        parameters,
-        ordering,
-        forget_keys,
-        max_record,
-        time_unit=time_unit,
-        time_format=time_format,
-        source_column=source_column,
-        partition_column=partition_column,
-        offset_column=offset_column,
+    return spark.streams(
+        frames, queries, DataOptions(**options), spark.StreamOptions(control, clock, idle, apply), flat=flat
     )
-    return spark.streams(frames, queries, options, spark.StreamOptions(control, clock, idle, apply), flat=flat)
 
 
 def deploy(

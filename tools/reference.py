@@ -1,7 +1,8 @@
-"""Write the generated reference: `docs/errors.md`, and the tables of `docs/language.md`.
+"""Write the generated reference: `docs/errors.md`, and the tables of `docs/language.md` and `python.md`.
 
-Sources are the catalogue of mistakes, `docs/errors.yaml` and the tables of `querylang.plan.library`. In language.md the script
-replaces what is between `<!-- table: NAME -->` and `<!-- end -->`. A test holds that both files are up to date. `make docs` runs it.
+Sources are the catalogue of mistakes, `docs/errors.yaml`, the tables of `querylang.plan.library` and the keywords of
+`ensue.data_options`. In the two pages the script replaces what is between `<!-- table: NAME -->` and `<!-- end -->`. A test
+holds that all files are up to date. `make docs` runs it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import yaml
 
 import querylang
+from ensue.data_options import ARGUMENTS, FrameOptions
 from querylang.errors import Mistake, QueryError, QueryErrors
 from querylang.plan import library as types
 from querylang.plan.time_patterns import LETTERS
@@ -252,6 +254,15 @@ def levels() -> str:
     return ", ".join(f"`{level}`" for level in types.LOG_LEVELS) + f"; without one it is `{types.DEFAULT_LOG_LEVEL}`.\n"
 
 
+def arguments() -> str:
+    """The keywords that functions of Python share, which say how rows are read."""
+    rows = []
+    for name, text in ARGUMENTS.items():
+        only = "" if name in FrameOptions.__annotations__ else "only `replay` and `open`: "
+        rows.append((f"`{name}`", f"`--{name.replace('_', '-')}`", only + " ".join(text.split())))
+    return table(("argument", "of commands", ""), rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "operators": operators,
     "methods of any value": methods_of_any,
@@ -265,6 +276,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "units": units,
     "keywords": keywords,
     "log levels": levels,
+    "arguments of calls": arguments,
 }
 
 
@@ -292,13 +304,14 @@ def _comma_separated(taken: Sequence[Type]) -> str:
 
 def pages() -> dict[Path, str]:
     """Each page that is made here, as it must be."""
-    language = DOCS / "language.md"
+    language, python = DOCS / "language.md", DOCS / "python.md"
     return {
         DOCS / "errors.md": errors_page(),
         DOCS / "cli.md": command_line.page(),
         DOCS / "deployment.md": deployment_keys.page(),
         DOCS.parent / "spark_backend" / "settings" / "deployment.schema.json": deployment_schema.text(),
         language: with_tables(language.read_text()),
+        python: with_tables(python.read_text()),
         **pattern_catalogue.pages(),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pydoc
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,9 +28,9 @@ def test_help_begins_with_what_users_call() -> None:
 def test_every_argument_of_a_public_function_is_explained(name: str) -> None:
     function = getattr(ensue, name)
     text = inspect.getdoc(function) or ""
-    refers = "arguments are as in" in text
+    explained = {name for names in re.findall(r"^([\w, ]+):", text, re.MULTILINE) for name in names.split(", ")}
     for argument in inspect.signature(function).parameters:
-        assert f"\n{argument}:" in text or refers or argument in ("path", "source"), argument
+        assert argument in explained or argument in ("path", "source", "queries"), argument
     assert "Raises" in text
     assert not text.startswith(" ")
 
@@ -51,3 +52,18 @@ def test_mypy_finds_the_types_of_what_users_write(tmp_path: Path) -> None:
     assert notes == [], done.stdout
     assert "pyspark.sql" in done.stdout
     assert "DataFrame" in done.stdout
+
+
+def test_mypy_refuses_a_keyword_that_there_is_not_and_a_value_of_another_type(tmp_path: Path) -> None:
+    lines = ['ensue.replay("q", "t", arrivals="x")', 'ensue.open("q", csv="delimiter=;", time_unit=5)']
+    (tmp_path / "wrong.py").write_text("\n".join(["import ensue", *lines]))
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", str(ROOT / ".mypy_cache")]
+    silent = ["--follow-imports=silent", "--ignore-missing-imports", "--config-file", ""]
+    done = subprocess.run(
+        [*command, *silent, str(tmp_path / "wrong.py")], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    found = [line.partition("error: ")[2] for line in done.stdout.splitlines() if "error: " in line]
+    assert found == [
+        'Unexpected keyword argument "arrivals" for "replay"; did you mean "arrival"?  [call-arg]',
+        'Argument "time_unit" to "open" has incompatible type "int"; expected "str | None"  [arg-type]',
+    ]

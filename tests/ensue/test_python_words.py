@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import ensue
-from ensue.python_words import ARGUMENTS, in_python_words, python_words
+from ensue.commands.options import with_data_options
+from ensue.data_options import ARGUMENTS, DataOptions, FrameOptions, TableOptions
+from ensue.python_words import in_python_words, python_words
 from querylang.errors import InputError
 from querylang.logger import warn
 
@@ -29,8 +33,37 @@ def test_an_option_is_an_argument(option: str, argument: str) -> None:
     assert python_words(f"say {option}; please") == f"say {argument}; please"
 
 
-def test_every_argument_is_one_of_a_replay() -> None:
-    assert set(inspect.signature(ensue.replay).parameters) >= ARGUMENTS
+def test_a_keyword_stands_once_in_the_table() -> None:
+    assert list(ARGUMENTS) == [field.name for field in fields(DataOptions)]
+    assert set(ARGUMENTS) == set(TableOptions.__annotations__)
+    assert set(ARGUMENTS) - set(FrameOptions.__annotations__) == {"csv"}
+
+
+def test_commands_have_the_keywords_as_options() -> None:
+    options = inspect.signature(with_data_options(lambda data, file, events: None)).parameters
+    assert [name.strip("_") for name in options][: len(ARGUMENTS)] == list(ARGUMENTS)
+
+
+@pytest.mark.parametrize("function", [ensue.replay, ensue.open])
+def test_calls_for_tables_have_each_keyword(function: Callable[..., object]) -> None:
+    own = [name for name in inspect.signature(function).parameters if name in ARGUMENTS]
+    assert own == list(ARGUMENTS)
+
+
+@pytest.mark.parametrize("function", [ensue.match, ensue.batch, ensue.stream, ensue.streams])
+def test_calls_for_frames_have_each_keyword_of_frames(function: Callable[..., object]) -> None:
+    parameters = inspect.signature(function).parameters.values()
+    own = {item.name: (item.default, item.annotation) for item in parameters if item.name in ARGUMENTS}
+    assert own == {name: (None, DataOptions.__annotations__[name]) for name in ARGUMENTS if name != "csv"}
+
+
+def test_a_wrong_keyword_is_refused_with_the_nearest() -> None:
+    with pytest.raises(TypeError) as told:
+        ensue.replay(QUERY, [], arrivals="when")  # type: ignore[call-arg]
+    assert str(told.value) == "replay() got an unexpected keyword argument 'arrivals'; did you mean 'arrival'?"
+    with pytest.raises(TypeError) as told:
+        ensue.match({}, QUERY, csv="delimiter=;")  # type: ignore[call-arg]
+    assert str(told.value) == "match() got an unexpected keyword argument 'csv'"
 
 
 def test_a_replay_and_an_open_query_name_arguments() -> None:

@@ -40,7 +40,7 @@ LAYERS = {
     "spark_backend": "versions connect retrying places durable_files job_file class_archive early_start cluster launch errors java session stopping bounded_end delta wire document operator sources sinks settings job frames",
     "spark_backend.operator": "group_clock job_clock seeds bucket_state joining epoch_records commands reading ordering releasing processing measures step history_run moved_buckets worker_functions spark_operator",
     "spark_backend.job": "checkpoint source_orderings listed_sources source_streams compilation checks journal other_release batches commands history preflight watching stages upkeep job",
-    "ensue": "python_words queries parameters data_options event_tables plans changing rendering answer result live background embedded compile_kernels replay_to_file executors spark verify embedded_calls spark_calls testing importing commands cli __main__ demo",
+    "ensue": "queries parameters data_options python_words event_tables plans changing rendering answer result live background embedded compile_kernels replay_to_file executors spark verify embedded_calls spark_calls testing importing commands cli __main__ demo",
 }
 """Per folder its parts, in order: a part imports only itself and what is left of it. `__init__` files are exempt."""
 
