@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.matching.exact_sums import ExactSums, add_to_sum, clear_sum, mean_of_integers, rounded_sum
-from runtime.matching.kernel.evaluator import KNOWN, LoadedProgram, state_of
+from runtime.matching.kernel.evaluator import KNOWN, LoadedProgram, state_of, state_of_operand
 from runtime.matching.kernel.steps import is_more_recent
 from runtime.matching.kernel.workspace import Workspace
 
@@ -124,15 +124,10 @@ def add_candidate(
         if is_set:
             operand, term = arguments.operand[index], arguments.term[index]
             if operand < 0:
-                is_set = state_of(program, number, bindings, stacks) == KNOWN
-            elif arguments.is_float[index]:
-                mask, position = program.float_mask[operand], bindings[term]
-                is_set = mask < 0 or program.float_state[mask, position] == KNOWN
-                stacks.floats[0] = program.float_columns[operand, position]
+                is_set = state_of(program, number, bindings, stacks, KNOWN) == KNOWN
             else:
-                mask, position = program.integer_mask[operand], bindings[term]
-                is_set = mask < 0 or program.integer_state[mask, position] == KNOWN
-                stacks.integers[0] = program.integer_columns[operand, position]
+                is_float, position = arguments.is_float[index], bindings[term]
+                is_set = state_of_operand(program, operand, is_float, position, stacks) == KNOWN
         # Candidates come newest first, so the first value seen is that of `last`, and each value
         # replaces that of `first`. In ambiguous patterns tied candidates come in any order: there
         # the best so far is compared.

@@ -3,7 +3,7 @@
 `runtime.matching.kernel.lookahead` interprets the same programs for many candidates at once.
 
 A program that meets no null is run once. At the first value that is missing it is run again by
-`state_with_nulls`, which knows of each value on the stacks whether it is null.
+`_state_with_nulls`, which knows of each value on the stacks whether it is null.
 """
 
 from __future__ import annotations
@@ -115,26 +115,47 @@ def _both_have_values(program: LoadedProgram, operation: int, left: int, here: i
 @inlined
 def holds(program: LoadedProgram, number: int, bindings: NDArray[np.int64], stacks: Stacks) -> bool:
     """Whether a condition is true for these bindings; without a value it is not."""
-    return state_of(program, number, bindings, stacks) == KNOWN and stacks.integers[0] != 0
+    return state_of(program, number, bindings, stacks, KNOWN) == KNOWN and stacks.integers[0] != 0
 
 
 @inlined
-def state_of(program: LoadedProgram, number: int, bindings: NDArray[np.int64], stacks: Stacks) -> int:
+def state_of(program: LoadedProgram, number: int, bindings: NDArray[np.int64], stacks: Stacks, constants: int) -> int:
     """Whether a program has a value for these bindings; leaves the value at the bottom of a stack.
 
     It fails if an operand has failed, an integer is divided by zero, or a float does not fit an
-    integer. Constants that have a state must be KNOWN.
+    integer.
+
+    constants: the least state of its constants
     """
     # The call is behind the loop: within, it would cost each instruction more.
-    result = _state_without_nulls(program, number, bindings, stacks)
+    result = constants
+    if result == KNOWN:
+        result = _state_without_nulls(program, number, bindings, stacks)
     if result == NULL:
-        result = state_with_nulls(program, number, bindings, stacks)
+        result = _state_with_nulls(program, number, bindings, stacks)
+    return result
+
+
+@inlined
+def state_of_operand(program: LoadedProgram, operand: int, is_float: bool, position: int, stacks: Stacks) -> int:
+    """The same of a program that only pushes an operand, at this position."""
+    result = KNOWN
+    if is_float:
+        mask = program.float_mask[operand]
+        if mask >= 0:
+            result = int(program.float_state[mask, position])
+        stacks.floats[0] = program.float_columns[operand, position]
+    else:
+        mask = program.integer_mask[operand]
+        if mask >= 0:
+            result = int(program.integer_state[mask, position])
+        stacks.integers[0] = program.integer_columns[operand, position]
     return result
 
 
 @inlined
 def _state_without_nulls(program: LoadedProgram, number: int, bindings: NDArray[np.int64], stacks: Stacks) -> int:
-    """KNOWN or FAILED; NULL: an operand has no value, so `state_with_nulls` has to say."""
+    """KNOWN or FAILED; NULL: an operand has no value, so `_state_with_nulls` has to say."""
     code, integers, floats = program.code, stacks.integers, stacks.floats
     at, stop = program.ends[number], program.ends[number + 1]
     # Invariant: i and f are the tops of the two stacks, -1 for an empty one; what is below them is
@@ -249,7 +270,7 @@ def _state_without_nulls(program: LoadedProgram, number: int, bindings: NDArray[
 
 
 @borrowing
-def state_with_nulls(program: LoadedProgram, number: int, bindings: NDArray[np.int64], stacks: Stacks) -> int:
+def _state_with_nulls(program: LoadedProgram, number: int, bindings: NDArray[np.int64], stacks: Stacks) -> int:
     """The same where values may be null: every instruction also says whether its result is."""
     code, integers, floats = program.code, stacks.integers, stacks.floats
     at, stop = program.ends[number], program.ends[number + 1]

@@ -26,6 +26,7 @@ from runtime.matching.kernel.program import (
     about_one_event,
     build_program,
     comparison,
+    operand_of,
 )
 from runtime.matching.kernel.tables import (
     MOST_LINKS,
@@ -286,7 +287,7 @@ class _Tables:
             ),
             checks=_rows(CHECK, checks),
             questions=_rows(QUESTION, self.questions),
-            folds=_rows(FOLD, [row | self._constants(program, index) for index, row in enumerate(self.folds)]),
+            folds=_rows(FOLD, [row | self._of_program(program, index) for index, row in enumerate(self.folds)]),
             middles=self._middles(),
             terms=self._terms(parts),
             binds=np.array([term for item in transitions for term in item.binds], np.int64),
@@ -370,8 +371,8 @@ class _Tables:
             is_numbered=[index in numbered for index in range(len(terms))],
         )
 
-    def _constants(self, program: KernelProgram, fold: int) -> dict[str, int]:
-        """The constants that stand for a fold."""
+    def _of_program(self, program: KernelProgram, fold: int) -> dict[str, int]:
+        """What a fold adds up if that is an operand, and the constants that stand for the fold."""
         literal = self.fold_values[fold]
         is_float = literal.type == Type.FLOAT
         constants = program.float_constants if is_float else program.integer_constants
@@ -380,7 +381,16 @@ class _Tables:
         is_own[is_own] = constants[own[is_own]] == literal.value
         first, stop = self._listed(own[is_own].tolist())
         first_state, stop_state = self._listed((state[is_own] - 1).tolist())
-        return {"first_constant": first, "stop_constant": stop, "first_state": first_state, "stop_state": stop_state}
+        number = self.folds[fold]["program"]
+        operand, term = (number >= 0 and operand_of(program, number)) or (-1, 0)
+        return {
+            "operand": operand,
+            "term": term,
+            "first_constant": first,
+            "stop_constant": stop,
+            "first_state": first_state,
+            "stop_state": stop_state,
+        }
 
 
 def _numbered(chosen: Sequence[bool]) -> list[int]:

@@ -21,7 +21,7 @@ from runtime.matching.kernel.evaluator import (
     comparison_holds,
     holds,
     state_of,
-    state_with_nulls,
+    state_of_operand,
 )
 from runtime.matching.run_kernel.tables import FoldFunction, Records, Tables
 from runtime.matching.run_kernel.workspace import Bound
@@ -82,7 +82,7 @@ def each_holds(
     result = HOLDS
     for place in range(first, stop):
         if result != FAILS:
-            result = _of_program(checks, questions, lists, program, bound, path, deepest, check, place, stacks)
+            result = _of_program(checks, questions, lists, program, bound, path, deepest, check, place, stacks, KNOWN)
     return result != FAILS
 
 
@@ -119,14 +119,10 @@ def verdict(
         if result != FAILS:
             if tables.checks[check].operation >= 0:
                 found = _of_comparison(tables.checks, questions, lists, program, bound, path, deepest, check, place)
-            elif folded == NULL:
-                found = _of_nulls(tables.checks, questions, lists, program, bound, path, deepest, check, place, stacks)
             else:
                 found = _of_program(
-                    tables.checks, questions, lists, program, bound, path, deepest, check, place, stacks
+                    tables.checks, questions, lists, program, bound, path, deepest, check, place, stacks, folded
                 )
-            if found == HOLDS and folded == FAILED:
-                found = FAILS
             if found != NOT_ASKED:
                 result = found
     return result
@@ -227,31 +223,12 @@ def _of_program(
     check: int,
     place: int,
     stacks: Stacks,
+    folded: int,
 ) -> int:
-    """What the condition's program says with one event for each name."""
+    """What the condition's program says with one event for each name; `folded`: as of `_fold`."""
     result = NOT_ASKED
     if _bind_one(questions, lists, bound, path, deepest, checks[check].question, place):
-        result = HOLDS if holds(program, checks[check].program, bound.at, stacks) else FAILS
-    return result
-
-
-@borrowing
-def _of_nulls(
-    checks: Records,
-    questions: Records,
-    lists: Integers,
-    program: LoadedProgram,
-    bound: Bound,
-    path: Integers,
-    deepest: int,
-    check: int,
-    place: int,
-    stacks: Stacks,
-) -> int:
-    """The same where a fold is null."""
-    result = NOT_ASKED
-    if _bind_one(questions, lists, bound, path, deepest, checks[check].question, place):
-        state = state_with_nulls(program, checks[check].program, bound.at, stacks)
+        state = state_of(program, checks[check].program, bound.at, stacks, folded)
         result = HOLDS if state == KNOWN and stacks.integers[0] != 0 else FAILS
     return result
 
@@ -265,8 +242,8 @@ def _fold(tables: Tables, program: LoadedProgram, bound: Bound, path: Integers, 
     folds, lists, result = tables.folds, tables.lists, KNOWN
     for fold in range(tables.questions[question].first_fold, tables.questions[question].stop_fold):
         first, stop = folds[fold].first_run, folds[fold].stop_run
-        count, function, number = bound.counts[lists[first]], folds[fold].function, folds[fold].program
-        is_float = folds[fold].is_float == 1
+        count, function, is_float = bound.counts[lists[first]], folds[fold].function, folds[fold].is_float == 1
+        number, operand, term = folds[fold].program, folds[fold].operand, folds[fold].term
         integer, real, high, low = np.int64(0), 0.0, np.int64(0), np.int64(0)
         is_number, size, state = False, 0, KNOWN
         if function == FoldFunction.COUNT:
@@ -276,7 +253,11 @@ def _fold(tables: Tables, program: LoadedProgram, bound: Bound, path: Integers, 
             for place in range(count - 1, -1, -1):
                 for index in range(first, stop):
                     bound.at[lists[index]] = path[bound.runs[lists[index], place]]
-                own = state_of(program, number, bound.at, stacks)
+                # Most add up operands. These are read here: a program costs more.
+                if operand >= 0:
+                    own = state_of_operand(program, operand, is_float, bound.at[term], stacks)
+                else:
+                    own = state_of(program, number, bound.at, stacks, KNOWN)
                 if own == FAILED:
                     return FAILED
                 if own == NULL:

@@ -87,13 +87,14 @@ first_named, stop_named: the terms that the range of a `without` names
 """
 
 FOLD = _record(
-    *("function", "program", "is_float", "is_float_result", "none_fails"),
+    *("function", "program", "operand", "term", "is_float", "is_float_result", "none_fails"),
     *("first_run", "stop_run", "first_constant", "stop_constant", "first_state", "stop_state"),
 )
 """A fold.
 
 function: a `FoldFunction`
 program: of its argument, -1 = none
+operand, term: of a program that only pushes it; operand -1: any other program
 is_float: 1 if the values are floats; is_float_result: 1 if the fold is one
 none_fails: 1 if a fold of no value fails, as in plans of earlier versions; else it is null
 first_run, stop_run: its runs, a part of `Tables.lists`

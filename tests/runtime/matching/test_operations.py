@@ -178,7 +178,7 @@ def test_for_one_candidate(operation: Operation) -> None:
     found: list[Value] = []
     for position in range(len(pairs)):
         with np.errstate(all="ignore"):
-            state = state_of.plain(program, 0, np.array([position, position]), stacks)  # type: ignore[attr-defined]
+            state = state_of.plain(program, 0, np.array([position, position]), stacks, KNOWN)  # type: ignore[attr-defined]
         value = stacks.floats[0].item() if is_float(operation) else stacks.integers[0].item()
         found.append(value if state == KNOWN else None)
     assert list(map(repr, found)) == [repr(expected(operation, code, *pair)) for pair in pairs]
@@ -229,5 +229,5 @@ def test_what_fails_is_not_a_null(operation: Operation, left: int) -> None:
     decides = DECIDING[operation]
     program = loaded(code, [(decides, 0), (1 - decides, 0)])
     program = program._replace(integer_state=np.array([[left, left], [FAILED, FAILED]], np.int8))
-    states = [state_of.plain(program, 0, np.array([at, at]), new_stacks()) for at in (0, 1)]  # type: ignore[attr-defined]
+    states = [state_of.plain(program, 0, np.array([at, at]), new_stacks(), KNOWN) for at in (0, 1)]  # type: ignore[attr-defined]
     assert states == [KNOWN if left == KNOWN else FAILED, FAILED]
