@@ -59,8 +59,8 @@ def _sink(name: str, node: Node, folders: Folders, *, is_channel: bool = False) 
 def _refuse_keys_of_others(name: str, found: Mapping[str, Node], kind: SinkKind, format_: str) -> None:
     for key, node in found.items():
         if key not in (*_COMMON, *kind.keys):
-            owner = next(other for other in sink_kinds() if key in other.keys)
-            node.wrong(f"'{key}' is a setting of {owner.title}; '{name}' is {kind.in_words(format_)}")
+            owner = next(other.keys[key] for other in sink_kinds() if key in other.keys)
+            node.wrong(f"'{key}' is a setting of {owner}; '{name}' is {kind.in_words(format_)}")
 
 
 def _layout(found: Mapping[str, Node]) -> Layout:

@@ -151,13 +151,12 @@ class Entry:
 class SinkKind(ABC):
     """How a deployment file says sinks of one kind.
 
-    title: whose settings its keys are, as messages say it
-    keys: those that such a sink may have beside `format` and `options`
+    keys: those that such a sink may have beside `format` and `options`, each with the name that
+        messages give its owner: 'topic' is a setting of Kafka
     needs: those of them of which one has to be there
     """
 
-    title: str
-    keys: tuple[str, ...]
+    keys: Mapping[str, str]
     needs: tuple[str, ...] = ()
 
     @abstractmethod

@@ -138,6 +138,8 @@ def test_values_of_parameters_keep_types_and_lines(folder: Path) -> None:
         ("format: parquet\n    path: data\n", "format: parquet\n    path: data\n    skip_changes: true\n", "7: 'skip_changes' is not a setting of sources of files; Delta sources have it"),
         ("path: out/matches}", "path: out/matches, partition_by: day}", "13: 'partition_by' is a setting of Delta tables; 'matches' is parquet"),
         ("{format: parquet, path: out/matches}", "{format: delta, path: out/matches, partition_by: [day, v]}", "13: 'partition_by' must be day or instance, not 'v'"),
+        ("{format: parquet, path: out/matches}", "{format: delta, path: out/matches, formulas: escape}", "13: 'formulas' is a setting of CSV; 'matches' is delta"),
+        ("{format: parquet, path: out/matches}", "{format: kafka, topic: t, partition_by: day, options: {kafka.bootstrap.servers: h}}", "13: 'partition_by' is a setting of Delta tables; 'matches' is a topic of Kafka"),
         ("{format: parquet, path: out/matches}", "{format: delta, path: 's3://b/matches', options: {tls_ca_file_path: x}}", "13: 'tls_ca_file_path' cannot be set for Delta tables"),
         ("maxFilesPerTrigger: 2", "maxFilePerTrigger: 2", "10: unknown key 'maxFilePerTrigger' in 'options'; did you mean 'maxFilesPerTrigger'?"),
         ("maxFilesPerTrigger: 2", "maxFilesPerTrigger: 0", "10: 'maxFilesPerTrigger' must be a whole number from 1 to 4611686018427387904, not '0'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -25,8 +26,7 @@ class FolderSink:
 class FolderKind(SinkKind):
     """Folders of files; see `SinkKind`."""
 
-    title = "folders"
-    keys = ("path", "shared", "formulas", "layout")
+    keys: Mapping[str, str] = {"path": "folders", "shared": "folders", "formulas": "CSV", "layout": "folders"}
     needs = ("path",)
 
     def read(self, entry: Entry) -> Sink:

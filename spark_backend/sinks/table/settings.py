@@ -34,8 +34,10 @@ class TableSink:
 class TableKind(SinkKind):
     """Delta tables; see `SinkKind`."""
 
-    title = "Delta tables"
-    keys = ("path", "table", "shared", "partition_by", "layout")
+    keys: Mapping[str, str] = {
+        **dict.fromkeys(("path", "shared", "layout"), "folders"),
+        **dict.fromkeys(("table", "partition_by"), "Delta tables"),
+    }
     needs = ("path", "table")
 
     def read(self, entry: Entry) -> Sink:

@@ -47,8 +47,7 @@ class TopicSink:
 class TopicKind(SinkKind):
     """Topics of Kafka; see `SinkKind`."""
 
-    title = "Kafka"
-    keys = ("topic", "layout")
+    keys: Mapping[str, str] = {"topic": "Kafka", "layout": "folders"}
 
     def read(self, entry: Entry) -> Sink:
         """As `SinkKind.read`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_backend.sinks.kinds import Entry, Sink, SinkKind
@@ -15,8 +16,7 @@ class CountFile:
 
 
 class CounterKind(SinkKind):
-    title = "counters"
-    keys = ("file",)
+    keys: Mapping[str, str] = {"file": "counters"}
     needs = ("file",)
 
     def read(self, entry: Entry) -> Sink:
