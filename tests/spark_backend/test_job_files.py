@@ -23,7 +23,7 @@ from spark_backend.job.stages.interrupted_batch import Settings, write_settings
 from spark_backend.job_file import JobFile, numbers_in
 from spark_backend.settings.catalog.table_names import keep_places
 from spark_backend.settings.deployment import Deployment
-from spark_backend.sinks.compaction.replacement import Replacement
+from spark_backend.sinks.folder.compaction.replacement import Replacement
 from spark_backend.sources.crash_marks import CrashMarks, Deadly
 from spark_backend.sources.delta.table_units import TablePosition, TableReads
 from spark_backend.sources.kafka.offsets import OffsetRange, Offsets, TopicPosition
@@ -120,7 +120,7 @@ def _record(folder: Path) -> Path:
 
 
 def _tables(folder: Path) -> Path:
-    source = SimpleNamespace(table="lake.cards", path=Path("/data/cards"))
+    source = SimpleNamespace(name="s", table="lake.cards", place=Path("/data/cards"))
     keep_places(cast("Deployment", SimpleNamespace(checkpoint=folder, sources=(source,), sinks={})))
     return folder / "ensue/tables.json"
 

@@ -20,7 +20,7 @@ from spark_backend.job.stages.interrupted_batch import settings_of_interrupted a
 from spark_backend.job.upkeep.backup import back_up, restore
 from spark_backend.job.watching.tries import failed_tries, skip_records
 from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sinks.compaction.replacement import interrupted, remove_drafts
+from spark_backend.sinks.folder.compaction.replacement import interrupted, remove_drafts
 from spark_backend.sources.crash_marks import CrashMarks, Deadly
 from spark_backend.sources.kafka.avro.avro_form import RegistryAddress
 from spark_backend.sources.kafka.avro.budgets import WrongSchema

@@ -103,8 +103,12 @@ class TableReads:
 
 
 def table_positions_to_plain(positions: Mapping[str, TablePosition]) -> dict[str, Any]:
-    """Positions as JSON can hold them."""
-    return {source: asdict(position) for source, position in positions.items()}
+    """Positions as JSON; what earlier releases do not know they have only if it is true."""
+    return {source: _plain(asdict(position)) for source, position in positions.items()}
+
+
+def _plain(position: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in position.items() if name != "has_unread" or value}
 
 
 def unit_tasks(units: Sequence[TableUnit], tasks: int) -> list[tuple[TableUnit, ...]]:
