@@ -171,10 +171,9 @@ def _check_deployment(path: Path) -> list[EnsueError]:
     from querylang.parameters.instances import with_instances
     from spark_backend.errors import in_plain_words
     from spark_backend.job.checks.lost_outputs import lost_outputs, silent_channels
-    from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
     from spark_backend.job.checks.open_waits import open_waits, unused_source_times
     from spark_backend.job.checks.writing_statements import lost_routes, taken_events, written_by
-    from spark_backend.job.source_orderings import with_source_orderings
+    from spark_backend.job.plan_rules import refuse_name_conflicts, with_source_orderings
     from spark_backend.settings.deployment_file import load_deployment
 
     deployment = load_deployment(path)

@@ -39,7 +39,7 @@ from runtime.reading.inference.schema import infer, without_unread
 from runtime.reading.inference.types import Fields, joined_fields, with_nested
 from runtime.reading.plan_needs import fields_read, input_types
 from spark_backend.job.checkpoint.checkpoint_record import Schemas
-from spark_backend.job.source_orderings import with_source_orderings
+from spark_backend.job.plan_rules import with_source_orderings
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.kinds import FirstTables, running_of
 from spark_backend.sources.source import Source

@@ -14,7 +14,7 @@ from typing import TypedDict
 from querylang.plan.model import PLAN_VERSION
 from runtime.engine.snapshot import STATE_VERSION as ENGINE_VERSION
 from spark_backend.job.checkpoint.checkpoint_record import RECORD_VERSION
-from spark_backend.job.journal.journal_file import JOURNAL_VERSION
+from spark_backend.job.journal.written import JOURNAL_VERSION
 from spark_backend.job_file import JobFile
 from spark_backend.operator.bucket_state import STATE_VERSION
 from spark_backend.places.place import Place

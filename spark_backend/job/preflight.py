@@ -17,12 +17,11 @@ from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.checkpoint.spark_checkpoint import placed
 from spark_backend.job.checks.damaged_logs import refuse_damaged_logs
 from spark_backend.job.checks.earlier_results import refuse_other_results
-from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
 from spark_backend.job.checks.open_waits import clock_sources
 from spark_backend.job.compilation import Compiled, compile_deployment, with_fields
 from spark_backend.job.journal.file_changes import refuse_changed_files
-from spark_backend.job.journal.journal_file import read_files
-from spark_backend.job.journal.plain_queries import is_same
+from spark_backend.job.journal.written import is_same, read_files
+from spark_backend.job.plan_rules import refuse_name_conflicts
 from spark_backend.places.place import Place, refuse_missing_bucket
 from spark_backend.places.remote_path import RemotePath
 from spark_backend.settings.catalog.table_names import unplaced

@@ -39,7 +39,7 @@ LAYERS = {
     "runtime": "natural_names partition_paths instants json_shapes json_reader threads progress_line compiling arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay single_events",
     "spark_backend": "versions connect retrying places durable_files job_file class_archive early_start cluster launch errors java session stopping bounded_end delta wire document operator sources sinks settings job frames",
     "spark_backend.operator": "group_clock job_clock seeds bucket_state joining epoch_records commands reading ordering releasing processing measures step history_run moved_buckets worker_functions spark_operator",
-    "spark_backend.job": "checkpoint source_orderings listed_sources source_streams compilation checks journal other_release batches commands history preflight watching stages upkeep job",
+    "spark_backend.job": "checkpoint plan_rules listed_sources source_streams compilation checks journal other_release batches commands history preflight watching stages upkeep job",
     "ensue": "queries parameters data_options python_words event_tables plans changing rendering answer result live background embedded compile_kernels replay_to_file executors spark verify embedded_calls spark_calls testing importing commands cli __main__ demo",
 }
 """Per folder its parts, in order: a part imports only itself and what is left of it. `__init__` files are exempt."""
@@ -72,7 +72,7 @@ DOORS = {
     "spark_backend.sinks": "bucket_results channels kinds micro_batch one_table path_names run_sinks table.settings table.writing topics.publisher topics.publishing topics.settings",
     "spark_backend.document": "fixed_settings folder_overlaps ordering_settings setting_keys setting_values store_settings yaml_document",
     "spark_backend.settings": "catalog.table_names deployment deployment_file given_mapping spark_settings watching_settings",
-    "spark_backend.job": "batches.reports checks.lost_outputs checks.name_conflicts checks.open_waits checks.writing_statements commands.control commands.sending commands.shadow history.sending job source_orderings stages.handle upkeep.backup upkeep.compact_job upkeep.forgetting upkeep.key_state upkeep.planning upkeep.query_diff upkeep.rebucket upkeep.reprocess watching.status",
+    "spark_backend.job": "batches.reports checks.lost_outputs checks.open_waits checks.writing_statements commands.control commands.sending commands.shadow history.sending job plan_rules stages.handle upkeep.backup upkeep.compact_job upkeep.forgetting upkeep.key_state upkeep.planning upkeep.query_diff upkeep.rebucket upkeep.reprocess watching.status",
     "spark_backend.frames": "batches bounded streaming verify",
     "ensue.event_tables": "standard_input store_tables table_paths",
     "ensue.background": "priority processes",

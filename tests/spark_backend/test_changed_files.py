@@ -15,7 +15,7 @@ from spark_backend.job.commands.control import send_change
 from spark_backend.job.commands.shadow import send_shadow
 from spark_backend.job.journal import file_changes
 from spark_backend.job.journal.file_changes import take_files
-from spark_backend.job.journal.journal_file import read_files, read_journal
+from spark_backend.job.journal.written import read_files, read_journal
 from spark_backend.job.preflight import checked
 from spark_backend.job.stages.change import changed_program
 from spark_backend.job.upkeep.planning import StartPlan, plan_of

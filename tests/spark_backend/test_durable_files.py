@@ -10,7 +10,7 @@ import pytest
 
 from querylang.errors import InputError
 from spark_backend.durable_files import write_durably
-from spark_backend.job.checkpoint.atomic_files import BatchFiles
+from spark_backend.job.checkpoint.job_folder import BatchFiles
 from spark_backend.sinks.kinds import MicroBatch, publishing, writing
 from tests.support.sinks import sink_of
 

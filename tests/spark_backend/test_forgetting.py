@@ -14,8 +14,8 @@ from querylang.changes.applying import Moment
 from querylang.changes.running import Running
 from querylang.errors import InputError
 from runtime.columns.given_keys import GivenKey
-from spark_backend.job.journal.asked import asked_of_text
 from spark_backend.job.journal.journal import Journal
+from spark_backend.job.journal.written import asked_of_text
 from spark_backend.operator.bucket_state import open_state
 from spark_backend.operator.step import run_step
 from spark_backend.sources.command_reading import packed_commands

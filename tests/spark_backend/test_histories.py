@@ -22,8 +22,7 @@ from runtime.instants import NO_TIME
 from runtime.replay.replay import read_records
 from runtime.results.ledger import ledger_table
 from spark_backend.job.history.table_run import limits_of, met_sources
-from spark_backend.job.journal.asked import HistoryCommand
-from spark_backend.job.journal.journal import place_of_change
+from spark_backend.job.journal.journal import HistoryCommand, place_of_change
 from spark_backend.operator.history_run import HistoryRun
 from spark_backend.wire.clock_sources import ClockSource
 from spark_backend.wire.epochs import Epoch, History

@@ -16,7 +16,7 @@ from runtime.json_reader import DamagedJson
 from spark_backend.job.checkpoint.checkpoint_record import read_record
 from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.history.history_folders import histories, remove_done
-from spark_backend.job.journal.journal_file import read_journal
+from spark_backend.job.journal.written import read_journal
 from spark_backend.places.inside import OutsidePath
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.sources.listing.after_reading import Settled, settle

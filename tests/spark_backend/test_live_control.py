@@ -14,8 +14,8 @@ from querylang.changes.running import Running
 from querylang.errors import FileErrors
 from runtime.columns.arrivals import Arrivals
 from runtime.replay.replay import read_records
-from spark_backend.job.journal.asked import asked_of_text
 from spark_backend.job.journal.journal import Journal
+from spark_backend.job.journal.written import asked_of_text
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.sources.listing.command_folder import CHANGE, CommandFolder
 from spark_backend.wire.program import Program, load_program

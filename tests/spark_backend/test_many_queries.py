@@ -19,10 +19,9 @@ from runtime.engine.engine import Engine
 from runtime.engine.succession import Saved
 from runtime.json_reader import DamagedJson
 from runtime.policies.forget_keys import with_forget_keys
-from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
-from spark_backend.job.journal.asked import asked_of_text
 from spark_backend.job.journal.journal import Journal
-from spark_backend.job.journal.journal_file import journal_to_plain
+from spark_backend.job.journal.written import asked_of_text, journal_to_plain
+from spark_backend.job.plan_rules import refuse_name_conflicts
 from spark_backend.sinks import bucket_results
 from spark_backend.wire import plan_text as texts
 from spark_backend.wire.partition_groups import partition_groups

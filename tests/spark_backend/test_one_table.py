@@ -14,7 +14,7 @@ from querylang import compile_text
 from querylang.errors import FileErrors, InputError
 from runtime.engine.engine import Engine
 from runtime.replay.replay import read_records
-from spark_backend.job.journal.finishing import finished
+from spark_backend.job.plan_rules import finished
 from spark_backend.job.preflight import checked
 from spark_backend.job.upkeep.query_diff import compare_queries
 from spark_backend.settings.deployment_file import load_deployment

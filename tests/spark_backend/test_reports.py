@@ -13,7 +13,7 @@ from ensue.rendering.status_text import status_text
 from runtime.results.ledger import Account, ledger_table
 from spark_backend.job.batches.reporting import FirstRecords, Reporter
 from spark_backend.job.batches.reports import BatchReport, RunTotal
-from spark_backend.job.checkpoint.atomic_files import BatchFiles
+from spark_backend.job.checkpoint.job_folder import BatchFiles
 from spark_backend.job.checkpoint.progress import JobProgress
 from spark_backend.job.watching.status import status_of
 from spark_backend.operator.step import run_step

@@ -16,7 +16,7 @@ from querylang.parameters.instances import with_instances
 from runtime.policies.plan_policies import parse_ordering
 from runtime.policies.time_forms import TimeForm
 from runtime.reading.formats.csv_form import CsvForm
-from spark_backend.job.source_orderings import with_source_orderings
+from spark_backend.job.plan_rules import with_source_orderings
 from spark_backend.settings.deployment import Deployment
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.wire.clock import Clock

@@ -13,7 +13,7 @@ import querylang
 from ensue.cli import main
 from querylang.errors import FileErrors
 from querylang.plan.model import Plan
-from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
+from spark_backend.job.plan_rules import refuse_name_conflicts
 from spark_backend.sinks.folder.settings import FolderSink, Formulas
 from spark_backend.sinks.kinds import MicroBatch, Sink, publishing, writing
 from spark_backend.sinks.path_names import LONGEST, folder_name, match_folder, same_on_disk

@@ -20,8 +20,7 @@ from ensue.cli import main
 from ensue.rendering.status_text import status_text
 from querylang.errors import InputError
 from spark_backend.job.batches.reports import RunReport, source_of
-from spark_backend.job.checkpoint.atomic_files import BatchFiles
-from spark_backend.job.checkpoint.job_folder import JobFolder
+from spark_backend.job.checkpoint.job_folder import BatchFiles, JobFolder
 from spark_backend.job.checkpoint.progress import JobProgress, Recent
 from spark_backend.job.job import deploy, run
 from spark_backend.job.watching.process_memory import memory_of

@@ -11,11 +11,11 @@ from typing import cast
 import pytest
 
 from spark_backend.delta.commit_log import last_checkpoint
-from spark_backend.job.checkpoint.atomic_files import BatchFiles
 from spark_backend.job.checkpoint.checkpoint_record import read_record
+from spark_backend.job.checkpoint.job_folder import BatchFiles
 from spark_backend.job.checks.damaged_logs import refuse_damaged_logs
 from spark_backend.job.history.marks import read_mark
-from spark_backend.job.journal.journal_file import read_files, read_journal
+from spark_backend.job.journal.written import read_files, read_journal
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.after_reading import SettledFile
 from spark_backend.sources.listing.command_folder import CommandFolder

@@ -15,7 +15,7 @@ from spark_backend.job.checkpoint.checkpoint_record import write_record
 from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.commands.control import send_change, send_control
 from spark_backend.job.commands.sending import what_it_waits_for
-from spark_backend.job.journal.journal_file import journal_file, read_journal
+from spark_backend.job.journal.written import journal_file, read_journal
 from spark_backend.job.preflight import Checked, checked
 from spark_backend.job.stages import change as taking
 from spark_backend.job.stages.change import changed_program, has_change

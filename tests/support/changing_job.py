@@ -22,9 +22,8 @@ from runtime.engine.engine import Engine
 from runtime.json_reader import json_of_text
 from runtime.results.ledger import Account
 from spark_backend.job.checkpoint.progress import JobProgress
-from spark_backend.job.journal.asked import asked_of_text
 from spark_backend.job.journal.journal import Journal, place_of_change
-from spark_backend.job.journal.journal_file import PlainJournal, journal_of_plain, journal_to_plain
+from spark_backend.job.journal.written import PlainJournal, asked_of_text, journal_of_plain, journal_to_plain
 from spark_backend.wire.clock_sources import ClockSource
 from spark_backend.wire.epochs import Epoch
 from spark_backend.wire.packed_rows import Signal

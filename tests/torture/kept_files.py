@@ -12,7 +12,7 @@ from typing import Any
 
 from querylang.plan.model import PlanVersionError
 from spark_backend.job.checkpoint.job_folder import JobFolder
-from spark_backend.job.journal.journal_file import read_files
+from spark_backend.job.journal.written import read_files
 from spark_backend.job.preflight import Checked, checked
 from spark_backend.job.stages.change import kept_program
 from spark_backend.job.stages.interrupted_batch import settings_of, settings_with, write_settings

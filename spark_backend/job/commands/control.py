@@ -18,7 +18,7 @@ from spark_backend.errors import in_plain_words
 from spark_backend.job.checkpoint.checkpoint_record import read_record
 from spark_backend.job.commands.sending import Sent, send_command
 from spark_backend.job.compilation import compile_deployment
-from spark_backend.job.journal.journal_file import read_journal
+from spark_backend.job.journal.written import read_journal
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.command_folder import CHANGE
 from spark_backend.wire.plan_text import load_plan

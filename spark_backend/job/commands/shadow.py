@@ -15,8 +15,8 @@ from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.commands.control import moment_of
 from spark_backend.job.commands.sending import Sent, send_command
 from spark_backend.job.compilation import compile_deployment
-from spark_backend.job.journal.asked import InstancesCommand
-from spark_backend.job.journal.journal_file import read_journal
+from spark_backend.job.journal.journal import InstancesCommand
+from spark_backend.job.journal.written import instances_text, read_journal
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.command_folder import CHANGE
 
@@ -69,7 +69,7 @@ def _first_refused(deployment: Deployment, sent: Sequence[Sent]) -> Sent:
 def _instances(query: RunningQuery, shadow: str) -> Iterator[str]:
     """The changes that give a shadow the instances of a query."""
     if any(query.hidden.values()):
-        yield InstancesCommand(query.name, shadow).to_text()
+        yield instances_text(InstancesCommand(query.name, shadow))
         return
     for name, values in query.instances.items():
         if name or values:

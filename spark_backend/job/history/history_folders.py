@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from runtime.json_reader import DamagedJson
-from spark_backend.job.journal.asked import HistoryCommand, history_of_text
+from spark_backend.job.journal.journal import HistoryCommand
+from spark_backend.job.journal.written import history_of_text
 from spark_backend.places.place import Place, files_below, names_in
 
 DAY = 86_400_000_000
@@ -30,26 +31,28 @@ def joined_folder(checkpoint: Place, command: int) -> Place:
     return histories(checkpoint) / f"{command:020d}-joined"
 
 
-def remove_unused(checkpoint: Place, used: Collection[str]) -> None:
+def remove_unused(checkpoint: Place, used: Collection[str], waiting: Iterable[str]) -> None:
     """Remove what a deployment has left that was refused, killed or is long done.
 
     used: names of folders that stay
+    waiting: texts of commands whose folders stay, too
     """
+    stay = {*used, *(command.folder for text in waiting if (command := _asked_history(text)) is not None)}
     for name in names_in(histories(checkpoint)):
         number = name.partition("-")[0]
         is_new = number.isdecimal() and "-" not in name and int(number) > time.time_ns() // 1000 - DAY
-        if name not in used and not is_new:
+        if name not in stay and not is_new:
             _remove(histories(checkpoint) / name)
 
 
 def remove_done(checkpoint: Place, text: str) -> None:
     """Remove what a command has left that was done or refused; `text`: of any command."""
-    command = asked_history(text)
+    command = _asked_history(text)
     if command is not None:
         _remove(histories(checkpoint) / command.folder)
 
 
-def asked_history(text: str) -> HistoryCommand | None:
+def _asked_history(text: str) -> HistoryCommand | None:
     """The command that a text is; None = another one, or a damaged one, which was answered."""
     try:
         return history_of_text(text)

@@ -19,8 +19,7 @@ from spark_backend.job.history.pieces import Piece
 from spark_backend.job.history.read_again import archived_sources, mark_of, pieces_between
 from spark_backend.job.history.table_end import TableEnd
 from spark_backend.job.history.table_run import met_sources
-from spark_backend.job.journal.asked import HistoryCommand
-from spark_backend.job.journal.journal import Journal
+from spark_backend.job.journal.journal import HistoryCommand, Journal
 from spark_backend.job.listed_sources import delta_sources, kafka_sources, listed_sources
 from spark_backend.job.source_streams import source_readings
 from spark_backend.operator.history_run import HistoryRun

@@ -20,10 +20,9 @@ from spark_backend.job.compilation import compile_deployment
 from spark_backend.job.history.history_folders import new_folder
 from spark_backend.job.history.running import Reading, history_program, write_history
 from spark_backend.job.history.table_run import limits_of, run_over_table
-from spark_backend.job.journal.asked import HistoryCommand
-from spark_backend.job.journal.finishing import finished
-from spark_backend.job.journal.journal import Journal, moment_of_change
-from spark_backend.job.journal.journal_file import read_journal
+from spark_backend.job.journal.journal import HistoryCommand, Journal, moment_of_change
+from spark_backend.job.journal.written import history_text, read_journal
+from spark_backend.job.plan_rules import finishing
 from spark_backend.operator.history_run import HistoryRun
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.command_folder import CHANGE
@@ -79,7 +78,7 @@ def send_with_history(
             if not steps or time.monotonic() - started < SOON:
                 break
         write_history(folder, run, mark)
-        return send_command(deployment, reading.command.to_text(), kind=CHANGE, at=place, wait=wait)
+        return send_command(deployment, history_text(reading.command), kind=CHANGE, at=place, wait=wait)
 
 
 def _refuse_no_table(deployment: Deployment, *, uses_table: bool) -> None:
@@ -139,7 +138,7 @@ def _program(deployment: Deployment, command: HistoryCommand) -> Program:
     files = Running.of(compiled.template, compiled.instances, compiled.hidden)
     journal = (read_journal(deployment) or Journal.begin(files, program)).annotated_by(files)
     moment = moment_of_change(JobFolder(deployment.checkpoint).last_progress(), None)
-    foretold = journal.joined(0, command, "", moment, 0, lambda plan: finished(plan, deployment))
+    foretold = journal.joined(0, command, "", moment, 0, finishing(deployment))
     if foretold.taken[-1].errors:
         raise InputError("; ".join(foretold.taken[-1].errors))
     return history_program(foretold, program)

@@ -11,11 +11,17 @@ from querylang.errors import InputError
 from querylang.plan.changes import Outcome
 from runtime.columns.timestamps import format_time
 from spark_backend.job.checkpoint.job_folder import JobFolder
-from spark_backend.job.journal.asked import asked_of_text, files_text
-from spark_backend.job.journal.finishing import finished
-from spark_backend.job.journal.journal import Journal, moment_of_change
-from spark_backend.job.journal.journal_file import read_files, read_journal, write_files, write_journal
-from spark_backend.job.journal.plain_queries import instance_words, is_same
+from spark_backend.job.journal.journal import Journal, instance_words, moment_of_change
+from spark_backend.job.journal.written import (
+    asked_of_text,
+    files_text,
+    is_same,
+    read_files,
+    read_journal,
+    write_files,
+    write_journal,
+)
+from spark_backend.job.plan_rules import finished, finishing
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.command_folder import CHANGE
 from spark_backend.sources.listing.spark_log import last_batch, open_batch
@@ -90,7 +96,7 @@ def foretell(deployment: Deployment, change: FileChange, program: Program) -> Fo
     for text, at in (*changes, (files_text(change), None)):
         moment = moment_of_change(progress, at)
         asked = asked_of_text(text, deployment.value_of)
-        journal = journal.changed(0, asked, moment, batch, lambda plan: finished(plan, deployment))
+        journal = journal.changed(0, asked, moment, batch, finishing(deployment))
     last = journal.taken[-1]
     if last.errors:
         raise InputError(f"{deployment.file}: {'; '.join(last.errors)}")

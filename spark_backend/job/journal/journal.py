@@ -5,28 +5,87 @@ A journal is plain data. It says which epochs there are, and what became of each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import dropwhile
+from typing import Annotated, Any
 
 from querylang.changes.applying import Applied, Moment, apply, with_unknown_ends
 from querylang.changes.merging import FileChange, merge
-from querylang.changes.running import Running
+from querylang.changes.running import Running, RunningQuery, Version, known_value
 from querylang.changes.shadows import with_instances_of
 from querylang.changes.texts import ChangeError, with_events
 from querylang.errors import InputError
-from querylang.plan.changes import DeployQuery, Outcome
+from querylang.parameters.binding import bind
+from querylang.plan.changes import Change, DeployQuery, Outcome
 from querylang.plan.model import Plan, QueryPlan
 from runtime.instants import EARLIEST
 from spark_backend.job.checkpoint.progress import JobProgress
-from spark_backend.job.journal.asked import Asked, HistoryCommand, InstancesCommand, Mistake
-from spark_backend.job.journal.plain_queries import HiddenPlan, hidden_plans
+from spark_backend.job.plan_rules import Finish
 from spark_backend.wire.epochs import Epoch, History, Notice, all_queries
 from spark_backend.wire.plan_text import load_plan, plan_text
 from spark_backend.wire.program import Program
 
-Finish = Callable[[Plan], Plan]
-"""Gives a plan the settings of the job; raises InputError for one that cannot run here."""
+HistoryName = Annotated[str, re.compile(r"\d{20}(-joined)?")]
+"""The name of a folder with what a history has left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A command that asks for no change, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryCommand:
+    """Queries that have run over the history, and are to be deployed.
+
+    text: of the queries
+    folder: where the states are that they have, in the checkpoint
+    since: records that arrived before, µs, are left out; None = none are
+    accepts_gap: whether records may be missing
+    """
+
+    text: str
+    folder: HistoryName
+    since: int | None = None
+    accepts_gap: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InstancesCommand:
+    """The names of a query and of its shadow, which was deployed before."""
+
+    query: str
+    shadow: str
+
+
+Asked = FileChange | InstancesCommand | HistoryCommand | Change | Mistake
+"""What a command asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenPlan:
+    """An instance in a plan that has values which may be secret.
+
+    place: its number among the queries of the plan
+    template: the plan of its text, whose parameters have no values
+    values, hidden: as of `RunningQuery`
+    """
+
+    place: int
+    template: QueryPlan
+    instance: str
+    values: Mapping[str, Any]
+    hidden: Mapping[str, str]
+
+    @property
+    def plan(self) -> QueryPlan:
+        """The instance with its values."""
+        values = {name: known_value(value) for name, value in self.values.items()}
+        return bind(self.template, values, self.instance, self.hidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,3 +301,40 @@ def moment_of_change(progress: JobProgress, at: int | None) -> Moment:
 def place_of_change(furthest: int | None, at: int | None) -> int:
     """Where a change takes place that is done now."""
     return max(EARLIEST if furthest is None else furthest, EARLIEST if at is None else at)
+
+
+def hidden_plans(running: Running, plan: Plan) -> tuple[HiddenPlan, ...]:
+    """Those of a plan; `running`: what it was made of, before it got the settings of the job."""
+    found = []
+    numbers = {query.title: (place, query) for place, query in enumerate(plan.queries)}
+    for query in running.queries.values():
+        for name, shown in query.hidden.items():
+            for version in query.versions if shown and name in query.instances else ():
+                title = version.instance(name, query.instances[name], shown).title
+                if title in numbers:
+                    found.append(_hidden_plan(query, version, name, *numbers[title]))
+    return tuple(found)
+
+
+def _hidden_plan(query: RunningQuery, version: Version, name: str, place: int, plan: QueryPlan) -> HiddenPlan:
+    own = {item.name for item in version.template.parameters}
+    template = replace(
+        version.template,
+        starts=plan.starts,
+        ends=plan.ends,
+        edition=plan.edition,
+        forget_keys=plan.forget_keys,
+        inputs=tuple(
+            replace(item, policy=finished.policy, sources=finished.sources)
+            for item, finished in zip(version.template.inputs, plan.inputs, strict=True)
+        ),
+    )
+    values = {key: value for key, value in query.instances[name].items() if key in own}
+    found = HiddenPlan(place, template, name, values, query.hidden[name])
+    assert found.plan == plan, "a plan that is written without its values can be made again"
+    return found
+
+
+def instance_words(query: str, instance: str) -> str:
+    """An instance, as messages call it."""
+    return f"instance '{instance}' of '{query}'" if instance else f"'{query}'"

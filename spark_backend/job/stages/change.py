@@ -7,23 +7,20 @@ from dataclasses import dataclass, replace
 
 from querylang.errors import InputError
 from querylang.plan.changes import UNCHANGED, Outcome
-from querylang.plan.model import Plan
 from runtime.instants import EARLIEST
 from runtime.json_reader import DamagedJson
 from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.checkpoint.progress import JobProgress
 from spark_backend.job.history.history_folders import (
-    asked_history,
     histories,
     joined_folder,
     remove_done,
     remove_unused,
 )
 from spark_backend.job.history.running import Reading, history_program
-from spark_backend.job.journal.asked import HistoryCommand, asked_of_text
-from spark_backend.job.journal.finishing import finished
-from spark_backend.job.journal.journal import Journal, moment_of_change
-from spark_backend.job.journal.journal_file import read_journal, write_journal
+from spark_backend.job.journal.journal import HistoryCommand, Journal, moment_of_change
+from spark_backend.job.journal.written import asked_of_text, read_journal, write_journal
+from spark_backend.job.plan_rules import finishing
 from spark_backend.job.preflight import Checked
 from spark_backend.places.place import Place
 from spark_backend.settings.deployment import Deployment
@@ -50,27 +47,24 @@ def changed_program(ready: Checked) -> Program:
 
     While a micro-batch is open, no change is taken: it is repeated as it was.
     """
-    deployment = ready.deployment
-    folder, checkpoint = JobFolder(deployment.checkpoint), deployment.checkpoint
-    journal = read_journal(deployment)
+    deployment, checkpoint = ready.deployment, ready.deployment.checkpoint
+    commands, journal = CommandFolder(checkpoint), read_journal(ready.deployment)
     if journal is not None:
-        journal = journal.annotated_by(ready.files.files)
-        _answer(folder.commands, journal)  # a run may have been killed before it did
+        _answer(commands, journal)  # a run may have been killed before it did
     interrupted = open_batch(checkpoint)
-    progress = folder.last_progress(before=interrupted)
-    batch = last_batch(checkpoint)
+    progress = JobFolder(checkpoint).last_progress(before=interrupted)
+    taking = Taking(deployment, ready.program, progress, last_batch(checkpoint))
     if journal is not None:
-        journal = journal.settled(progress.epoch, batch)
-    while interrupted is None and (command := first_change(folder.commands)) is not None:
-        if journal is None:
-            journal = Journal.begin(ready.files.files, ready.program)
-        journal = _changed(journal, Taking(deployment, ready.program, progress, batch), command)
+        journal = journal.annotated_by(ready.files.files).settled(progress.epoch, taking.batch)
+    while interrupted is None and (command := first_change(commands)) is not None:
+        journal = _changed(journal or Journal.begin(ready.files.files, ready.program), taking, command)
         write_journal(checkpoint, journal)
-        _answer(folder.commands, journal)
+        _answer(commands, journal)
         remove_done(checkpoint, command.text)
-    if journal is not None:
-        _remove_histories(folder, journal)
-    return ready.program if journal is None else _program(journal, ready.program, deployment, batch)
+    if journal is None:
+        return ready.program
+    _remove_histories(commands, journal, checkpoint)
+    return _program(journal, ready.program, deployment, taking.batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +83,7 @@ class Taking:
 
 def _changed(journal: Journal, taking: Taking, command: Command) -> Journal:
     """The journal after a change that a command asks for."""
-    moment = moment_of_change(taking.progress, command.at)
-
-    def finish(plan: Plan) -> Plan:
-        return finished(plan, taking.deployment)
-
+    moment, finish = moment_of_change(taking.progress, command.at), finishing(taking.deployment)
     try:
         asked = asked_of_text(command.text, taking.deployment.value_of)
     except DamagedJson as error:
@@ -117,12 +107,11 @@ def _changed(journal: Journal, taking: Taking, command: Command) -> Journal:
     return joined
 
 
-def _remove_histories(folder: JobFolder, journal: Journal) -> None:
+def _remove_histories(commands: CommandFolder, journal: Journal, checkpoint: Place) -> None:
     """Remove the states of histories that all buckets have taken over."""
     used = {epoch.history.folder for epoch in journal.epochs if epoch.history is not None}
-    waiting = (folder.commands.read(number) for number in folder.commands.pending())
-    asked = (asked_history(command.text) for command in waiting if command is not None)
-    remove_unused(folder.checkpoint, used | {item.folder for item in asked if item is not None})
+    waiting = (commands.read(number) for number in commands.pending())
+    remove_unused(checkpoint, used, [command.text for command in waiting if command is not None])
 
 
 def kept_program(program: Program, deployment: Deployment) -> Program:
@@ -133,7 +122,7 @@ def kept_program(program: Program, deployment: Deployment) -> Program:
 
 def _program(journal: Journal, program: Program, deployment: Deployment, batch: int) -> Program:
     """What runs, with the ends of handovers that are known."""
-    whole = journal.handed_over(None, batch, lambda plan: finished(plan, deployment)).program(program)
+    whole = journal.handed_over(None, batch, finishing(deployment)).program(program)
     return replace(whole, epochs=tuple(_placed(epoch, deployment.checkpoint) for epoch in whole.epochs))
 
 

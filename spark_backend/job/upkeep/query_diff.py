@@ -14,7 +14,7 @@ from runtime.columns.timestamps import format_time, parse_time
 from runtime.results.match_difference import MatchDifference, difference
 from spark_backend.errors import in_plain_words
 from spark_backend.job.journal.journal import Journal
-from spark_backend.job.journal.journal_file import read_journal
+from spark_backend.job.journal.written import read_journal
 from spark_backend.places.place import names_in
 from spark_backend.settings.deployment import Deployment
 from spark_backend.settings.deployment_file import load_deployment

@@ -21,7 +21,7 @@ from spark_backend.errors import in_plain_words
 from spark_backend.job.checkpoint.job_folder import JobFolder, Ledger
 from spark_backend.job.checkpoint.progress import RECENT, JobProgress, QueryTime, Recent, Timeline
 from spark_backend.job.journal.journal import Journal
-from spark_backend.job.journal.journal_file import read_journal
+from spark_backend.job.journal.written import read_journal
 from spark_backend.job.watching.backlog import backlog_of
 from spark_backend.job.watching.process_memory import Memory, memory_of
 from spark_backend.operator.job_clock import SourceWatermark, place_name
