@@ -26,10 +26,11 @@ from benchmarks.memory import PeakMemory
 from spark_backend.job.job import run
 from spark_backend.operator.spark_operator import tagged_stream
 from spark_backend.session import get_session
-from spark_backend.sources.file_stream import packed_stream
+from spark_backend.sources.folder.listed_source import ListedSource
 from spark_backend.sources.listing.input_planner import RunSettings
-from spark_backend.sources.listing.listed_source import ListedSource
+from spark_backend.sources.listing.tasks import ToldSource
 from spark_backend.sources.reading import Reading
+from spark_backend.sources.source_stream import packed_stream
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag
 
@@ -104,7 +105,9 @@ def measure(folder: Path, keys: int, size: Size, name: str = "A -> B where", que
 def _ours(session: SparkSession, data: Path, program: Program) -> DataFrame:
     source = ListedSource("table", str(data), (".parquet",), max_files=FILES_A_BATCH)
     settings = RunSettings(str(data.parent / "checkpoint"))
-    packed = packed_stream(session, [source], {"table": Reading(name="table")}, program, settings)
+    packed = packed_stream(
+        session, {"table": ToldSource("parquet", source)}, {"table": Reading(name="table")}, program, settings
+    )
     return tagged_stream(packed, program)
 
 

@@ -255,7 +255,7 @@ class _Nothing(_Job):
         def write(frame: DataFrame, batch: int) -> None:
             planned = json.loads((state / "offsets" / str(batch)).read_text().splitlines()[-1])["manifest"]
             manifest = state / "ensue" / "inputs" / "manifests" / f"{planned:010d}.json"
-            position = json.loads(manifest.read_text())["offsets"]["positions"]["topic"][topic]["next"]
+            position = json.loads(manifest.read_text())["sources"]["topic"]["piece"]["position"][topic]["next"]
             self._read[len(self._read)] = {int(number): until for number, until in position.items()}
             write_delta(frame, self._folder / "table", (), batch)
             self._ends.append(time.monotonic())

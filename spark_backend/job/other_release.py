@@ -20,7 +20,7 @@ from spark_backend.operator.bucket_state import STATE_VERSION
 from spark_backend.places.place import Place
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.manifests import MANIFEST_VERSION
-from spark_backend.sources.listing.read_files import LIST_VERSION
+from spark_backend.sources.listing.read_list import LIST_VERSION
 from spark_backend.sources.listing.spark_log import RECORD
 from spark_backend.wire.packed_rows import PACKED_VERSION
 

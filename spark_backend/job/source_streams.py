@@ -9,13 +9,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from runtime.reading.column_names import STANDARD
 from spark_backend.job.checkpoint.checkpoint_record import all_sources
-from spark_backend.job.listed_sources import delta_sources, kafka_sources, listed_sources
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.crash_marks import NO_MARKS, CrashMarks
-from spark_backend.sources.file_stream import packed_stream
 from spark_backend.sources.listing.input_planner import RunSettings
+from spark_backend.sources.listing.tasks import ToldSource
 from spark_backend.sources.reading import Reading, plain_csv
 from spark_backend.sources.source import Source
+from spark_backend.sources.source_stream import packed_stream
 from spark_backend.wire.program import Program
 
 
@@ -35,22 +35,14 @@ def packed_sources(
     inferred: as in `Reading`
     accepts_loss, folder, marks: as in `packed_stream`
     """
-    sources = listed_sources(all_sources(deployment))
-    kafka = kafka_sources(all_sources(deployment))
-    delta = delta_sources(all_sources(deployment))
     readings = source_readings(deployment, inferred)
-    return packed_stream(
-        session,
-        sources,
-        readings,
-        program,
-        run,
-        kafka=kafka,
-        delta=delta,
-        accepts_loss=accepts_loss,
-        folder=folder,
-        marks=marks,
-    )
+    told = told_sources(deployment)
+    return packed_stream(session, told, readings, program, run, accepts_loss=accepts_loss, folder=folder, marks=marks)
+
+
+def told_sources(deployment: Deployment) -> dict[str, ToldSource]:
+    """The sources as the lister and workers have to know them, the control stream last."""
+    return {source.name: ToldSource(source.format, source.own) for source in all_sources(deployment)}
 
 
 def source_readings(deployment: Deployment, inferred: Iterable[str] = ()) -> dict[str, Reading]:

@@ -32,8 +32,9 @@ LOADED = (
     "pyspark.sql.worker.create_data_source",
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.sql.streaming",
-    "spark_backend.sources.file_stream",
-    "spark_backend.sources.file_reading",
+    "spark_backend.sources.source_stream",
+    "spark_backend.sources.task_reading",
+    "spark_backend.sources.all_kinds",
     "spark_backend.sinks.bucket_results",
 )
 

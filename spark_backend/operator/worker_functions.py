@@ -108,9 +108,18 @@ def _bounded_steps(program: str, flush: bool, batches: Iterator[pa.RecordBatch])
         yield bucket, run_step(loaded, bucket, None, [data for _, data in rows], 0, signal=signal)
 
 
+_FIRST = (
+    "spark_backend.sources.task_reading",
+    "spark_backend.sources.all_kinds",
+    "spark_backend.sinks.bucket_results",
+    "pyspark.sql.streaming",
+)
+"""What the first micro-batch of a job needs."""
+
+
 def import_packages(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For `mapInArrow`: load what the first micro-batch of a job needs."""
-    for module in ("spark_backend.sources.file_reading", "spark_backend.sinks.bucket_results", "pyspark.sql.streaming"):
+    """For `mapInArrow`: load that."""
+    for module in _FIRST:
         importlib.import_module(module)
     yield from batches
 

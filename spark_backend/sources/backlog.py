@@ -30,7 +30,3 @@ class SourceBacklog:
     messages: int | None = None
     partitions: tuple[PartitionBacklog, ...] = ()
     problem: str = ""
-
-
-class Unanswered(Exception):
-    """A source cannot tell what it has: its place is away or damaged. The text says why."""

@@ -1,33 +1,40 @@
 """The kinds of sources that a job can read, and what the rest of the house asks of each.
 
-A kind is a folder with three modules. A new kind is such a folder, and a line in FORMATS for each
-format that it reads. Nobody else knows which kinds there are.
+A kind is a folder with four modules, each imported on first use. A new kind is such a folder, and a
+line in FORMATS for each format that it reads. Nobody else knows which kinds there are.
 
 - `settings`, with KIND: how a deployment file says such a source. Loads neither Spark nor Arrow
 - `planning`, with PLANNING: what the lister asks, in a process that has to start fast
-- `running`, with RUNNING: what the driver asks before a start and beside a run, and what workers do
+- `running`, with RUNNING: what the driver asks before a start and beside a run
+- `reading`, with READING: what workers do
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from spark_backend.document.fixed_settings import FixedValue
 from spark_backend.document.setting_keys import SOURCE_KEYS, Change
-from spark_backend.document.setting_values import Folders
-from spark_backend.document.yaml_document import Node
-from spark_backend.places.place import Place
-from spark_backend.sources.source import Source
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
     from runtime.reading.column_names import ColumnNames
+    from spark_backend.document.setting_values import Folders
+    from spark_backend.document.yaml_document import Node
+    from spark_backend.places.place import Place
+    from spark_backend.sources.again import Again, PiecesAgain
     from spark_backend.sources.backlog import SourceBacklog
-    from spark_backend.sources.listing.read_files import ReadFiles
+    from spark_backend.sources.crash_marks import CrashMarks
+    from spark_backend.sources.listing.unread import Unread
+    from spark_backend.sources.reading import Reading
+    from spark_backend.sources.source import Source
+    from spark_backend.wire.program import Program
 
 _FOLDER, _TOPICS, _TABLE = (f"spark_backend.sources.{name}" for name in ("folder", "kafka", "delta"))
 
@@ -39,7 +46,10 @@ FORMATS: dict[str, str] = {
     "kafka": _TOPICS,
     "delta": _TABLE,
 }
-"""By the name that a deployment file uses, the package of the kind."""
+"""By the name that a deployment file uses, the package of the kind.
+
+The driver sends this table to every process of a job, so a program may add a kind of its own.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +70,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class KindSettings:
-    """What a kind has read of a source; fields as in `Source`.
-
-    arrival: the column of arrival times, where the kind has one
-    fixed: settings that may not change on a checkpoint and whose values are not those in the file
-    """
+    """What a kind has read of a source; fields as in `Source`."""
 
     own: Any
     place: Place | None = None
     table: str = ""
-    arrival: str | None = None
-    fixed: Mapping[str, FixedValue] = field(default_factory=dict)
 
 
 class SourceKind(Protocol):
@@ -117,6 +121,144 @@ class SourceKind(Protocol):
         """Where its records are, in words."""
 
 
+Report = Callable[[str, str, str], None]
+"""Takes cause, source and an example."""
+
+
+class Memory(Protocol):
+    """What was read of one source: the sum of its pieces."""
+
+    def __len__(self) -> int:
+        """How many entries it has."""
+
+    def add(self, number: int, piece: Any) -> None:
+        """Advance over the piece of the next manifest, which has that number."""
+
+    def to_plain(self, until: int, piece: Any) -> Any:
+        """What it was behind the manifest of that number, as JSON can hold it; `piece`: of that."""
+
+    def still(self) -> Any:
+        """A piece that reads nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a manifest, or the list of what was read, has of one source.
+
+    format: of the source
+    piece: what its kind has planned
+    """
+
+    format: str
+    piece: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What sources of one kind read next.
+
+    pieces: by source, of all of them
+    has_records: whether anything is read
+    is_due: whether a manifest is worth it, though nothing is read
+    unread: as in `Manifest`
+    """
+
+    pieces: Mapping[str, Any] = field(default_factory=dict)
+    has_records: bool = False
+    is_due: bool = False
+    unread: Mapping[str, Unread | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """What planners have to know of a run.
+
+    checkpoint: of the job
+    now: the wall clock, ns since 1970
+    accepts_loss: whether the job continues without what is lost
+    firsts: options to look up when records arrive; None = their order says nothing
+    """
+
+    checkpoint: Place
+    now: Callable[[], int]
+    accepts_loss: bool = False
+    firsts: Mapping[str, str] | None = None
+
+
+class KindPlanner(Protocol):
+    """Plans what the sources of one kind read in one run. Reports go with the next manifest."""
+
+    def fix_end(self) -> None:
+        """The run reads what is there now, and nothing that comes later."""
+
+    def load(self, memories: Mapping[str, Any]) -> None:
+        """Take out of what was read what is not there any more."""
+
+    def begin(self, memories: Mapping[str, Any]) -> None:
+        """The run knows now what was read before it."""
+
+    def advance(self, pieces: Mapping[str, Any]) -> None:
+        """These pieces are read."""
+
+    def drop_gone(self, memories: Mapping[str, Any]) -> None:
+        """Forget what will not come back, before what was read is put together."""
+
+    def next(self, memories: Mapping[str, Any], report: Report, *, has_ended: bool) -> Planned:
+        """What follows; `has_ended`: all is read, so what else has changed is not reported."""
+
+    @property
+    def settles(self) -> bool:
+        """Whether anything happens to what was read, once that is committed."""
+
+    def settle(self, memories: Mapping[str, Any], committed: int, report: Report) -> None:
+        """Let it happen up to a manifest."""
+
+
+class SourcePlanning(Protocol):
+    """What the lister asks of one kind."""
+
+    @property
+    def own_type(self) -> type[Any]:
+        """Of the settings: a dataclass that `json_shapes` reads."""
+
+    @property
+    def work_type(self) -> type[Any]:
+        """Of what one task reads of a source, likewise."""
+
+    @property
+    def news_type(self) -> type[Any]:
+        """Of what every bucket has to hear of a source, likewise."""
+
+    def memory(self, source: str) -> Memory:
+        """That of a source of which nothing was read."""
+
+    def memory_of(self, source: str, plain: Any) -> Memory:
+        """The inverse of `Memory.to_plain`; raises DamagedJson."""
+
+    def piece_to_plain(self, piece: Any) -> Any:
+        """A piece as JSON can hold it."""
+
+    def piece_of(self, source: str, plain: Any) -> Any:
+        """The inverse of `piece_to_plain`; raises DamagedJson."""
+
+    def planner(self, sources: Sequence[Any], run: PlannedRun) -> KindPlanner:
+        """That of one run."""
+
+    def must_prove(self, own: Any) -> bool:
+        """Whether what cannot be read stops the job until the source has brought a record."""
+
+    def tasks(
+        self, pieces: Mapping[str, Any], sources: Mapping[str, Any], count: int, unproven: Collection[str]
+    ) -> list[dict[str, Any]]:
+        """What each task reads, by source: at most `count` tasks, or as many as a source wants.
+
+        unproven: the sources that have not brought a record before
+        """
+
+    def news(self, piece: Any) -> Any | None:
+        """What every bucket has to hear of a piece; None = nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class FirstTables:
     """What a source shows before a new job begins.
@@ -153,8 +295,52 @@ class SourceRunning(Protocol):
     def place_of_new(self, source: Source, name: str) -> Place:
         """Where a new file of that name is read; raises InputError."""
 
-    def backlog(self, own: Any, read: ReadFiles) -> SourceBacklog:
-        """What the job would read next if nothing limited it; raises OSError and Unanswered."""
+    def backlog(self, own: Any, memory: Any, checkpoint: Place) -> SourceBacklog:
+        """What the job would read next if nothing limited it; raises OSError and SourceProblem."""
+
+    def done(self, memory: Any) -> Any:
+        """How far it is once all that was read has been read again, as JSON can hold it."""
+
+    def again(self, own: Any, memory: Any, asked: Again) -> PiecesAgain:
+        """What was read, to be read again. Raises InputError if it cannot be asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRun:
+    """What a worker has to know to read a source in a task.
+
+    is_repeated: whether an earlier run may have read the same
+    accepts_loss: whether what was removed or has changed is left out
+    marks: of ranges that readers died on
+    """
+
+    program: Program
+    reading: Reading
+    marks: CrashMarks
+    accepts_loss: bool = False
+    is_repeated: bool = False
+
+
+class SourceReading(Protocol):
+    """What workers do."""
+
+    def packed(self, own: Any, work: Any, run: TaskRun) -> Iterator[pa.RecordBatch]:
+        """The packed rows of a task's work; raises InputError for what is lost or has changed."""
+
+    def news(self, own: Any, news: Any, run: TaskRun) -> Iterator[pa.RecordBatch]:
+        """What every bucket hears, packed."""
+
+
+def kind_of(format_: str) -> SourceKind:
+    """How a deployment file says sources of a format."""
+    kind: SourceKind = importlib.import_module(f"{FORMATS[format_]}.settings").KIND
+    return kind
+
+
+def planning_of(format_: str) -> SourcePlanning:
+    """What the lister asks of sources of a format."""
+    planning: SourcePlanning = importlib.import_module(f"{FORMATS[format_]}.planning").PLANNING
+    return planning
 
 
 def running_of(source: Source) -> SourceRunning:
@@ -163,10 +349,10 @@ def running_of(source: Source) -> SourceRunning:
     return running
 
 
-def kind_of(format_: str) -> SourceKind:
-    """The kind that reads a format."""
-    kind: SourceKind = importlib.import_module(f"{FORMATS[format_]}.settings").KIND
-    return kind
+def reading_of(format_: str) -> SourceReading:
+    """What workers do with sources of a format."""
+    reading: SourceReading = importlib.import_module(f"{FORMATS[format_]}.reading").READING
+    return reading
 
 
 @cache

@@ -39,7 +39,7 @@ LAYERS = {
     "runtime": "natural_names partition_paths instants json_shapes json_reader threads progress_line compiling arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay single_events",
     "spark_backend": "versions connect retrying places durable_files job_file class_archive early_start cluster launch errors java session stopping bounded_end delta wire document operator sources sinks settings job frames",
     "spark_backend.operator": "group_clock job_clock seeds bucket_state joining epoch_records commands reading ordering releasing processing measures step history_run moved_buckets worker_functions spark_operator",
-    "spark_backend.job": "checkpoint plan_rules listed_sources source_streams compilation checks journal other_release batches commands history preflight watching stages upkeep job",
+    "spark_backend.job": "checkpoint plan_rules source_streams compilation checks journal other_release batches commands history preflight watching stages upkeep job",
     "ensue": "queries parameters data_options python_words event_tables plans changing rendering answer result live background embedded compile_kernels replay_to_file executors spark verify embedded_calls spark_calls testing importing commands cli __main__ demo",
 }
 """Per folder its parts, in order: a part imports only itself and what is left of it. `__init__` files are exempt."""
@@ -68,7 +68,7 @@ DOORS = {
     "spark_backend.launch": "jvm other_python session_settings worker_python",
     "spark_backend.wire": "bucket_labels clock clock_sources container decode epochs file_layouts job_kernels packed_rows partition_groups plan_text program reports rows_in_files source_progress tagged_rows worker_calls worker_memory",
     "spark_backend.operator": "bucket_state history_run job_clock moved_buckets seeds spark_operator worker_functions",
-    "spark_backend.sources": "backlog change_records crash_marks delta.commit_planner delta.delta_source delta.snapshot delta.table_units delta.unit_reading file_reading file_stream files first_arrivals frames kafka.asking kafka.client kafka.client_options kafka.client_settings kafka.consuming kafka.first_answer kafka.kafka_source kafka.listing kafka.offsets kinds listing.command_folder listing.file_tasks listing.input_planner listing.listed_source listing.manifests listing.name_patterns listing.processed listing.read_files listing.spark_log listing.unread pushdown reading source spark_reader spark_types",
+    "spark_backend.sources": "again backlog change_records crash_marks delta.delta_source delta.snapshot delta.unit_reading files folder.name_patterns frames kafka.asking kafka.client kafka.client_options kafka.client_settings kafka.first_answer kafka.kafka_source kafka.listing kinds listing.command_folder listing.input_planner listing.manifests listing.places listing.read_list listing.spark_log listing.tasks old_lists problems pushdown reading source source_stream spark_reader spark_types task_reading",
     "spark_backend.sinks": "bucket_results channels kinds micro_batch one_table path_names run_sinks table.settings table.writing topics.publisher topics.publishing topics.settings",
     "spark_backend.document": "fixed_settings folder_overlaps ordering_settings setting_keys setting_values store_settings yaml_document",
     "spark_backend.settings": "catalog.table_names deployment deployment_file given_mapping spark_settings watching_settings",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_backend.places import stores
 from spark_backend.session import get_session
+from spark_backend.sources.folder import first_arrivals
+from spark_backend.sources.folder.listed_source import ListedSource
+from spark_backend.sources.folder.pieces import TakenFile
 from tests.support.stores import StoreServer, store_server
 
 
@@ -34,3 +37,17 @@ def store(one_server: StoreServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     yield one_server
     one_server.clear()
     stores.open_store.cache_clear()
+
+
+@pytest.fixture
+def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files whose first arrivals were looked up."""
+    found: list[str] = []
+    inner = first_arrivals.first_arrivals
+
+    def noted(options: Mapping[str, str], source: ListedSource, files: Sequence[TakenFile]) -> list[int | None]:
+        found.extend(file.path for file in files)
+        return inner(options, source, files)
+
+    monkeypatch.setattr(first_arrivals, "first_arrivals", noted)
+    return found

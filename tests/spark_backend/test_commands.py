@@ -15,7 +15,7 @@ from spark_backend.operator.step import run_step
 from spark_backend.sources.command_reading import control_records, packed_commands
 from spark_backend.sources.listing.command_folder import CHANGE, ERROR, TAKEN, Answer, Command, CommandFolder
 from spark_backend.sources.listing.manifests import Manifest
-from spark_backend.sources.listing.read_files import KEPT
+from spark_backend.sources.listing.read_list import KEPT
 from spark_backend.wire.packed_rows import pack_arrivals
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag, TaggedRow

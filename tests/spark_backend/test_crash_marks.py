@@ -32,7 +32,7 @@ from spark_backend.sources.crash_marks import (
     marks_of_run,
     without_skipped,
 )
-from spark_backend.sources.deadly_files import without_deadly_lines
+from spark_backend.sources.folder.deadly_files import without_deadly_lines
 from spark_backend.sources.kafka import range_reading
 from spark_backend.sources.kafka.consuming import Chunk
 from spark_backend.sources.kafka.kafka_source import KafkaSource, TopicChoice

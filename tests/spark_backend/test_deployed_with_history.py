@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +16,20 @@ from querylang.errors import InputError
 from spark_backend.job.checkpoint.checkpoint_record import write_record
 from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.commands.control import send_change
-from spark_backend.job.history import read_again, sending
+from spark_backend.job.history import sending
 from spark_backend.job.history.running import write_history
 from spark_backend.job.history.sending import send_with_history
-from spark_backend.job.listed_sources import listed_sources
 from spark_backend.job.preflight import checked
-from spark_backend.job.source_streams import source_readings
+from spark_backend.job.source_streams import source_readings, told_sources
 from spark_backend.job.stages import change as taking
 from spark_backend.job.stages.change import changed_program
 from spark_backend.operator.step import run_step
 from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sources.file_reading import read_task
-from spark_backend.sources.file_stream import reading_options
-from spark_backend.sources.first_arrivals import first_arrivals
-from spark_backend.sources.listing.file_tasks import tasks_of
+from spark_backend.sources.folder import files_again
 from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
+from spark_backend.sources.listing.tasks import tasks_of
+from spark_backend.sources.source_stream import reading_options
+from spark_backend.sources.task_reading import read_task
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag
 
@@ -89,14 +87,11 @@ class JobWithoutSpark:
     def run(self) -> None:
         """A micro-batch of what there is."""
         self.batch += 1
-        sources = listed_sources(self.deployment.sources)
+        sources = told_sources(self.deployment)
         options = reading_options(sources, source_readings(self.deployment), self.program)
-        run, firsts = RunSettings(str(self.deployment.checkpoint)), partial(first_arrivals, options)
-        planner = InputPlanner(sources, run, firsts=firsts)
+        planner = InputPlanner(sources, RunSettings(str(self.deployment.checkpoint)), firsts=options)
         manifest = planner.read(planner.latest(self.batch))
-        packed = [
-            part for task in tasks_of(manifest, 1, (), is_repeated=False) for part in read_task(options, task.to_text())
-        ]
+        packed = [part for task in tasks_of(manifest, 1, sources) for part in read_task(options, task.to_text())]
         tables = []
         for bucket in range(2):
             rows = [part.column(1)[bucket].as_py() for part in packed if len(part) > bucket]
@@ -234,7 +229,7 @@ def overlapping(path: Path, text: str = RISING) -> JobWithoutSpark:
 def test_files_of_the_same_time_are_history_up_to_those_that_are_still_to_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_again, "MOST_FILES", 1)
+    monkeypatch.setattr(files_again, "MOST_FILES", 1)
     whole = overlapping(tmp_path / "whole", RISING + FALLING.removeprefix(EVENT))
     job = overlapping(tmp_path / "job")
     send_with_history(job.deployment, FALLING, "start")

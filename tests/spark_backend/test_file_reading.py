@@ -13,17 +13,18 @@ from runtime.reading.column_names import ColumnNames
 from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm, read_csv_form
 from runtime.reading.tables import read_arrivals
 from spark_backend.operator.step import run_step
-from spark_backend.sources.file_reading import read_task
-from spark_backend.sources.listing.file_tasks import FileTask
-from spark_backend.sources.listing.folder_listing import FileStamp
-from spark_backend.sources.listing.listed_source import ListedSource, sources_to_text
-from spark_backend.sources.listing.manifests import TakenFile
+from spark_backend.sources.folder.folder_listing import FileStamp
+from spark_backend.sources.folder.listed_source import ListedSource
+from spark_backend.sources.folder.pieces import FolderWork, TakenFile
+from spark_backend.sources.listing.tasks import SOURCES, Task, sources_to_text
 from spark_backend.sources.reading import Reading, plain_csv
+from spark_backend.sources.task_reading import read_task
 from spark_backend.wire.packed_rows import HOME
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag
 from tests.spark_backend.samples import PLAN
 from tests.support.buckets import ledger_of, rows_of
+from tests.support.manifests import of_files
 
 ROWS = "at,event,k,v,ts\n1.0,A,x,1.0,1.0\n2.0,B,x,2.0,2.0\n"
 
@@ -36,29 +37,29 @@ class Folder:
     source: ListedSource = field(default_factory=lambda: ListedSource("a", "", (".csv",)))
     files: tuple[TakenFile, ...] = ()
     csv: CsvForm = USUAL_CSV
+    earlier: tuple[TakenFile, ...] = ()
 
     def add(self, name: str, text: str = ROWS) -> None:
         (self.path / name).write_text(text)
         stamp = FileStamp.of((self.path / name).stat())
         self.files = (*self.files, TakenFile("a", len(self.files) + 1, name, stamp))
 
-    def read(self, task: FileTask | None = None, *, accept_loss: bool = False) -> dict[Tag, list[dict[str, object]]]:
+    def read(
+        self, *, is_repeated: bool = False, is_new: bool = False, accept_loss: bool = False
+    ) -> dict[Tag, list[dict[str, object]]]:
         """The rows of bucket HOME after a step, by kind."""
         program = Program.of(PLAN, buckets=1)
         options = {
             "program": program.to_text(),
-            "sources": sources_to_text([replace(self.source, folder=str(self.path))]),
+            SOURCES: sources_to_text(of_files(replace(self.source, folder=str(self.path)))),
             "readings": json.dumps({"a": Reading(name="a", prefix="a/", csv=plain_csv(self.csv)).to_text()}),
             "accept_loss": str(accept_loss).lower(),
         }
-        found = read_task(options, replace(task or FileTask(), files=self.files).to_text())
+        work = FolderWork(self.files, (self.earlier or self.files) if is_new else None)
+        found = read_task(options, Task({"a": work}, is_repeated=is_repeated).to_text())
         packed = [row["data"] for batch in found for row in batch.to_pylist()]
         tagged = list(run_step(program, HOME, None, packed, 0).rows)
         return {tag: rows_of(tagged, tag) for tag in Tag if tag is not Tag.MATCH}
-
-    def new(self) -> FileTask:
-        """A task of a source that has not brought a record before."""
-        return FileTask(earlier={"a": self.files})
 
 
 def counts(rows: dict[Tag, list[dict[str, object]]]) -> dict[object, object]:
@@ -93,7 +94,7 @@ def test_a_file_of_no_bytes_is_no_table(tmp_path: Path) -> None:
     folder = Folder(tmp_path, ListedSource("a", "", (".csv",), stops=True))
     folder.add("0.csv", "")
     folder.add("1.csv")
-    found = counts(folder.read(folder.new()))
+    found = counts(folder.read(is_new=True))
     assert {name: count for name, count in found.items() if name[1] in ("received", "malformed_file")} == {
         ("a/1.csv", "received"): 2
     }
@@ -131,16 +132,16 @@ def test_it_stops_the_job_until_the_source_has_brought_a_record(tmp_path: Path) 
     folder.add("1.csv", "nonsense\n1\n")
     folder.add("2.csv")
     with pytest.raises(InputError, match=r"^/.*/1.csv: "):
-        folder.read(folder.new())
+        folder.read(is_new=True)
 
 
 def test_an_earlier_file_of_the_micro_batch_counts_whatever_task_reads_it(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.add("1.csv")
     folder.add("2.csv", "nonsense\n1\n")
-    task = folder.new()
+    folder.earlier = folder.files
     folder.files = folder.files[1:]
-    assert [row["reason"] for row in folder.read(task)[Tag.DISCARDED]] == ["malformed_file"]
+    assert [row["reason"] for row in folder.read(is_new=True)[Tag.DISCARDED]] == ["malformed_file"]
 
 
 @pytest.mark.parametrize("is_repeated", [False, True])
@@ -149,7 +150,7 @@ def test_a_file_that_is_missing_stops_the_job_with_its_name(tmp_path: Path, is_r
     folder.add("1.csv")
     (tmp_path / "1.csv").unlink()
     with pytest.raises(InputError, match=r"^/.*/1.csv: .* now there is none: .* ensue run --accept-loss$"):
-        folder.read(FileTask(is_repeated=is_repeated))
+        folder.read(is_repeated=is_repeated)
 
 
 def test_a_file_that_has_changed_stops_a_repeated_micro_batch_only(tmp_path: Path) -> None:
@@ -158,7 +159,7 @@ def test_a_file_that_has_changed_stops_a_repeated_micro_batch_only(tmp_path: Pat
     (tmp_path / "1.csv").write_text(ROWS + "3.0,A,x,1.0,3.0\n")
     assert counts(folder.read())["a/1.csv", "received"] == 3
     with pytest.raises(InputError, match=r"^/.*/1.csv: .* it had 48 bytes and has 64\. Restore"):
-        folder.read(FileTask(is_repeated=True))
+        folder.read(is_repeated=True)
 
 
 def test_a_loss_that_is_accepted_is_counted(tmp_path: Path) -> None:
@@ -166,7 +167,7 @@ def test_a_loss_that_is_accepted_is_counted(tmp_path: Path) -> None:
     folder.add("1.csv")
     folder.add("2.csv")
     (tmp_path / "1.csv").unlink()
-    rows = folder.read(FileTask(is_repeated=True), accept_loss=True)
+    rows = folder.read(is_repeated=True, accept_loss=True)
     assert counts(rows)["a/1.csv", "lost"] == 1
     assert counts(rows)["a/2.csv", "received"] == 2
     assert [(row["cause"], row["source"], row["count"]) for row in rows[Tag.REPORT]] == [("lost", "a", 0)]
@@ -187,11 +188,11 @@ def test_the_first_file_may_lack_a_column_that_another_file_of_the_folder_has(
     folder = Folder(tmp_path)
     folder.add("1.csv", "at,event,k,ts\n1.0,A,x,1.0\n")
     with pytest.raises(InputError, match=r"1\.csv: has no column 'v', a field of 'A'"):
-        folder.read(folder.new())
+        folder.read(is_new=True)
     first = folder.files
     folder.add("2.csv")
     folder.files = folder.files if is_together else first
-    rows = folder.read(folder.new())
+    rows = folder.read(is_new=True)
     assert rows[Tag.DISCARDED] == []
     assert rows[Tag.REPORT] == [
         {

@@ -12,8 +12,8 @@ import pytest
 
 import querylang
 from runtime.instants import SECOND
-from spark_backend.sources import first_arrivals
-from spark_backend.sources.first_arrivals import first_arrival
+from spark_backend.sources.folder import first_arrivals
+from spark_backend.sources.folder.first_arrivals import first_arrival
 from spark_backend.sources.reading import Reading
 
 PLAN = querylang.compile_text(

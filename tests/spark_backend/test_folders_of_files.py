@@ -14,11 +14,14 @@ import pytest
 
 import ensue
 from runtime.instants import SECOND
-from spark_backend.sources.listing import read_files
+from spark_backend.sources.folder.pieces import FolderPiece
+from spark_backend.sources.listing import read_list
+from spark_backend.sources.listing.manifests import Manifest
 from spark_backend.wire.packed_rows import Signal
 from spark_backend.wire.tagged_rows import Tag
 from tests.support.buckets import rows_of
 from tests.support.folder_job import Answer, FolderJob, files_of, written
+from tests.support.manifests import files_in
 
 TEXT = """event Reading { float ts; string sensor; float value; }
 query Rising {
@@ -32,6 +35,11 @@ query Alone {
 """
 SOURCE = {"event": "Reading", "arrival": "at", "source_time": "ts"}
 START = 1_700_000_000
+
+
+def piece(manifest: Manifest) -> FolderPiece:
+    found: FolderPiece = manifest.by_source["in"].piece
+    return found
 
 
 class Folder:
@@ -162,15 +170,15 @@ def test_each_value_of_a_partition_column_has_a_clock_of_its_own(tmp_path: Path)
     assert {what for _, _, what in account} == {"received", "used"}
 
 
-def test_a_restart_knows_the_files_that_wait_and_looks_nothing_up_again(tmp_path: Path) -> None:
+def test_a_restart_knows_the_files_that_wait_and_looks_nothing_up_again(tmp_path: Path, looked_up: list[str]) -> None:
     Folder(tmp_path / "in", 3, "machines").fill()
     job = FolderJob(tmp_path, TEXT, {"in": {**SOURCE, "options": {"maxFilesPerTrigger": 1}}})
     (tmp_path / "in" / "broken.csv").write_text("")
     first = job.step()
     assert first is not None
-    assert len(first.waiting) == 6
-    assert sorted(job.looked_up) == ["broken.csv", *(f"m{number}.csv" for number in range(6))]
-    job.looked_up.clear()
+    assert len(piece(first).waiting) == 6
+    assert sorted(looked_up) == ["broken.csv", *(f"m{number}.csv" for number in range(6))]
+    looked_up.clear()
     job.start()
     second = job.step()
     assert second is not None
@@ -178,8 +186,8 @@ def test_a_restart_knows_the_files_that_wait_and_looks_nothing_up_again(tmp_path
     times = {row["query"]: row["waits_for"] for row in rows_of(job.tagged, Tag.TIMELINE)}
     assert times == {name: [f"in: {second.unread['in'].path}"] for name in ("Rising", "Alone")}
     left = job.run()
-    assert job.looked_up == []
-    assert [len(manifest.files) for manifest in left] == [1] * 5
+    assert looked_up == []
+    assert [len(files_in(manifest)) for manifest in left] == [1] * 5
     assert left[-1].unread == {"in": None}
 
 
@@ -188,41 +196,41 @@ def test_a_file_that_waits_and_is_removed_holds_up_nothing(tmp_path: Path) -> No
     job = FolderJob(tmp_path, TEXT, {"in": {**SOURCE, "options": {"maxFilesPerTrigger": 1}}})
     first = job.step()
     assert first is not None
-    gone = first.waiting[0].file.path
+    gone = piece(first).waiting[0].file.path
     (tmp_path / "in" / gone).unlink()
     job.start()
     left = job.run()
-    assert [item for manifest in left for item in manifest.dropped] == [("in", gone)]
+    assert [path for manifest in left for path in piece(manifest).dropped] == [gone]
     assert "lost" in {cause for manifest in left for cause, *_ in manifest.reports}
     job.step(Signal.FLUSH)
     ids, _, _ = job.answer()
     assert ids == replayed(files_of(tmp_path / "in"))[0]
 
 
-def test_a_file_that_waits_and_is_written_again_is_looked_at_again(tmp_path: Path) -> None:
+def test_a_file_that_waits_and_is_written_again_is_looked_at_again(tmp_path: Path, looked_up: list[str]) -> None:
     folder = Folder(tmp_path / "in", 3, "machines")
     folder.fill()
     folder.write("last", folder.moments(2000, 60))
     folder.write("later", folder.moments(1000, 60))
     job = FolderJob(tmp_path, TEXT, {"in": {**SOURCE, "options": {"maxFilesPerTrigger": 1}}})
     job.step()
-    job.looked_up.clear()
+    looked_up.clear()
     folder.write("last", folder.moments(300, 40))
     second = job.step()
-    assert job.looked_up == ["last.csv"]
+    assert looked_up == ["last.csv"]
     assert second is not None
-    (again,) = second.waiting
+    (again,) = piece(second).waiting
     assert START + 300 <= again.first / SECOND < START + 340
     job.start()
     left = job.run()
-    assert [file.path for manifest in left[-2:] for file in manifest.files] == ["last.csv", "later.csv"]
-    assert job.looked_up == ["last.csv"]
+    assert [file.path for manifest in left[-2:] for file in files_in(manifest)] == ["last.csv", "later.csv"]
+    assert looked_up == ["last.csv"]
     job.step(Signal.FLUSH)
     assert job.answer() == replayed(files_of(tmp_path / "in"))
 
 
 def test_the_list_keeps_the_files_that_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_files, "KEPT", 2)
+    monkeypatch.setattr(read_list, "KEPT", 2)
     Folder(tmp_path / "in", 1, "parallel").fill()
     job = FolderJob(tmp_path, TEXT, {"in": {**SOURCE, "options": {"maxFilesPerTrigger": 1}}})
     while job.step() is not None:

@@ -16,8 +16,8 @@ from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
 from spark_backend.frames.bounded import match_tagged
 from spark_backend.frames.streaming import stream
-from spark_backend.sources.file_stream import register
 from spark_backend.sources.reading import Reading
+from spark_backend.sources.source_stream import register
 from spark_backend.wire.decode import decode, matches_frame
 from spark_backend.wire.tagged_rows import Tag
 from spark_backend.wire.worker_calls import on_worker

@@ -19,12 +19,12 @@ from spark_backend.job.history.history_folders import histories, remove_done
 from spark_backend.job.journal.written import read_journal
 from spark_backend.places.inside import OutsidePath
 from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sources.listing.after_reading import Settled, settle
+from spark_backend.sources.folder.after_reading import Settled, settle
+from spark_backend.sources.folder.folder_listing import FileStamp
+from spark_backend.sources.folder.listed_source import ListedSource
+from spark_backend.sources.folder.pieces import FolderMemory, ReadFile
 from spark_backend.sources.listing.command_folder import ERROR, CommandFolder
-from spark_backend.sources.listing.folder_listing import FileStamp
-from spark_backend.sources.listing.listed_source import ListedSource
 from spark_backend.sources.listing.manifests import ManifestFolder
-from spark_backend.sources.listing.read_files import ReadFile, ReadFiles
 from spark_backend.sources.listing.spark_log import committed_manifest
 from tests.support.mutants import json_mutant
 from tests.support.old_checkpoint import unpacked
@@ -108,11 +108,11 @@ def test_files_outside_of_a_source_are_neither_read_nor_removed(tmp_path: Path) 
     source = ListedSource("s", str(tmp_path / "in"), (".csv",), after="delete")
     with pytest.raises(OutsidePath):
         source.file("../precious.csv")
-    read = ReadFiles()
+    memory = FolderMemory("s")
     for path in ("../precious.csv", "day=1/a.csv"):
         stamp = FileStamp.of((tmp_path / "in" / path).stat())
-        read.of("s")[path] = ReadFile(stamp, stamp, 1)
-    problems = settle(source, read, 1, Settled())
+        memory.files[path] = ReadFile(stamp, stamp, 1)
+    problems = settle(source, memory, 1, Settled())
     assert sorted(problems) == ["../precious.csv", "day=1/a.csv"]
     assert (tmp_path / "precious.csv").exists()
     assert (tmp_path / "out/a.csv").exists()

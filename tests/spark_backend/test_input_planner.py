@@ -10,15 +10,18 @@ from pathlib import Path
 import pytest
 
 from runtime.natural_names import natural_key
-from spark_backend.sources.listing import after_reading, input_planner
-from spark_backend.sources.listing.file_tasks import FileTask, tasks_of
-from spark_backend.sources.listing.folder_listing import FileStamp
-from spark_backend.sources.listing.listed_source import ListedSource
-from spark_backend.sources.listing.manifests import DamagedManifest, Manifest, TakenFile, inputs_folder
-from spark_backend.sources.listing.name_patterns import alternatives, is_hidden, name_filter
-from spark_backend.sources.listing.read_files import KEPT
-from spark_backend.sources.listing.task_split import split
+from spark_backend.sources.folder import after_reading, folder_planner
+from spark_backend.sources.folder.folder_listing import FileStamp
+from spark_backend.sources.folder.listed_source import ListedSource
+from spark_backend.sources.folder.name_patterns import alternatives, is_hidden, name_filter
+from spark_backend.sources.folder.pieces import TakenFile
+from spark_backend.sources.folder.task_split import split
+from spark_backend.sources.listing.manifests import Manifest
+from spark_backend.sources.listing.places import DamagedManifest, inputs_folder
+from spark_backend.sources.listing.read_list import KEPT
+from spark_backend.sources.listing.tasks import Task, tasks_of
 from tests.support.listed_job import LATER, Job, paths
+from tests.support.manifests import files_in, of_files, with_files
 
 
 def causes(manifest: Manifest | None) -> list[tuple[str, int, str]]:
@@ -33,11 +36,11 @@ def test_new_files_come_by_time_then_by_natural_name(tmp_path: Path) -> None:
     manifest = job.step()
     assert paths(manifest) == ["z.csv", "9.csv", "10.csv", "b.csv"]
     assert manifest is not None
-    assert [file.number for file in manifest.files] == [1, 2, 3, 4]
+    assert [file.number for file in files_in(manifest)] == [1, 2, 3, 4]
     job.add("a.csv", modified=1)
     later = job.step()
     assert later is not None
-    assert [(file.path, file.number) for file in later.files] == [("a.csv", 5)]
+    assert [(file.path, file.number) for file in files_in(later)] == [("a.csv", 5)]
     assert job.step() is None
 
 
@@ -305,7 +308,7 @@ def test_the_list_is_bounded_by_what_the_folder_holds(tmp_path: Path) -> None:
         (tmp_path / "a" / f"{number - 5}.csv").unlink(missing_ok=True)
     inputs = inputs_folder(tmp_path / "state")
     assert len(list((inputs / "manifests").iterdir())) <= 2 * KEPT
-    assert len(json.loads((inputs / "read.json").read_text())["files"]["a"]) <= KEPT
+    assert len(json.loads((inputs / "read.json").read_text())["sources"]["a"]["memory"]["files"]) <= KEPT
     job.start()
     assert job.step() is None
 
@@ -330,7 +333,7 @@ def test_files_on_a_device_that_is_not_mounted_are_not_read_again(
 ) -> None:
     job = Job(tmp_path, sources=("a", "b"))
     devices = {"a": 1, "b": 2}
-    monkeypatch.setattr(input_planner, "_device", lambda source: devices[source.name])
+    monkeypatch.setattr(folder_planner, "_device", lambda source: devices[source.name])
     job.add("kept.csv", source="b")
     job.start()
     job.step()
@@ -438,10 +441,12 @@ def test_tasks_are_of_equal_size_and_each_file_is_in_one() -> None:
     ]
     assert [sum(file.stamp.size >> 20 for file in share) for share in split(files, 2)] == [11, 10]
     assert split([], 4) == []
-    tasks = tasks_of(Manifest(1, tuple(files), signal="flush"), 2, ["a", "b"], is_repeated=True)
-    assert sorted(file.number for task in tasks for file in task.files) == [0, 1, 2, 3, 4, 5]
-    assert [FileTask.of_text(task.to_text()) for task in tasks[:2]] == tasks[:2]
-    assert (tasks[0].earlier, tasks[2].signal) == ({"a": tuple(files)}, "flush")
+    sources = of_files(ListedSource("a", "/", (".csv",)))
+    manifest = with_files(1, tuple(files), signal="flush")
+    tasks = tasks_of(manifest, 2, sources, unproven=["a", "b"], is_repeated=True)
+    assert sorted(file.number for task in tasks[:2] for file in task.work["a"].files) == [0, 1, 2, 3, 4, 5]
+    assert [Task.of_text(task.to_text(), sources) for task in tasks[:2]] == tasks[:2]
+    assert (tasks[0].work["a"].earlier, tasks[2].signal) == (tuple(files), "flush")
 
 
 def test_a_run_that_only_repeats_plans_nothing_and_leaves_new_files_to_the_next_one(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,7 +17,7 @@ from querylang.plan.model import Plan
 from runtime.json_reader import DamagedJson
 from spark_backend.job.checkpoint.checkpoint_record import Moved, Record, write_record
 from spark_backend.job.checkpoint.job_folder import JobFolder
-from spark_backend.job.history.marks import Mark, write_mark
+from spark_backend.job.history.marks import Mark, read_mark, write_mark
 from spark_backend.job.journal.journal import Journal, Taken
 from spark_backend.job.journal.written import write_files, write_journal
 from spark_backend.job.stages.interrupted_batch import Settings, write_settings
@@ -25,21 +26,17 @@ from spark_backend.settings.catalog.table_names import keep_places
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sinks.folder.compaction.replacement import Replacement
 from spark_backend.sources.crash_marks import CrashMarks, Deadly
-from spark_backend.sources.delta.table_units import TablePosition, TableReads
-from spark_backend.sources.kafka.offsets import OffsetRange, Offsets, TopicPosition
-from spark_backend.sources.listing.after_reading import Settled, SettledFile
+from spark_backend.sources.delta.table_units import TableFile, TablePiece, TablePosition, TableUnit
+from spark_backend.sources.folder.after_reading import Settled, SettledFile
+from spark_backend.sources.folder.folder_listing import FileStamp
+from spark_backend.sources.folder.pieces import FolderPiece, SourceCount, TakenFile, Waited, WaitingFile
+from spark_backend.sources.kafka.offsets import OffsetRange, TopicPosition, TopicsPiece, topics_to_plain
+from spark_backend.sources.kinds import Part
 from spark_backend.sources.listing.command_folder import Answer, CommandFolder
-from spark_backend.sources.listing.folder_listing import FileStamp
-from spark_backend.sources.listing.manifests import (
-    DamagedManifest,
-    Manifest,
-    ManifestFolder,
-    SourceCount,
-    TakenFile,
-    Unread,
-    WaitingFile,
-)
-from spark_backend.sources.listing.read_files import KEPT, ReadFiles
+from spark_backend.sources.listing.manifests import Manifest, ManifestFolder
+from spark_backend.sources.listing.places import DamagedManifest
+from spark_backend.sources.listing.read_list import KEPT, ReadList, load_list
+from spark_backend.sources.listing.unread import Unread
 from spark_backend.wire.clock_sources import ClockSource
 from spark_backend.wire.epochs import Epoch, Notice
 from spark_backend.wire.plan_text import plan_text
@@ -49,9 +46,11 @@ TEXTS = Path(__file__).parents[1] / "snapshots" / "job-files.json"
 """What each file holds: later releases read it, and earlier ones read what does not say that it is newer."""
 
 CSV = TakenFile("s", 1, "a.csv", FileStamp(7, 1_000, 42))
-POSITIONS = {"t": {"topic": TopicPosition(0, "id", {0: 5}, {0: 0})}}
-TABLES = {"d": TablePosition("id", 3, None, {"k": '"string"'})}
+POSITION = {"topic": TopicPosition(0, "id", {0: 5}, {0: 0})}
+TABLE = TablePosition("id", 3, None, {"k": '"string"'})
 WAITING = WaitingFile(TakenFile("s", 2, "b.csv", FileStamp(8, 2_000, 43)), 5)
+READ = Part("csv", FolderPiece(SourceCount(1, "a.csv"), (CSV,), (CSV,)))
+WAITS = Part("csv", FolderPiece(SourceCount(2, "b.csv"), (CSV,), waiting=(WAITING,)))
 
 
 def _manifests(folder: Path, *manifests: Manifest) -> Path:
@@ -60,10 +59,11 @@ def _manifests(folder: Path, *manifests: Manifest) -> Path:
     return folder / f"m/{manifests[-1].number:010d}.json"
 
 
-def _list(folder: Path, first: Manifest) -> Path:
-    read, manifests = ReadFiles(), ManifestFolder(folder / "m")
+def _list(folder: Path, first: Part) -> Path:
+    read, manifests = ReadList(), ManifestFolder(folder / "m")
     for number in range(1, KEPT + 2):
-        found = first if number == 1 else Manifest(number, counts=first.counts, unread=first.unread)
+        piece = first.piece if number == 1 else FolderPiece(first.piece.count)
+        found = Manifest(number, {"s": Part(first.format, piece)})
         manifests.write(found)
         read.add(found)
     read.compact(folder / "read.json", manifests, ())
@@ -120,13 +120,13 @@ def _record(folder: Path) -> Path:
 
 
 def _tables(folder: Path) -> Path:
-    source = SimpleNamespace(name="s", table="lake.cards", place=Path("/data/cards"))
+    source = SimpleNamespace(name="cards", table="lake.cards", place=Path("/data/cards"))
     keep_places(cast("Deployment", SimpleNamespace(checkpoint=folder, sources=(source,), sinks={})))
     return folder / "ensue/tables.json"
 
 
 def _mark(folder: Path) -> Path:
-    write_mark(folder, Mark(("Q",), ("A",), {"s": frozenset({"b", "a"})}, POSITIONS, TABLES))
+    write_mark(folder, Mark(("Q",), ("A",), {"s": ["a", "b"], "t": topics_to_plain(POSITION)}))
     return folder / "mark.json"
 
 
@@ -142,25 +142,22 @@ def _plan(folder: Path) -> Path:
 
 
 WRITERS: dict[str, Callable[[Path], Path]] = {
-    "a manifest": lambda folder: _manifests(
-        folder, Manifest(1, (CSV,), {"s": SourceCount(1, "a.csv")}, changed=(CSV,))
-    ),
-    "a manifest with topics, tables and files that wait": lambda folder: _manifests(
+    "a manifest": lambda folder: _manifests(folder, Manifest(1, {"s": READ})),
+    "a manifest of all kinds of sources": lambda folder: _manifests(
         folder,
         Manifest(
             2,
+            {
+                "d": Part("delta", TablePiece(TABLE, 4, (TableUnit("d", 4, (TableFile("x.parquet", 9),), {}),))),
+                "s": WAITS,
+                "t": Part("kafka", TopicsPiece(POSITION, (OffsetRange("t", "topic", 0, 0, 1, 5),))),
+            },
             signal="start",
-            offsets=Offsets((OffsetRange("t", "topic", 0, 0, 1, 5),), (), POSITIONS),
-            tables=TableReads((), TABLES),
-            waiting=(WAITING,),
             unread={"s": Unread(5, 2, "b.csv")},
         ),
     ),
-    "the list": lambda folder: _list(folder, Manifest(1, (CSV,), {"s": SourceCount(1, "a.csv")})),
-    "the list with files that wait": lambda folder: _list(
-        folder,
-        Manifest(1, (CSV,), {"s": SourceCount(2, "b.csv")}, waiting=(WAITING,), unread={"s": Unread(5, 2, "b")}),
-    ),
+    "the list": lambda folder: _list(folder, READ),
+    "the list with files that wait": lambda folder: _list(folder, WAITS),
     "what is archived": _settled,
     "a command": _command,
     "an outcome": _outcome,
@@ -179,6 +176,39 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
 @pytest.mark.parametrize("name", WRITERS)
 def test_what_a_file_holds_does_not_change(tmp_path: Path, name: str) -> None:
     assert WRITERS[name](tmp_path).read_bytes().decode() == json.loads(TEXTS.read_text())[name]
+
+
+OLD = json.loads((TEXTS.parent / "old-job-files.json").read_text())
+"""What releases wrote before there were kinds of sources."""
+
+
+def _old_manifest(folder: Path, name: str, number: int) -> Manifest:
+    file = folder / f"{number:010d}.json"
+    file.write_text(OLD[name])
+    return ManifestFolder(folder).read(number)
+
+
+def test_manifests_of_earlier_releases_are_read(tmp_path: Path) -> None:
+    assert _old_manifest(tmp_path, "a manifest", 1) == Manifest(1, {"s": replace(READ, format="parquet")})
+    found = _old_manifest(tmp_path, "a manifest with topics, tables and files that wait", 2)
+    assert found.by_source["d"] == Part("delta", TablePiece(TABLE))
+    assert found.by_source["t"] == Part("kafka", TopicsPiece(POSITION, (OffsetRange("t", "topic", 0, 0, 1, 5),)))
+    assert (found.signal, found.unread) == ("start", {"s": Unread(5, 2, "b.csv")})
+
+
+def test_lists_and_marks_of_earlier_releases_are_read(tmp_path: Path) -> None:
+    for name, waiting in (("the list", {}), ("the list with files that wait", {"b.csv": Waited(WAITING, 0)})):
+        (tmp_path / "read.json").write_text(OLD[name])
+        found = load_list(tmp_path / "read.json", ManifestFolder(tmp_path), 1)
+        memory = found.by_source["s"].piece
+        assert (memory.waiting, [*memory.files], found.number) == (waiting, ["a.csv"], 1)
+    (tmp_path / "mark.json").write_text(OLD["the mark of a history"])
+    done = {
+        "s": ["a", "b"],
+        "t": topics_to_plain(POSITION),
+        "d": {key: value for key, value in asdict(TABLE).items() if key != "has_unread"},
+    }
+    assert json.loads(json.dumps(read_mark(tmp_path).by_source)) == json.loads(json.dumps(done))
 
 
 def point(folder: Path, **other: Any) -> JobFile[dict[str, int]]:

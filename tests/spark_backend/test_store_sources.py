@@ -13,19 +13,21 @@ from querylang.errors import InputError
 from spark_backend.operator.step import run_step
 from spark_backend.places.remote_path import RemotePath
 from spark_backend.places.remote_stat import RemoteStat
-from spark_backend.sources.file_reading import read_task
-from spark_backend.sources.listing.file_tasks import FileTask
+from spark_backend.sources.folder.listed_source import ListedSource
+from spark_backend.sources.folder.pieces import FolderWork
+from spark_backend.sources.folder.store_listing import StoreWatch
 from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
-from spark_backend.sources.listing.listed_source import ListedSource, sources_of_text, sources_to_text
 from spark_backend.sources.listing.manifests import Manifest
-from spark_backend.sources.listing.store_listing import StoreWatch
+from spark_backend.sources.listing.tasks import SOURCES, Task, sources_of_text, sources_to_text
 from spark_backend.sources.reading import Reading
+from spark_backend.sources.task_reading import read_task
 from spark_backend.wire.packed_rows import HOME, Signal
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag
 from tests.spark_backend.samples import PLAN
 from tests.support.buckets import ledger_of, rows_of
 from tests.support.folder_job import FolderJob
+from tests.support.manifests import files_in, of_files
 from tests.support.stores import StoreServer
 
 LATER = 4_000_000_000_000_000_000
@@ -43,7 +45,7 @@ class Job:
 
     def start(self, now: int = LATER) -> None:
         source = ListedSource("a", "s3://bucket/in", (".csv",), **self.settings)  # type: ignore[arg-type]
-        self.planner = InputPlanner([source], RunSettings(str(self.folder)), lambda: now)
+        self.planner = InputPlanner(of_files(source), RunSettings(str(self.folder)), lambda: now)
 
     def ask(self) -> Manifest | None:
         assert self.planner is not None
@@ -60,7 +62,7 @@ class Job:
             path = self.folder / log / str(self.end - 1)
             path.parent.mkdir(exist_ok=True)
             path.write_text("v1\n{}\n" + json.dumps({"manifest": self.end}))
-        return [file.path for file in manifest.files]
+        return [file.path for file in files_in(manifest)]
 
 
 def test_files_are_those_of_a_local_folder(tmp_path: Path, store: StoreServer) -> None:
@@ -89,7 +91,9 @@ def test_a_young_file_is_read_when_it_is_old_enough(tmp_path: Path, store: Store
     assert job.step() == ["1.csv"]
 
 
-def test_files_that_are_listed_together_are_merged_whatever_reads_them(tmp_path: Path, store: StoreServer) -> None:
+def test_files_that_are_listed_together_are_merged_whatever_reads_them(
+    tmp_path: Path, store: StoreServer, looked_up: list[str]
+) -> None:
     text = "event E { float ts; string k; } query Q { inputs { E() key k within 60.0 wait 1.0; } find E:a -> E:b }"
     (tmp_path / "local").mkdir()
     for number in range(4):
@@ -100,12 +104,12 @@ def test_files_that_are_listed_together_are_merged_whatever_reads_them(tmp_path:
     job = FolderJob(tmp_path, text, {"in": source})
     first = job.step()
     assert first is not None
-    assert [file.path for file in first.files] == ["0.csv"]
+    assert [file.path for file in files_in(first)] == ["0.csv"]
     store.put("in/3.csv", "at,ts,k\n2.5,2.5,x\n50.0,50.0,x\n")  # written again before it is read
     (tmp_path / "local" / "3.csv").write_text("at,ts,k\n2.5,2.5,x\n50.0,50.0,x\n")
     job.start()
-    assert [[file.path for file in manifest.files] for manifest in job.run()] == [["1.csv"], ["3.csv"], ["2.csv"]]
-    assert job.looked_up == ["0.csv", "1.csv", "2.csv", "3.csv", "3.csv"]
+    assert [[file.path for file in files_in(manifest)] for manifest in job.run()] == [["1.csv"], ["3.csv"], ["2.csv"]]
+    assert looked_up == ["0.csv", "1.csv", "2.csv", "3.csv", "3.csv"]
     job.step(Signal.FLUSH)
     found = ensue.replay(text, sorted((tmp_path / "local").iterdir()), source_time="ts")
     assert len(job.answer()[0]) == len(found.matches) > 20
@@ -131,7 +135,7 @@ def test_an_object_that_is_written_again_is_reported_and_not_read_again(tmp_path
     store.put("in/1.csv", "longer")
     manifest = job.ask()
     assert manifest is not None
-    assert (manifest.files, manifest.reports) == ((), (("replaced", "a", 1, "1.csv"),))
+    assert (files_in(manifest), manifest.reports) == ([], (("replaced", "a", 1, "1.csv"),))
 
 
 @pytest.mark.parametrize(("after", "expected"), [("delete", []), ("archive", ["old/1.csv", "old/day=1/2.csv"])])
@@ -178,15 +182,12 @@ def read(manifest: Manifest, *, is_repeated: bool = False, accept_loss: bool = F
     program = Program.of(PLAN, buckets=1)
     options = {
         "program": program.to_text(),
-        "sources": sources_to_text([ListedSource("a", "s3://bucket/in", (".csv",))]),
+        SOURCES: sources_to_text(of_files(ListedSource("a", "s3://bucket/in", (".csv",)))),
         "readings": json.dumps({"a": Reading(name="a").to_text()}),
         "accept_loss": str(accept_loss).lower(),
     }
-    packed = [
-        row["data"]
-        for batch in read_task(options, FileTask(manifest.files, is_repeated).to_text())
-        for row in batch.to_pylist()
-    ]
+    task = Task({"a": FolderWork(tuple(files_in(manifest)))}, is_repeated=is_repeated)
+    packed = [row["data"] for batch in read_task(options, task.to_text()) for row in batch.to_pylist()]
     rows = rows_of(list(run_step(program, HOME, None, packed, 0).rows), Tag.LEDGER)
     return {(source, what): count for (_, source, what), count in ledger_of(rows).items()}
 
@@ -247,4 +248,4 @@ def test_a_store_that_refuses_stops_the_job_and_discards_nothing(
 def test_options_reach_workers_and_are_not_shown() -> None:
     source = ListedSource("a", "s3://bucket/in", (".csv",), store={"secret_key": "very-secret-key"})
     assert "very" not in repr(source)
-    assert sources_of_text(sources_to_text([source]))[0].place == source.place
+    assert sources_of_text(sources_to_text(of_files(source)))["a"].own.place == source.place

@@ -17,17 +17,17 @@ from spark_backend.job.checks.damaged_logs import refuse_damaged_logs
 from spark_backend.job.history.marks import read_mark
 from spark_backend.job.journal.written import read_files, read_journal
 from spark_backend.settings.deployment import Deployment
-from spark_backend.sources.listing.after_reading import SettledFile
+from spark_backend.sources.folder.after_reading import SettledFile
 from spark_backend.sources.listing.command_folder import CommandFolder
 from spark_backend.sources.listing.job_notes import job_notes
 from spark_backend.sources.listing.manifests import ManifestFolder
-from spark_backend.sources.listing.read_files import load_read_files
+from spark_backend.sources.listing.read_list import load_list
 
 READS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a command": (f"ensue/commands/{7:020d}.json", lambda folder: CommandFolder(folder).read(7)),
     "totals": ("0000000001.json", lambda folder: BatchFiles(folder).latest()),
     "the record": ("ensue.json", read_record),
-    "the list": ("read.json", lambda folder: load_read_files(folder / "read.json", ManifestFolder(folder), 1)),
+    "the list": ("read.json", lambda folder: load_list(folder / "read.json", ManifestFolder(folder), 1)),
     "what is archived": ("settled.json", lambda folder: SettledFile(folder / "settled.json").read()),
     "a manifest": (f"{1:010d}.json", lambda folder: ManifestFolder(folder).read(1)),
     "notes": ("ensue/progress/0000000001.json", job_notes),

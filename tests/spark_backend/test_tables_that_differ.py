@@ -16,8 +16,8 @@ import ensue
 from querylang.errors import InputError
 from spark_backend.job.job import run
 from spark_backend.operator.step import run_step
-from spark_backend.sources.file_reading import read_task
-from spark_backend.sources.listing.file_tasks import tasks_of
+from spark_backend.sources.listing.tasks import tasks_of
+from spark_backend.sources.task_reading import read_task
 from spark_backend.wire.packed_rows import HOME
 from spark_backend.wire.tagged_rows import Tag
 from tests.support.buckets import rows_of
@@ -92,7 +92,7 @@ def test_a_commit_of_a_delta_table_lacks_columns_that_it_got_later(tmp_path: Pat
     job = FolderJob(tmp_path, TEXT, {"in": source})
     manifest = job.plan()
     assert manifest is not None
-    (task,) = tasks_of(manifest, 1, (), is_repeated=False)
+    (task,) = tasks_of(manifest, 1, job.told)
     with pytest.raises(InputError, match="has no column 'note', a field of 'A'"):
         list(read_task(job.options, task.to_text()))
     write_deltalake(table, pa.Table.from_pylist(LONG), mode="append", schema_mode="merge")

@@ -6,25 +6,20 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
-from spark_backend.job.checkpoint.checkpoint_record import all_sources
 from spark_backend.job.checkpoint.job_folder import JobFolder
-from spark_backend.job.listed_sources import delta_sources, listed_sources
 from spark_backend.job.preflight import checked
-from spark_backend.job.source_streams import source_readings
+from spark_backend.job.source_streams import source_readings, told_sources
 from spark_backend.operator.step import run_step
 from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sources.delta.commit_planner import CommitPlanner
-from spark_backend.sources.file_reading import read_task
-from spark_backend.sources.file_stream import reading_options
-from spark_backend.sources.first_arrivals import first_arrivals, first_arrivals_in_table
-from spark_backend.sources.listing.file_tasks import tasks_of
+from spark_backend.sources.folder.listed_source import ListedSource
+from spark_backend.sources.folder.source_watch import watch_of
 from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
-from spark_backend.sources.listing.listed_source import ListedSource
-from spark_backend.sources.listing.manifests import Manifest, TakenFile
-from spark_backend.sources.listing.source_watch import watch_of
+from spark_backend.sources.listing.manifests import Manifest
+from spark_backend.sources.listing.tasks import tasks_of
+from spark_backend.sources.source_stream import reading_options
+from spark_backend.sources.task_reading import read_task
 from spark_backend.wire.packed_rows import Signal
 from spark_backend.wire.tagged_rows import Tag, TaggedRow
 from tests.support.buckets import rows_of
@@ -57,20 +52,16 @@ class FolderJob:
         self.deployment = load_deployment(path / "job.yaml")
         self.ready = checked(self.deployment)
         self.program = self.ready.program
-        self.listed = listed_sources(all_sources(self.deployment))
+        self.told = told_sources(self.deployment)
         self.options = self._options()
         self.states: dict[int, bytes] = {}
         self.tagged: list[TaggedRow] = []
-        self.looked_up: list[str] = []
         self.batch = -1
         self.planner: InputPlanner | None = None
 
     def _options(self) -> dict[str, str]:
-        sources = all_sources(self.deployment)
-        delta = delta_sources(sources)
-        return reading_options(
-            self.listed, source_readings(self.deployment, self.ready.record.schemas), self.program, delta=delta
-        )
+        readings = source_readings(self.deployment, self.ready.record.schemas)
+        return reading_options(self.told, readings, self.program)
 
     @property
     def folder(self) -> JobFolder:
@@ -78,14 +69,7 @@ class FolderJob:
 
     def start(self) -> None:
         """Begin a run, which knows nothing but what is in the checkpoint."""
-        delta = delta_sources(all_sources(self.deployment))
-        run = RunSettings(str(self.deployment.checkpoint))
-        tables = CommitPlanner(delta, firsts=partial(first_arrivals_in_table, self.options)) if delta else None
-        self.planner = InputPlanner(self.listed, run, tables=tables, firsts=self._firsts)
-
-    def _firsts(self, source: ListedSource, files: list[TakenFile]) -> list[int | None]:
-        self.looked_up += [file.path for file in files]
-        return first_arrivals(self.options, source, files)
+        self.planner = InputPlanner(self.told, RunSettings(str(self.deployment.checkpoint)), firsts=self.options)
 
     def plan(self) -> Manifest | None:
         """What the next micro-batch reads; Spark has not logged it yet."""
@@ -103,7 +87,7 @@ class FolderJob:
         packed = []
         if manifest is not None:
             self.batch += 1
-            tasks = tasks_of(manifest, 2, (), is_repeated=False)
+            tasks = tasks_of(manifest, 2, self.told)
             packed = [part for task in tasks[::-1] for part in read_task(self.options, task.to_text())]
         for bucket in range(2):
             rows = [part.column(1)[bucket].as_py() for part in packed if len(part) > bucket]

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from spark_backend.sources.folder.listed_source import ListedSource
 from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
-from spark_backend.sources.listing.listed_source import ListedSource
 from spark_backend.sources.listing.manifests import Manifest
+from tests.support.manifests import files_in, of_files
 
 LATER = 4_000_000_000_000_000_000
 """ns, in the year 2096: folders that tests have just made count as settled."""
@@ -51,7 +52,7 @@ class Job:
             sources.append(ListedSource(name, str(self.folder / name), (".csv",), **self.settings))  # type: ignore[arg-type]
         run = RunSettings(str(self.folder / "state"), at_start, at_end, only_repeats=only_repeats)
         times = iter(range(LATER, LATER * 2, 1_000_000_000))
-        self.planner = InputPlanner(sources, run, lambda: next(times))
+        self.planner = InputPlanner(of_files(*sources), run, lambda: next(times))
         if is_once:
             self.planner.fix_end()
 
@@ -84,4 +85,4 @@ class Job:
 
 
 def paths(manifest: Manifest | None) -> list[str]:
-    return [] if manifest is None else [file.path for file in manifest.files]
+    return [] if manifest is None else [file.path for file in files_in(manifest)]

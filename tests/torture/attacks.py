@@ -26,9 +26,11 @@ from spark_backend.sources.delta.commit_planner import CommitPlanner
 from spark_backend.sources.delta.delta_source import DeltaSource
 from spark_backend.sources.delta.snapshot import UnreadableTable
 from spark_backend.sources.delta.table_units import TablePosition
+from spark_backend.sources.folder.folder_listing import FileStamp
+from spark_backend.sources.folder.pieces import FolderPiece, SourceCount, TakenFile
+from spark_backend.sources.kinds import Part
 from spark_backend.sources.listing.command_folder import Command, CommandFolder
-from spark_backend.sources.listing.folder_listing import FileStamp
-from spark_backend.sources.listing.manifests import Manifest, ManifestFolder, SourceCount, TakenFile
+from spark_backend.sources.listing.manifests import Manifest, ManifestFolder
 from spark_backend.wire.packed_rows import pack_arrivals
 from spark_backend.wire.program import Program
 from tests.support.mutants import json_mutant
@@ -368,7 +370,8 @@ def manifests() -> Attack:
     """Manifests of a checkpoint."""
     folder = ManifestFolder(Path("state/manifests"))
     file, command = TakenFile("s", 1, "a.csv", FileStamp(5, 7, 9)), Command(7, "Heartbeat()", 8)
-    folder.write(Manifest(1, (file,), {"s": SourceCount(1, "a.csv")}, commands=(command,)))
+    piece = FolderPiece(SourceCount(1, "a.csv"), (file,))
+    folder.write(Manifest(1, {"s": Part("csv", piece)}, commands=(command,)))
     place = Path("state/manifests/0000000001.json")
 
     def run(data: bytes) -> None:

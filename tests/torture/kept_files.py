@@ -22,14 +22,16 @@ from spark_backend.job.watching.tries import failed_tries, skip_records
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.sinks.folder.compaction.replacement import interrupted, remove_drafts
 from spark_backend.sources.crash_marks import CrashMarks, Deadly
+from spark_backend.sources.folder.after_reading import Settled, SettledFile
+from spark_backend.sources.folder.folder_listing import FileStamp
+from spark_backend.sources.folder.pieces import FolderPiece, SourceCount, TakenFile
 from spark_backend.sources.kafka.avro.avro_form import RegistryAddress
 from spark_backend.sources.kafka.avro.budgets import WrongSchema
 from spark_backend.sources.kafka.avro.registry import SchemaRegistry, UnknownSchema
 from spark_backend.sources.kafka.avro.schemas import message_schema
-from spark_backend.sources.listing.after_reading import Settled, SettledFile
-from spark_backend.sources.listing.folder_listing import FileStamp
-from spark_backend.sources.listing.manifests import Manifest, ManifestFolder, SourceCount, TakenFile
-from spark_backend.sources.listing.read_files import KEPT, load_read_files
+from spark_backend.sources.kinds import Part
+from spark_backend.sources.listing.manifests import Manifest, ManifestFolder
+from spark_backend.sources.listing.read_list import KEPT, load_list
 from spark_backend.wire.plan_text import load_plan, template_text
 from tests.support.old_checkpoint import unpacked
 
@@ -185,14 +187,15 @@ def read_file_lists() -> Sample:
     manifests, stamp = ManifestFolder(folder / "manifests"), FileStamp(5, 7, 9)
     for number in range(1, KEPT + 3):
         file = TakenFile("s", number, f"{number}.csv", stamp)
-        manifests.write(Manifest(number, (file,), {"s": SourceCount(number, f"{number}.csv")}))
-    read = load_read_files(folder / "read.json", manifests, KEPT + 2)
+        piece = FolderPiece(SourceCount(number, f"{number}.csv"), (file,))
+        manifests.write(Manifest(number, {"s": Part("csv", piece)}))
+    read = load_list(folder / "read.json", manifests, KEPT + 2)
     read.compact(folder / "read.json", manifests, ())
     file = folder / "read.json"
 
     def run(data: bytes) -> None:
         file.write_bytes(data)
-        load_read_files(file, manifests, KEPT + 2)
+        load_list(file, manifests, KEPT + 2)
 
     return (file.read_bytes(),), run
 

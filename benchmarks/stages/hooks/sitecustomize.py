@@ -36,7 +36,7 @@ STAGES = {
     },
     "spark_backend.job.checkpoint.job_folder": {"LedgerFiles.add": "write the ledger"},
     "spark_backend.sinks.micro_batch": {"publish": "publish files"},
-    "spark_backend.sources.file_reading": {"read_task": "read and pack"},
+    "spark_backend.sources.task_reading": {"read_task": "read and pack"},
     "spark_backend.sources.reading": {"pack_arrivals": "pack"},
     "spark_backend.operator.worker_functions": {"run_step": "step"},
     "spark_backend.operator.reading": {"unpack_row": "unpack"},
@@ -49,7 +49,7 @@ STAGES = {
     "runtime.engine.engine": {"Engine.process": "engine"},
     "spark_backend.sinks.bucket_results": {"write_results": "write results", "run_and_write": "bucket"},
     "spark_backend.sinks.task_files": {"TaskFiles.finish": "finish files"},
-    "spark_backend.sources.file_stream": {
+    "spark_backend.sources.source_stream": {
         "FileStreamReader.end_of_next": "plan the input",
         "FileStreamReader.partitions": "divide the input",
         "FileStreamReader.prepareForTriggerAvailableNow": "list the input",

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
+from runtime.json_reader import shaped
 from spark_backend.job_file import JobFile
 from spark_backend.places.place import Place
-from spark_backend.sources.delta.table_units import (
-    TablePosition,
-    table_positions_to_plain,
-)
-from spark_backend.sources.kafka.offsets import Positions, positions_to_plain
+from spark_backend.sources.old_lists import old_done
 
-MARK_VERSION = 1
+MARK_VERSION = 2
+"""Version 1 has files, topics and tables in keys of their own: `old_lists`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,36 +21,37 @@ class Mark:
 
     titles: of the queries
     events: the names of the event types that were known, in order
-    files: by source, the paths of its files
-    positions: of Kafka sources
-    tables: of Delta sources
+    by_source: as `SourceRunning.done` gives it
     """
 
     titles: tuple[str, ...]
     events: tuple[str, ...]
-    files: Mapping[str, frozenset[str]]
-    positions: Positions
-    tables: Mapping[str, TablePosition]
+    by_source: Mapping[str, Any]
+
+
+class _Common(TypedDict):
+    """What marks of all versions have."""
+
+    titles: tuple[str, ...]
+    events: tuple[str, ...]
 
 
 def write_mark(folder: Place, mark: Mark) -> None:
     """Write down how far it is; it survives a power cut."""
-    plain: dict[str, Any] = {
-        "version": MARK_VERSION,
-        "titles": mark.titles,
-        "events": mark.events,
-        "files": {source: sorted(paths) for source, paths in mark.files.items()},
-        "positions": positions_to_plain(mark.positions),
-        "tables": table_positions_to_plain(mark.tables),
-    }
+    plain = {"version": MARK_VERSION, "titles": mark.titles, "events": mark.events, "sources": mark.by_source}
     _mark_file(folder).write(plain)
 
 
 def read_mark(folder: Place) -> Mark:
     """The inverse of `write_mark`; raises InputError."""
-    return _mark_file(folder).needed()
+    file = _mark_file(folder)
+    data = file.needed()
+    with file.checking():
+        common = shaped({key: data.pop(key) for key in _Common.__annotations__ if key in data}, _Common)
+        done = shaped(data["sources"], dict[str, Any]) if "sources" in data else old_done(data)
+        return Mark(common["titles"], common["events"], done)
 
 
-def _mark_file(folder: Place) -> JobFile[Mark]:
+def _mark_file(folder: Place) -> JobFile[dict[str, Any]]:
     missing = "what the history has left is missing"
-    return JobFile(folder / "mark.json", Mark, "Deploy again", (MARK_VERSION,), missing=missing)
+    return JobFile(folder / "mark.json", dict[str, Any], "Deploy again", (1, MARK_VERSION), missing=missing)

@@ -5,34 +5,31 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import pyarrow as pa
 
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.instants import NEVER, NO_TIME
-from spark_backend.job.checkpoint.checkpoint_record import all_sources, read_record
+from spark_backend.job.checkpoint.checkpoint_record import read_record
 from spark_backend.job.history.history_folders import histories
 from spark_backend.job.history.marks import Mark, read_mark, write_mark
-from spark_backend.job.history.pieces import Piece
-from spark_backend.job.history.read_again import archived_sources, mark_of, pieces_between
+from spark_backend.job.history.read_again import mark_of, pieces_between
 from spark_backend.job.history.table_end import TableEnd
 from spark_backend.job.history.table_run import met_sources
 from spark_backend.job.journal.journal import HistoryCommand, Journal
-from spark_backend.job.listed_sources import delta_sources, kafka_sources, listed_sources
-from spark_backend.job.source_streams import source_readings
+from spark_backend.job.source_streams import source_readings, told_sources
 from spark_backend.operator.history_run import HistoryRun
 from spark_backend.operator.job_clock import JobClock, SourceWatermark
 from spark_backend.places.place import Place
 from spark_backend.settings.deployment import Deployment
+from spark_backend.sources.again import PieceAgain
 from spark_backend.sources.crash_marks import CRASHES, marks_of_run
-from spark_backend.sources.file_reading import read_task
-from spark_backend.sources.file_stream import reading_options
-from spark_backend.sources.first_arrivals import first_arrivals, first_arrivals_in_table
-from spark_backend.sources.listing.listed_source import ListedSource
-from spark_backend.sources.listing.manifests import TakenFile
-from spark_backend.sources.listing.read_files import ReadFiles, what_was_read
+from spark_backend.sources.kinds import kind_of
+from spark_backend.sources.listing.read_list import ReadList, what_was_read
+from spark_backend.sources.listing.tasks import Task
+from spark_backend.sources.source_stream import reading_options
+from spark_backend.sources.task_reading import read_task
 from spark_backend.wire.clock import Clock
 from spark_backend.wire.packed_rows import Signal, pack_progress
 from spark_backend.wire.plan_text import load_plan
@@ -92,11 +89,11 @@ class Reading:
         run, read = run or HistoryRun(self.program), what_was_read(self.deployment.checkpoint)
         self._announce(run, clock)
         self._take(run, None, read, None if table_ends is None else self._table_end(table_ends))
-        return run, mark_of(read, self.titles, self.events)
+        return run, mark_of(self.deployment, read, self.titles, self.events)
 
     def _table_end(self, last: int) -> TableEnd:
         table, sources = self.deployment.history, tuple(met_sources(self.program))
-        topics = frozenset(item.name for item in kafka_sources(self.deployment.sources))
+        topics = frozenset(item.name for item in self.deployment.sources if kind_of(item.format).has_topics)
         telling = tuple(replace(item, ahead=NEVER) for item in self.program.sources)
         command = replace(self.command, since=None, accepts_gap=True)
         reading = replace(self, program=replace(self.program, sources=telling), command=command)
@@ -106,7 +103,7 @@ class Reading:
     def go_on(self, run: HistoryRun, mark: Mark) -> tuple[Mark, int]:
         """Read what the job has read since then; how many steps that took."""
         read = what_was_read(self.deployment.checkpoint)
-        return mark_of(read, self.titles, self.events), self._take(run, mark, read)
+        return mark_of(self.deployment, read, self.titles, self.events), self._take(run, mark, read)
 
     def finish(self, clock: JobClock, target: Place) -> None:
         """From what the command has left, write to a folder what it is where the job is now.
@@ -132,7 +129,7 @@ class Reading:
         known = [_progress(item.source, item.partition, NO_TIME) for item in _known(clock)]
         run.step([pack_progress(self.program.buckets, known)], _now())
 
-    def _take(self, run: HistoryRun, before: Mark | None, read: ReadFiles, table: TableEnd | None = None) -> int:
+    def _take(self, run: HistoryRun, before: Mark | None, read: ReadList, table: TableEnd | None = None) -> int:
         accepts_gap = self.command.accepts_gap
         has_clock = self.program.clock is not Clock.PROCESSING
         steps = pieces_between(
@@ -142,36 +139,27 @@ class Reading:
             self.command.since,
             accepts_gap=accepts_gap,
             table=table,
-            firsts=self._firsts if has_clock else None,
-            firsts_in_tables=partial(first_arrivals_in_table, self._options(is_archived=False)) if has_clock else None,
+            firsts=self._options() if has_clock else None,
         )
         for step in steps:
             run.step(self.packed(step), _now())
         return len(steps)
 
-    def _firsts(self, source: ListedSource, files: Sequence[TakenFile]) -> Sequence[int | None]:
-        return first_arrivals(self._options(is_archived=False), source, files)
-
-    def packed(self, step: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+    def packed(self, step: Sequence[PieceAgain]) -> Iterator[pa.RecordBatch]:
         """The packed rows of pieces."""
         for piece in step:
-            yield from read_task(self._options(is_archived=piece.is_archived), piece.task.to_text())
+            task = Task({piece.source: piece.work}, is_repeated=True, unread=piece.unread)
+            yield from read_task(self._options(), task.to_text())
 
-    def _options(self, *, is_archived: bool) -> Mapping[str, str]:
-        deployment, sources = self.deployment, all_sources(self.deployment)
-        listed, record = listed_sources(sources), read_record(deployment.checkpoint)
+    def _options(self) -> Mapping[str, str]:
+        deployment = self.deployment
+        record = read_record(deployment.checkpoint)
         readings = {
             name: replace(reading, since=self.command.since)
             for name, reading in source_readings(deployment, () if record is None else record.schemas).items()
         }
-        options = reading_options(
-            archived_sources(listed) if is_archived else listed,
-            readings,
-            self.program,
-            kafka=kafka_sources(sources),
-            delta=delta_sources(sources),
-            accepts_loss=self.command.accepts_gap,
-        )
+        told, accepts_gap = told_sources(deployment), self.command.accepts_gap
+        options = reading_options(told, readings, self.program, accepts_loss=accepts_gap)
         return options | {CRASHES: marks_of_run(deployment.checkpoint).to_text()}
 
 

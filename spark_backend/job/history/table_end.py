@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from runtime.columns.timestamps import format_time
-from spark_backend.job.history.pieces import Piece
+from spark_backend.sources.again import PieceAgain
 from spark_backend.wire.packed_rows import unpack_row
 from spark_backend.wire.program import Program
 
-Pieces = Mapping[str, Sequence[Piece]]
+Pieces = Mapping[str, Sequence[PieceAgain]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class TableEnd:
     of: str | None
     topics: frozenset[str]
     program: Program
-    packed: Callable[[Piece], Iterable[pa.RecordBatch]]
+    packed: Callable[[PieceAgain], Iterable[pa.RecordBatch]]
 
     def gaps(self, pieces: Pieces) -> Iterator[str]:
         """What neither the table nor the sources have; `pieces`: of each source."""
@@ -46,7 +46,7 @@ class TableEnd:
                     until = "" if first is None else f" to {format_time(first)}, where what can be read again begins"
                     yield f"source '{source}': from {last}, where the history ends,{until or ' on'}"
 
-    def _first_arrival(self, pieces: Iterable[Piece]) -> int | None:
+    def _first_arrival(self, pieces: Iterable[PieceAgain]) -> int | None:
         """The earliest arrival in the first piece that has records, µs; None = none has."""
         plan = self.program.plan()
         for piece in pieces:

@@ -27,7 +27,7 @@ from spark_backend.settings.deployment import HistoryTable
 from spark_backend.sources.delta.delta_source import DeltaSource
 from spark_backend.sources.delta.snapshot import UnreadableTable, position_at, snapshot_units
 from spark_backend.sources.delta.unit_reading import table_of_file
-from spark_backend.sources.listing.name_patterns import is_hidden
+from spark_backend.sources.folder.name_patterns import is_hidden
 
 Bounds = tuple[Any, Any]
 

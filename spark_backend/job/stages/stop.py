@@ -10,13 +10,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from querylang.logger import warn
 from spark_backend.job.batches.reporting import Reporter
-from spark_backend.job.checkpoint.checkpoint_record import all_sources
 from spark_backend.job.checkpoint.spark_checkpoint import remove_old_files
-from spark_backend.job.listed_sources import listed_sources
 from spark_backend.job.preflight import Checked
+from spark_backend.job.source_streams import told_sources
 from spark_backend.sinks import run_sinks
 from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
-from spark_backend.sources.listing.manifests import DamagedManifest
+from spark_backend.sources.listing.places import DamagedManifest
 from spark_backend.wire.reports import Report
 
 
@@ -33,7 +32,7 @@ class Run:
 def put_away(ready: Checked, run: Run) -> None:
     """What a run leaves behind at its end."""
     deployment, record = ready.deployment, ready.record
-    planner = InputPlanner(listed_sources(all_sources(deployment)), run.settings)
+    planner = InputPlanner(told_sources(deployment), run.settings)
     try:
         run.reporter.add(Report(*report) for report in planner.finish())
     except (DamagedManifest, OSError) as error:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from spark_backend.job.checkpoint.checkpoint_record import all_sources
-from spark_backend.job.listed_sources import listed_sources
 from spark_backend.settings.deployment import Deployment
-from spark_backend.sources.backlog import SourceBacklog, Unanswered
+from spark_backend.sources.backlog import SourceBacklog
 from spark_backend.sources.kinds import running_of
-from spark_backend.sources.listing.manifests import DamagedManifest
-from spark_backend.sources.listing.processed import processed_files
+from spark_backend.sources.listing.places import DamagedManifest
+from spark_backend.sources.listing.read_list import what_was_read
+from spark_backend.sources.problems import SourceProblem
 
 PATIENCE = 1.0
 """Seconds that brokers and folders may take to answer."""
@@ -27,10 +27,13 @@ def backlog_of(deployment: Deployment, patience: float = PATIENCE) -> tuple[Sour
     """The backlog of each source, the control stream last; takes at most `patience` seconds."""
     sources = all_sources(deployment)
     try:
-        read = processed_files(deployment.checkpoint, listed_sources(sources))
+        read = what_was_read(deployment.checkpoint)
     except (DamagedManifest, OSError) as error:
         return tuple(SourceBacklog(source.name, problem=str(error)) for source in sources)
-    asked = [partial(running_of(source).backlog, source.own, read) for source in sources]
+    asked = [
+        partial(running_of(source).backlog, source.own, read.of(source.name, source.format), deployment.checkpoint)
+        for source in sources
+    ]
     return _answers([source.name for source in sources], asked, patience)
 
 
@@ -43,7 +46,7 @@ def _answers(
     def ask(name: str, question: Callable[[], SourceBacklog]) -> None:
         try:
             found[name] = question()
-        except (Unanswered, OSError) as error:
+        except (SourceProblem, DamagedManifest, OSError) as error:
             found[name] = SourceBacklog(name, problem=str(error))
 
     threads = [

@@ -5,7 +5,7 @@ What is decided is in the manifest, so a repeated micro-batch reads the same dat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from runtime.json_reader import DamagedJson, part_of
@@ -15,13 +15,11 @@ from spark_backend.sources.delta.delta_source import DeltaSource
 from spark_backend.sources.delta.snapshot import UnreadableTable, listed_units, position_at, refuse_outside_files
 from spark_backend.sources.delta.table_units import ListedFile, TableFirsts, TablePosition, TableReads, TableUnit
 from spark_backend.sources.delta.unread_commits import UnreadCommits
+from spark_backend.sources.kinds import Report
 from spark_backend.sources.listing.unread import Unread
 
 WORTH_NOTING = 20
 """Commits without rows after which a position is on record, though nothing is read."""
-
-Report = Callable[[str, str, str], None]
-"""Takes cause, source and an example."""
 
 
 class _Limit:

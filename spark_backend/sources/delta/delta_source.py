@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
-from runtime.json_reader import json_of_text
 from spark_backend.places.place import Place, place_of_plain
 from spark_backend.places.remote_path import StoreOptions
-
-DELTA = "delta"
-"""The option of our data source for these sources."""
-
-SOURCE_OPTIONS = ("maxFilesPerTrigger", "maxBytesPerTrigger")
-"""What `options` of such a source may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +38,3 @@ class DeltaSource:
     def place(self) -> Place:
         """The folder."""
         return place_of_plain((self.folder, self.store))
-
-
-def delta_to_text(sources: Sequence[DeltaSource]) -> str:
-    """The sources as JSON text."""
-    return json.dumps([asdict(source) for source in sources])
-
-
-def delta_of_text(text: str) -> tuple[DeltaSource, ...]:
-    """The inverse of `delta_to_text`."""
-    return json_of_text(text, tuple[DeltaSource, ...])

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from querylang.errors import InputError, did_you_mean, listed
-from runtime.json_reader import json_of_text
+from runtime.json_reader import json_of_text, shaped
 from runtime.reading.column_names import ColumnNames
 from spark_backend.delta.features import fields_of, refuse_unreadable
 from spark_backend.delta.package import open_table, refuse_missing_package
 from spark_backend.places.place import Place
-from spark_backend.sources.backlog import SourceBacklog, Unanswered
+from spark_backend.sources.again import Again, PiecesAgain
+from spark_backend.sources.backlog import SourceBacklog
 from spark_backend.sources.delta.commit_planner import CommitPlanner
 from spark_backend.sources.delta.delta_source import DeltaSource
-from spark_backend.sources.delta.snapshot import UnreadableTable, position_at
+from spark_backend.sources.delta.first_arrivals import first_arrivals_in_table
+from spark_backend.sources.delta.snapshot import position_at
+from spark_backend.sources.delta.table_units import TableMemory, TablePosition
+from spark_backend.sources.delta.tables_again import table_pieces
 from spark_backend.sources.delta.unit_reading import TYPES
 from spark_backend.sources.kinds import FirstTables
-from spark_backend.sources.listing.read_files import ReadFiles
 from spark_backend.sources.source import Source
 
 
@@ -59,18 +64,24 @@ class RunningTable:
         """As `SourceRunning.place_of_new`."""
         raise InputError(f"records cannot be put back into the source '{source.name}'")
 
-    def backlog(self, own: DeltaSource, read: ReadFiles) -> SourceBacklog:
+    def backlog(self, own: DeltaSource, memory: TableMemory, checkpoint: Place) -> SourceBacklog:  # noqa: ARG002
         """As `SourceRunning.backlog`."""
         if not own.folder:
             return SourceBacklog(own.name, problem="a catalog says where the table is, once the job has started")
         planner = CommitPlanner([replace(own, max_files=None, max_bytes=None)], accepts_loss=True)
-        known = {own.name: read.tables[own.name]} if own.name in read.tables else {}
-        try:
-            units = planner.next(known, {}, lambda *_: None).units
-        except UnreadableTable as error:
-            raise Unanswered(str(error)) from error
-        files = [file for unit in units for file in unit.files]
+        known = {} if memory.position is None else {own.name: memory.position}
+        files = [file for unit in planner.next(known, {}, lambda *_: None).units for file in unit.files]
         return SourceBacklog(own.name, files=len(files), bytes=sum(file.size for file in files))
+
+    def done(self, memory: TableMemory) -> Any:
+        """As `SourceRunning.done`: its position."""
+        return memory.position and asdict(memory.position)
+
+    def again(self, own: DeltaSource, memory: TableMemory, asked: Again) -> PiecesAgain:
+        """As `SourceRunning.again`."""
+        before = None if asked.before is None else shaped(asked.before, TablePosition)
+        firsts = None if asked.firsts is None else partial(first_arrivals_in_table, asked.firsts)
+        return table_pieces(own, memory, before, firsts)
 
 
 RUNNING = RunningTable()

@@ -17,12 +17,13 @@ from spark_backend.delta.data_files import data_file, is_below
 from spark_backend.places.inside import OutsidePath
 from spark_backend.sources.delta.delta_source import DeltaSource
 from spark_backend.sources.delta.table_units import ListedFile, TableFile, TablePosition
+from spark_backend.sources.problems import SourceProblem
 
 MOST_FILES = 256
 """Files of one unit, whatever overlaps: they are read at once."""
 
 
-class UnreadableTable(Exception):
+class UnreadableTable(SourceProblem):
     """A table that cannot be read, or not any further; the text says why, and the way out."""
 
 

@@ -1,4 +1,4 @@
-"""What a micro-batch reads of Delta tables, as manifests have it."""
+"""What a micro-batch reads of Delta tables, and what was read of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from runtime.json_shapes import Count
 from spark_backend.sources.delta.delta_source import DeltaSource
 from spark_backend.sources.listing.unread import Unread
 
@@ -87,28 +88,59 @@ class TablePosition:
 
 @dataclass(frozen=True, slots=True)
 class TableReads:
-    """What a manifest has of Delta sources.
+    """What is read of sources next.
 
     positions: after it, by source
-    unread: as in `Manifest`, which has it beside these
+    unread: as in `Manifest`
     """
 
     units: tuple[TableUnit, ...] = ()
     positions: Mapping[str, TablePosition] = field(default_factory=dict)
     unread: Mapping[str, Unread | None] = field(default_factory=dict)
 
-    def to_plain(self) -> dict[str, Any]:
-        """As JSON can hold them."""
-        return {"units": list(map(asdict, self.units)), "positions": table_positions_to_plain(self.positions)}
+
+@dataclass(frozen=True, slots=True)
+class TablePiece:
+    """What a manifest has of a source.
+
+    position: after it; None = nothing was read yet
+    files: how many data files have been read after it
+    """
+
+    position: TablePosition | None = None
+    files: Count = 0
+    units: tuple[TableUnit, ...] = ()
 
 
-def table_positions_to_plain(positions: Mapping[str, TablePosition]) -> dict[str, Any]:
-    """Positions as JSON; what earlier releases do not know they have only if it is true."""
-    return {source: _plain(asdict(position)) for source, position in positions.items()}
+@dataclass(slots=True)
+class TableMemory:
+    """What was read of a source; fields as in `TablePiece`."""
+
+    source: str
+    position: TablePosition | None = None
+    files: int = 0
+
+    def __len__(self) -> int:
+        return 1
+
+    def add(self, number: int, piece: TablePiece) -> None:  # noqa: ARG002
+        """As `Memory.add`."""
+        self.position, self.files = piece.position, piece.files
+
+    def still(self) -> TablePiece:
+        """As `Memory.still`."""
+        return TablePiece(self.position, self.files)
+
+    def to_plain(self, until: int, piece: TablePiece) -> dict[str, Any]:  # noqa: ARG002
+        """As `Memory.to_plain`: a piece has the position behind it."""
+        return {"position": piece.position and asdict(piece.position), "files": piece.files}
 
 
-def _plain(position: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in position.items() if name != "has_unread" or value}
+@dataclass(frozen=True, slots=True)
+class TableWork:
+    """What one task reads of a source."""
+
+    units: tuple[TableUnit, ...]
 
 
 def unit_tasks(units: Sequence[TableUnit], tasks: int) -> list[tuple[TableUnit, ...]]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -18,15 +19,19 @@ from spark_backend.durable_files import AT_ONCE, make_folder
 from spark_backend.places.inside import below
 from spark_backend.places.place import Place, names_in, refuse_missing_bucket
 from spark_backend.places.remote_path import RemotePath
+from spark_backend.sources.again import Again, PiecesAgain
 from spark_backend.sources.backlog import SourceBacklog
 from spark_backend.sources.crash_marks import living_parts
+from spark_backend.sources.folder.after_reading import SettledFile, forget_settled
+from spark_backend.sources.folder.file_order import first_files
+from spark_backend.sources.folder.files_again import file_pieces
+from spark_backend.sources.folder.first_arrivals import first_arrivals
+from spark_backend.sources.folder.listed_source import ListedSource
+from spark_backend.sources.folder.name_patterns import is_hidden, name_filter
+from spark_backend.sources.folder.pieces import FolderMemory
 from spark_backend.sources.folder.settings import ENDINGS
+from spark_backend.sources.folder.source_watch import watch_of
 from spark_backend.sources.kinds import FirstTables
-from spark_backend.sources.listing.file_order import first_files
-from spark_backend.sources.listing.listed_source import ListedSource
-from spark_backend.sources.listing.name_patterns import is_hidden, name_filter
-from spark_backend.sources.listing.read_files import ReadFiles
-from spark_backend.sources.listing.source_watch import watch_of
 from spark_backend.sources.source import Source
 
 _TRIED = 4
@@ -72,14 +77,23 @@ class RunningFolder:
             raise InputError(f"the source '{source.name}' does not read files named {name}; nothing was put back")
         return own.place / name
 
-    def backlog(self, own: ListedSource, read: ReadFiles) -> SourceBacklog:
+    def backlog(self, own: ListedSource, memory: FolderMemory, checkpoint: Place) -> SourceBacklog:
         """As `SourceRunning.backlog`."""
-        known = read.of(own.name)
+        forget_settled({own.name: memory}, SettledFile.of(checkpoint).read())
         try:
-            new = watch_of(own).new_files(known.__contains__, time.time_ns()).files
+            new = watch_of(own).new_files(memory.files.__contains__, time.time_ns()).files
         except FileNotFoundError:
             return SourceBacklog(own.name, files=0, bytes=0)  # a control stream's folder is made by its job
         return SourceBacklog(own.name, files=len(new), bytes=sum(stamp.size for stamp in new.values()))
+
+    def done(self, memory: FolderMemory) -> list[str]:
+        """As `SourceRunning.done`: the paths of its files."""
+        return sorted(memory.files)
+
+    def again(self, own: ListedSource, memory: FolderMemory, asked: Again) -> PiecesAgain:
+        """As `SourceRunning.again`."""
+        firsts = None if asked.firsts is None else partial(first_arrivals, asked.firsts)
+        return file_pieces(own, memory, asked, firsts)
 
 
 RUNNING = RunningFolder()

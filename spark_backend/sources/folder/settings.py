@@ -13,8 +13,8 @@ from spark_backend.document.setting_keys import Change
 from spark_backend.document.yaml_document import Node
 from spark_backend.places.place import Place, asked_again, is_same_system, place_of, place_to_plain
 from spark_backend.places.remote_path import RemotePath
+from spark_backend.sources.folder.listed_source import ListedSource
 from spark_backend.sources.kinds import Entry, KindSettings
-from spark_backend.sources.listing.listed_source import ListedSource
 from spark_backend.sources.located import LIMITS, limit, read_options, read_place, refuse_no_path, refuse_other_decoding
 
 if TYPE_CHECKING:

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
-from runtime.json_reader import json_of_text
 from spark_backend.sources.kafka.avro.avro_form import AvroForm
-
-SOURCE_OPTIONS = ("subscribe", "subscribePattern", "assign", "maxOffsetsPerTrigger", "minPartitions")
-"""The options of a source that Spark has without the prefix of the client's."""
 
 SECOND = 1_000_000
 """µs."""
-
-KAFKA = "secret_kafka"
-"""The option of our data source for these sources. Spark shows no value of such a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +69,3 @@ class KafkaSource:
     retry: float | None = None
     ahead: int | None = None
     avro: AvroForm | None = None
-
-
-def kafka_to_text(sources: Sequence[KafkaSource]) -> str:
-    """The sources as JSON text."""
-    return json.dumps([asdict(source) for source in sources])
-
-
-def kafka_of_text(text: str) -> tuple[KafkaSource, ...]:
-    """The inverse of `kafka_to_text`."""
-    return json_of_text(text, tuple[KafkaSource, ...])

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from spark_backend.sources.kafka.kafka_source import TopicChoice
+from spark_backend.sources.problems import SourceProblem
 
 
-class BrokerError(Exception):
+class BrokerError(SourceProblem):
     """A broker did not answer, or refused; the text says it for people.
 
     is_passing: whether it may work when it is asked again

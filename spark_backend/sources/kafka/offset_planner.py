@@ -14,15 +14,14 @@ from spark_backend.retrying import patience_of
 from spark_backend.sources.kafka.kafka_source import SECOND, KafkaSource
 from spark_backend.sources.kafka.listing import Broker, BrokerError, Listing, PartitionListing, TopicListing
 from spark_backend.sources.kafka.offsets import Advance, OffsetRange, Offsets, Positions, TopicPosition
+from spark_backend.sources.kinds import Report
+from spark_backend.sources.problems import SourceProblem
 
 GRACE = 10 * SECOND
 """µs that a topic may be missing while a job runs: a broker that starts may not know it yet."""
 
-Report = Callable[[str, str, str], None]
-"""Takes cause, source and an example."""
 
-
-class LostOffsets(Exception):
+class LostOffsets(SourceProblem):
     """Messages that were not read no longer exist; the text says which, and the way out."""
 
 

@@ -1,4 +1,4 @@
-"""Ranges of offsets and positions in topics, as manifests have them."""
+"""What a micro-batch reads of topics, and what was read of them."""
 
 from __future__ import annotations
 
@@ -71,23 +71,71 @@ Positions = Mapping[str, Mapping[str, TopicPosition]]
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """What a manifest has of Kafka sources; `positions`: after it."""
+    """What is read of sources next; `positions`: after it."""
 
-    ranges: tuple[Annotated[OffsetRange, ROW], ...] = ()
-    advances: tuple[Annotated[Advance, ROW], ...] = ()
+    ranges: tuple[OffsetRange, ...] = ()
+    advances: tuple[Advance, ...] = ()
     positions: Positions = field(default_factory=dict)
 
+
+Topics = Mapping[str, TopicPosition]
+"""By topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsPiece:
+    """What a manifest has of a source; `position`: after it."""
+
+    position: Topics = field(default_factory=dict)
+    ranges: tuple[Annotated[OffsetRange, ROW], ...] = ()
+    advances: tuple[Annotated[Advance, ROW], ...] = ()
+
     def to_plain(self) -> dict[str, Any]:
-        """As JSON can hold them."""
+        """As JSON can hold it."""
         return {
+            "position": topics_to_plain(self.position),
             "ranges": list(map(astuple, self.ranges)),
             "advances": list(map(astuple, self.advances)),
-            "positions": positions_to_plain(self.positions),
         }
 
 
-def positions_to_plain(positions: Positions) -> dict[str, Any]:
-    """Positions as JSON can hold them."""
-    return {
-        source: {topic: asdict(position) for topic, position in topics.items()} for source, topics in positions.items()
-    }
+@dataclass(slots=True)
+class TopicsMemory:
+    """What was read of a source."""
+
+    source: str
+    position: Topics = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    def add(self, number: int, piece: TopicsPiece) -> None:  # noqa: ARG002
+        """As `Memory.add`."""
+        self.position = piece.position
+
+    def still(self) -> TopicsPiece:
+        """As `Memory.still`."""
+        return TopicsPiece(self.position)
+
+    def to_plain(self, until: int, piece: TopicsPiece) -> dict[str, Any]:  # noqa: ARG002
+        """As `Memory.to_plain`: a piece has the position behind it."""
+        return topics_to_plain(piece.position)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsWork:
+    """What one task reads of a source."""
+
+    ranges: tuple[OffsetRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsNews:
+    """What every bucket hears of a source."""
+
+    advances: tuple[Advance, ...]
+
+
+def topics_to_plain(topics: Topics) -> dict[str, Any]:
+    """A position as JSON can hold it."""
+    return {topic: asdict(position) for topic, position in topics.items()}

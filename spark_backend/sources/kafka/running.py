@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from querylang.errors import InputError, counted, did_you_mean
 from runtime.reading.column_names import ColumnNames
 from spark_backend.places.place import Place
-from spark_backend.sources.backlog import PartitionBacklog, SourceBacklog, Unanswered
+from spark_backend.sources.again import Again, PiecesAgain
+from spark_backend.sources.backlog import PartitionBacklog, SourceBacklog
 from spark_backend.sources.kafka.asking import AskedBroker
 from spark_backend.sources.kafka.avro.schema_check import check_schemas
 from spark_backend.sources.kafka.first_answer import first_answer
 from spark_backend.sources.kafka.kafka_source import KafkaSource, TopicChoice
-from spark_backend.sources.kafka.listing import BrokerError, Listing
+from spark_backend.sources.kafka.listing import Listing
+from spark_backend.sources.kafka.messages_again import message_pieces
 from spark_backend.sources.kafka.offset_planner import OffsetPlanner
-from spark_backend.sources.listing.read_files import ReadFiles
+from spark_backend.sources.kafka.offsets import TopicsMemory, topics_to_plain
 from spark_backend.sources.source import Source
 
 
@@ -61,14 +64,11 @@ class RunningTopics:
         """As `SourceRunning.place_of_new`."""
         raise InputError(f"records cannot be put back into the source '{source.name}'")
 
-    def backlog(self, own: KafkaSource, read: ReadFiles) -> SourceBacklog:
+    def backlog(self, own: KafkaSource, memory: TopicsMemory, checkpoint: Place) -> SourceBacklog:  # noqa: ARG002
         """As `SourceRunning.backlog`; what the broker has lost is not there."""
         everything = replace(own, max_offsets=None, min_partitions=None)
         planner = OffsetPlanner([everything], lambda it: AskedBroker(it.client), accepts_loss=True)
-        try:
-            next_ = planner.next({own.name: read.positions.get(own.name, {})}, lambda *_: None)
-        except BrokerError as error:
-            raise Unanswered(str(error)) from error
+        next_ = planner.next({own.name: memory.position}, lambda *_: None)
         waiting = {(item.topic, item.partition): len(item) for item in next_.ranges if not item.is_lost}
         partitions = tuple(
             PartitionBacklog(topic, partition, waiting.get((topic, partition), 0))
@@ -76,6 +76,14 @@ class RunningTopics:
             for partition in sorted(position.next)
         )
         return SourceBacklog(own.name, messages=sum(waiting.values()), partitions=partitions)
+
+    def done(self, memory: TopicsMemory) -> dict[str, Any]:
+        """As `SourceRunning.done`: its position."""
+        return topics_to_plain(memory.position)
+
+    def again(self, own: KafkaSource, memory: TopicsMemory, asked: Again) -> PiecesAgain:
+        """As `SourceRunning.again`."""
+        return message_pieces(own, memory.position, asked) if memory.position else PiecesAgain()
 
 
 RUNNING = RunningTopics()

@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 
-from runtime.json_reader import json_of_text
 from spark_backend.delta.commit_log import commit_file
 from spark_backend.sources.delta.commit_planner import WORTH_NOTING, CommitPlanner
 from spark_backend.sources.delta.delta_source import DeltaSource
 from spark_backend.sources.delta.snapshot import UnreadableTable
-from spark_backend.sources.delta.table_units import TablePosition, TableReads
+from spark_backend.sources.delta.table_units import TablePosition
 from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
+from spark_backend.sources.listing.tasks import ToldSource
 
 START: Mapping[str, TablePosition] = {}
 
@@ -58,7 +58,6 @@ class Job:
         found = planner.next(
             self.position, {"s": self.read}, lambda cause, _, example: self.reports.append((cause, example))
         )
-        found = json_of_text(json.dumps(found.to_plain()), TableReads)
         self.position = found.positions
         self.read += sum(len(unit.files) for unit in found.units)
         folder = Path(self.source.folder)
@@ -109,13 +108,13 @@ def test_a_job_that_begins_with_the_latest_version_reads_all_later_ones(path: Pa
     append(path, 1)
     run = RunSettings(str(tmp_path / "state"))
     for made in range(2):  # a run that ends before there was a commit is continued
-        planner = InputPlanner([], run, tables=CommitPlanner([source(path, "latest")]))
+        planner = InputPlanner({"s": ToldSource("delta", source(path, "latest"))}, run)
         assert planner.latest(made) == 1
-    assert not planner.read(1).tables.units
+    assert not planner.read(1).by_source["s"].piece.units
     for version in (2, 3):
         append(path, version)
         assert planner.latest(version - 1) == version
-        assert len(planner.read(version).tables.units) == 1
+        assert len(planner.read(version).by_source["s"].piece.units) == 1
 
 
 def test_a_job_begins_with_the_first_commit_at_a_time_or_later(path: Path) -> None:

@@ -231,7 +231,7 @@ def test_the_client_is_imported_only_where_there_is_such_a_source() -> None:
     program = """
 import sys
 sys.modules["confluent_kafka"] = None
-import spark_backend.sources.file_stream
+import spark_backend.sources.source_stream
 from spark_backend.sources.kafka.asking import AskedBroker
 from spark_backend.sources.kafka.listing import BrokerError
 try:

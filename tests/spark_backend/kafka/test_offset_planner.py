@@ -10,15 +10,17 @@ from pathlib import Path
 import pytest
 
 from runtime.instants import NO_TIME
-from runtime.json_reader import json_of_text
-from spark_backend.sources.kafka.kafka_source import KafkaSource, TopicChoice, kafka_of_text, kafka_to_text
+from spark_backend.sources.kafka import planning
+from spark_backend.sources.kafka.kafka_source import KafkaSource, TopicChoice
 from spark_backend.sources.kafka.listing import BrokerError, Listing, PartitionListing, TopicListing
 from spark_backend.sources.kafka.offset_planner import GRACE, LostOffsets, OffsetPlanner
-from spark_backend.sources.kafka.offsets import OffsetRange, Offsets
+from spark_backend.sources.kafka.offsets import OffsetRange, Offsets, TopicsPiece
+from spark_backend.sources.kafka.planning import PLANNING
 from spark_backend.sources.kafka.range_tasks import LEAST, range_tasks
-from spark_backend.sources.listing.file_tasks import FileTask, tasks_of
+from spark_backend.sources.kinds import Part
 from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
 from spark_backend.sources.listing.manifests import Manifest
+from spark_backend.sources.listing.tasks import Task, ToldSource, sources_of_text, sources_to_text, tasks_of
 
 SECOND = 1_000_000
 START = 1_000 * SECOND
@@ -46,6 +48,24 @@ class Fake:
         self.topics[topic] = TopicListing(identity, append, dict(enumerate(parts)))
 
 
+def written_and_read(offsets: Offsets) -> Offsets:
+    """As a manifest has them."""
+    pieces = {
+        name: TopicsPiece(
+            position,
+            tuple(item for item in offsets.ranges if item.source == name),
+            tuple(item for item in offsets.advances if item.source == name),
+        )
+        for name, position in offsets.positions.items()
+    }
+    again = {name: PLANNING.piece_of(name, json.loads(json.dumps(piece.to_plain()))) for name, piece in pieces.items()}
+    return Offsets(
+        tuple(item for piece in again.values() for item in piece.ranges),
+        tuple(item for piece in again.values() for item in piece.advances),
+        {name: piece.position for name, piece in again.items()},
+    )
+
+
 @dataclass(slots=True)
 class Run:
     """A run of a job: what it plans, micro-batch by micro-batch."""
@@ -67,7 +87,7 @@ class Run:
             if self.is_once:
                 self.planner.fix_end()
         offsets = self.planner.next(self.planned.positions, lambda *report: self.reports.append(report))
-        self.planned = json_of_text(json.dumps(offsets.to_plain()), Offsets)
+        self.planned = written_and_read(offsets)
         return [(item.partition, item.start, item.until) for item in self.planned.ranges if not item.is_lost]
 
     def restart(self, **changes: object) -> Run:
@@ -281,13 +301,14 @@ def test_a_broker_that_is_down_when_a_run_begins_ends_it() -> None:
         Run(Fake(is_down=True)).next()
 
 
-def test_a_restart_reads_the_same_ranges_again(tmp_path: Path) -> None:
+def test_a_restart_reads_the_same_ranges_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Fake()
     broker.has(10, 10)
 
+    monkeypatch.setattr(planning, "AskedBroker", lambda _: broker)
+
     def planner() -> InputPlanner:
-        offsets = OffsetPlanner([source(max_offsets=8)], lambda _: broker)
-        return InputPlanner([], RunSettings(str(tmp_path)), offsets=offsets)
+        return InputPlanner({"s": ToldSource("kafka", source(max_offsets=8))}, RunSettings(str(tmp_path)))
 
     first = planner()
     assert [first.latest(0), first.latest(1)] == [1, 2]
@@ -297,23 +318,27 @@ def test_a_restart_reads_the_same_ranges_again(tmp_path: Path) -> None:
     assert again.latest(2) == 3
     assert again.is_repeated(2)
     assert [again.read(1), again.read(2)] == planned
-    assert [(item.start, item.until) for item in again.read(3).offsets.ranges] == [(8, 12), (8, 12)]
+    assert [(item.start, item.until) for item in again.read(3).by_source["s"].piece.ranges] == [(8, 12), (8, 12)]
 
 
-def test_the_list_of_what_was_read_has_the_positions(tmp_path: Path) -> None:
+def test_the_list_of_what_was_read_has_the_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Fake()
 
+    monkeypatch.setattr(planning, "AskedBroker", lambda _: broker)
+
     def planner() -> InputPlanner:
-        return InputPlanner([], RunSettings(str(tmp_path)), offsets=OffsetPlanner([source()], lambda _: broker))
+        return InputPlanner({"s": ToldSource("kafka", source())}, RunSettings(str(tmp_path)))
 
     running, number = planner(), 0
     for end in range(1, 300):
         broker.has(end)
         number = running.latest(number)
-    assert "positions" in json.loads((tmp_path / "ensue" / "inputs" / "read.json").read_text())
+    assert "s" in json.loads((tmp_path / "ensue" / "inputs" / "read.json").read_text())["sources"]
     broker.has(305)
     again = planner()
-    assert [(item.start, item.until) for item in again.read(again.latest(number)).offsets.ranges] == [(299, 305)]
+    assert [(item.start, item.until) for item in again.read(again.latest(number)).by_source["s"].piece.ranges] == [
+        (299, 305)
+    ]
 
 
 def test_large_ranges_are_divided_among_tasks_and_small_ones_are_not() -> None:
@@ -331,24 +356,26 @@ def test_a_task_survives_its_way_to_a_worker() -> None:
     broker.has(9, 0, append=True)
     run = Run(broker)
     run.next()
-    tasks = tasks_of(Manifest(1, offsets=run.planned), 2, [], is_repeated=False)
-    again = [FileTask.of_text(task.to_text()) for task in tasks]
-    assert [(task.ranges, task.advances) for task in again] == [(task.ranges, task.advances) for task in tasks]
-    assert [len(task.ranges) for task in tasks] == [1, 0]
-    assert tasks[1].advances == run.planned.advances
+    planned, sources = run.planned, {"s": ToldSource("kafka", source())}
+    piece = TopicsPiece(planned.positions["s"], planned.ranges, planned.advances)
+    tasks = tasks_of(Manifest(1, {"s": Part("kafka", piece)}), 2, sources)
+    assert [Task.of_text(task.to_text(), sources) for task in tasks] == tasks
+    assert [len(task.work["s"].ranges) for task in tasks[:1]] == [1]
+    assert tasks[1].news["s"].advances == planned.advances
 
 
 def test_sources_survive_their_way_to_workers() -> None:
-    sources = (
+    own = (
         KafkaSource("a", TopicChoice(assigned={"t": (0, 2)}), {"x": "y"}, start=5),
         KafkaSource("b", TopicChoice(pattern="t.*"), {}),
     )
-    assert kafka_of_text(kafka_to_text(sources)) == sources
+    sources = {source.name: ToldSource("kafka", source) for source in own}
+    assert sources_of_text(sources_to_text(sources)) == sources
 
 
 def test_the_latest_timestamp_is_on_record_before_the_messages_are_read() -> None:
     run = Run(Fake(), KafkaSource("s", TopicChoice(("t",)), {}, ahead=5 * SECOND))
     run.broker.has(3)
     run.next()
-    (found,) = json_of_text(json.dumps(run.planned.to_plain()), Offsets).ranges
+    (found,) = written_and_read(run.planned).ranges
     assert found.latest == START + 5 * SECOND

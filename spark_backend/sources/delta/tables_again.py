@@ -6,56 +6,66 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from spark_backend.delta.data_files import is_below
-from spark_backend.job.history.pieces import Piece
+from spark_backend.sources.again import PieceAgain, PiecesAgain
 from spark_backend.sources.delta.commit_planner import CommitPlanner, began_at
 from spark_backend.sources.delta.delta_source import DeltaSource
 from spark_backend.sources.delta.snapshot import UnreadableTable, snapshot_units
-from spark_backend.sources.delta.table_units import ListedFile, TableFile, TableFirsts, TablePosition, TableUnit
-from spark_backend.sources.listing.file_tasks import FileTask
+from spark_backend.sources.delta.table_units import (
+    ListedFile,
+    TableFile,
+    TableFirsts,
+    TableMemory,
+    TablePosition,
+    TableUnit,
+    TableWork,
+)
 from spark_backend.sources.listing.unread import Unread
 
 Unit = tuple[tuple[TableFile, ...], Mapping[str, str]]
 
 
 def table_pieces(
-    source: DeltaSource,
-    before: TablePosition | None,
-    read: TablePosition,
-    count: int,
-    firsts: TableFirsts | None = None,
-) -> tuple[list[Piece], list[str]]:
-    """The pieces of a source, and what is missing; parameters as of `pieces_between`.
+    source: DeltaSource, memory: TableMemory, before: TablePosition | None, firsts: TableFirsts | None = None
+) -> PiecesAgain:
+    """The pieces of a source, and what is missing.
 
-    count: how many data files the job has read
+    before: the position up to which all has been read again already; None = nothing has
     firsts: tells when the records of data files arrive; None = their order says nothing
     """
+    read = memory.position
+    if read is None:
+        return PiecesAgain()
     whole = replace(source, max_files=None, max_bytes=None)
     try:
         units, gaps = _units(whole, before, read)
     except UnreadableTable as error:
-        return [], [str(error).partition(". To continue")[0]]
-    number = max(1, count + 1 - sum(len(files) for files, _ in units))
-    pieces = []
+        return PiecesAgain(gaps=[str(error).partition(". To continue")[0]])
+    number = max(1, memory.files + 1 - sum(len(files) for files, _ in units))
+    found = []
     for files, columns in units:
-        unit = TableUnit(source.name, number, files, columns)
+        found.append(TableUnit(source.name, number, files, columns))
         number += len(files)
-        pieces.append(Piece(source.name, unit.size, FileTask(units=(unit,))))
-    if firsts is None or (len(pieces) < 2 and not read.has_unread):
-        return pieces, gaps
-    left = CommitPlanner([source], firsts=firsts).left_behind(source, read, count + 1) if read.has_unread else None
-    return list(_with_unread(source, pieces, left, firsts))[::-1], gaps
+    if firsts is None or (len(found) < 2 and not read.has_unread):
+        return PiecesAgain([_piece(unit) for unit in found], gaps)
+    left = None
+    if read.has_unread:
+        left = CommitPlanner([source], firsts=firsts).left_behind(source, read, memory.files + 1)
+    return PiecesAgain(list(_with_unread(source, found, left, firsts))[::-1], gaps)
+
+
+def _piece(unit: TableUnit) -> PieceAgain:
+    return PieceAgain(unit.source, unit.size, TableWork((unit,)))
 
 
 def _with_unread(
-    source: DeltaSource, pieces: Sequence[Piece], left: Unread | None, firsts: TableFirsts
-) -> Iterator[Piece]:
-    """The pieces from the last to the first, each with what is left behind it: time waits for that.
+    source: DeltaSource, units: Sequence[TableUnit], left: Unread | None, firsts: TableFirsts
+) -> Iterator[PieceAgain]:
+    """Pieces from the last to the first, each with what is left behind it: time waits for that.
 
     left: behind the last one, what the job has not read
     """
-    for piece in reversed(pieces):
-        yield replace(piece, task=replace(piece.task, unread={source.name: left}))
-        (unit,) = piece.task.units
+    for unit in reversed(units):
+        yield replace(_piece(unit), unread={source.name: left})
         for file, first in zip(
             unit.files, firsts(source, [ListedFile(file) for file in unit.files], unit.columns), strict=True
         ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_backend.sources.listing.manifests import TakenFile
+from spark_backend.sources.folder.pieces import TakenFile
 
 OPENING = 1 << 16
 """Bytes that reading could cover in the time that it takes to open a file."""

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from runtime.natural_names import natural_key
 from spark_backend.places.place import Place
-from spark_backend.sources.listing.folder_listing import FileStamp
-from spark_backend.sources.listing.listed_source import ListedSource
-from spark_backend.sources.listing.source_watch import watch_of
+from spark_backend.sources.folder.folder_listing import FileStamp
+from spark_backend.sources.folder.listed_source import ListedSource
+from spark_backend.sources.folder.source_watch import watch_of
 
 
 def in_order(source: ListedSource, files: Mapping[str, FileStamp]) -> list[str]:

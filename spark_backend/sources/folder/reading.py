@@ -1,10 +1,9 @@
-"""Read what a task has to on a worker: exactly what the manifest says, as packed rows."""
+"""Read files on a worker: exactly those that the manifest says, as packed rows."""
 
 from __future__ import annotations
 
 import stat
-from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -12,96 +11,40 @@ import pyarrow as pa
 from querylang.errors import InputError
 from querylang.printable import one_line
 from runtime.columns.arrivals import place_of
-from runtime.json_reader import json_of_text
 from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm
-from spark_backend.errors import failed
 from spark_backend.places.place import Place
 from spark_backend.places.remote_path import RemotePath
-from spark_backend.sources.absent_columns import ANY_COLUMN, ColumnsOfFolder
-from spark_backend.sources.command_reading import packed_commands
-from spark_backend.sources.crash_marks import CRASHES, NO_MARKS, CrashMarks
-from spark_backend.sources.deadly_files import without_deadly_lines
-from spark_backend.sources.delta.delta_source import DELTA, delta_of_text
-from spark_backend.sources.delta.unit_reading import UnitReader
-from spark_backend.sources.kafka.kafka_source import KAFKA, kafka_of_text
-from spark_backend.sources.kafka.range_reading import RangeReader, progress_of
-from spark_backend.sources.listing.file_tasks import FileTask
-from spark_backend.sources.listing.folder_listing import FileStamp
-from spark_backend.sources.listing.listed_source import ListedSource, sources_of_text
-from spark_backend.sources.listing.manifests import TakenFile
-from spark_backend.sources.listing.unread import Unread
+from spark_backend.sources.any_column import ANY_COLUMN
+from spark_backend.sources.crash_marks import CrashMarks
+from spark_backend.sources.folder.absent_columns import ColumnsOfFolder
+from spark_backend.sources.folder.deadly_files import without_deadly_lines
+from spark_backend.sources.folder.folder_listing import FileStamp
+from spark_backend.sources.folder.listed_source import ListedSource
+from spark_backend.sources.folder.pieces import FolderWork, TakenFile
+from spark_backend.sources.kinds import TaskRun
 from spark_backend.sources.local_names import readable, shown
 from spark_backend.sources.reading import Reading, pack_parts
-from spark_backend.wire.packed_rows import (
-    RefusedFile,
-    Signal,
-    pack_lost,
-    pack_progress,
-    pack_refused,
-    pack_reports,
-    pack_signal,
-    pack_unread,
-)
-from spark_backend.wire.program import Program, load_program
+from spark_backend.wire.packed_rows import RefusedFile, pack_lost, pack_refused, pack_reports
+from spark_backend.wire.program import Program
 from spark_backend.wire.reports import Report
-from spark_backend.wire.source_progress import UnreadFiles
 
 
-def read_task(options: Mapping[str, str], text: str) -> Iterator[pa.RecordBatch]:
-    """The packed rows of a task; raises InputError for a file that has changed.
+class FolderReading:
+    """Folders of files; see `SourceReading`."""
 
-    options: as in `FileStream`
-    text: a `FileTask`
-    """
-    task, program = FileTask.of_text(text), load_program(options["program"])
-    if task.signal is not None:
-        yield pack_signal(program.buckets, Signal(task.signal))
-    if task.reports:
-        yield pack_reports(
-            [Report(cause, source, count, shown(example)) for cause, source, count, example in task.reports]
-        )
-    readings = {
-        name: Reading.of_text(reading) for name, reading in json_of_text(options["readings"], dict[str, str]).items()
-    }
-    if task.commands:
-        yield from packed_commands(task.commands, program, len(readings))
-    sources = {source.name: source for source in sources_of_text(options["sources"])}
-    accepts_loss = options["accept_loss"] == "true"
-    marks = CrashMarks.of_text(options[CRASHES]) if CRASHES in options else NO_MARKS
-    for file in task.files:
-        earlier = (task.earlier or {}).get(file.source)
-        files = _FileReader(program, sources[file.source], readings[file.source], accepts_loss, marks, earlier)
-        with _stopped_by_stores():
-            yield from files.packed(file, is_repeated=task.is_repeated)
-    if task.advances:
-        yield pack_progress(program.buckets, [progress_of(item, readings[item.source]) for item in task.advances])
-    if task.unread:
-        yield pack_unread(program.buckets, unread_of(task.unread, readings))
-    tables = {source.name: source for source in delta_of_text(options[DELTA])} if task.units else {}
-    for unit in task.units:
-        with _stopped_by_stores():
-            reader = UnitReader(program, tables[unit.source], readings[unit.source], accepts_loss, marks)
-            yield from reader.packed(unit)
-    kafka = {source.name: source for source in kafka_of_text(options[KAFKA])} if task.ranges else {}
-    for wanted in task.ranges:
-        messages = RangeReader(program, kafka[wanted.source], readings[wanted.source], accepts_loss, marks)
-        yield from messages.packed(wanted)
+    def packed(self, own: ListedSource, work: FolderWork, run: TaskRun) -> Iterator[pa.RecordBatch]:
+        """As `SourceReading.packed`; raises InputError for a file that has changed."""
+        source = replace(own, folder=own.archive) if work.is_archived and own.archive is not None else own
+        files = _FileReader(run.program, source, run.reading, run.accepts_loss, run.marks, work.earlier)
+        for file in work.files:
+            yield from files.packed(file, is_repeated=run.is_repeated)
+
+    def news(self, own: ListedSource, news: object, run: TaskRun) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        """As `SourceReading.news`: there are none."""
+        return iter(())
 
 
-def unread_of(left: Mapping[str, Unread | None], readings: Mapping[str, Reading]) -> Mapping[str, UnreadFiles | None]:
-    """What is left of listed files, as clocks know it."""
-
-    def known(source: str, item: Unread) -> UnreadFiles:
-        return UnreadFiles(source, item.first, place_of(readings[source].rank, item.number), shown(item.path))
-
-    return {source: None if item is None else known(source, item) for source, item in left.items()}
-
-
-def labelled(packed: Iterator[pa.RecordBatch], program: str) -> Iterator[pa.RecordBatch]:
-    """Packed rows with the labels of their buckets."""
-    labels = pa.array(load_program(program).labels, pa.int32())
-    for batch in packed:
-        yield batch.set_column(0, batch.schema.field(0), labels.take(batch.column(0)))
+READING = FolderReading()
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,17 +151,6 @@ def _difference(path: Place, stamp: FileStamp) -> str | None:
             else "a micro-batch reads this file, which was written again since"
         )
     return None
-
-
-@contextmanager
-def _stopped_by_stores() -> Iterator[None]:
-    """Stop the job where a store fails or refuses access: that says nothing about the file."""
-    try:
-        yield
-    except OSError as error:
-        if "://" not in str(error.filename):
-            raise
-        raise failed(error, f"{error.filename}: {error.strerror}") from error
 
 
 def _refuse_unopened(path: Place) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from spark_backend.places.place import Stat
-from spark_backend.sources.listing.listed_source import ListedSource
-from spark_backend.sources.listing.name_patterns import is_hidden, name_filter
+from spark_backend.sources.folder.listed_source import ListedSource
+from spark_backend.sources.folder.name_patterns import is_hidden, name_filter
 
 GRANULARITY = 2_000_000_000
 """ns: a folder that changed within this time may change again without another modification time."""

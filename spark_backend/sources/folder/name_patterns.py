@@ -6,7 +6,7 @@ import fnmatch
 import re
 from collections.abc import Callable
 
-from spark_backend.sources.listing.listed_source import ListedSource
+from spark_backend.sources.folder.listed_source import ListedSource
 
 
 def is_hidden(name: str) -> bool:

@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from querylang.errors import InputError
 from runtime.columns.timestamps import format_time
+from runtime.json_reader import shaped
 from spark_backend.errors import Unreachable
-from spark_backend.job.history.pieces import MOST_MESSAGES, Piece
+from spark_backend.sources.again import MOST_MESSAGES, Again, PieceAgain, PiecesAgain
 from spark_backend.sources.kafka.asking import AskedBroker
 from spark_backend.sources.kafka.consuming import consumed
 from spark_backend.sources.kafka.kafka_source import KafkaSource
 from spark_backend.sources.kafka.listing import BrokerError
-from spark_backend.sources.kafka.offsets import OffsetRange, TopicPosition
-from spark_backend.sources.listing.file_tasks import FileTask
-
-Topics = Mapping[str, TopicPosition]
+from spark_backend.sources.kafka.offsets import OffsetRange, TopicPosition, Topics, TopicsWork
 
 
-def message_pieces(
-    source: KafkaSource, before: Topics | None, read: Topics, since: int | None, *, is_whole: bool = False
-) -> tuple[list[Piece], list[str]]:
-    """The pieces of a source, and what is missing; parameters as of `pieces_between`.
+def message_pieces(source: KafkaSource, read: Topics, asked: Again) -> PiecesAgain:
+    """The pieces of a source, and what is missing.
 
-    is_whole: messages count, too, that were there before the job began to read
-
+    Where there is a history table, messages count, too, that were there before the job began.
     Raises InputError if the brokers do not answer.
     """
+    before = None if asked.before is None else shaped(asked.before, dict[str, TopicPosition])
     try:
         broker = AskedBroker(source.client)
-        ranges, gaps = _ranges(source, broker, before, _from_the_first(read) if is_whole else read, since)
+        ranges, gaps = _ranges(source, broker, before, _from_the_first(read) if asked.has_table else read, asked.since)
     except BrokerError as error:
         raise (Unreachable if error.is_passing else InputError)(str(error)) from error
-    return _pieces(source.name, ranges), gaps
+    return PiecesAgain(_pieces(source.name, ranges), gaps)
 
 
 def _from_the_first(read: Topics) -> Topics:
@@ -88,7 +83,7 @@ def _gap(source: KafkaSource, first: OffsetRange, since: int | None) -> str:
     return f"{where}, from {begins} to {format_time(times[0])}" if times else where
 
 
-def _pieces(source: str, ranges: list[OffsetRange]) -> list[Piece]:
+def _pieces(source: str, ranges: list[OffsetRange]) -> list[PieceAgain]:
     """Pieces in which all partitions get on together."""
     most = max((len(item) for item in ranges), default=0)
     count = -(-sum(map(len, ranges)) // MOST_MESSAGES) if most else 0
@@ -104,5 +99,5 @@ def _pieces(source: str, ranges: list[OffsetRange]) -> list[Piece]:
         ]
         own = [item for item in own if len(item)]
         if own:
-            pieces.append(Piece(source, sum(map(len, own)), FileTask(ranges=tuple(own))))
+            pieces.append(PieceAgain(source, sum(map(len, own)), TopicsWork(tuple(own))))
     return pieces

@@ -18,20 +18,13 @@ from pyspark.sql.datasource import DataSource, InputPartition
 from runtime.json_reader import json_of_text
 from spark_backend.places.place import place_of
 from spark_backend.sources.crash_marks import CRASHES, NO_MARKS, CrashMarks
-from spark_backend.sources.delta.commit_planner import CommitPlanner
-from spark_backend.sources.delta.delta_source import DELTA, DeltaSource, delta_of_text, delta_to_text
-from spark_backend.sources.delta.snapshot import UnreadableTable
-from spark_backend.sources.delta.table_units import ListedFile
-from spark_backend.sources.kafka.asking import AskedBroker
-from spark_backend.sources.kafka.kafka_source import KAFKA, KafkaSource, kafka_of_text, kafka_to_text
-from spark_backend.sources.kafka.listing import BrokerError
-from spark_backend.sources.kafka.offset_planner import LostOffsets, OffsetPlanner
-from spark_backend.sources.listing.file_tasks import tasks_of
+from spark_backend.sources.kinds import planning_of
 from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
 from spark_backend.sources.listing.job_notes import job_notes
-from spark_backend.sources.listing.listed_source import ListedSource, sources_of_text, sources_to_text
-from spark_backend.sources.listing.manifests import DamagedManifest, TakenFile
+from spark_backend.sources.listing.places import DamagedManifest
 from spark_backend.sources.listing.spark_log import OFFSET_KEY, planned_manifest, spark_files
+from spark_backend.sources.listing.tasks import SOURCES, ToldSource, sources_of_text, sources_to_text, tasks_of
+from spark_backend.sources.problems import SourceProblem
 from spark_backend.sources.spark_reader import HAS_AVAILABLE_NOW, Reader
 from spark_backend.wire.clock import Clock
 
@@ -51,28 +44,25 @@ _DDL = "bucket int, data binary"
 
 def packed_stream(
     session: SparkSession,
-    sources: Sequence[ListedSource],
+    sources: Mapping[str, ToldSource],
     readings: Mapping[str, Reading],
     program: Program,
     run: RunSettings,
     *,
-    kafka: Sequence[KafkaSource] = (),
-    delta: Sequence[DeltaSource] = (),
     accepts_loss: bool = False,
     folder: Path | None = None,
     marks: CrashMarks = NO_MARKS,
 ) -> DataFrame:
     """A streaming DataFrame of packed rows.
 
-    sources, kafka, delta: the sources of files, of messages, and of tables
+    sources: by name
     readings: how the records of each source are read, by its name
-    accepts_loss: whether a micro-batch that is repeated may find its files changed, and whether
-        messages may be gone before they are read
+    accepts_loss: whether the run continues without what was removed or has changed since
     folder: where tasks put rows for each other; None = they pass through Spark
     marks: of records that end a process
     """
     options = {
-        **reading_options(sources, readings, program, kafka=kafka, delta=delta, accepts_loss=accepts_loss),
+        **reading_options(sources, readings, program, accepts_loss=accepts_loss),
         "run": run.to_text(),
         "tasks": str(max(session.sparkContext.defaultParallelism, program.tasks or 1)),
         "folder": "" if folder is None else str(folder),
@@ -83,22 +73,18 @@ def packed_stream(
 
 
 def reading_options(
-    sources: Sequence[ListedSource],
+    sources: Mapping[str, ToldSource],
     readings: Mapping[str, Reading],
     program: Program,
     *,
-    kafka: Sequence[KafkaSource] = (),
-    delta: Sequence[DeltaSource] = (),
     accepts_loss: bool = False,
 ) -> dict[str, str]:
     """What whoever reads a task has to know; parameters as of `packed_stream`."""
     return {
         "program": program.to_text(),
-        "sources": sources_to_text(sources),
+        SOURCES: sources_to_text(sources),
         "readings": json.dumps({name: reading.to_text() for name, reading in readings.items()}),
         "accept_loss": str(accepts_loss).lower(),
-        KAFKA: kafka_to_text(kafka),
-        DELTA: delta_to_text(delta),
     }
 
 
@@ -128,7 +114,7 @@ def _active(session: SparkSession) -> Iterator[None]:
 
 
 class FileStream(DataSource):
-    """All options are text: those of `packed_stream`, KAFKA and DELTA."""
+    """All options are text: those of `packed_stream`."""
 
     @classmethod
     def name(cls) -> str:
@@ -151,52 +137,36 @@ class FileStreamReader(Reader):
         self._options = options
         self._planner: InputPlanner | None = None
         self._proven: frozenset[str] = frozenset()
+        self._told: dict[str, ToldSource] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Workers get the options only."""
-        return {"_options": self._options, "_planner": None, "_proven": frozenset()}
+        return {"_options": self._options, "_planner": None, "_proven": frozenset(), "_told": None}
 
     def _lister(self) -> InputPlanner:
         if self._planner is None:
-            sources, run = sources_of_text(self._options["sources"]), self._run()
-            offsets, tables = self._offset_planner(), self._commit_planner()
-            firsts = self._firsts if self._has_clock() else None
-            self._planner = InputPlanner(sources, run, offsets=offsets, tables=tables, firsts=firsts)
+            run, options = self._run(), self._options
+            self._planner = InputPlanner(
+                self._sources(),
+                run,
+                accepts_loss=options["accept_loss"] == "true",
+                firsts=options if self._has_clock() else None,
+            )
             if run.at_end is not None and not HAS_AVAILABLE_NOW:
                 self._planner.fix_end()
         return self._planner
+
+    def _sources(self) -> dict[str, ToldSource]:
+        if self._told is None:
+            self._told = sources_of_text(self._options[SOURCES])
+        return self._told
 
     def _has_clock(self) -> bool:
         """Whether arrival times matter, and not the wall clock alone."""
         return json_of_text(self._options["program"], _ProgramClock)["clock"] == Clock.ARRIVAL
 
-    def _firsts(self, source: ListedSource, files: Sequence[TakenFile]) -> list[int | None]:
-        from spark_backend.sources.first_arrivals import first_arrivals  # slow to load, and rarely needed
-
-        return first_arrivals(self._options, source, files)
-
     def _run(self) -> RunSettings:
         return RunSettings.of_text(self._options["run"])
-
-    def _offset_planner(self) -> OffsetPlanner | None:
-        sources = kafka_of_text(self._options[KAFKA])
-        if not sources:
-            return None
-        accepts_loss = self._options["accept_loss"] == "true"
-        return OffsetPlanner(sources, lambda source: AskedBroker(source.client), accepts_loss=accepts_loss)
-
-    def _commit_planner(self) -> CommitPlanner | None:
-        sources = delta_of_text(self._options[DELTA])
-        accepts_loss = self._options["accept_loss"] == "true"
-        firsts = self._firsts_in_table if self._has_clock() else None
-        return CommitPlanner(sources, accepts_loss=accepts_loss, firsts=firsts) if sources else None
-
-    def _firsts_in_table(
-        self, source: DeltaSource, files: Sequence[ListedFile], columns: Mapping[str, str]
-    ) -> list[int | None]:
-        from spark_backend.sources.first_arrivals import first_arrivals_in_table  # as above
-
-        return first_arrivals_in_table(self._options, source, files, columns)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """The run ends with what is there now."""
@@ -217,26 +187,30 @@ class FileStreamReader(Reader):
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """The tasks that read the manifests behind `start` up to `end`."""
         with _plain_errors():
-            lister, unproven, count = self._lister(), self._unproven(), int(self._options["tasks"])
-            least = {source.name: source.min_partitions for source in kafka_of_text(self._options[KAFKA])}
+            lister, sources, unproven, count = (
+                self._lister(),
+                self._sources(),
+                self._unproven(),
+                int(self._options["tasks"]),
+            )
             return [
                 InputPartition(task.to_text())
                 for number in range(start[OFFSET_KEY] + 1, end[OFFSET_KEY] + 1)
                 for task in tasks_of(
-                    lister.read(number), count, unproven, is_repeated=lister.is_repeated(number), least=least
+                    lister.read(number), count, sources, unproven=unproven, is_repeated=lister.is_repeated(number)
                 )
             ]
 
     def _unproven(self) -> list[str]:
         """The sources that have not brought a record before, as far as it matters."""
-        names = [source.name for source in sources_of_text(self._options["sources"]) if source.must_prove]
+        names = [name for name, source in self._sources().items() if planning_of(source.format).must_prove(source.own)]
         if not self._proven.issuperset(names):
             self._proven = job_notes(place_of(self._run().checkpoint)).brought
         return [name for name in names if name not in self._proven]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The packed rows of one task, on a worker."""
-        from spark_backend.sources.file_reading import labelled, read_task
+        from spark_backend.sources.task_reading import labelled, read_task
         from spark_backend.wire.job_kernels import use_shipped_kernels
         from spark_backend.wire.rows_in_files import put_aside
         from spark_backend.wire.worker_memory import set_objects_aside
@@ -253,14 +227,14 @@ def _plain_errors() -> Iterator[None]:
     """Errors in words for users; `querylang` takes long to import, so only when there is one."""
     try:
         yield
-    except (DamagedManifest, BrokerError, LostOffsets, UnreadableTable, OSError) as error:
+    except (DamagedManifest, SourceProblem, OSError) as error:
         from querylang.errors import InputError
 
         if isinstance(error, OSError) and error.filename is not None:
             from spark_backend.errors import failed
 
             raise failed(error, f"{error.filename}: {error.strerror}") from error
-        if isinstance(error, BrokerError) and error.is_passing:
+        if isinstance(error, SourceProblem) and error.is_passing:
             from spark_backend.errors import Unreachable
 
             raise Unreachable(f"{error}. Run the job again: it continues where it stopped") from error

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,16 +17,10 @@ from spark_backend.job_file import RESTORE, JobFile
 from spark_backend.places.inside import OutsidePath, inside
 from spark_backend.places.place import Place, has_same_content, is_taken
 from spark_backend.places.remote_path import RemotePath
-from spark_backend.sources.listing.folder_listing import FileStamp
-from spark_backend.sources.listing.listed_source import ListedSource
-from spark_backend.sources.listing.manifests import (
-    DamagedManifest,
-    StampRows,
-    inputs_folder,
-    stamps_of_plain,
-    stamps_to_plain,
-)
-from spark_backend.sources.listing.read_files import ReadFiles
+from spark_backend.sources.folder.folder_listing import FileStamp
+from spark_backend.sources.folder.listed_source import ListedSource
+from spark_backend.sources.folder.pieces import FolderMemory, StampRows, stamps_of_plain, stamps_to_plain
+from spark_backend.sources.listing.places import DamagedManifest, inputs_folder
 
 
 @dataclass(slots=True)
@@ -66,24 +60,24 @@ class SettledFile:
         return JobFile(self.path, dict[str, tuple[Count, StampRows]], RESTORE, error=DamagedManifest)
 
 
-def forget_settled(read: ReadFiles, settled: Mapping[str, Settled], sources: Sequence[ListedSource]) -> None:
+def forget_settled(memories: Mapping[str, FolderMemory], settled: Mapping[str, Settled]) -> None:
     """Take out of the list what was archived or deleted: a file of such a name is new."""
-    for source in sources:
-        if source.name not in settled:
+    for source, memory in memories.items():
+        if source not in settled:
             continue
-        done, files = settled[source.name], read.of(source.name)
+        done, files = settled[source], memory.files
         for path in [path for path, item in files.items() if item.manifest <= done.manifest]:
             if path not in done.left:
                 del files[path]
 
 
-def settle(source: ListedSource, read: ReadFiles, committed: int, settled: Settled) -> dict[str, str]:
+def settle(source: ListedSource, memory: FolderMemory, committed: int, settled: Settled) -> dict[str, str]:
     """Archive or delete a source's files up to the committed manifest; gives problems by path.
 
     A file that is not what was read stays where it is.
     """
     problems: dict[str, str] = {}
-    files = read.of(source.name)
+    files = memory.files
     due = [path for path, item in files.items() if item.manifest <= committed and path not in settled.left]
     for path in due:
         try:

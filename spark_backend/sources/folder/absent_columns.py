@@ -9,21 +9,10 @@ from dataclasses import dataclass, field, replace
 from querylang.errors import InputError
 from runtime.partition_paths import keys_of
 from runtime.reading.inference.looks import columns_in
-from spark_backend.sources.listing.listed_source import ListedSource
-from spark_backend.sources.listing.source_watch import watch_of
+from spark_backend.sources.folder.listed_source import ListedSource
+from spark_backend.sources.folder.source_watch import watch_of
 from spark_backend.sources.local_names import readable, shown
 from spark_backend.sources.reading import Reading
-
-
-class AnyColumn(Container[str]):
-    """All columns: the source has brought records, so the queries name its columns rightly."""
-
-    def __contains__(self, _name: object) -> bool:
-        """A file may lack each."""
-        return True
-
-
-ANY_COLUMN = AnyColumn()
 
 
 @dataclass(slots=True)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
-from runtime.json_reader import json_of_text
 from spark_backend.places.inside import below
 from spark_backend.places.place import Place, place_of_plain
 from spark_backend.places.remote_path import StoreOptions
@@ -61,13 +58,3 @@ class ListedSource:
         """Where the file of a path is archived."""
         assert self.archive is not None
         return below(place_of_plain((self.archive, self.store)), path)
-
-
-def sources_to_text(sources: Sequence[ListedSource]) -> str:
-    """The sources as JSON text."""
-    return json.dumps([asdict(source) for source in sources])
-
-
-def sources_of_text(text: str) -> tuple[ListedSource, ...]:
-    """The inverse of `sources_to_text`."""
-    return json_of_text(text, tuple[ListedSource, ...])

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from spark_backend.places.remote_path import RemotePath
-from spark_backend.sources.listing.folder_listing import FileStamp, FolderWatch, Found
-from spark_backend.sources.listing.listed_source import ListedSource
-from spark_backend.sources.listing.store_listing import StoreWatch
+from spark_backend.sources.folder.folder_listing import FileStamp, FolderWatch, Found
+from spark_backend.sources.folder.listed_source import ListedSource
+from spark_backend.sources.folder.store_listing import StoreWatch
 
 
 class SourceWatch(Protocol):

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Iterator
 
 from spark_backend.places.remote_path import RemotePath
-from spark_backend.sources.listing.folder_listing import FileStamp, Found
-from spark_backend.sources.listing.listed_source import ListedSource
-from spark_backend.sources.listing.name_patterns import is_hidden, name_filter
+from spark_backend.sources.folder.folder_listing import FileStamp, Found
+from spark_backend.sources.folder.listed_source import ListedSource
+from spark_backend.sources.folder.name_patterns import is_hidden, name_filter
 
 QUICK = 1.0
 """Seconds. After a listing that took less than this the next one does not wait."""
