@@ -2,7 +2,7 @@
 
 The engine finds the results of all records of a chunk at once, or has found those of the whole
 replay. They are divided among the steps: by record, or by the moment of a timer. What definitive
-time is at each step, `KeyTimes` knows.
+time is at each step, `StepTimes` knows.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from runtime.admission.outcomes import Outcome
 from runtime.columns.arrivals import AT_THE_END, Arrivals
 from runtime.engine.engine import Engine
 from runtime.instants import NEVER
-from runtime.replay.key_times import Key, KeyTimes
 from runtime.replay.order import in_order, matches_in_order
 from runtime.replay.records import Records
+from runtime.replay.step_times import Key, StepTimes
 from runtime.replay.stepping import CONCERNED, Step, Stepping, cells_of, key_of
 from runtime.results.json_objects import Plain, plain_matches, plain_outputs, plain_value
 from runtime.results.schemas import Results
@@ -58,7 +58,7 @@ class ChunkedSteps(Stepping):
         """known: as of `replay_steps`; is_for_people: as of `Stepping`"""
         super().__init__(plan, records, Engine(plan, matcher), is_for_people=is_for_people)
         self._known = known
-        self._times = KeyTimes(plan)
+        self._times = StepTimes(plan)
         self._places = {query.title: place for place, query in enumerate(plan.queries)}
         self._by_record: dict[int, _Found] = {}
         self._by_moment: dict[int, _Found] = {}

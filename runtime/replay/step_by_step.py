@@ -11,9 +11,9 @@ from querylang.plan.model import Plan, QueryPlan
 from runtime.admission.outcomes import Outcome
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
-from runtime.replay.key_times import Key
 from runtime.replay.order import in_order, matches_in_order
 from runtime.replay.records import Records
+from runtime.replay.step_times import Key
 from runtime.replay.stepping import CONCERNED, Step, Stepping, cells_of, key_of
 from runtime.results.json_objects import Plain, plain_matches, plain_outputs, plain_value
 from runtime.results.schemas import Results

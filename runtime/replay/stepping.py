@@ -25,8 +25,8 @@ from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.value_text import event_text
 from runtime.policies.per_input import uses_source_time
 from runtime.reading.control_events import control_name
-from runtime.replay.key_times import Key
 from runtime.replay.records import Records
+from runtime.replay.step_times import Key
 from runtime.results.json_objects import Plain, plain_value
 
 _JUDGED = (Outcome.USED, Outcome.HEARTBEAT)

@@ -9,9 +9,9 @@ import numpy as np
 from querylang.plan.model import Plan
 from runtime.replay.chunked_steps import ChunkedSteps
 from runtime.replay.file_records import FileRecords
-from runtime.replay.key_times import have_own_time
 from runtime.replay.records import Records
 from runtime.replay.step_by_step import StepByStep
+from runtime.replay.step_times import have_own_time
 from runtime.replay.stepping import Step
 from runtime.results.schemas import Results
 

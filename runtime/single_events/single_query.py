@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
 from querylang.plan.model import Plan, QueryPlan, known
+from runtime.admission.key_times import KeyTimes, Lengths, Release
 from runtime.instants import NEVER, NO_TIME
 from runtime.interpreter.values import Event
 from runtime.policies.per_input import NO_WAIT
 from runtime.single_events.known import Finding, Key, Known, SingleEvent, UnforeseenError
-from runtime.single_events.timelines import KeyTimes, Lengths, Release
 from runtime.single_events.windows import Windows
 
 _MOST_KEYS = 1_000

@@ -12,9 +12,9 @@ import querylang
 from querylang.plan.model import Plan
 from runtime.replay import chunked_steps
 from runtime.replay.chunked_steps import ChunkedSteps
-from runtime.replay.key_times import have_own_time
 from runtime.replay.replay import read_all, replay_records
 from runtime.replay.step_by_step import StepByStep
+from runtime.replay.step_times import have_own_time
 
 EVENTS = "event A { integer id; string k; float v; }\nevent B { integer id; string k; float v; }\n"
 LATE = "@OutOfOrder() event A { integer id; string k; float v; }\nevent B { integer id; string k; float v; }\n"

@@ -1,4 +1,4 @@
-"""When the events and timers of one key are released: `runtime.admission.per_key`, one at a time.
+"""When the events and timers of one key are released: `per_key`, one at a time, in plain Python.
 
 The rules, and the words for them, are explained there.
 """
@@ -131,6 +131,13 @@ class KeyTimes(Generic[Entry]):
             elif until != NO_TIME:
                 waited = Waited.LEEWAY
             yield Release(entry, now, definitive, waited)
+
+    def definitive(self, now: int) -> int:
+        """Definitive time now, µs; no buffer ends."""
+        return min(
+            now if delay == NO_WAIT else max(bound, now - delay)
+            for bound, delay in zip(self.bound, self.lengths.delay, strict=True)
+        )
 
     def _advance(self, now: int) -> tuple[int, bool]:
         """Advances the bounds by buffers that have ended: definitive time, and whether one has."""
