@@ -36,13 +36,13 @@ from spark_backend.job.preflight import checked
 from spark_backend.job.source_streams import packed_sources
 from spark_backend.session import own_session
 from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sources.kafka import range_reading
-from spark_backend.sources.kafka.consuming import Chunk
-from spark_backend.sources.kafka.kafka_source import KafkaSource, TopicChoice
-from spark_backend.sources.kafka.offsets import OffsetRange
-from spark_backend.sources.kafka.range_reading import RangeReader
 from spark_backend.sources.listing.input_planner import RunSettings
 from spark_backend.sources.reading import Reading
+from spark_backend.sources.topics import range_reading
+from spark_backend.sources.topics.consuming import Chunk
+from spark_backend.sources.topics.kafka_source import KafkaSource, TopicChoice
+from spark_backend.sources.topics.offsets import OffsetRange
+from spark_backend.sources.topics.range_reading import RangeReader
 from spark_backend.wire.program import Program
 from tools.local_broker import LocalBroker, local_broker
 

@@ -14,8 +14,8 @@ from spark_backend.sinks.kinds import Sink
 from spark_backend.sinks.topics.publisher import TopicPublisher
 from spark_backend.sinks.topics.publishing import refuse_unwritable
 from spark_backend.sinks.topics.settings import TopicSink
-from spark_backend.sources.kafka.client_options import PREFIX, PRODUCER_OPTIONS, WrongOption, client_options
-from spark_backend.sources.kafka.listing import BrokerError
+from spark_backend.sources.topics.client_options import PREFIX, PRODUCER_OPTIONS, WrongOption, client_options
+from spark_backend.sources.topics.listing import BrokerError
 
 _publishers: dict[tuple[str, str, str], TopicPublisher] = {}
 """By checkpoint, topic and options: connecting takes longer than sending."""

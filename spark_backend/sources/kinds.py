@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from spark_backend.sources.source import Source
     from spark_backend.wire.program import Program
 
-_FOLDER, _TOPICS, _TABLE = (f"spark_backend.sources.{name}" for name in ("folder", "kafka", "delta"))
+_FOLDER, _TOPICS, _TABLE = (f"spark_backend.sources.{name}" for name in ("folder", "topics", "table"))
 
 FORMATS: dict[str, str] = {
     "parquet": _FOLDER,

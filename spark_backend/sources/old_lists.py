@@ -11,7 +11,6 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from runtime.json_reader import shaped
 from runtime.json_shapes import ROW, Count
-from spark_backend.sources.delta.table_units import TableMemory, TablePiece, TablePosition, TableUnit
 from spark_backend.sources.folder.folder_listing import FileStamp
 from spark_backend.sources.folder.pieces import (
     FolderMemory,
@@ -22,8 +21,9 @@ from spark_backend.sources.folder.pieces import (
     WaitingFile,
     read_long_ago,
 )
-from spark_backend.sources.kafka.offsets import Advance, OffsetRange, Positions, TopicsMemory, TopicsPiece
 from spark_backend.sources.kinds import Part
+from spark_backend.sources.table.table_units import TableMemory, TablePiece, TablePosition, TableUnit
+from spark_backend.sources.topics.offsets import Advance, OffsetRange, Positions, TopicsMemory, TopicsPiece
 
 _FOLDER, _TOPICS, _TABLE = "parquet", "kafka", "delta"
 """A format of each kind; those of folders are alike here."""

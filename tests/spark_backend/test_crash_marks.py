@@ -33,12 +33,12 @@ from spark_backend.sources.crash_marks import (
     without_skipped,
 )
 from spark_backend.sources.folder.deadly_files import without_deadly_lines
-from spark_backend.sources.kafka import range_reading
-from spark_backend.sources.kafka.consuming import Chunk
-from spark_backend.sources.kafka.kafka_source import KafkaSource, TopicChoice
-from spark_backend.sources.kafka.offsets import OffsetRange
-from spark_backend.sources.kafka.range_reading import RangeReader
 from spark_backend.sources.reading import Reading
+from spark_backend.sources.topics import range_reading
+from spark_backend.sources.topics.consuming import Chunk
+from spark_backend.sources.topics.kafka_source import KafkaSource, TopicChoice
+from spark_backend.sources.topics.offsets import OffsetRange
+from spark_backend.sources.topics.range_reading import RangeReader
 from spark_backend.wire.clock_sources import ClockSource
 from spark_backend.wire.packed_rows import unpack_row
 from spark_backend.wire.program import Program

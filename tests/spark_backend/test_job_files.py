@@ -26,17 +26,17 @@ from spark_backend.settings.catalog.table_names import keep_places
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sinks.folder.compaction.replacement import Replacement
 from spark_backend.sources.crash_marks import CrashMarks, Deadly
-from spark_backend.sources.delta.table_units import TableFile, TablePiece, TablePosition, TableUnit
 from spark_backend.sources.folder.after_reading import Settled, SettledFile
 from spark_backend.sources.folder.folder_listing import FileStamp
 from spark_backend.sources.folder.pieces import FolderPiece, SourceCount, TakenFile, Waited, WaitingFile
-from spark_backend.sources.kafka.offsets import OffsetRange, TopicPosition, TopicsPiece, topics_to_plain
 from spark_backend.sources.kinds import Part
 from spark_backend.sources.listing.command_folder import Answer, CommandFolder
 from spark_backend.sources.listing.manifests import Manifest, ManifestFolder
 from spark_backend.sources.listing.places import DamagedManifest
 from spark_backend.sources.listing.read_list import KEPT, ReadList, load_list
 from spark_backend.sources.listing.unread import Unread
+from spark_backend.sources.table.table_units import TableFile, TablePiece, TablePosition, TableUnit
+from spark_backend.sources.topics.offsets import OffsetRange, TopicPosition, TopicsPiece, topics_to_plain
 from spark_backend.wire.clock_sources import ClockSource
 from spark_backend.wire.epochs import Epoch, Notice
 from spark_backend.wire.plan_text import plan_text

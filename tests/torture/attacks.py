@@ -22,15 +22,15 @@ from spark_backend.delta.transactions import transactions
 from spark_backend.operator.bucket_state import open_state
 from spark_backend.operator.step import run_step
 from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sources.delta.commit_planner import CommitPlanner
-from spark_backend.sources.delta.delta_source import DeltaSource
-from spark_backend.sources.delta.snapshot import UnreadableTable
-from spark_backend.sources.delta.table_units import TablePosition
 from spark_backend.sources.folder.folder_listing import FileStamp
 from spark_backend.sources.folder.pieces import FolderPiece, SourceCount, TakenFile
 from spark_backend.sources.kinds import Part
 from spark_backend.sources.listing.command_folder import Command, CommandFolder
 from spark_backend.sources.listing.manifests import Manifest, ManifestFolder
+from spark_backend.sources.table.commit_planner import CommitPlanner
+from spark_backend.sources.table.delta_source import DeltaSource
+from spark_backend.sources.table.snapshot import UnreadableTable
+from spark_backend.sources.table.table_units import TablePosition
 from spark_backend.wire.packed_rows import pack_arrivals
 from spark_backend.wire.program import Program
 from tests.support.mutants import json_mutant

@@ -25,13 +25,13 @@ from spark_backend.sources.crash_marks import CrashMarks, Deadly
 from spark_backend.sources.folder.after_reading import Settled, SettledFile
 from spark_backend.sources.folder.folder_listing import FileStamp
 from spark_backend.sources.folder.pieces import FolderPiece, SourceCount, TakenFile
-from spark_backend.sources.kafka.avro.avro_form import RegistryAddress
-from spark_backend.sources.kafka.avro.budgets import WrongSchema
-from spark_backend.sources.kafka.avro.registry import SchemaRegistry, UnknownSchema
-from spark_backend.sources.kafka.avro.schemas import message_schema
 from spark_backend.sources.kinds import Part
 from spark_backend.sources.listing.manifests import Manifest, ManifestFolder
 from spark_backend.sources.listing.read_list import KEPT, load_list
+from spark_backend.sources.topics.avro.avro_form import RegistryAddress
+from spark_backend.sources.topics.avro.budgets import WrongSchema
+from spark_backend.sources.topics.avro.registry import SchemaRegistry, UnknownSchema
+from spark_backend.sources.topics.avro.schemas import message_schema
 from spark_backend.wire.plan_text import load_plan, template_text
 from tests.support.old_checkpoint import unpacked
 

@@ -24,10 +24,10 @@ from runtime.replay.pieces import FileToRead, Reading
 from spark_backend.delta.data_files import data_file
 from spark_backend.places.place import Place, local_copy, names_in, place_to_plain
 from spark_backend.settings.deployment import HistoryTable
-from spark_backend.sources.delta.delta_source import DeltaSource
-from spark_backend.sources.delta.snapshot import UnreadableTable, position_at, snapshot_units
-from spark_backend.sources.delta.unit_reading import table_of_file
 from spark_backend.sources.folder.name_patterns import is_hidden
+from spark_backend.sources.table.delta_source import DeltaSource
+from spark_backend.sources.table.snapshot import UnreadableTable, position_at, snapshot_units
+from spark_backend.sources.table.unit_reading import table_of_file
 
 Bounds = tuple[Any, Any]
 

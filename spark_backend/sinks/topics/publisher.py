@@ -25,7 +25,7 @@ from spark_backend.sinks.kinds import Draft
 from spark_backend.sinks.topics.messages import ID, each_message
 from spark_backend.sinks.topics.settings import TopicSink
 from spark_backend.sinks.topics.writing import drafted_messages
-from spark_backend.sources.kafka.client import QUIET, broker_error, common_options, is_passing, kafka_client, servers
+from spark_backend.sources.topics.client import QUIET, broker_error, common_options, is_passing, kafka_client, servers
 
 Found = TypeVar("Found")
 

@@ -14,12 +14,12 @@ import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 
 from spark_backend.delta.commit_log import commit_file
-from spark_backend.sources.delta.commit_planner import WORTH_NOTING, CommitPlanner
-from spark_backend.sources.delta.delta_source import DeltaSource
-from spark_backend.sources.delta.snapshot import UnreadableTable
-from spark_backend.sources.delta.table_units import TablePosition
 from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
 from spark_backend.sources.listing.tasks import ToldSource
+from spark_backend.sources.table.commit_planner import WORTH_NOTING, CommitPlanner
+from spark_backend.sources.table.delta_source import DeltaSource
+from spark_backend.sources.table.snapshot import UnreadableTable
+from spark_backend.sources.table.table_units import TablePosition
 
 START: Mapping[str, TablePosition] = {}
 

@@ -17,9 +17,9 @@ from spark_backend.delta.features import refuse_unreadable, refuse_unwritable
 from spark_backend.delta.package import open_table
 from spark_backend.sinks.kinds import Sink
 from spark_backend.sinks.table.settings import TableSink
-from spark_backend.sources.delta.commit_planner import CommitPlanner
-from spark_backend.sources.delta.delta_source import DeltaSource
-from spark_backend.sources.delta.snapshot import UnreadableTable
+from spark_backend.sources.table.commit_planner import CommitPlanner
+from spark_backend.sources.table.delta_source import DeltaSource
+from spark_backend.sources.table.snapshot import UnreadableTable
 from tests.spark_backend.delta.ours import DELTA, OURS, names, rows, write
 from tests.support.maven import ROOT, fetched_jars
 

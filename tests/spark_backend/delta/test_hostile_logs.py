@@ -21,10 +21,10 @@ from spark_backend.delta.data_files import data_file
 from spark_backend.places.inside import OutsidePath, inside
 from spark_backend.places.place import Place
 from spark_backend.places.remote_path import RemotePath
-from spark_backend.sources.delta.commit_planner import CommitPlanner
-from spark_backend.sources.delta.delta_source import DeltaSource
-from spark_backend.sources.delta.snapshot import UnreadableTable, position_at, snapshot_units
-from spark_backend.sources.delta.table_units import TableFile, TablePosition
+from spark_backend.sources.table.commit_planner import CommitPlanner
+from spark_backend.sources.table.delta_source import DeltaSource
+from spark_backend.sources.table.snapshot import UnreadableTable, position_at, snapshot_units
+from spark_backend.sources.table.table_units import TableFile, TablePosition
 from tests.support.mutants import json_mutants
 
 Line = dict[str, Any]

@@ -11,11 +11,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from spark_backend.sources.again import PieceAgain
-from spark_backend.sources.delta.commit_planner import CommitPlanner
-from spark_backend.sources.delta.delta_source import DeltaSource
-from spark_backend.sources.delta.snapshot import position_at
-from spark_backend.sources.delta.table_units import TableFirsts, TableMemory, TablePosition, TableWork
-from spark_backend.sources.delta.tables_again import table_pieces
+from spark_backend.sources.table.commit_planner import CommitPlanner
+from spark_backend.sources.table.delta_source import DeltaSource
+from spark_backend.sources.table.snapshot import position_at
+from spark_backend.sources.table.table_units import TableFirsts, TableMemory, TablePosition, TableWork
+from spark_backend.sources.table.tables_again import table_pieces
 
 
 @pytest.fixture

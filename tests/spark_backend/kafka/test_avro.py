@@ -16,14 +16,14 @@ import querylang
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals, RecordKind
 from spark_backend.errors import Unreachable
-from spark_backend.sources.kafka import range_reading
-from spark_backend.sources.kafka.avro.avro_form import AvroForm, RegistryAddress
-from spark_backend.sources.kafka.avro.registry import SchemaRegistry
-from spark_backend.sources.kafka.consuming import Chunk
-from spark_backend.sources.kafka.kafka_source import KafkaSource, TopicChoice, kafka_of_text, kafka_to_text
-from spark_backend.sources.kafka.offsets import OffsetRange
-from spark_backend.sources.kafka.range_reading import RangeReader
 from spark_backend.sources.reading import Reading
+from spark_backend.sources.topics import range_reading
+from spark_backend.sources.topics.avro.avro_form import AvroForm, RegistryAddress
+from spark_backend.sources.topics.avro.registry import SchemaRegistry
+from spark_backend.sources.topics.consuming import Chunk
+from spark_backend.sources.topics.kafka_source import KafkaSource, TopicChoice, kafka_of_text, kafka_to_text
+from spark_backend.sources.topics.offsets import OffsetRange
+from spark_backend.sources.topics.range_reading import RangeReader
 from spark_backend.wire.clock_sources import ClockSource
 from spark_backend.wire.packed_rows import unpack_row
 from spark_backend.wire.program import Program
@@ -210,7 +210,7 @@ def test_schemas_may_name_others(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_fingerprint_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one of `"int"` is published: 0x7275d51a3f395c8f."""
-    from spark_backend.sources.kafka.avro.decoding import _fingerprint
+    from spark_backend.sources.topics.avro.decoding import _fingerprint
 
     assert _fingerprint('"int"') == 0x7275D51A3F395C8F.to_bytes(8, "little")
     form, body = AvroForm(json.dumps(SMALL)), encoded(SMALL, {"k": "x", "v": 1.5})

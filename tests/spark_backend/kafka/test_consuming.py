@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from spark_backend.sources.kafka import consuming
-from spark_backend.sources.kafka.consuming import consumed
-from spark_backend.sources.kafka.listing import BrokerError
-from spark_backend.sources.kafka.offsets import OffsetRange
+from spark_backend.sources.topics import consuming
+from spark_backend.sources.topics.consuming import consumed
+from spark_backend.sources.topics.listing import BrokerError
+from spark_backend.sources.topics.offsets import OffsetRange
 
 pytest.importorskip("confluent_kafka")
 

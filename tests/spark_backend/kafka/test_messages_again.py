@@ -6,11 +6,11 @@ import json
 from dataclasses import replace
 
 from spark_backend.sources.again import Again
-from spark_backend.sources.kafka.asking import AskedBroker
-from spark_backend.sources.kafka.kafka_source import KafkaSource, TopicChoice
-from spark_backend.sources.kafka.messages_again import message_pieces
-from spark_backend.sources.kafka.offset_planner import OffsetPlanner
-from spark_backend.sources.kafka.offsets import TopicPosition, Topics, topics_to_plain
+from spark_backend.sources.topics.asking import AskedBroker
+from spark_backend.sources.topics.kafka_source import KafkaSource, TopicChoice
+from spark_backend.sources.topics.messages_again import message_pieces
+from spark_backend.sources.topics.offset_planner import OffsetPlanner
+from spark_backend.sources.topics.offsets import TopicPosition, Topics, topics_to_plain
 from tests.support.kafka.broker import Broker
 
 SECOND = 1_000_000

@@ -1,0 +1,129 @@
+"""What the lister asks of tables of Delta."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any, TypedDict
+
+from runtime.json_reader import shaped
+from runtime.json_shapes import Count
+from spark_backend.sources.kinds import Planned, PlannedRun, Report
+from spark_backend.sources.table.commit_planner import CommitPlanner
+from spark_backend.sources.table.delta_source import DeltaSource
+from spark_backend.sources.table.table_units import (
+    ListedFile,
+    TableMemory,
+    TablePiece,
+    TablePosition,
+    TableWork,
+    unit_tasks,
+)
+
+Memories = Mapping[str, TableMemory]
+
+
+class PlannedTables:
+    """The tables of one run; see `KindPlanner`."""
+
+    settles = False
+
+    def __init__(self, sources: Sequence[DeltaSource], run: PlannedRun) -> None:
+        firsts = None if run.firsts is None else partial(_firsts, run.firsts)
+        self._planner = CommitPlanner(sources, accepts_loss=run.accepts_loss, firsts=firsts)
+
+    def fix_end(self) -> None:
+        """As `KindPlanner.fix_end`."""
+        self._planner.fix_end()
+
+    def load(self, memories: Memories) -> None:
+        """As `KindPlanner.load`."""
+
+    def begin(self, memories: Memories) -> None:
+        """As `KindPlanner.begin`."""
+
+    def advance(self, pieces: Mapping[str, TablePiece]) -> None:
+        """As `KindPlanner.advance`."""
+
+    def drop_gone(self, memories: Memories) -> None:
+        """As `KindPlanner.drop_gone`."""
+
+    def next(self, memories: Memories, report: Report, *, has_ended: bool) -> Planned:  # noqa: ARG002
+        """As `KindPlanner.next`; data files are counted like others."""
+        before = {name: memory.position for name, memory in memories.items() if memory.position is not None}
+        found = self._planner.next(before, {name: memory.files for name, memory in memories.items()}, report)
+        pieces = {}
+        for name, position in found.positions.items():
+            units = tuple(unit for unit in found.units if unit.source == name)
+            files = units[-1].first + len(units[-1].files) - 1 if units else memories[name].files
+            pieces[name] = TablePiece(position, files, units)
+        has_moved = self._planner.is_worth_noting(before, found)
+        return Planned(pieces, bool(found.units), is_due=has_moved, unread=found.unread)
+
+    def settle(self, memories: Memories, committed: int, report: Report) -> None:
+        """As `KindPlanner.settle`."""
+
+
+class _MemoryRow(TypedDict):
+    position: TablePosition | None
+    files: Count
+
+
+class TablePlanning:
+    """Tables of Delta; see `SourcePlanning`."""
+
+    own_type = DeltaSource
+    work_type = TableWork
+    news_type = type(None)
+    memory = TableMemory
+    planner = PlannedTables
+
+    def memory_of(self, source: str, plain: Any) -> TableMemory:
+        """As `SourcePlanning.memory_of`."""
+        row = shaped(plain, _MemoryRow)
+        return TableMemory(source, row["position"], row["files"])
+
+    def piece_to_plain(self, piece: TablePiece) -> dict[str, Any]:
+        """As `SourcePlanning.piece_to_plain`."""
+        return asdict(piece)
+
+    def piece_of(self, source: str, plain: Any) -> TablePiece:  # noqa: ARG002
+        """As `SourcePlanning.piece_of`."""
+        return shaped(plain, TablePiece)
+
+    def must_prove(self, own: DeltaSource) -> bool:  # noqa: ARG002
+        """As `SourcePlanning.must_prove`."""
+        return False
+
+    def tasks(
+        self,
+        pieces: Mapping[str, TablePiece],
+        sources: Mapping[str, DeltaSource],  # noqa: ARG002
+        count: int,
+        unproven: Collection[str],  # noqa: ARG002
+    ) -> list[dict[str, TableWork]]:
+        """As `SourcePlanning.tasks`."""
+        units = [unit for piece in pieces.values() for unit in piece.units]
+        return [
+            {
+                name: TableWork(tuple(unit for unit in share if unit.source == name))
+                for name in dict.fromkeys(unit.source for unit in share)
+            }
+            for share in unit_tasks(units, count)
+        ]
+
+    def news(self, piece: TablePiece) -> Any | None:  # noqa: ARG002
+        """As `SourcePlanning.news`."""
+        return None
+
+
+PLANNING = TablePlanning()
+
+
+def _firsts(
+    options: Mapping[str, str], source: DeltaSource, files: Sequence[ListedFile], columns: Mapping[str, str]
+) -> Sequence[int | None]:
+    from spark_backend.sources.table.first_arrivals import first_arrivals_in_table  # slow to load, rarely needed
+
+    return first_arrivals_in_table(options, source, files, columns)
