@@ -8,7 +8,6 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from runtime.reading.column_names import STANDARD
-from spark_backend.job.checkpoint.checkpoint_record import all_sources
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.crash_marks import NO_MARKS, CrashMarks
 from spark_backend.sources.listing.input_planner import RunSettings
@@ -42,7 +41,7 @@ def packed_sources(
 
 def told_sources(deployment: Deployment) -> dict[str, ToldSource]:
     """The sources as the lister and workers have to know them, the control stream last."""
-    return {source.name: ToldSource(source.format, source.own) for source in all_sources(deployment)}
+    return {source.name: ToldSource(source.format, source.own) for source in deployment.all_sources}
 
 
 def source_readings(deployment: Deployment, inferred: Iterable[str] = ()) -> dict[str, Reading]:
@@ -72,7 +71,7 @@ def source_readings(deployment: Deployment, inferred: Iterable[str] = ()) -> dic
             is_typeless=source.is_typeless,
             inferred=types,
         )
-        for rank, source in enumerate(all_sources(deployment))
+        for rank, source in enumerate(deployment.all_sources)
     }
 
 

@@ -97,3 +97,9 @@ class Deployment:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     places: Mapping[int, str] = field(default_factory=dict, repr=False)
     value_of: Callable[[str], Any] = field(default=_nobody_knows, repr=False, compare=False)
+
+    @property
+    def all_sources(self) -> list[Source]:
+        """The sources in the order of the union, for good: by name, the control stream last."""
+        control = [] if self.control is None else [self.control]
+        return [*sorted(self.sources, key=lambda source: source.name), *control]

@@ -9,7 +9,7 @@ import pytest
 
 from querylang.errors import InputError
 from spark_backend.job.preflight import checked
-from spark_backend.job.stages.interrupted_batch import (
+from spark_backend.job.stages.start import (
     settings_of,
     settings_of_interrupted,
     settings_with,

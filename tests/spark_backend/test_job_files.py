@@ -20,7 +20,7 @@ from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.history.marks import Mark, read_mark, write_mark
 from spark_backend.job.journal.journal import Journal, Taken
 from spark_backend.job.journal.written import write_files, write_journal
-from spark_backend.job.stages.interrupted_batch import Settings, write_settings
+from spark_backend.job.stages.start import Settings, write_settings
 from spark_backend.job_file import JobFile, numbers_in
 from spark_backend.settings.catalog.table_names import keep_places
 from spark_backend.settings.deployment import Deployment

@@ -15,8 +15,8 @@ from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.journal.written import read_files
 from spark_backend.job.preflight import Checked, checked
 from spark_backend.job.stages.change import kept_program
-from spark_backend.job.stages.interrupted_batch import settings_of, settings_with, write_settings
-from spark_backend.job.stages.interrupted_batch import settings_of_interrupted as interrupted_settings
+from spark_backend.job.stages.start import settings_of, settings_with, write_settings
+from spark_backend.job.stages.start import settings_of_interrupted as interrupted_settings
 from spark_backend.job.upkeep.backup import back_up, restore
 from spark_backend.job.watching.tries import failed_tries, skip_records
 from spark_backend.settings.deployment_file import load_deployment

@@ -24,7 +24,6 @@ from spark_backend.job_file import RESTORE, JobFile
 from spark_backend.places.place import Place
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.spark_log import LATER, RECORD
-from spark_backend.sources.source import Source
 from spark_backend.wire.program import Program
 
 RECORD_VERSION = 4
@@ -97,7 +96,7 @@ class Record:
         return Record(
             identity=identity,
             settings=_kept(deployment.fixed, identity),
-            sources={source.name: _kept(source.fixed, identity) for source in all_sources(deployment)},
+            sources={source.name: _kept(source.fixed, identity) for source in deployment.all_sources},
             plan=program.fingerprint(),
             queries=tuple(query.title for query in program.plan().queries),
             schemas={name: {item: str(type_) for item, type_ in types.items()} for name, types in schemas.items()},
@@ -109,12 +108,6 @@ class Record:
         return {
             name: {item: Type.parse(type_) for item, type_ in types.items()} for name, types in self.schemas.items()
         }
-
-
-def all_sources(deployment: Deployment) -> list[Source]:
-    """The sources in the order of the union: by name, the control stream last. It never changes."""
-    control = [] if deployment.control is None else [deployment.control]
-    return [*sorted(deployment.sources, key=lambda source: source.name), *control]
 
 
 def read_record(checkpoint: Place) -> Record | None:
@@ -172,7 +165,7 @@ def refuse_difference(checkpoint: Place, kept: Record, wanted: Record, deploymen
     found = [*_lists("sources", tuple(kept.sources), tuple(wanted.sources))]
     own = list(differences(kept.settings, deployment.fixed, kept.identity))
     found += own
-    for source in all_sources(deployment):
+    for source in deployment.all_sources:
         if source.name in kept.sources:
             others = differences(kept.sources[source.name], source.fixed, kept.identity)
             found += [f"in '{source.name}' {difference}" for difference in others]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from querylang.errors import InputError
-from spark_backend.job.checkpoint.checkpoint_record import all_sources
 from spark_backend.job.history.marks import Mark
 from spark_backend.job.history.table_end import TableEnd
 from spark_backend.settings.deployment import Deployment
@@ -17,7 +16,7 @@ from spark_backend.sources.listing.read_list import ReadList
 def mark_of(deployment: Deployment, read: ReadList, titles: Sequence[str], events: Sequence[str]) -> Mark:
     """How far it is once all of it has been read again."""
     done = {
-        source.name: running_of(source).done(read.of(source.name, source.format)) for source in all_sources(deployment)
+        source.name: running_of(source).done(read.of(source.name, source.format)) for source in deployment.all_sources
     }
     return Mark(tuple(titles), tuple(events), done)
 
@@ -43,7 +42,7 @@ def pieces_between(
     """
     found: dict[str, Sequence[PieceAgain]] = {}
     gaps: list[str] = []
-    for source in all_sources(deployment):
+    for source in deployment.all_sources:
         done = None if before is None else before.by_source.get(source.name)
         asked = Again(done, since, has_table=table is not None, firsts=firsts)
         own = running_of(source).again(source.own, read.of(source.name, source.format), asked)

@@ -14,7 +14,7 @@ from querylang.plan.model import Plan
 from spark_backend.durable_files import make_checkpoint
 from spark_backend.early_start import EarlyStart
 from spark_backend.errors import in_plain_words
-from spark_backend.job.checkpoint.checkpoint_record import all_sources, read_record, write_record
+from spark_backend.job.checkpoint.checkpoint_record import read_record, write_record
 from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.checkpoint.run_lock import RunLock
 from spark_backend.job.checkpoint.spark_checkpoint import reach_store, remove_old_files
@@ -81,7 +81,7 @@ def _locked(deployment: Deployment, session: SparkSession | None, *, apply: bool
     ready = checked(deployment, apply=apply)  # a refused deployment creates nothing, not even the lock's file
     for line in (
         *other_release(deployment),
-        *(note for item in all_sources(deployment) for note in running_of(item).notes(item, is_new=ready.is_new)),
+        *(note for item in deployment.all_sources for note in running_of(item).notes(item, is_new=ready.is_new)),
     ):
         warn(line)
     make_checkpoint(deployment.checkpoint, deployment.mode)

@@ -1,8 +1,16 @@
-"""Start a job: a streaming query of Spark, with the changes of the queries that wait."""
+"""Start a job: a streaming query of Spark, with the changes of the queries that wait.
+
+An interrupted micro-batch is repeated first, with the settings of the run that began it. Some sinks
+may have its results already. With another `idle`, or with `--once`, which looks at no wall clock,
+the repeated one would give others: what is missing then comes in a later micro-batch, and is in
+those sinks twice.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import TypedDict
 
 from querylang.logger import warn
 from querylang.plan.model import Plan
@@ -10,6 +18,7 @@ from spark_backend.bounded_end import stop_at_end
 from spark_backend.job.batches.batch_writer import BatchWriter
 from spark_backend.job.batches.reporting import Reporter
 from spark_backend.job.batches.reports import OnBatch
+from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.checkpoint.spark_checkpoint import place_for_spark
 from spark_backend.job.checks.earlier_results import newest_offset
 from spark_backend.job.checks.lost_outputs import lost_outputs, silent_channels
@@ -19,21 +28,19 @@ from spark_backend.job.checks.writing_statements import lost_routes, taken_event
 from spark_backend.job.source_streams import packed_sources
 from spark_backend.job.stages.change import changed_program
 from spark_backend.job.stages.handle import Handle
-from spark_backend.job.stages.interrupted_batch import (
-    settings_of,
-    settings_of_interrupted,
-    settings_with,
-    write_settings,
-)
 from spark_backend.job.stages.prepare import Job
 from spark_backend.job.stages.stop import Run, put_away
 from spark_backend.job.watching.tries import marks_of_next_run
+from spark_backend.job_file import JobFile
 from spark_backend.places.place import Place, retry_of
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sinks import run_sinks
 from spark_backend.sinks.micro_batch import results_stream
 from spark_backend.sources.listing.input_planner import RunSettings
+from spark_backend.sources.listing.spark_log import open_batch
+from spark_backend.sources.source import Source
 from spark_backend.sources.spark_reader import HAS_AVAILABLE_NOW
+from spark_backend.wire.clock_sources import ClockSource
 from spark_backend.wire.packed_rows import Signal
 from spark_backend.wire.program import Program
 from spark_backend.wire.rows_in_files import new_folder
@@ -165,3 +172,59 @@ def _warn_of_slow_queries(plan: Plan) -> None:
 
     for line in slow_queries(plan):
         warn(line)
+
+
+_WAY_OUT = (
+    "It has the settings of the last run: delete the file, and its micro-batch is repeated with those of this run"
+)
+
+
+class Settings(TypedDict):
+    """What a run may set that decides which results a micro-batch has, as plain data."""
+
+    idle: int | None
+    live: bool
+    sources: list[ClockSource]
+    max_record: dict[str, int | None]
+
+
+def settings_of(program: Program, deployment: Deployment) -> Settings:
+    """The settings of a run."""
+    return {
+        "idle": program.idle,
+        "live": program.live,
+        "sources": list(program.sources),
+        "max_record": {source.name: source.max_record for source in deployment.sources},
+    }
+
+
+def settings_of_interrupted(checkpoint: Place) -> Settings | None:
+    """Those of the run that a micro-batch was interrupted in; None = none was, or not known.
+
+    An earlier release did not write them down.
+    """
+    return None if open_batch(checkpoint) is None else _settings_file(checkpoint).read()
+
+
+def write_settings(checkpoint: Place, settings: Settings) -> None:
+    """Write them down, before the first micro-batch of a run."""
+    file = _settings_file(checkpoint)
+    if file.readable() != settings:
+        file.write(settings)
+
+
+def settings_with(
+    settings: Settings, program: Program, sources: tuple[Source, ...]
+) -> tuple[Program, tuple[Source, ...]]:
+    """A program, and sources of a deployment, with the settings of another run."""
+    own = replace(program, idle=settings["idle"], live=settings["live"], sources=tuple(settings["sources"]))
+    limits = settings["max_record"]
+    return own, tuple(replace(source, max_record=limits.get(source.name)) for source in sources)
+
+
+def _settings_file(checkpoint: Place) -> JobFile[Settings]:
+    return JobFile(JobFolder(checkpoint).path / "run.json", Settings, _WAY_OUT, text=_text)
+
+
+def _text(settings: Settings) -> str:
+    return json.dumps(settings, default=asdict) + "\n"

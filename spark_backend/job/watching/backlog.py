@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from spark_backend.job.checkpoint.checkpoint_record import all_sources
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.backlog import SourceBacklog
 from spark_backend.sources.kinds import running_of
@@ -25,7 +24,7 @@ PATIENCE = 1.0
 
 def backlog_of(deployment: Deployment, patience: float = PATIENCE) -> tuple[SourceBacklog, ...]:
     """The backlog of each source, the control stream last; takes at most `patience` seconds."""
-    sources = all_sources(deployment)
+    sources = deployment.all_sources
     try:
         read = what_was_read(deployment.checkpoint)
     except (DamagedManifest, OSError) as error:
