@@ -83,6 +83,9 @@ DOORS = {
 }
 """Per folder the modules that others may import."""
 
+MOST_IMPORTS = {"spark_backend.job.job": 20, "spark_backend.operator.step": 20}
+"""The files that tell the stages of something: so few modules they import, so that the stages are seen."""
+
 BORROWED = {
     "runtime": {
         "querylang.plan",

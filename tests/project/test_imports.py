@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project.import_rules import BORROWED, DOORS, FOREIGN, LAYERS
+from tests.project.import_rules import BORROWED, DOORS, FOREIGN, LAYERS, MOST_IMPORTS
 from tests.project.modules import FILES, IMPORTS, cycles, imported_names, part_of
 from tests.project.repository import PACKAGES, ROOT
 
@@ -85,6 +85,12 @@ def folder_of(module: str) -> str | None:
     """The folder of a package that a module is in; None for those at the package's root."""
     parts = module.split(".")
     return ".".join(parts[:2]) if len(parts) > 2 else None
+
+
+@pytest.mark.parametrize("module", MOST_IMPORTS)
+def test_what_tells_the_stages_imports_little(module: str) -> None:
+    modules = {name.rpartition(".")[0] or name for name in imported_names(FILES[module].read_text())}
+    assert len(modules) <= MOST_IMPORTS[module], sorted(modules)
 
 
 def test_there_is_no_cycle() -> None:

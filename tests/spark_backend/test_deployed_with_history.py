@@ -13,106 +13,13 @@ from deltalake import write_deltalake
 
 from ensue.commands.jobs.changes import deploy
 from querylang.errors import InputError
-from spark_backend.job.checkpoint.checkpoint_record import write_record
-from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.commands.control import send_change
 from spark_backend.job.history import sending
 from spark_backend.job.history.running import write_history
 from spark_backend.job.history.sending import send_with_history
-from spark_backend.job.preflight import checked
-from spark_backend.job.source_streams import source_readings, told_sources
 from spark_backend.job.stages import change as taking
-from spark_backend.job.stages.change import changed_program
-from spark_backend.operator.step import run_step
-from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.sources.folder import files_again
-from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
-from spark_backend.sources.listing.tasks import tasks_of
-from spark_backend.sources.source_stream import reading_options
-from spark_backend.sources.task_reading import read_task
-from spark_backend.wire.program import Program
-from spark_backend.wire.tagged_rows import Tag
-
-EVENT = "event Reading { float ts; string sensor; float value; }\n"
-RISING = EVENT + (
-    "query Rising { inputs { Reading() key sensor within 60.0; } find Reading:a -> Reading:b where b.value > a.value }"
-)
-FALLING = EVENT + (
-    "query Falling { inputs { Reading() key sensor within 60.0; } find Reading:a -> Reading:b where b.value < a.value }"
-)
-
-
-class JobWithoutSpark:
-    """A job on two folders whose micro-batches are run here, and logged as Spark does."""
-
-    def __init__(
-        self, path: Path, text: str = RISING, history: dict[str, str] | None = None, limit: int | None = None
-    ) -> None:
-        self.path = path
-        for name in ("slow", "swift"):
-            (path / name).mkdir()
-        (path / "q.query").write_text(text, "utf-8")
-        source: dict[str, object] = {"format": "csv", "event": "Reading", "arrival": "at", "source_time": "ts"}
-        if limit is not None:
-            source["options"] = {"maxFilesPerTrigger": limit}
-        deployment = {
-            "name": "readings",
-            "queries": "q.query",
-            "sources": {name: {**source, "path": name} for name in ("slow", "swift")},
-            "sinks": {"matches": {"path": "out", "format": "json"}},
-            "checkpoint": "state",
-            "buckets": 2,
-            **({} if history is None else {"history": history}),
-        }
-        (path / "job.yaml").write_text(json.dumps(deployment), "utf-8")
-        self.deployment = load_deployment(path / "job.yaml")
-        self.ready = checked(self.deployment)
-        write_record(self.deployment.checkpoint, self.ready.record)
-        self.program: Program = self.ready.program
-        self.states: dict[int, bytes] = {}
-        self.matches: list[dict[str, Any]] = []
-        self.batch = -1
-
-    @property
-    def folder(self) -> JobFolder:
-        return JobFolder(self.deployment.checkpoint)
-
-    def bring(self, source: str, number: int, moments: range) -> None:
-        rows = "".join(f"{at}.0,{at}.0,s{at % 3},{(at * 7 + at // 9) % 10}.0\n" for at in moments)
-        (self.path / source / f"{number}.csv").write_text(f"at,ts,sensor,value\n{rows}", "utf-8")
-
-    def start(self) -> None:
-        self.program = changed_program(self.ready)
-
-    def run(self) -> None:
-        """A micro-batch of what there is."""
-        self.batch += 1
-        sources = told_sources(self.deployment)
-        options = reading_options(sources, source_readings(self.deployment), self.program)
-        planner = InputPlanner(sources, RunSettings(str(self.deployment.checkpoint)), firsts=options)
-        manifest = planner.read(planner.latest(self.batch))
-        packed = [part for task in tasks_of(manifest, 1, sources) for part in read_task(options, task.to_text())]
-        tables = []
-        for bucket in range(2):
-            rows = [part.column(1)[bucket].as_py() for part in packed if len(part) > bucket]
-            step = run_step(self.program, bucket, self.states.get(bucket), rows, self.batch)
-            self.states[bucket] = step.state
-            tables += [(row.tag, row.table) for row in step.rows]
-            self.matches += [row for item in step.rows if item.tag is Tag.MATCH for row in item.table.to_pylist()]
-        measured = [item for item in tables if item[0] in (Tag.METRIC, Tag.SOURCE, Tag.TIMELINE)]
-        progress = self.folder.last_progress().after(measured, records=0, matches=0)
-        self.folder.progress.write(self.batch, {"queries": {}, "progress": progress.to_plain()})
-        for name, text in (("offsets", f'v1\n{{}}\n{{"manifest": {manifest.number}}}'), ("commits", "v1\n{}")):
-            (self.deployment.checkpoint / name).mkdir(exist_ok=True)
-            (self.deployment.checkpoint / name / str(self.batch)).write_text(text, "utf-8")
-
-    def found(self, query: str) -> list[tuple[str, Any]]:
-        return sorted((row["match_id"], row["emitted"]) for row in self.matches if row["query"] == query)
-
-    def refused(self, number: int) -> list[str]:
-        outcome = self.folder.commands.outcome(number)
-        assert outcome is not None
-        return outcome.errors
+from tests.support.job_without_spark import EVENT, FALLING, RISING, JobWithoutSpark
 
 
 @pytest.fixture
