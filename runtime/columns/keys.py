@@ -24,6 +24,12 @@ from runtime.columns.expressions import as_array
 from runtime.compiling.compiled import kernel
 from runtime.interpreter.context import event_numbers
 
+FNV_START, FNV_FACTOR = 0xCBF29CE484222325, 0x100000001B3
+"""Of FNV-1a, the hash of a text's bytes."""
+
+MIX_STEP, MIX_FIRST, MIX_SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+"""Of splitmix64, whose finalizer mixes the bits of a word."""
+
 NEAR = 8
 """Integer keys are numbered by a lookup table if it has at most so many entries per record."""
 
@@ -217,9 +223,9 @@ def _hash_text(ends: NDArray[np.int32], text: NDArray[np.uint8]) -> NDArray[np.u
     """FNV-1a over the bytes of each string."""
     result = np.empty(len(ends) - 1, np.uint64)
     for row in range(len(result)):
-        value = np.uint64(0xCBF29CE484222325)
+        value = np.uint64(FNV_START)
         for at in range(ends[row], ends[row + 1]):
-            value = (value ^ np.uint64(text[at])) * np.uint64(0x100000001B3)
+            value = (value ^ np.uint64(text[at])) * np.uint64(FNV_FACTOR)
         result[row] = value
     return result
 
@@ -227,9 +233,9 @@ def _hash_text(ends: NDArray[np.int32], text: NDArray[np.uint8]) -> NDArray[np.u
 @kernel
 def mix(value: np.uint64) -> np.uint64:
     """Mix the bits of a word: the finalizer of splitmix64 (Steele, Lea and Flood 2014)."""
-    value = value + np.uint64(0x9E3779B97F4A7C15)
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    value = value + np.uint64(MIX_STEP)
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(MIX_FIRST)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(MIX_SECOND)
     return value ^ (value >> np.uint64(31))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from querylang.plan.model import QueryPlan
+from runtime.columns.keys import FNV_FACTOR, FNV_START, MIX_FIRST, MIX_SECOND, MIX_STEP
 from runtime.interpreter.values import Value
 
 Place = tuple[str, int, int]
@@ -19,9 +20,9 @@ _NAN = 0x7FF8000000000000
 
 def text_hash(text: str) -> int:
     """FNV-1a over the bytes of a text."""
-    value = 0xCBF29CE484222325
+    value = FNV_START
     for byte in text.encode():
-        value = (value ^ byte) * 0x100000001B3 & _WORD
+        value = (value ^ byte) * FNV_FACTOR & _WORD
     return value
 
 
@@ -72,7 +73,7 @@ def _word(value: Value) -> int:
 
 def _mixed(word: int) -> int:
     """`runtime.columns.keys.mix` of one word."""
-    word = word + 0x9E3779B97F4A7C15 & _WORD
-    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & _WORD
-    word = (word ^ word >> 27) * 0x94D049BB133111EB & _WORD
+    word = word + MIX_STEP & _WORD
+    word = (word ^ word >> 30) * MIX_FIRST & _WORD
+    word = (word ^ word >> 27) * MIX_SECOND & _WORD
     return word ^ word >> 31

@@ -21,7 +21,7 @@ from runtime.admission.arrays import Waited
 from runtime.admission.outcomes import reason_words
 from runtime.arrow_types import arrow_type, one_chunk
 from runtime.columns.arrivals import column_name
-from runtime.columns.keys import hash_keys, key_sources, mix
+from runtime.columns.keys import MIX_STEP, hash_keys, key_sources, mix
 from runtime.columns.taking import evenly, only_value, repeated, repeated_number, taken_by_term, taken_cells
 from runtime.compiling.compiled import inlined, kernel
 from runtime.instants import NEVER, NO_TIME
@@ -41,7 +41,7 @@ from runtime.results.schemas import (
 
 Integers = NDArray[np.int64]
 
-_ODD = np.uint64(0x9E3779B97F4A7C15)
+_ODD = np.uint64(MIX_STEP)
 _WAITED = pa.array([waited.name.lower() for waited in Waited])
 _EXACT = (Type.INTEGER, Type.STRING, Type.BOOLEAN)
 """Types of which equal keys are the same value: floats have 0.0 and -0.0."""
