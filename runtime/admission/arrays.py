@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.compiling.compiled import inlined, kernel
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 
 class RowOrigin(IntEnum):

@@ -12,13 +12,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER, NO_TIME
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 TIMER = -1
 

@@ -6,12 +6,8 @@ cannot allocate.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from runtime.compiling.compiled import borrowing
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 
 @borrowing

@@ -16,8 +16,7 @@ from runtime.columns.arrivals import Shape, column_name
 from runtime.columns.keys import number_keys
 from runtime.compiling.compiled import kernel
 from runtime.instants import NO_TIME
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 _OF_EDGES = ("start", "end", "shape")
 """Fields that place an event in time: they differ between its two records."""

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from runtime.admission.arrays import (
     NO_CLOCKS,
     TIMER,
-    Integers,
     KeyedRows,
     Punctuation,
     Ready,
@@ -58,6 +57,7 @@ from runtime.admission.workspace import (
 from runtime.columns.arrivals import Shape
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER, NO_TIME
+from runtime.number_arrays import Integers
 from runtime.policies.per_input import BY_CLOCK, NO_WAIT, PolicyColumns
 
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from runtime.admission.arrays import (
     TIMER,
-    Integers,
     KeyedRows,
     Places,
     Waited,
@@ -40,6 +39,7 @@ from runtime.admission.workspace import Admission, Advances, Facts, Progress, Wo
 from runtime.columns.arrivals import Shape
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER, NO_TIME
+from runtime.number_arrays import Integers
 from runtime.policies.per_input import BY_CLOCK, NO_WAIT
 
 MAX_MOVES = 16

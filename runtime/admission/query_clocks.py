@@ -12,16 +12,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from querylang.plan.model import Plan, QueryPlan
 from runtime.admission.shared_clock import ClockRun, SharedClock
 from runtime.admission.shared_clock_kernel import Verdicts
 from runtime.admission.timeline_kinds import NewRecords
 from runtime.instants import NEVER, NO_TIME
+from runtime.number_arrays import Integers
 from runtime.policies.per_input import clock_inputs
-
-Integers = NDArray[np.int64]
 
 CLOCK_SCHEMA = pa.schema(
     [

@@ -44,8 +44,7 @@ from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import AT_THE_END
 from runtime.columns.sorting import stable_order
 from runtime.instants import NEVER, NO_TIME
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from runtime.admission.rules import Settings, judge, moves
 from runtime.columns.arrivals import Shape
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER, NO_TIME
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 ALL_TIMELINES = -1
 OWN, IMPORTED = 0, 1

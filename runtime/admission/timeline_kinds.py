@@ -22,8 +22,7 @@ from runtime.admission.clock_settings import ClockSettings
 from runtime.admission.shared_clock_kernel import ALL_TIMELINES, IMPORTED
 from runtime.arrow_types import arrow_type, one_chunk
 from runtime.columns.keys import number_keys, plain_columns, substream_columns
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 
 @dataclass(frozen=True, slots=True)

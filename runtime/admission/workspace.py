@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runtime.admission.arrays import Integers, KeyedRows, Places, Punctuation, Ready, Released, Timers
+from runtime.admission.arrays import KeyedRows, Places, Punctuation, Ready, Released, Timers
 from runtime.instants import NO_TIME
+from runtime.number_arrays import Integers
 from runtime.policies.per_input import BY_CLOCK, NO_WAIT, PolicyColumns
 
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from runtime.instants import NEVER, NO_TIME
+from runtime.number_arrays import Integers
 
-Integers = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 
 SMALL = 4

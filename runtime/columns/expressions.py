@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from querylang.plan.exact_times import MICROSECONDS, with_exact_sum
 from querylang.plan.expression import (
@@ -42,8 +41,7 @@ from runtime.interpreter.context import Budget, Context, PlanWorld
 from runtime.interpreter.expressions import combine, takes_nulls, value_type
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.values import EvaluationError, Value, World
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 
 @dataclass(frozen=True, slots=True)

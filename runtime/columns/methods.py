@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from querylang.plan.expression import Call, Literal
 from querylang.plan.value_types import Kind
 from runtime.interpreter.strings import WHITE_SPACE, match_whole
+from runtime.number_arrays import Integers
 
 Mask = NDArray[np.bool_]
-Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 Result = tuple[Any, Mask | None]

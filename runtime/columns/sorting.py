@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from runtime.compiling.compiled import kernel
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 BITS = 63
 """The bits of an int64 that is not negative."""

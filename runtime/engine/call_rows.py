@@ -30,10 +30,9 @@ from runtime.engine.forgetting import Lives, StoredLives, divide, stored_lives
 from runtime.engine.query_parts import QueryParts
 from runtime.engine.query_state import CUT_OFF, QueryState
 from runtime.instants import NEVER, NO_TIME
+from runtime.number_arrays import Integers
 from runtime.policies.per_input import NO_WAIT, PolicyColumns
 from runtime.reading.control_events import ControlEvents
-
-Integers = NDArray[np.int64]
 
 _NONE = np.empty(0, np.int64)
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from querylang.plan.model import Plan, QueryPlan
 from runtime.arrow_types import one_chunk
@@ -23,11 +22,11 @@ from runtime.engine.key_contents import renumbered
 from runtime.engine.query_parts import query_parts
 from runtime.engine.snapshot import ALIKE, decode, encode
 from runtime.engine.succession import saved_states
+from runtime.number_arrays import Integers
 from runtime.policies.per_input import clock_inputs, key_places
 
 Header = dict[str, Any]
 Tables = dict[str, pa.Table]
-Integers = NDArray[np.int64]
 Rule = Callable[[Sequence[Any]], Any]
 """Makes one entry of those that the parts of a state have."""
 

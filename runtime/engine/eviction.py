@@ -18,9 +18,8 @@ from runtime.engine.running_numbers import NUMBER, with_newest
 from runtime.engine.skipped_events import with_skipped
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.windows import rows_to_keep
+from runtime.number_arrays import Integers
 from runtime.policies.per_input import BY_CLOCK, NO_WAIT, definitive_times
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

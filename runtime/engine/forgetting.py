@@ -21,9 +21,8 @@ from runtime.admission.query_clocks import ClocksRun
 from runtime.columns.keys import group_rows
 from runtime.compiling.compiled import borrowing
 from runtime.instants import NEVER, NO_TIME
+from runtime.number_arrays import Integers
 from runtime.policies.per_input import BY_CLOCK, NO_WAIT, PolicyColumns
-
-Integers = NDArray[np.int64]
 
 TIMER = -1
 

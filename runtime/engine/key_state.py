@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from runtime.columns.cold_rows import ColdRows, Hashes, Integers, is_small, joined
+from runtime.columns.cold_rows import ColdRows, Hashes, is_small, joined
 from runtime.columns.keys import hash_keys
 from runtime.instants import NEVER, NO_TIME
+from runtime.number_arrays import Integers
 
 COUNTED = 4096
 """Rows. Keys of more than these are estimated from a sample."""

@@ -11,15 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from runtime.admission.arrays import Released
 from runtime.columns.arrivals import AT_THE_END
 from runtime.columns.taking import taken_by_term, taken_rows
+from runtime.number_arrays import Integers
 from runtime.results.match_order import ordered_steps
 from runtime.results.matched import Matched, taken
-
-Integers = NDArray[np.int64]
 
 
 def matches_in_order(

@@ -29,6 +29,7 @@ from runtime.instants import NEVER, NO_TIME
 from runtime.matching.find_every import selected
 from runtime.matching.interface import Found, Ordered
 from runtime.matching.trailing_waits import timers_of
+from runtime.number_arrays import Integers
 from runtime.results.block_outputs import run_block
 from runtime.results.discards import refused
 from runtime.results.error_outputs import error_outputs
@@ -38,8 +39,6 @@ from runtime.results.matched import Finding, Later, Matched, taken
 from runtime.results.no_rows import NO_ADJUSTED, NO_OUTPUTS, no_discards, rows_of
 from runtime.results.schemas import ADJUSTED_SCHEMA
 from runtime.results.selected_values import with_selected
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from runtime.admission.query_clocks import QueryClocks
 from runtime.arrow_types import one_chunk
@@ -21,8 +20,6 @@ from runtime.engine.state_checks import fitted, integer, refuse_nulls, refuse_ot
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.trailing_waits import PendingWaits
 from runtime.policies.per_input import definitive_times, shares_clock
-
-Integers = NDArray[np.int64]
 
 STATE_FIELDS = (pa.field("_time", pa.int64()), pa.field("_ripe", pa.int64()), pa.field("_pending", pa.bool_()))
 """Columns that stored events have beside their own.

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from querylang.plan.model import QueryPlan
 from runtime.admission.arrays import Released
 from runtime.compiling.compiled import borrowing
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 NUMBER = pa.field("_number", pa.int64())
 """The column of an event's running number; null until it is released."""

@@ -39,9 +39,8 @@ from runtime.engine.running_numbers import with_numbers
 from runtime.engine.skipped_events import first_free
 from runtime.matching.interface import Ordered
 from runtime.matching.windows import WindowColumns, superseded_by
+from runtime.number_arrays import Integers
 from runtime.results.ledger import Account, count_pending, count_records
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

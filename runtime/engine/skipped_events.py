@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from runtime.admission.arrays import Released
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 _NONE = np.empty(0, np.int64)
 

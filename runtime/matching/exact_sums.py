@@ -11,11 +11,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from runtime.compiling.compiled import borrowing
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 CHUNKS = 70
 """How many chunks of 32 bits a sum has: 66 for the greatest float, the others for carries."""

@@ -25,8 +25,7 @@ from runtime.interpreter.context import Context, PlanWorld
 from runtime.interpreter.expressions import evaluate
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.values import EvaluationError, Event, Value, World
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 
 def aggregates_of(query: QueryPlan) -> tuple[Aggregate, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 
 def _none() -> Integers:

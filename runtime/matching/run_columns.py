@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
-
 
 def columns_of(widths: Sequence[int], terms: int) -> list[slice]:
     """By term, its columns."""

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from querylang.plan.model import QueryPlan, known
 from runtime.admission.arrays import Timers
@@ -24,8 +23,7 @@ from runtime.columns.sorting import stable_order
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.interface import Found, Ordered, Waiting
 from runtime.matching.run_columns import columns_of, relaid, wider
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 _MOST_ROUNDS = 100_000
 """More than any wait is due."""

@@ -22,8 +22,7 @@ from querylang.plan.model import QueryPlan, Without, known
 from runtime.admission.arrays import Released
 from runtime.compiling.compiled import kernel
 from runtime.instants import NEVER
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 
 class WindowColumns(NamedTuple):

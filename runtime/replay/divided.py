@@ -12,20 +12,18 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from querylang.plan.model import Plan, QueryPlan
 from runtime.columns.arrivals import AT_THE_END, Arrivals, RecordKind
 from runtime.columns.keys import bucket_of, key_identity
 from runtime.engine.engine import Engine
+from runtime.number_arrays import Integers
 from runtime.policies.per_input import shares_clock
 from runtime.results.ledger import ledger_table
 from runtime.results.matched import Later
 from runtime.results.matched import with_steps as later_steps
 from runtime.results.schemas import Results
 from runtime.threads import in_threads
-
-Integers = NDArray[np.int64]
 
 LEAST = 100_000
 """So many records per thread are worth one."""

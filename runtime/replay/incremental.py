@@ -13,16 +13,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from runtime.columns.arrivals import AT_THE_END, Arrivals
 from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
+from runtime.number_arrays import Integers
 from runtime.replay.order import in_order
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import Results
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(slots=True)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from querylang.plan.model import Plan, QueryPlan
+from runtime.number_arrays import Integers
 from runtime.results.json_objects import cells, plain_value
 from runtime.results.no_rows import NO_OUTPUTS
 from runtime.results.schemas import OUTPUT_SCHEMA, key_struct, moments
-
-Integers = NDArray[np.int64]
 
 
 def error_outputs(

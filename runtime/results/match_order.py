@@ -7,13 +7,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from runtime.columns.keys import plain_columns
 from runtime.columns.sorting import stable_order
 from runtime.columns.taking import taken_rows
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 MOST_TIES = 16
 """One match in so many may share its moment with another before steps are sorted as columns."""

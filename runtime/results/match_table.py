@@ -26,6 +26,7 @@ from runtime.columns.taking import evenly, only_value, repeated, repeated_number
 from runtime.compiling.compiled import inlined, kernel
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.run_columns import columns_of
+from runtime.number_arrays import Integers
 from runtime.policies.per_input import adjusts, has_ends
 from runtime.results.identity import seeds_of, text_hash
 from runtime.results.matched import Matched, taken
@@ -38,8 +39,6 @@ from runtime.results.schemas import (
     moments,
     term_event,
 )
-
-Integers = NDArray[np.int64]
 
 _ODD = np.uint64(MIX_STEP)
 _WAITED = pa.array([waited.name.lower() for waited in Waited])

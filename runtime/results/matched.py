@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from querylang.plan.model import Plan, QueryPlan
 from runtime.columns.arrivals import AT_THE_END
 from runtime.matching.run_columns import relaid, wider
+from runtime.number_arrays import Integers
 from runtime.results.match_order import match_order
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

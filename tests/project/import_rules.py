@@ -36,7 +36,7 @@ FOREIGN = {
 LAYERS = {
     "querylang": "printable masking recursion logger source paths errors plan syntax formatter checker compiler parameters load changes",
     "querylang.checker": "diagnostics checked names expressions statements event_types query written",
-    "runtime": "natural_names partition_paths instants json_shapes json_reader threads progress_line compiling arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay single_events",
+    "runtime": "natural_names number_arrays partition_paths instants json_shapes json_reader threads progress_line compiling arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay single_events",
     "spark_backend": "versions connect retrying places durable_files job_file class_archive early_start cluster launch errors java session stopping bounded_end delta wire document operator sources sinks settings job frames",
     "spark_backend.operator": "group_clock job_clock seeds bucket_state joining epoch_records commands reading ordering releasing processing measures step history_run moved_buckets worker_functions spark_operator",
     "spark_backend.job": "checkpoint plan_rules source_streams compilation checks journal other_release batches commands history preflight watching stages upkeep job",

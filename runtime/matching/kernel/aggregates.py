@@ -17,8 +17,7 @@ from runtime.matching.exact_sums import ExactSums, add_to_sum, clear_sum, mean_o
 from runtime.matching.kernel.evaluator import KNOWN, LoadedProgram, state_of, state_of_operand
 from runtime.matching.kernel.steps import is_more_recent
 from runtime.matching.kernel.workspace import Workspace
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 
 class Function(IntEnum):

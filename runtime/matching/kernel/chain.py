@@ -20,8 +20,7 @@ from runtime.matching.kernel.steps import bind, link_events, next_older
 from runtime.matching.kernel.tables import AutomatonTables
 from runtime.matching.kernel.workspace import Links, Workspace
 from runtime.matching.windows import WindowColumns
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 AFTER_COMPARISONS = 8
 """After how many rejected events in a row to look ahead: `search` pays more for each of them."""

@@ -25,8 +25,8 @@ from runtime.compiling.compiled import kernel
 from runtime.matching.interface import Ordered
 from runtime.matching.kernel.evaluator import FAILED, KNOWN, NULL, LoadedProgram
 from runtime.matching.kernel.program import KernelProgram, Operand
+from runtime.number_arrays import Integers
 
-Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 

@@ -19,8 +19,7 @@ from runtime.instants import NEVER
 from runtime.matching.kernel.evaluator import LoadedProgram, Stacks, holds
 from runtime.matching.kernel.tables import AutomatonTables, ConditionTables, Records
 from runtime.matching.windows import WindowColumns
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 
 class Events(NamedTuple):

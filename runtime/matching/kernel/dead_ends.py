@@ -8,12 +8,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from runtime.compiling.compiled import borrowing
 from runtime.matching.kernel.tables import AutomatonTables
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 MOST_DIRECT = 1 << 26
 """The most entries by one event; if more are needed, no dead ends are recorded."""

@@ -17,8 +17,7 @@ from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
 from runtime.matching.kernel.evaluator import ABOVE_INTEGERS, KNOWN, LEAST_INTEGER, LoadedProgram
 from runtime.matching.kernel.program import STACK, KernelProgram, Operation, instructions
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 FIRST_LANES = 32
 LANES = 128

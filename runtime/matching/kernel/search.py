@@ -11,9 +11,6 @@ candidates.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.matching.kernel.aggregates import Aggregation, add_candidate, finish_match
 from runtime.matching.kernel.conditions import Events, Query
@@ -30,8 +27,7 @@ from runtime.matching.kernel.steps import (
     unbind,
 )
 from runtime.matching.kernel.workspace import Workspace
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 
 @borrowing

@@ -10,15 +10,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from runtime.compiling.compiled import borrowing
 from runtime.matching.exact_sums import add_to_sum
 from runtime.matching.kernel.aggregates import Aggregation, Function, clear, finish_match
 from runtime.matching.kernel.conditions import Events
 from runtime.matching.kernel.evaluator import KNOWN, LoadedProgram
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 
 class Window(NamedTuple):

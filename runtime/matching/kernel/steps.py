@@ -18,8 +18,7 @@ from runtime.matching.kernel.evaluator import LoadedProgram, Stacks, comparison_
 from runtime.matching.kernel.tables import AutomatonTables, ConditionKind
 from runtime.matching.kernel.workspace import Links, SearchState
 from runtime.matching.windows import WindowColumns
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 
 @inlined

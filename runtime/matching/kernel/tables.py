@@ -19,8 +19,8 @@ from runtime.instants import NEVER
 from runtime.matching.kernel.dead_end_rules import dead_end_rules, is_leading, rows_of
 from runtime.matching.kernel.lookahead import lookahead_after
 from runtime.matching.kernel.program import KernelProgram, comparison, truth
+from runtime.number_arrays import Integers
 
-Integers = NDArray[np.int64]
 Records = NDArray[Any]
 
 MOST_LINKS = 8

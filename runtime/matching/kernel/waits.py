@@ -24,8 +24,7 @@ from runtime.matching.kernel.evaluator import LoadedProgram, Stacks
 from runtime.matching.kernel.tables import ConditionKind, Records
 from runtime.matching.kernel.workspace import Workspace
 from runtime.matching.windows import WindowColumns
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 
 class LateConditions(NamedTuple):

@@ -14,8 +14,7 @@ from runtime.matching.kernel.dead_ends import DeadEnds, new_dead_ends
 from runtime.matching.kernel.evaluator import Stacks, new_stacks
 from runtime.matching.kernel.lookahead import Lanes, new_lanes
 from runtime.matching.kernel.tables import AutomatonTables
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 
 class Links(NamedTuple):

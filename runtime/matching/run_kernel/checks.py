@@ -19,8 +19,7 @@ from runtime.matching.run_kernel.questions import (
 )
 from runtime.matching.run_kernel.tables import CheckKind, Tables
 from runtime.matching.run_kernel.workspace import Bound
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 
 @inlined

@@ -26,8 +26,7 @@ from runtime.matching.run_kernel.workspace import (
     new_memory,
     new_workspace,
 )
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 
 class RunKernelMatcher:

@@ -9,14 +9,10 @@ without its oldest event and by that event. So equal runs have equal numbers.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.matching.run_kernel.tables import PartKind, Records
 from runtime.matching.run_kernel.workspace import FIRST_BUCKETS, Bound, Failures, Memory
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 END, NOTHING, UNKNOWN = 0, -1, -2
 """The empty completion; there is none; it was not searched."""

@@ -25,8 +25,7 @@ from runtime.matching.kernel.evaluator import (
 )
 from runtime.matching.run_kernel.tables import FoldFunction, Records, Tables
 from runtime.matching.run_kernel.workspace import Bound
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 FAILS, HOLDS, NOT_ASKED = range(3)
 

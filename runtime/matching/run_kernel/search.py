@@ -46,8 +46,7 @@ from runtime.matching.run_kernel.workspace import (
     Workspace,
 )
 from runtime.matching.windows import WindowColumns
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 DONE, NO_ROOM_FOR_MATCHES, NO_ROOM_IN_MEMORY = range(3)
 """How `search` ends."""

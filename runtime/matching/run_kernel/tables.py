@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
+
 Records = NDArray[Any]
 
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from runtime.matching.kernel.evaluator import Stacks, new_stacks
 from runtime.matching.kernel.workspace import Links, SearchState
 from runtime.matching.run_kernel.tables import Tables
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 
 class Frames(NamedTuple):

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.number_arrays import Integers
 from runtime.reading.formats.asked import shortened
-
-Integers = NDArray[np.int64]
 
 _QUOTE, _LINE_FEED, _RETURN = (ord(character) for character in '"\n\r')
 

@@ -11,8 +11,7 @@ from numba.core.compiler import run_frontend
 from numpy.typing import NDArray
 
 from runtime.compiling.compiled import Kernel, borrowing, inlined, kernel
-
-Integers = NDArray[np.int64]
+from runtime.number_arrays import Integers
 
 
 class Pair(NamedTuple):
