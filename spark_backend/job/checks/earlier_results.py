@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from querylang.errors import InputError
-from spark_backend.places.place import Place, names_in
+from spark_backend.places.place import Place
 from spark_backend.sinks.kinds import Sink, publishing
-from spark_backend.sources.listing.spark_log import spark_files
+from spark_backend.sources.listing.spark_log import last_begun
 
 
 def refuse_other_results(
@@ -23,7 +23,7 @@ def refuse_other_results(
     identity: of the checkpoint
     totals: by folder beside the checkpoint, the micro-batches that it has a file of
     """
-    newest = newest_offset(checkpoint)
+    newest = last_begun(checkpoint)
     for name, sink in sinks.items():
         for result in publishing(sink).results(sink):
             if result.identity == identity and result.batch > newest:
@@ -40,23 +40,6 @@ def refuse_other_results(
         last = max(numbers, default=-1)
         if last > newest:
             raise InputError(_too_late(checkpoint, f"its folder '{folder}' has counts", last, newest, identity))
-
-
-def newest_offset(checkpoint: Place) -> int:
-    """The newest micro-batch in Spark's log of offsets; -1 = none."""
-    files = spark_files(checkpoint)
-    return files.before + _newest(files.offsets)
-
-
-def newest_commit(checkpoint: Place) -> int:
-    """The newest micro-batch that has ended, by Spark's log of commits; -1 = none."""
-    files = spark_files(checkpoint)
-    return files.before + _newest(files.commits)
-
-
-def _newest(log: Place) -> int:
-    names = names_in(log)
-    return max((int(name) for name in names if name.isascii() and name.isdigit()), default=-1)
 
 
 def _too_late(checkpoint: Place, what: str, batch: int, newest: int, identity: str) -> str:

@@ -20,7 +20,6 @@ from spark_backend.job.batches.reporting import Reporter
 from spark_backend.job.batches.reports import OnBatch
 from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.checkpoint.spark_checkpoint import place_for_spark
-from spark_backend.job.checks.earlier_results import newest_offset
 from spark_backend.job.checks.lost_outputs import lost_outputs, silent_channels
 from spark_backend.job.checks.open_waits import open_waits, unused_source_times
 from spark_backend.job.checks.unused_history import unused_history
@@ -37,7 +36,7 @@ from spark_backend.settings.deployment import Deployment
 from spark_backend.sinks import run_sinks
 from spark_backend.sinks.micro_batch import results_stream
 from spark_backend.sources.listing.input_planner import RunSettings
-from spark_backend.sources.listing.spark_log import open_batch
+from spark_backend.sources.listing.spark_log import last_begun, open_batch
 from spark_backend.sources.source import Source
 from spark_backend.sources.spark_reader import HAS_AVAILABLE_NOW
 from spark_backend.wire.clock_sources import ClockSource
@@ -147,7 +146,7 @@ def _query(job: Job, report: OnBatch, kind: RunKind, program: Program, deploymen
         marks=marks_of_next_run(deployment.checkpoint),
     )
     identity = job.checked.record.identity
-    sinks = run_sinks.begin(identity, deployment.sinks, newest_offset(deployment.checkpoint), drafts=rows)
+    sinks = run_sinks.begin(identity, deployment.sinks, last_begun(deployment.checkpoint), drafts=rows)
     results = results_stream(packed, program, sinks, identity)
     writer = results.writeStream.queryName(deployment.name).outputMode("append")
     writer = writer.option("checkpointLocation", place_for_spark(deployment.checkpoint))

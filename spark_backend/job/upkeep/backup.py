@@ -25,7 +25,6 @@ from spark_backend.durable_files import make_checkpoint, make_kept_folder, new_f
 from spark_backend.errors import in_plain_words
 from spark_backend.job.checkpoint.checkpoint_record import IDENTITY, LOCK, Record, read_record, refuse_difference
 from spark_backend.job.checkpoint.job_folder import JobFolder
-from spark_backend.job.checks.earlier_results import newest_offset
 from spark_backend.job.upkeep.opened_checkpoint import kept_record, open_record
 from spark_backend.job_file import JobFile, indented
 from spark_backend.places.inside import inside
@@ -34,7 +33,7 @@ from spark_backend.places.remote_path import RemotePath
 from spark_backend.settings.deployment import Deployment
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.sinks.kinds import publishing
-from spark_backend.sources.listing.spark_log import RECORD
+from spark_backend.sources.listing.spark_log import RECORD, last_begun
 
 BACKUP_VERSION = 2
 """With SHA-256. Version 1 has CRC-32, and is read."""
@@ -100,7 +99,7 @@ def back_up(path: Path | str, target: Place) -> BackupReport:
             raise InputError(f"{target}: the backup cannot be written: {error.strerror or error}") from error
         finally:
             lock.release()
-        batch = newest_offset(deployment.checkpoint)
+        batch = last_begun(deployment.checkpoint)
         plain = {"version": BACKUP_VERSION, "name": deployment.name, "identity": record.identity, "batch": batch}
         _list_file(target).write({**plain, "files": copied})
         return BackupReport(record.identity, batch, len(copied), sum(size for size, _ in copied.values()))

@@ -12,11 +12,10 @@ from spark_backend.durable_files import sync
 from spark_backend.errors import in_plain_words
 from spark_backend.job.checkpoint.checkpoint_record import read_record
 from spark_backend.job.checkpoint.job_folder import JobFolder
-from spark_backend.job.checks.earlier_results import newest_commit
 from spark_backend.places.place import Place
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.sinks.kinds import Compacted, Compaction, publishing
-from spark_backend.sources.listing.spark_log import spark_files
+from spark_backend.sources.listing.spark_log import last_batch, spark_files
 
 TARGET = 128 << 20
 """Bytes of a compacted file: large enough for readers, small enough to be written in seconds."""
@@ -93,7 +92,7 @@ def compact_job(
 
 def _last_certain(checkpoint: Place, kept: int) -> int:
     """The last micro-batch that is never repeated, even after a power cut at this moment."""
-    newest = newest_commit(checkpoint)
+    newest = last_batch(checkpoint)
     last = newest - kept
     if last >= 0:
         files = spark_files(checkpoint)

@@ -16,13 +16,13 @@ from spark_backend.job.checkpoint.checkpoint_record import Record, read_record, 
 from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.checkpoint.spark_checkpoint import place_for_spark, placed, reach_store
 from spark_backend.job.checks.damaged_logs import refuse_damaged_logs
-from spark_backend.job.checks.earlier_results import newest_commit
 from spark_backend.job.checks.job_session import job_session
 from spark_backend.job.checks.open_waits import clock_sources
 from spark_backend.job.compilation import compile_deployment
 from spark_backend.job.stages.change import kept_program
 from spark_backend.operator.seeds import seeds_of
 from spark_backend.settings.deployment import Deployment
+from spark_backend.sources.listing.spark_log import last_batch
 from spark_backend.wire.program import Program
 
 
@@ -87,7 +87,7 @@ def saved_states(opened: Opened, buckets: list[int] | None = None) -> Iterator[t
     """
     checkpoint = opened.deployment.checkpoint
     refuse_damaged_logs(checkpoint)
-    if newest_commit(checkpoint) < 0:
+    if last_batch(checkpoint) < 0:
         raise InputError(f"{checkpoint}: no micro-batch has been committed yet, so there is no state")
     if opened.program.seeds is not None:
         yield from seeds_of(opened.program.seeds, range(opened.program.buckets) if buckets is None else buckets)

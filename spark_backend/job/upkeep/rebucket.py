@@ -18,7 +18,6 @@ from spark_backend.errors import in_plain_words
 from spark_backend.job.checkpoint.checkpoint_record import Moved, write_record
 from spark_backend.job.checkpoint.job_folder import JobFolder
 from spark_backend.job.checkpoint.spark_checkpoint import new_places, remove_unused
-from spark_backend.job.checks.earlier_results import newest_commit, newest_offset
 from spark_backend.job.checks.job_session import job_session, tasks_of
 from spark_backend.job.other_release import note_release, other_release
 from spark_backend.job.upkeep.opened_checkpoint import Opened, kept_record, open_checkpoint, saved_states
@@ -26,7 +25,7 @@ from spark_backend.operator.moved_buckets import moved_buckets
 from spark_backend.operator.seeds import write_seeds
 from spark_backend.settings.deployment import Deployment
 from spark_backend.settings.deployment_file import MAX_BUCKETS, load_deployment
-from spark_backend.sources.listing.spark_log import committed_manifest, spark_files
+from spark_backend.sources.listing.spark_log import committed_manifest, last_batch, last_begun, spark_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +78,9 @@ def rebucket(path: Path | str, buckets: int) -> Rebucketed:
 
 def _refuse_interrupted(deployment: Deployment) -> None:
     """A micro-batch that is repeated has to write the files that it has begun."""
-    if newest_offset(deployment.checkpoint) != newest_commit(deployment.checkpoint):
+    if last_begun(deployment.checkpoint) != last_batch(deployment.checkpoint):
         raise InputError(
-            f"{deployment.checkpoint}: a run was interrupted in micro-batch {newest_offset(deployment.checkpoint)}:"
+            f"{deployment.checkpoint}: a run was interrupted in micro-batch {last_begun(deployment.checkpoint)}:"
             f" let it end first, with the old number of buckets: `ensue run {deployment.file} --once`;"
             " nothing was changed"
         )
@@ -93,7 +92,7 @@ def _moved(opened: Opened, before: int, buckets: int, *, is_set: bool) -> Rebuck
         warn(line)
     tasks = tasks_of(job_session(opened.deployment, None), deployment)
     record = replace(opened.record, settings={**opened.record.settings, "buckets": str(buckets)}, tasks=tasks)
-    last = newest_commit(checkpoint)
+    last = last_batch(checkpoint)
     note_release(checkpoint)
     if last < 0:
         write_record(checkpoint, record)

@@ -92,6 +92,12 @@ def last_batch(checkpoint: Place) -> int:
     return files.before + max(_batches(files.commits), default=-1)
 
 
+def last_begun(checkpoint: Place) -> int:
+    """The number of the last micro-batch that was begun; -1 = none."""
+    files = spark_files(checkpoint)
+    return files.before + max(_batches(files.offsets), default=-1)
+
+
 def open_batch(checkpoint: Place) -> int | None:
     """The number of a micro-batch that was begun and is not committed; None = there is none."""
     files = spark_files(checkpoint)
