@@ -34,10 +34,12 @@ class Moment:
 
     place: arrival, µs
     furthest: the furthest source time that has been seen there, µs
+    is_before_all: whether no record arrived before, so that no text has anything to hand over
     """
 
     place: int
     furthest: int
+    is_before_all: bool = False
 
     @property
     def reached(self) -> int:
@@ -240,6 +242,8 @@ def _handed_over(
     """
     alone = replace(old, versions=(new,))
     plans = list(alone.plans())
+    if moment.is_before_all:
+        return alone, {"state": "new"}
     reaches = [reach_of(plan) for plan in plans]
     if now or None in reaches or not plans:
         return alone, {"handover": moment.reached, "state": "new"}

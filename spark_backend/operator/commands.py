@@ -44,14 +44,14 @@ def placed(inputs: Sequence[BucketInput], clock: JobClock) -> list[BucketInput]:
 
     clock: after the micro-batch
     """
-    least = _furthest(clock)
+    least = furthest_read(clock)
     return [
         replace(row, records=tuple(_arriving(item, least) if item.source == COMMANDS else item for item in row.records))
         for row in inputs
     ]
 
 
-def _furthest(clock: JobClock) -> int:
+def furthest_read(clock: JobClock) -> int:
     """The furthest arrival that was read; EARLIEST = none."""
     return max([EARLIEST, *(item.arrival for item in clock.sources if item.arrival != NO_TIME)])
 
@@ -69,7 +69,7 @@ def taken(inputs: Sequence[BucketInput], clock: JobClock, plan: Plan, groups: in
     groups: how many partition groups process each control event
     buckets: how many forget a key
     """
-    least = _furthest(clock)
+    least = furthest_read(clock)
     rows = []
     for command in (command for row in inputs for command in row.commands):
         known = {"number": command["number"], "part": "", "count": 0}

@@ -157,16 +157,18 @@ def new_notices(
 
     epoch: the least number of an epoch that an engine is in
     has_ended: time advances without records until no timer is left, so all handovers end
-    begin: the first arrival of the step, for changes before all records; None = not known
+    begin: the first arrival of the step, for changes before all records, which wait for it; None = nothing was read
     """
 
     def is_due(notice: Notice) -> bool:
+        if notice.place == EARLIEST and begin is None:
+            return False
         is_by_time = all(outcome.kind == "handed_over" for outcome in notice.outcomes)
         return notice.epoch <= epoch or (has_ended and is_by_time)
 
     left = (notice for notice in program.notices if notice.number > reported)
     new = list(takewhile(is_due, left))
-    places = [begin if notice.place == EARLIEST and begin is not None else notice.place for notice in new]
+    places = [notice.place if begin is None or notice.place != EARLIEST else begin for notice in new]
     rows = [Results(outputs=change_rows(notice.outcomes, place)) for notice, place in zip(new, places, strict=True)]
     return max([reported, *(notice.number for notice in new)]), rows
 

@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.engine.engine import Engine
-from runtime.instants import NEVER, NO_TIME
+from runtime.instants import EARLIEST, NEVER, NO_TIME
 from runtime.reading.control_events import ControlEvents
 from runtime.replay.divided import with_steps
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import OUTPUT_SCHEMA, TIMESTAMP, Results
 from spark_backend.operator.bucket_state import BucketState
-from spark_backend.operator.commands import processed, taken
+from spark_backend.operator.commands import furthest_read, processed, taken
 from spark_backend.operator.epoch_records import Pieces, followed, new_notices, passed_over, without_silent
 from spark_backend.operator.ordering import Turn
 from spark_backend.operator.reading import ReadRows, Visit
@@ -81,7 +81,7 @@ def _with_epochs(state: BucketState, work: _Work) -> tuple[BucketState, list[Res
         results += own + passed_over(program, group, work.passed_over(group))
     reported = state.reported
     if work.visit.is_home:
-        reported, rows = new_notices(program, reported, min(epochs), has_ended=work.flush, begin=work.first_arrival)
+        reported, rows = new_notices(program, reported, min(epochs), has_ended=work.flush, begin=work.begin(state))
         results += rows
     return replace(state, engines=tuple(engines), epochs=tuple(epochs), reported=reported), results
 
@@ -181,13 +181,13 @@ class _Work:
             return True
         return now > next_.begins or (self.flush and now >= next_.begins)
 
-    @property
-    def first_arrival(self) -> int | None:
-        """The earliest arrival of the records, else where the sources have been read to, µs."""
+    def begin(self, state: BucketState) -> int | None:
+        """The earliest arrival of the records of this bucket, else where time is, µs; None = nothing was read."""
         arrivals = [item.arrivals.system("arrival") for item in self.records if len(item.arrivals)]
         if arrivals:
             return min(int(own.min()) for own in arrivals)
-        return min((turn.now for turn in self.turns if turn.now is not None), default=None)
+        least = min((turn.now for turn in self.turns if turn.now is not None), default=furthest_read(state.clock))
+        return None if least == EARLIEST else least
 
     def passed_over(self, group: PartitionGroup) -> list[GroupRecords]:
         """The released records of a group that cannot concern any of its queries."""

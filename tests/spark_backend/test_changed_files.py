@@ -16,13 +16,14 @@ from spark_backend.job.commands.shadow import send_shadow
 from spark_backend.job.journal import file_changes
 from spark_backend.job.journal.file_changes import take_files
 from spark_backend.job.journal.written import read_files, read_journal
+from spark_backend.job.other_release import note_release
 from spark_backend.job.preflight import checked
 from spark_backend.job.stages.change import changed_program
 from spark_backend.job.upkeep.planning import StartPlan, plan_of
 from spark_backend.job.watching.status import status_of
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.wire.program import Program
-from tests.support.readings_job import write_job
+from tests.support.readings_job import let_it_have_read, write_job
 
 EVENT = "event Reading { string sensor; float value; }\n"
 RISING = "query Rising { parameters { float least := 1.0; } inputs { Reading() key sensor within 60 seconds; } find Reading:a -> Reading:b where b.value > a.value + least }\n"
@@ -49,6 +50,7 @@ class Folder:
         ready = checked(load_deployment(self.job), apply=apply)
         if ready.is_new:
             write_record(ready.deployment.checkpoint, ready.record)
+        note_release(ready.deployment.checkpoint)
         take_files(ready.deployment, ready.files, ready.program)
         if ready.has_other_files:
             write_record(ready.deployment.checkpoint, ready.record)
@@ -155,6 +157,8 @@ def test_files_in_another_order_are_the_same_files(folder: Folder) -> None:
 
 def test_a_replaced_text_says_how_it_hands_over(folder: Folder) -> None:
     folder.say(RISING.replace("60 seconds", "90 seconds"))
+    assert folder.plan().changes == ("replace 'Rising': it begins with the first record",)
+    let_it_have_read(folder.path / "state")
     (line,) = folder.plan().changes
     assert line.startswith("replace 'Rising': the old text gives the matches before ")
     folder.say(RISING.replace("within 60 seconds", "retain 3"))
@@ -198,6 +202,7 @@ def test_an_open_micro_batch_is_repeated_as_it_was_before_the_files_are_applied(
 
 
 def test_a_status_shows_a_handover_in_progress(folder: Folder) -> None:
+    let_it_have_read(folder.path / "state")
     folder.say(RISING.replace("60 seconds", "90 seconds"))
     folder.start(apply=True)
     (running,) = status_of(folder.job).running
@@ -272,6 +277,7 @@ def tokens(program: Program, title: str = "Alerts/eu") -> list[object]:
 
 def test_values_of_variables_and_files_are_never_written_down(secret: Folder) -> None:
     assert tokens(secret.start()) == ["Bearer " + KEPT[0], 31.25]
+    let_it_have_read(secret.path / "state")
     secret.send("DeployQuery", FALLING)
     secret.send("ReplaceQuery", SECRET.replace("60 seconds", "90 seconds").partition("event")[0])
     secret.send("SetParameters", "Alerts", "us", {"least": 3.0})

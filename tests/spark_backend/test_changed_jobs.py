@@ -23,6 +23,7 @@ from tests.support.changing_job import (
     READING,
     RISING,
     SOURCES,
+    WAITING,
     WHOLE,
     ChangingJob,
     by_themselves,
@@ -117,9 +118,17 @@ def test_the_end_of_a_handover_is_told_once_where_time_is_flushed() -> None:
     ]
 
 
-def test_a_change_before_the_first_micro_batch_has_the_time_of_its_first_record() -> None:
+REPLACE_WAITING = json.dumps({"ReplaceQuery": [WAITING.replace("15 seconds", "25 seconds")]})
+BEGINS = "1970-01-01 00:16:40"
+
+
+@pytest.mark.parametrize("has_started", [False, True], ids=["first micro-batch", "after micro-batches without records"])
+def test_changes_before_all_records_have_the_time_of_the_first_one(has_started: bool) -> None:
     job = ChangingJob(1)
-    job.change('UndeployQuery("Waiting")')
+    for change in (REPLACE_WAITING, 'UndeployQuery("Missing")', 'UndeployQuery("Rising")'):
+        job.change(change)
+        if has_started:
+            job.step({}, Signal.START)
     arrivals = read_records(tables(np.random.default_rng(1), 300, job.base.sources), READING).arrivals
     places = arrivals.system("place")
     job.step(
@@ -128,5 +137,14 @@ def test_a_change_before_the_first_micro_batch_has_the_time_of_its_first_record(
             for name, place in zip("ab", np.unique(places), strict=True)
         }
     )
-    (row,) = [row for row in rows_of(job.stream.tagged, Tag.OUTPUT) if row["kind"] == "undeployed"]
-    assert str(row["time"]).startswith("1970-01-01 00:16:40")
+    job.change('UndeployQuery("Waiting")')
+    job.step({}, Signal.FLUSH)
+    rows = [row for tag in (Tag.OUTPUT, Tag.ERROR) for row in rows_of(job.stream.tagged, tag) if row["key"] == "{}"]
+    told = [(row["kind"], row["query"], str(row["time"]).startswith(BEGINS)) for row in rows]
+    assert told == [  # no record was there for the old text, so nothing is handed over
+        ("replaced", "Waiting", True),
+        ("undeployed", "Rising", True),
+        ("undeployed", "Waiting", False),
+        ("error", "Missing", True),
+    ]
+    assert len(job.journal.taken) == 2  # the last one that was reported stays, and the new one

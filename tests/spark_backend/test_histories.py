@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import querylang
-from querylang.changes.applying import Moment
 from querylang.parameters.given_values import NOTHING
 from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan
@@ -22,7 +21,7 @@ from runtime.instants import NO_TIME
 from runtime.replay.replay import read_records
 from runtime.results.ledger import ledger_table
 from spark_backend.job.history.table_run import limits_of, met_sources
-from spark_backend.job.journal.journal import HistoryCommand, place_of_change
+from spark_backend.job.journal.journal import HistoryCommand, moment_of_change
 from spark_backend.operator.history_run import HistoryRun
 from spark_backend.wire.clock_sources import ClockSource
 from spark_backend.wire.epochs import Epoch, History
@@ -104,14 +103,13 @@ class HistoryJob(ChangingJob):
                 run = HistoryRun.read(program, str(self.folder / f"{name}{number}"))
         number = f"{self.batch:020d}"
         run.write(self.folder / number)
-        place = place_of_change(self.progress.furthest, None)
-        journal = self.journal.settled(self.progress.epoch, self.batch)
-        moment = Moment(place, max(place, self.progress.newest or place))
+        journal = self.journal.settled(self.progress, self.batch)
+        moment = moment_of_change(self.progress, None)
         asked = HistoryCommand(load_text(HEIRS[name]), number)
         journal = journal.joined(self.batch, asked, number, moment, self.batch, lambda plan: plan)
         assert not journal.taken[-1].errors, journal.taken[-1].errors
         self.go_on_with(journal)
-        return place
+        return moment.place
 
     def behind_a_table(
         self,

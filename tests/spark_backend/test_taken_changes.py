@@ -24,7 +24,7 @@ from spark_backend.sources.listing.command_folder import CHANGE, CommandFolder
 from spark_backend.wire.epochs import Notice
 from spark_backend.wire.plan_text import load_plan
 from spark_backend.wire.program import Program
-from tests.support.readings_job import write_job
+from tests.support.readings_job import let_it_have_read, write_job
 
 EVENT = "event Reading { string sensor; float value; }\nevent Other { string sensor; }\n"
 RISING = "query Rising { parameters { float least := 1.0; } inputs { Reading() key sensor within 60 seconds; } find Reading:a -> Reading:b where b.value > a.value + least }"
@@ -201,6 +201,7 @@ def test_an_old_text_that_never_ends_is_named(tmp_path: Path) -> None:
     ready = checked(load_deployment(write_job(tmp_path, EVENT + RISING, sources={"readings": source})))
     ready.deployment.checkpoint.mkdir(exist_ok=True)
     write_record(ready.deployment.checkpoint, ready.record)
+    let_it_have_read(tmp_path / "state")
     number = send(ready, "ReplaceQuery", RISING.replace("60 seconds", "90 seconds"))
     changed_program(ready)
     outcome = folder(ready).outcome(number)

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import querylang
-from querylang.changes.applying import Moment
 from querylang.changes.running import Running
 from querylang.parameters.given_values import NOTHING
 from querylang.parameters.instances import with_instances
@@ -22,7 +21,7 @@ from runtime.engine.engine import Engine
 from runtime.json_reader import json_of_text
 from runtime.results.ledger import Account
 from spark_backend.job.checkpoint.progress import JobProgress
-from spark_backend.job.journal.journal import Journal, place_of_change
+from spark_backend.job.journal.journal import Journal, moment_of_change
 from spark_backend.job.journal.written import PlainJournal, asked_of_text, journal_of_plain, journal_to_plain
 from spark_backend.wire.clock_sources import ClockSource
 from spark_backend.wire.epochs import Epoch
@@ -137,9 +136,8 @@ class ChangingJob:
 
     def change(self, text: str, at: int | None = None) -> None:
         """Take a change; `at`: as it is asked for, µs."""
-        place = place_of_change(self.progress.furthest, at)
-        journal = self.journal.settled(self.progress.epoch, self.batch)
-        moment = Moment(place, max(place, self.progress.newest or place))
+        journal = self.journal.settled(self.progress, self.batch)
+        moment = moment_of_change(self.progress, at)
         journal = journal.changed(self.batch, asked_of_text(text), moment, self.batch, lambda plan: plan)
         self.go_on_with(journal)
 

@@ -65,6 +65,8 @@ class Foretold:
     def _handover(self, outcome: Outcome) -> str:
         if outcome.details["state"] == "kept":
             return "it keeps all state"
+        if "handover" not in outcome.details:
+            return "it begins with the first record"
         moment = format_time(outcome.details["handover"])
         if len(self.running.queries[outcome.query].versions) == 1:
             return f"it begins at {moment} with empty windows"

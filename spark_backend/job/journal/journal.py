@@ -203,15 +203,21 @@ class Journal:
             journal = _hiding(replace(journal, running=running, epochs=epochs, taken=all_taken))
         return journal
 
-    def settled(self, earliest: int, batch: int) -> Journal:
+    def settled(self, progress: JobProgress, batch: int) -> Journal:
         """The same without epochs that have ended in all buckets, and changes that were reported.
 
-        earliest: the number of the earliest epoch that some bucket is in
-        batch: the last micro-batch
+        progress: behind `batch`, the last micro-batch
         """
+        earliest = progress.epoch
         least = _kept_from(self.epochs, min(earliest, self.epochs[-1].number))
+
+        def is_reported(item: Taken) -> bool:
+            if item.place == EARLIEST and progress.furthest is None:  # it waits for the time of the first record
+                return False
+            return item.batch < batch and item.notice.epoch <= earliest
+
         # they are reported in order; the last one stays, because numbers of later ones follow it
-        taken = tuple(dropwhile(lambda it: it.batch < batch and it.notice.epoch <= earliest, self.taken[:-1]))
+        taken = tuple(dropwhile(is_reported, self.taken[:-1]))
         taken += self.taken[-1:]
         left = (epoch for epoch in self.epochs if epoch.number >= least)
         # no bucket asks for a history any more that all have got
@@ -295,7 +301,8 @@ def _with_files(files: FileChange, running: Running, moment: Moment, finish: Fin
 def moment_of_change(progress: JobProgress, at: int | None) -> Moment:
     """Where a change takes place that is done now; `at`: as it was asked for."""
     place = place_of_change(progress.furthest, at)
-    return Moment(place, place if progress.newest is None else max(place, progress.newest))
+    newest = place if progress.newest is None else progress.newest
+    return Moment(place, max(place, newest), is_before_all=place == EARLIEST)
 
 
 def place_of_change(furthest: int | None, at: int | None) -> int:

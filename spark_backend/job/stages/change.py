@@ -55,7 +55,7 @@ def changed_program(ready: Checked) -> Program:
     progress = JobFolder(checkpoint).last_progress(before=interrupted)
     taking = Taking(deployment, ready.program, progress, last_batch(checkpoint))
     if journal is not None:
-        journal = journal.annotated_by(ready.files.files).settled(progress.epoch, taking.batch)
+        journal = journal.annotated_by(ready.files.files).settled(progress, taking.batch)
     while interrupted is None and (command := first_change(commands)) is not None:
         journal = _changed(journal or Journal.begin(ready.files.files, ready.program), taking, command)
         write_journal(checkpoint, journal)

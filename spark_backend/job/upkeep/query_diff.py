@@ -11,6 +11,7 @@ from typing import Any
 from querylang.changes.reach import reach_of
 from querylang.errors import InputError, did_you_mean
 from runtime.columns.timestamps import format_time, parse_time
+from runtime.instants import EARLIEST
 from runtime.results.match_difference import MatchDifference, difference
 from spark_backend.errors import in_plain_words
 from spark_backend.job.journal.journal import Journal
@@ -70,10 +71,13 @@ def _sink(deployment: Deployment) -> Sink:
 
 def _full_since(journal: Journal | None, name: str) -> int | None:
     """The event time from which on a query has full windows, µs; None = always."""
-    if journal is None or name not in journal.since or name not in journal.running.queries:
+    if journal is None or name not in journal.running.queries:
+        return None
+    since = journal.since.get(name, EARLIEST)
+    if since == EARLIEST:  # before all records
         return None
     reaches = [reach_of(plan) or 0 for plan in journal.running.queries[name].plans()]
-    return journal.since[name] + max(reaches, default=0)
+    return since + max(reaches, default=0)
 
 
 def _matches(sink: Sink, name: str, since: int | None) -> Iterator[dict[str, Any]]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from querylang.changes.running import FILE, RunningQuery
 from runtime.columns.timestamps import format_time
-from runtime.instants import NEVER, NO_TIME
+from runtime.instants import EARLIEST, NEVER, NO_TIME
 from runtime.results.ledger import DISCARDS
 from spark_backend.errors import in_plain_words
 from spark_backend.job.checkpoint.job_folder import JobFolder, Ledger
@@ -240,12 +240,18 @@ def read_status(
 
 def _running(journal: Journal | None, furthest: int | None) -> Iterator[RunningInstance]:
     for query in () if journal is None else journal.running.queries.values():
-        since = journal.since.get(query.name) if journal is not None else None
+        since = journal.since.get(query.name, EARLIEST) if journal is not None else EARLIEST
         for name in query.instances:
             origin = query.value_origins.get(name, FILE)
             handover = _handover(query, furthest)
             yield RunningInstance(
-                query.name, name, query.origin, since, json.dumps(query.shown(name)), origin, handover
+                query.name,
+                name,
+                query.origin,
+                None if since == EARLIEST else since,  # before all records
+                json.dumps(query.shown(name)),
+                origin,
+                handover,
             )
 
 
