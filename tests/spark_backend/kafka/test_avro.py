@@ -7,6 +7,7 @@ import decimal
 import json
 import uuid
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +16,14 @@ import pytest
 import querylang
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals, RecordKind
+from runtime.json_reader import json_of_text
 from spark_backend.errors import Unreachable
 from spark_backend.sources.reading import Reading
 from spark_backend.sources.topics import range_reading
 from spark_backend.sources.topics.avro.avro_form import AvroForm, RegistryAddress
 from spark_backend.sources.topics.avro.registry import SchemaRegistry
 from spark_backend.sources.topics.consuming import Chunk
-from spark_backend.sources.topics.kafka_source import KafkaSource, TopicChoice, kafka_of_text, kafka_to_text
+from spark_backend.sources.topics.kafka_source import KafkaSource, TopicChoice
 from spark_backend.sources.topics.offsets import OffsetRange
 from spark_backend.sources.topics.range_reading import RangeReader
 from spark_backend.wire.clock_sources import ClockSource
@@ -87,7 +89,7 @@ def packed(
 
     monkeypatch.setattr(range_reading, "consumed", consumed)
     source = KafkaSource("s", TopicChoice(("t",)), {}, avro=form, retry=0.0)
-    (source,) = kafka_of_text(kafka_to_text([source]))
+    source = json_of_text(json.dumps(asdict(source)), KafkaSource)
     reader = RangeReader(PROGRAM, source, Reading(name="s", **settings), accepts_loss=False)  # type: ignore[arg-type]
     rows = [
         row
