@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import pandas as pd
 import pyarrow.parquet
 import pytest
+from pyspark.sql import SparkSession
 
 import ensue
+from ensue.demo import __main__ as demo
 from ensue.demo import picture, striking
-from ensue.demo.flights import write_event_tables
+from ensue.demo.flights import EventTables, write_event_tables
 from tests.project.repository import ROOT
 
 RECORDS = """
@@ -130,3 +135,41 @@ def test_departures_arrive_late_and_out_of_order(events: Path) -> None:
     departures = arrivals["departure"].dropna()
     assert arrivals["at"].is_monotonic_increasing
     assert (departures.diff() < 0).mean() > 0.3
+
+
+PART, MONTHS = 6_000, 4
+"""Records of a month, and months, of which two micro-batches are made."""
+
+
+@pytest.fixture
+def no_session() -> Iterator[None]:
+    """The demo starts Spark itself; its session ends with the test."""
+    yield
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        session.stop()
+
+
+@pytest.mark.usefixtures("no_session")
+def test_the_demo_runs_from_its_own_paths(
+    events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `make demo`, over a part of the year."""
+
+    def write_part(folder: Path) -> EventTables:
+        folder.mkdir(parents=True)
+        files = [folder / file.name for file in sorted(events.glob("*.parquet"))[:MONTHS]]
+        for file in files:
+            whole = events / file.name
+            pyarrow.parquet.write_table(pyarrow.parquet.read_table(whole).slice(0, PART), file)
+            os.utime(file, (whole.stat().st_mtime,) * 2)
+        return EventTables(tuple(files), 0, 0, 0, 0, 0)
+
+    shutil.copytree(ROOT / demo.QUERIES, tmp_path / demo.QUERIES)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo, "write_event_tables", write_part)
+    code = demo.main()
+    printed, complaints = capsys.readouterr()
+    assert (code, complaints) == (0, "")
+    assert "Yes: the same " in printed
+    assert (demo.FOLDER / "aircraft-day.svg").exists()
