@@ -157,7 +157,8 @@ def new_notices(
 
     epoch: the least number of an epoch that an engine is in
     has_ended: time advances without records until no timer is left, so all handovers end
-    begin: the first arrival of the step, for changes before all records, which wait for it; None = nothing was read
+    begin: the first arrival of the step, for changes before all records, which wait for it;
+        None = nothing was read
     """
 
     def is_due(notice: Notice) -> bool:

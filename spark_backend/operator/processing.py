@@ -182,7 +182,7 @@ class _Work:
         return now > next_.begins or (self.flush and now >= next_.begins)
 
     def begin(self, state: BucketState) -> int | None:
-        """The earliest arrival of the records of this bucket, else where time is, µs; None = nothing was read."""
+        """The earliest arrival of the bucket's records, else where time is, µs; None = none."""
         arrivals = [item.arrivals.system("arrival") for item in self.records if len(item.arrivals)]
         if arrivals:
             return min(int(own.min()) for own in arrivals)
