@@ -37,6 +37,11 @@ def arrow_type(type_: Type, plan: Plan) -> pa.DataType:
             return _SIMPLE[kind]
 
 
+def has_column(table: pa.Table | pa.RecordBatch, name: str) -> bool:
+    """Whether it has one column of this name; how many others it has does not matter."""
+    return bool(table.schema.get_field_index(name) >= 0)
+
+
 def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """The values of a column as one Arrow array."""
     if isinstance(column, pa.Array):

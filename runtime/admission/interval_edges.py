@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan.model import EventType, Plan
-from runtime.arrow_types import one_chunk
+from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.arrivals import Shape, column_name
 from runtime.columns.keys import number_keys
 from runtime.compiling.compiled import kernel
@@ -52,7 +52,7 @@ def _identity(table: pa.Table, event: EventType) -> list[pa.Array]:
     columns = [one_chunk(table.column("_source_time"))]
     for field in event.fields:
         name = column_name(field.name, field.type)
-        if field.name not in _OF_EDGES and name in table.column_names:
+        if field.name not in _OF_EDGES and has_column(table, name):
             column = one_chunk(table.column(name))
             if not pa.types.is_nested(column.type):
                 columns += [column.is_null().cast(pa.int8()), _without_nulls(column)]

@@ -40,7 +40,7 @@ from runtime.admission.shared_clock_kernel import (
 )
 from runtime.admission.timeline_kinds import Grouping, NewRecords, rules_of_kind
 from runtime.admission.timeline_store import COLUMNS, TimelineStore
-from runtime.arrow_types import one_chunk
+from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.arrivals import AT_THE_END
 from runtime.columns.sorting import stable_order
 from runtime.instants import NEVER, NO_TIME
@@ -142,7 +142,7 @@ class SharedClock:
     @staticmethod
     def _feed(new: NewRecords, rows: Integers, number: Integers) -> Feed:
         shape, end = np.zeros(len(rows), np.int8), np.full(len(rows), NO_TIME, np.int64)
-        if "_shape" in new.table.column_names:
+        if has_column(new.table, "_shape"):
             shape = one_chunk(new.table.column("_shape")).fill_null(0).to_numpy().astype(np.int8)[rows]
             end = one_chunk(new.table.column("_end")).fill_null(NO_TIME).to_numpy()[rows]
         is_heartbeat = np.isin(rows, list(new.heartbeats))

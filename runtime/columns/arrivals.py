@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import EventType, Plan
 from querylang.plan.value_types import Type
-from runtime.arrow_types import arrow_type
+from runtime.arrow_types import arrow_type, has_column
 
 BATCH_VERSION = 1
 
@@ -84,7 +84,7 @@ MOVED_FIELD = pa.field("_moved", pa.bool_())
 
 def is_moved(table: pa.Table) -> NDArray[np.bool_]:
     """Which records arrive later than they say, because a reader has moved them."""
-    if MOVED_FIELD.name not in table.column_names:
+    if not has_column(table, MOVED_FIELD.name):
         return np.zeros(len(table), np.bool_)
     moved = table.column(MOVED_FIELD.name).fill_null(False)
     return moved.to_numpy().astype(np.bool_)

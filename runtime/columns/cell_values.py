@@ -13,6 +13,7 @@ import pyarrow as pa
 from querylang.plan.library import LOCATION_FIELDS
 from querylang.plan.model import EventType
 from querylang.plan.value_types import Kind, Type
+from runtime.arrow_types import has_column
 from runtime.columns.arrivals import column_name
 from runtime.interpreter.values import Dictionary, Event, Location, Value, World
 
@@ -75,7 +76,7 @@ def to_cell(value: Value) -> Cell:
 def column_values(table: pa.Table, field: str, type_: Type, world: World) -> list[Value]:
     """The values of a field on all rows; all null if the table has no such column."""
     name = column_name(field, type_)
-    if name not in table.column_names:
+    if not has_column(table, name):
         return [None] * len(table)
     cells = table.column(name).to_pylist()
     return cells if type_.is_scalar else [from_cell(cell, type_, world) for cell in cells]

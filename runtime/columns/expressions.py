@@ -31,7 +31,7 @@ from querylang.plan.expression import (
 )
 from querylang.plan.model import EventType, Plan, QueryPlan
 from querylang.plan.value_types import Kind, Type
-from runtime.arrow_types import arrow_type, one_chunk
+from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import column_name
 from runtime.columns.cell_values import column_values, row_events, to_cell
 from runtime.columns.methods import Mask, both_valid, native_call, seconds_of
@@ -79,7 +79,7 @@ class EventRows:
     @property
     def times(self) -> Integers | None:
         """The events' times by row, µs; None = not known yet."""
-        return self.table.column("_time").to_numpy() if "_time" in self.table.column_names else None
+        return self.table.column("_time").to_numpy() if has_column(self.table, "_time") else None
 
 
 def key_field(index: int) -> str:
@@ -122,7 +122,7 @@ def evaluate(
 ) -> Column:
     """The value of an expression on every row; see `as_array` and `EventRows`."""
     keys = [] if query is None else [key.type for key in query.keys]
-    has_keys = all(column_name(key_field(index), type_) in table.column_names for index, type_ in enumerate(keys))
+    has_keys = all(has_column(table, column_name(key_field(index), type_)) for index, type_ in enumerate(keys))
     return _value(expression, EventRows(table, event, PlanWorld(plan, query), tuple(keys) if has_keys else ()))
 
 
@@ -200,7 +200,7 @@ def _field(rows: EventRows, field: str, type_: Type) -> Column:
         values = column_values(table, field, type_, rows.world)
         present = np.fromiter((value is not None for value in values), np.bool_, len(values))
         return _read(values, None if type_.kind is Kind.OPTIONAL or present.all() else present, rows)
-    column = one_chunk(table.column(name)) if name in table.column_names else pa.nulls(len(table), _ARROW[type_])
+    column = one_chunk(table.column(name)) if has_column(table, name) else pa.nulls(len(table), _ARROW[type_])
     valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
     if type_ == Type.STRING:
         return _read(column, valid, rows)

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.plan.model import EventType
+from runtime.arrow_types import has_column
 from runtime.columns.arrivals import RecordKind
 
 
@@ -21,10 +22,10 @@ def as_known(table: pa.Table, events: Sequence[EventType], known: Collection[str
     if not is_unknown.any():
         return table
     names = [events[kind].name if new else None for kind, new in zip(kinds, is_unknown, strict=True)]
-    told = table.column("_text").to_pylist() if "_text" in table.column_names else [None] * len(table)
+    told = table.column("_text").to_pylist() if has_column(table, "_text") else [None] * len(table)
     texts = pa.array([old if name is None else name for old, name in zip(told, names, strict=True)], pa.string())
     kinds = np.where(is_unknown, np.int16(RecordKind.UNKNOWN_TYPE), kinds)
     table = table.set_column(table.schema.get_field_index("_kind"), table.schema.field("_kind"), pa.array(kinds))
-    if "_text" not in table.column_names:
+    if not has_column(table, "_text"):
         return table.append_column("_text", texts)
     return table.set_column(table.schema.get_field_index("_text"), "_text", texts)

@@ -23,7 +23,7 @@ from runtime.admission.moves import Moves
 from runtime.admission.query_clocks import ClocksRun
 from runtime.admission.selection import Selection
 from runtime.admission.timeline_kinds import NewRecords
-from runtime.arrow_types import one_chunk
+from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.arrivals import Shape
 from runtime.columns.keys import group_rows, key_columns, number_keys
 from runtime.engine.forgetting import Lives, StoredLives, divide, stored_lives
@@ -128,13 +128,14 @@ def wanted_records(parts: QueryParts, records: CallRecords) -> Wanted:
 def _own_columns(schema: pa.Schema, records: CallRecords, selection: Selection) -> pa.Table:
     """All records with the query's columns, the clock's arrival and the query's source time."""
     source, columns = records.table, []
+    places = {name: place for place, name in enumerate(source.column_names)}
     for field in schema:
         if field.name == "_arrival":
             columns.append(pa.array(records.arrival))
         elif field.name == "_source_time":
             columns.append(pa.array(selection.time))
-        elif field.name in source.column_names:
-            columns.append(source.column(field.name))
+        elif field.name in places:
+            columns.append(source.column(places[field.name]))
         else:
             columns.append(pa.nulls(len(source), field.type))
     return pa.table(columns, schema=schema)
@@ -295,7 +296,7 @@ def _with_clocks(rows: KeyedRows, clocks: ClocksRun, new: pa.Table, policies: Po
         is_at_arrival = np.isin(rows.input[mine], np.flatnonzero(policies.delay == NO_WAIT))
         time[mine] = np.where(is_at_arrival, rows.arrival[mine], clocks.verdicts.time)
         rows = rows._replace(time=time)
-    if "_shape" in new.column_names:
+    if has_column(new, "_shape"):
         is_end = pc.equal(new.column("_shape"), int(Shape.END_EDGE)).fill_null(False).to_numpy()
         input_of = rows.input.copy()
         input_of[mine][is_end] = -1
@@ -305,7 +306,7 @@ def _with_clocks(rows: KeyedRows, clocks: ClocksRun, new: pa.Table, policies: Po
 
 def _with_adjusted(table: pa.Table, stored: pa.Table, clocks: ClocksRun, waiting: pa.Table) -> pa.Table:
     """The rows with the reason why their time was adjusted."""
-    if "_adjusted" not in table.column_names:
+    if not has_column(table, "_adjusted"):
         return table
     before, behind = stored.column("_adjusted"), waiting.column("_adjusted")
     adjusted = pa.chunked_array([*before.chunks, pa.array(clocks.verdicts.adjusted), *behind.chunks], pa.int8())
@@ -340,7 +341,7 @@ def _by_input(lengths: Sequence[int | None], standard: Integers) -> Integers:
 
 def with_ends(table: pa.Table, plan: Plan, rows: KeyedRows, released: Released) -> pa.Table:
     """The rows with the ends that end edges have brought to events that were still pending."""
-    if "_end" not in table.column_names:
+    if not has_column(table, "_end"):
         return table
     first = rows.first_new
     is_admitted = np.zeros(len(table), np.bool_)

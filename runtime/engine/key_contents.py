@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from runtime.admission.outcomes import ADMITTED, Outcome
-from runtime.arrow_types import one_chunk
+from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.given_keys import is_of_key
 from runtime.engine.query_parts import QueryParts
 from runtime.engine.query_state import QueryState
@@ -107,7 +107,7 @@ def renumbered(members: pa.Table) -> pa.Table:
 def _account(title: str, found: KeyContents) -> Account:
     """Pending events were forgotten; the others have been used, and are counted beside the sum."""
     is_pending = _is_pending(found.events)
-    names = [name for name in ("_source", "_adjusted") if name in found.events.column_names]
+    names = [name for name in ("_source", "_adjusted") if has_column(found.events, name)]
     pending = found.events.filter(pa.array(is_pending)).select(names)
     account = count_pending(title, pending, -1)
     admitted = {outcome.word for outcome in ADMITTED}

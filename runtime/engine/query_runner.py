@@ -18,6 +18,7 @@ from querylang.plan.model import QueryPlan
 from runtime.admission.arrays import Ready, Released, Waited
 from runtime.admission.outcomes import Outcome, reason_words
 from runtime.admission.query_clocks import ClocksRun
+from runtime.arrow_types import has_column
 from runtime.columns.taking import taken_rows
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.eviction import Carry
@@ -168,7 +169,7 @@ class QueryRunner:
             rows.table,
             rows.keys,
         )
-        if "_adjusted" in rows.table.column_names:
+        if has_column(rows.table, "_adjusted"):
             members = members[order]
             of_rows = np.where(members < 0, -1, released.order[members])
             matched = replace(matched, reasons=_reasons(rows.table, of_rows))
@@ -291,7 +292,7 @@ def _keeps_all(query: QueryPlan) -> bool:
 
 def _reasons(table: pa.Table, members: Integers) -> NDArray[np.int8]:
     """Why members were adjusted, by match and term."""
-    if "_adjusted" not in table.column_names:
+    if not has_column(table, "_adjusted"):
         return np.empty((len(members), 0), np.int8)
     reasons: NDArray[np.int8] = table.column("_adjusted").to_numpy()[members]
     return reasons

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import QueryPlan
 from runtime.admission.arrays import Released
+from runtime.arrow_types import has_column
 from runtime.compiling.compiled import borrowing
 from runtime.number_arrays import Integers
 
@@ -29,7 +30,7 @@ def with_numbers(table: pa.Table, released: Released) -> tuple[pa.Table, Integer
 
     Without the column there are no numbers.
     """
-    if NUMBER.name not in table.column_names:
+    if not has_column(table, NUMBER.name):
         return table, np.empty(0, np.int64)
     known = table.column(NUMBER.name).combine_chunks().fill_null(-1).to_numpy().copy()
     numbers = np.empty(len(released.order), np.int64)

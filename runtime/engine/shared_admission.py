@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from runtime.admission.arrays import Released, Timers
 from runtime.admission.outcomes import Outcome, after_admission
 from runtime.admission.per_key import Admitted, admit
-from runtime.arrow_types import one_chunk
+from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.keys import unique_numbers
 from runtime.engine.call_rows import (
     CallRecords,
@@ -170,7 +170,7 @@ def _wide_enough(windows: Sequence[WindowColumns]) -> WindowColumns:
 
 def _counted(table: pa.Table) -> pa.Table:
     """The columns that pending events are counted by."""
-    return table.select([name for name in ("_source", "_adjusted") if name in table.column_names])
+    return table.select([name for name in ("_source", "_adjusted") if has_column(table, name)])
 
 
 def _pending_sources(events: pa.Table) -> pa.Table:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.admission.arrays import Released
+from runtime.arrow_types import has_column
 from runtime.number_arrays import Integers
 
 _NONE = np.empty(0, np.int64)
@@ -17,7 +18,7 @@ _NONE = np.empty(0, np.int64)
 
 def first_free(table: pa.Table, released: Released) -> Integers:
     """By key, the first position that may be bound; empty if the query skips no events."""
-    if "_skipped" not in table.column_names:
+    if not has_column(table, "_skipped"):
         return _NONE
     is_skipped = table.column("_skipped").fill_null(False).to_numpy(zero_copy_only=False)
     count = np.concatenate([[0], np.cumsum(is_skipped[released.order])])
@@ -27,7 +28,7 @@ def first_free(table: pa.Table, released: Released) -> Integers:
 
 def with_skipped(table: pa.Table, released: Released, free: Integers) -> pa.Table:
     """The table with what is skipped now; `free`: as in `first_free`."""
-    if "_skipped" not in table.column_names:
+    if not has_column(table, "_skipped"):
         return table
     is_skipped = np.zeros(len(table), np.bool_)
     position = np.arange(len(released.order))

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from runtime.arrow_types import has_column
+
 
 def fitted(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
     """A saved table with the columns that it has to have; ValueError for others."""
@@ -29,7 +31,7 @@ def integer(value: object) -> int:
 def refuse_nulls(table: pa.Table, columns: Iterable[str], name: str) -> None:
     """ValueError for a null in one of these columns, which kernels read as numbers."""
     for column in columns:
-        if column in table.column_names and table.column(column).null_count:
+        if has_column(table, column) and table.column(column).null_count:
             raise ValueError(f"'{name}' has a null in '{column}'")
 
 

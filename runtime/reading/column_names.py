@@ -168,7 +168,7 @@ def find_roles(raw: RawTable, names: ColumnNames, *, has_intervals: bool) -> Rol
         arrival=_find(raw, names, ARRIVAL, NoTimesError),
         type=_find(raw, names, TYPE),
         source_time=_find(raw, names, SOURCE_TIME, NoTimesError),
-        start=START if has_intervals and START in raw.names else None,
+        start=START if has_intervals and raw.has(START) else None,
         source=_find(raw, names, SOURCE) if has_places else None,
         partition=_find(raw, names, PARTITION) if has_places else None,
         offset=_find(raw, names, OFFSET) if has_places else None,
@@ -182,7 +182,7 @@ _MOST_SHOWN = 20
 
 def _find(raw: RawTable, names: ColumnNames, role: str, kind: type[InputError] = InputError) -> str | None:
     name = names.of(role)
-    if name is None or name in raw.names:
+    if name is None or raw.has(name):
         return name
     if names.given(role) is not None:
         hint = did_you_mean(name, raw.names) or f"; it has {listed(map(repr, raw.names[:_MOST_SHOWN]))}"

@@ -158,7 +158,7 @@ def _read_field(
     events = [plan.events[index].name for index, _, _ in uses]
     if not allowed.inferred.issuperset(events):
         allowed = NONE
-    if field.name not in raw.names:
+    if not raw.has(field.name):
         return pa.nulls(len(raw), arrow_type(field.type, plan))
     times = form if any(is_time for _, _, is_time in uses) else None
     column = raw.column(field.name)

@@ -71,7 +71,7 @@ _HAS_NANOSECONDS = r"\d:\d{2}[.,]\d{6}\d*[1-9]"
 def warnings_of_columns(raw: RawTable, names: Collection[str], form: TimeForm) -> Iterator[Remark]:
     """What is odd in these columns of times: numbers that look like dates, and nanoseconds."""
     for name in names:
-        if name not in raw.names:
+        if not raw.has(name):
             continue
         column = raw.values(name, _ROWS).drop_null()
         if form.unit == "s" and len(column) and (look := _look(column, form)) is not None:

@@ -97,7 +97,7 @@ def read_kinds(
 
 def refuse_types(raw: RawTable, plan: Plan, refusals: Refusals) -> None:
     """Refuse rows with an event type in the column `event`, a field of all others."""
-    if TYPE not in raw.names or not is_text(raw.column(TYPE).type):
+    if not raw.has(TYPE) or not is_text(raw.column(TYPE).type):
         return
     cells = pc.utf8_trim_whitespace(raw.column(TYPE))
     has_type = pc.fill_null(pc.is_in(cells, pa.array([event.name for event in plan.events], cells.type)), False)
@@ -114,7 +114,7 @@ def _only_event(raw: RawTable, plan: Plan, elsewhere: Container[str]) -> int:
         whole = [index for index in known if _has_fields_of(raw, plan, index)]
         known = whole or _most_alike(raw, plan, [i for i in known if _has_fields_of(raw, plan, i, elsewhere)])
     if len(known) != 1:
-        lacks = f"{TYPE!r} is not the event type" if TYPE in raw.names else f"has no column {TYPE!r}"
+        lacks = f"{TYPE!r} is not the event type" if raw.has(TYPE) else f"has no column {TYPE!r}"
         raise InputError(f"{raw.name}: {lacks}, {_why_needed(needed, known, plan)}")
     return known[0]
 

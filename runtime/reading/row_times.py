@@ -57,7 +57,7 @@ def read_times(
     if roles.start is not None:
         declared = _filled(declared, raw, roles.start, may_last, plan, kinds, form, refusals)
     source = _own_times(declared, plan, kinds, fields)
-    columns = {name: raw.values(name) for name in (END, SHAPE) if lasting and name in raw.names}
+    columns = {name: raw.values(name) for name in (END, SHAPE) if lasting and raw.has(name)}
     intervals = None
     if columns:
         intervals = read_intervals(columns.get(END), columns.get(SHAPE), may_last, source, form, refusals)

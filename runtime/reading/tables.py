@@ -181,7 +181,7 @@ def iter_arrival_times(
 
 def _arrival_times(raw: RawTable, role: str, names: ColumnNames) -> NDArray[np.int64]:
     """Those that a table says."""
-    if role not in raw.names:
+    if not raw.has(role):
         return np.empty(0, np.int64)
     micros = given_times(raw.column(role), names.times).micros
     return micros[micros != NO_TIME]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
 from runtime.admission.key_times import KeyTimes, Lengths
+from runtime.arrow_types import has_column
 from runtime.columns.arrivals import RecordKind, is_moved
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
 
@@ -26,7 +27,7 @@ Key = tuple[Any, ...]
 
 def have_own_time(plan: Plan, records: pa.Table, kinds: NDArray[np.int64]) -> bool:
     """Whether only the clock and a key's own records move its time."""
-    if plan.stopped or "_shape" in records.column_names or is_moved(records).any():
+    if plan.stopped or has_column(records, "_shape") or is_moved(records).any():
         return False
     if (kinds == RecordKind.CONTROL).any() or any(query.forget_keys is not None for query in plan.queries):
         return False

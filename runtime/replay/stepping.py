@@ -15,6 +15,7 @@ import numpy as np
 from querylang.plan.model import Plan
 from runtime.admission.outcomes import Outcome
 from runtime.admission.selection import Selector
+from runtime.arrow_types import has_column
 from runtime.columns.arrivals import RecordKind, Shape, column_name
 from runtime.columns.cell_values import event_of
 from runtime.columns.keys import key_columns
@@ -120,10 +121,10 @@ class Stepping:
         self.arrival = records.arrivals.system("arrival")
         self.roles = [self._role(index) for index in range(len(plan.queries))]
         shapes = (
-            self.table.column("_shape").to_pylist() if "_shape" in self.table.column_names else [None] * len(self.kinds)
+            self.table.column("_shape").to_pylist() if has_column(self.table, "_shape") else [None] * len(self.kinds)
         )
         self.is_end = [shape == Shape.END_EDGE for shape in shapes]
-        self.ends = self.table.column("_end") if "_end" in self.table.column_names else None
+        self.ends = self.table.column("_end") if has_column(self.table, "_end") else None
         self._cells: dict[str, list[Any]] = {}
         self._cells_from = 0
         self.row_of = records.row_of()

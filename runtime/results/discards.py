@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
 from runtime.admission.outcomes import Outcome
-from runtime.arrow_types import arrow_type, one_chunk
+from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import RecordKind, field_columns
 from runtime.instants import NO_TIME
 from runtime.results.no_rows import no_discards
@@ -60,7 +60,7 @@ def refused(
     index = None if len(rows) == len(table) else pa.array(rows)
 
     def taken(name: str, type_: pa.DataType) -> pa.Array:
-        if name not in table.column_names:
+        if not has_column(table, name):
             return pa.nulls(len(rows), type_)
         column = one_chunk(table.column(name))
         return column if index is None else column.take(index)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from querylang.plan.library import LOCATION_FIELDS
+from runtime.arrow_types import has_column
 from runtime.columns.timestamps import format_time
 from runtime.interpreter.value_text import decimal_text, floating_text, text_of
 from runtime.interpreter.values import Dictionary, Event, Location
@@ -48,12 +49,12 @@ def plain_matches(table: pa.Table, row_of: RowOf) -> list[Plain]:
         "waited": table.column("waited").to_pylist(),
         "members": _by_match(terms, len(table)),
     }
-    if "selected" in table.column_names:
+    if has_column(table, "selected"):
         selected = table.column("selected").combine_chunks()
         columns["selected"] = _by_match(
             {item.name: _plain_select(selected.field(item.name), row_of) for item in selected.type}, len(table)
         )
-    if "points" in table.column_names:
+    if has_column(table, "points"):
         points = table.column("points").combine_chunks()
         moments = {field.name: plain_times(points.field(field.name)) for field in points.type}
         columns["points"] = _by_match(moments, len(table))

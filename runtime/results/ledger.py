@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import EDITION, public_title
 from runtime.admission.outcomes import ADMITTED, Group, Outcome
-from runtime.arrow_types import one_chunk
+from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.counting import counts_of
 from runtime.results.schemas import LEDGER_SCHEMA
 
@@ -69,7 +69,7 @@ def count_pending(query: str, events: pa.Table, change: int) -> Account:
     if not len(events):
         return account
     source = one_chunk(events.column("_source"))
-    adjusted = one_chunk(events.column("_adjusted")).to_numpy() if "_adjusted" in events.column_names else 0
+    adjusted = one_chunk(events.column("_adjusted")).to_numpy() if has_column(events, "_adjusted") else 0
     counts = np.bincount(source.indices.to_numpy().astype(np.int64) * len(ADMITTED) + adjusted)
     for place in np.flatnonzero(counts):
         name, outcome = source.dictionary[place // len(ADMITTED)].as_py(), ADMITTED[place % len(ADMITTED)]

@@ -19,7 +19,7 @@ from querylang.plan.model import EventType, Field, Gap, Plan, QueryPlan, known, 
 from querylang.plan.value_types import Type
 from runtime.admission.arrays import Waited
 from runtime.admission.outcomes import reason_words
-from runtime.arrow_types import arrow_type, one_chunk
+from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import column_name
 from runtime.columns.keys import MIX_STEP, hash_keys, key_sources, mix
 from runtime.columns.taking import evenly, only_value, repeated, repeated_number, taken_by_term, taken_cells
@@ -244,7 +244,7 @@ def _member(
 def _field(plan: Plan, table: pa.Table, field: Field, index: pa.Array) -> pa.Array:
     """A field of these rows."""
     name = column_name(field.name, field.type)
-    if name not in table.column_names:
+    if not has_column(table, name):
         return pa.nulls(len(index), arrow_type(field.type, plan))
     return taken_cells(one_chunk(table.column(name)), index)
 

@@ -16,7 +16,7 @@ from querylang.plan.exact_times import with_exact_times
 from querylang.plan.expression import Call, EndOf, EventOf, Expression, FieldOf, Fold, terms_of, type_of, walk
 from querylang.plan.model import Select
 from querylang.plan.value_types import Type
-from runtime.arrow_types import arrow_type, one_chunk
+from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import column_name
 from runtime.columns.cell_values import from_cell, row_events, to_cell
 from runtime.columns.known_values import over_columns
@@ -126,7 +126,7 @@ class _Matches:
     def _field(self, term: int, field: str, type_: Type) -> pa.Array:
         table, rows = self.later.table, self._members(term)
         name = column_name(field, type_)
-        if name not in table.column_names:
+        if not has_column(table, name):
             return pa.nulls(len(rows), arrow_type(type_, self.later.plan))
         return one_chunk(table.column(name)).take(pa.array(rows, mask=rows < 0))
 

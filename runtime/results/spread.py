@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.plan.model import Plan, QueryPlan
-from runtime.arrow_types import one_chunk
+from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.arrivals import field_columns
 from runtime.results.json_objects import RowOf, row_is_offset
 from runtime.results.schemas import is_member, is_run
@@ -41,7 +41,7 @@ def spread_matches(table: pa.Table, query: QueryPlan) -> pa.Table:
     names = [name for name in table.column_names if name not in spread and (name != "key" or has_key)]
     columns = [table.column(name) for name in names]
     for part in spread:
-        if part in table.column_names:
+        if has_column(table, part):
             values = table.column(part).combine_chunks()
             for field in values.type:
                 columns.append(pa.chunked_array([values.field(field.name)]))

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from querylang.errors import InputError
 from querylang.plan.model import Plan
+from runtime.arrow_types import has_column
 from runtime.columns.arrivals import SYSTEM_FIELDS, Arrivals, RecordKind, arrivals_schema
 from runtime.engine.engine import Engine
 from runtime.engine.snapshot import StateError
@@ -295,7 +296,7 @@ def refuse_impossible(arrivals: Arrivals, plan: Plan) -> None:
     for own in SYSTEM_FIELDS:
         if own.nullable:
             continue
-        if own.name not in table.column_names or table.column(own.name).null_count:
+        if not has_column(table, own.name) or table.column(own.name).null_count:
             raise ValueError(f"held records have no '{own.name}'")
     if len(table):
         kinds = pc.min_max(table.column("_kind")).as_py()

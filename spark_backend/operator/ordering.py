@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from runtime.arrow_types import has_column
 from runtime.columns.arrivals import MOVED_FIELD, Arrivals, is_moved
 from runtime.instants import NO_TIME
 from spark_backend.operator.commands import placed
@@ -146,7 +147,7 @@ def _raised(records: GroupRecords, floors: Floors, *, by_topic: bool) -> GroupRe
     table = records.arrivals.table
     position = table.schema.get_field_index("_arrival")
     moved = pa.array(is_moved(table) | is_before)
-    if MOVED_FIELD.name in table.column_names:
+    if has_column(table, MOVED_FIELD.name):
         table = table.drop_columns([MOVED_FIELD.name])
     table = table.set_column(position, table.schema.field(position), pa.array(np.maximum(arrival, least)))
     if by_topic:

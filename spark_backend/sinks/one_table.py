@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from querylang.errors import InputError
+from runtime.arrow_types import has_column
 from runtime.json_reader import json_of_text
 from runtime.results.spread import COMMON
 from spark_backend.delta.commit_log import is_table
@@ -28,7 +29,7 @@ def one_table(matches: pa.Table) -> pa.Table:
     """Matches of a query, as its own table has them, as rows of the table of all queries."""
     own = [name for name in matches.column_names if name not in (*COMMON, KEY)]
     columns = {name: matches.column(name) for name in COMMON}
-    keys = json_rows(matches.select([KEY])) if KEY in matches.column_names else [{KEY: {}}] * len(matches)
+    keys = json_rows(matches.select([KEY])) if has_column(matches, KEY) else [{KEY: {}}] * len(matches)
     columns[KEY] = pa.array([_text(row[KEY]) for row in keys], pa.string())
     columns[MEMBERS] = pa.array(map(_text, json_rows(matches.select(own))), pa.string())
     return pa.table(columns)

@@ -16,6 +16,7 @@ from pyspark.sql import types as spark_types
 from querylang.plan.changes import CHANGES
 from querylang.plan.model import Plan
 from runtime.admission.selection import furthest_time, selectors_of
+from runtime.arrow_types import has_column
 from runtime.columns.arrival_order import PLACE, come_before, in_arrival_order
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.instants import NO_TIME
@@ -87,7 +88,7 @@ def find_changes(
     loaded, settings = load_plan(plan), Reading.of_text(reading)
     parts = _of_files(loaded, batches, has_change) if is_files else rows_of_frame(loaded, settings, batches)
     for part in parts:
-        texts = part.table.column("_text").to_pylist() if "_text" in part.table.column_names else []
+        texts = part.table.column("_text").to_pylist() if has_column(part.table, "_text") else []
         is_control = part.system("kind") == RecordKind.CONTROL
         rows = [
             row for row in np.flatnonzero(is_control).tolist() if any(name in (texts[row] or "") for name in CHANGES)

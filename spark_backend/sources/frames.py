@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from querylang.errors import InputError
 from querylang.logger import warn
 from querylang.plan.model import Plan
+from runtime.arrow_types import has_column
 from runtime.columns.arrivals import PLACES_OF_A_SOURCE, Arrivals
 from runtime.columns.row_hashes import hash_rows
 from runtime.policies.per_input import is_clocked
@@ -155,7 +156,7 @@ def _samples(empty: pa.Table, plan: Plan, reading: Reading) -> Mapping[str | Non
     """By event type that the queries read: a row of it without values, if a column has types."""
     column = reading.columns.of(TYPE)
     events = dict.fromkeys(item.event for query in plan.queries for item in query.inputs)
-    if reading.is_control or column is None or column not in empty.column_names or not events:
+    if reading.is_control or column is None or not has_column(empty, column) or not events:
         return {None: empty}
     position = empty.schema.get_field_index(column)
     blank = pa.Table.from_arrays([pa.nulls(1, kind) for kind in empty.schema.types], names=empty.column_names)

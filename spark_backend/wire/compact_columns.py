@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from runtime.arrow_types import has_column
 from runtime.columns.arrivals import MOVED_FIELD, SHAPE_FIELDS, SYSTEM_FIELDS
 from runtime.json_reader import json_of_text
 from runtime.json_shapes import Count
@@ -28,7 +29,7 @@ def split_constants(table: pa.Table) -> tuple[pa.Table, dict[str, Any]]:
     """
     constants: dict[str, Any] = {}
     for field in (*SYSTEM_FIELDS, *_OPTIONAL):
-        if field.name != "_offset" and field.name in table.column_names and _is_constant(table.column(field.name)):
+        if field.name != "_offset" and has_column(table, field.name) and _is_constant(table.column(field.name)):
             constants[field.name] = table.column(field.name)[0].as_py()
     empty = {name for name in table.column_names if table.column(name).null_count == len(table)}
     kept = [name for name in table.column_names if name not in constants and name not in empty]

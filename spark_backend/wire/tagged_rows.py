@@ -13,6 +13,7 @@ from enum import StrEnum
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from runtime.arrow_types import has_column
 from runtime.results.schemas import Results
 
 TAGGED_DDL = "bucket int, kind string, query string, rows long, data binary"
@@ -78,7 +79,7 @@ def _if_any(tag: Tag, query: str, table: pa.Table) -> Iterator[TaggedRow]:
 
 def without_order(table: pa.Table) -> pa.Table:
     """The table without the columns that only order the rows of one engine call."""
-    return table.drop_columns([name for name in ("_step", "_rank") if name in table.column_names])
+    return table.drop_columns([name for name in ("_step", "_rank") if has_column(table, name)])
 
 
 def read_table(data: bytes) -> pa.Table:

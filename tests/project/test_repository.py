@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -107,3 +108,27 @@ def test_the_lock_file_has_the_hash_of_every_file_that_may_be_installed() -> Non
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_package_says_that_it_is_typed(package: str) -> None:
     assert (ROOT / package / "py.typed").exists()
+
+
+def looked_up(source: str) -> list[str]:
+    """Tests whether a list of names has one."""
+    return [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Compare)
+        and isinstance(node.ops[0], ast.In | ast.NotIn)
+        and isinstance(node.comparators[0], ast.Attribute)
+        and node.comparators[0].attr == "column_names"
+    ]
+
+
+def test_no_column_is_looked_up_in_a_list_of_names() -> None:
+    """Each look makes the list anew, so a table of many columns would take the square of their number."""
+    found = {
+        str(path.relative_to(ROOT)): hits
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if (hits := looked_up(path.read_text()))
+    }
+    assert found == {}
+    assert looked_up("x = 1 if 'a' not in t.column_names else 2")

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.errors import InputError
+from runtime.arrow_types import has_column
 from runtime.interpreter.json_text import DEEPEST, JsonError, depth, has_many_brackets, is_in_string, levels, parse_json
 from runtime.reading.formats.asked import MOST_NAMES, Asked, shortened
 from runtime.reading.formats.blocks import Blocks
@@ -59,7 +60,7 @@ def _grouped(parts: Iterable[RawTable], size: int) -> Iterator[RawTable]:
 def _completed(part: RawTable, names: dict[str, None]) -> RawTable:
     columns = part.columns
     for name in names:
-        if name not in columns.column_names:
+        if not has_column(columns, name):
             columns = columns.append_column(name, pa.nulls(len(columns)))
     if len(names) <= MOST_NAMES:
         names.update(dict.fromkeys(columns.column_names))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from runtime.arrow_types import has_column
 from runtime.reading.column_names import PLACES
 from runtime.reading.formats.asked import Asked, shortened
 from runtime.reading.formats.json_messages import decode_json
@@ -137,11 +138,11 @@ def _with_missing(columns: pa.Table, names: Sequence[str]) -> pa.Table:
         alike.setdefault(column.casefold(), []).append(column)
     for name in names:
         others = [column for column in alike.get(name.casefold(), ()) if column != name and column not in names]
-        if name in columns.column_names and not others:
+        if has_column(columns, name) and not others:
             continue
-        found = [columns.column(column) for column in (name, *others) if column in columns.column_names]
+        found = [columns.column(column) for column in (name, *others) if has_column(columns, column)]
         values = _first_values(found) if found else pa.nulls(len(columns))
-        gone = [column for column in (name, *others) if column in columns.column_names]
+        gone = [column for column in (name, *others) if has_column(columns, column)]
         columns = columns.drop_columns(gone).append_column(name, values)
     return columns
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.errors import InputError
-from runtime.arrow_types import one_chunk
+from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.timestamps import is_text
 from runtime.reading.formats.asked import shortened
 from runtime.reading.formats.views import without_views
@@ -87,6 +87,10 @@ class RawTable:
         """The names of the columns, in order."""
         names: list[str] = self.columns.column_names
         return names
+
+    def has(self, name: str) -> bool:
+        """Whether it has a column of this name."""
+        return has_column(self.columns, name)
 
     def column(self, name: str) -> pa.Array:
         """A column as one array, dictionaries and runs decoded."""
@@ -354,7 +358,7 @@ def _concatenated(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _joined_column(name: str, tables: Sequence[pa.Table]) -> pa.ChunkedArray:
-    parts = [table.column(name) if name in table.column_names else pa.nulls(len(table)) for table in tables]
+    parts = [table.column(name) if has_column(table, name) else pa.nulls(len(table)) for table in tables]
     alone = [pa.table({"": part}) for part in parts]
     try:
         return pa.concat_tables(alone, promote_options="permissive").column(0)

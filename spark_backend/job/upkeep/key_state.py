@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.plan.model import Plan, QueryPlan
+from runtime.arrow_types import has_column
 from runtime.columns.arrivals import column_name
 from runtime.columns.given_keys import GivenKey, bucket_of_key, is_of_key
 from runtime.columns.keys import key_columns
@@ -196,7 +197,7 @@ def _held(group: PartitionGroup, state: BucketState, values: Sequence[pa.Scalar]
 
 def _plain_events(plan: Plan, table: pa.Table) -> list[Plain]:
     """The rows of a table of events, in its order."""
-    times = table.column("_time" if "_time" in table.column_names else "_source_time").to_pylist()
+    times = table.column("_time" if has_column(table, "_time") else "_source_time").to_pylist()
     rows = [table.column(name).to_pylist() for name in ("_kind", "_arrival", "_source", "_partition", "_offset")]
     columns = {name: cells(table.column(name)) for name in table.column_names if ":" in name}
     found = []

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from querylang.errors import InputError
+from runtime.arrow_types import has_column
 from runtime.json_reader import json_of_text
 from runtime.json_shapes import Count
 from runtime.results.parquet_layout import parquet_settings
@@ -181,7 +182,7 @@ def _partitions(table: pa.Table, partition_by: Sequence[str]) -> Iterator[tuple[
         yield (), table
         return
     columns = [_values(table, name) for name in partition_by]
-    left = table.drop_columns([name for name in partition_by if name in table.column_names])
+    left = table.drop_columns([name for name in partition_by if has_column(table, name)])
     codes = np.column_stack([column.indices.fill_null(-1).to_numpy(zero_copy_only=False) for column in columns])
     present, inverse = np.unique(codes, axis=0, return_inverse=True)
     for number, row in enumerate(present.tolist()):
@@ -194,7 +195,7 @@ def _partitions(table: pa.Table, partition_by: Sequence[str]) -> Iterator[tuple[
 def _values(table: pa.Table, name: str) -> pa.DictionaryArray:
     """The values of a partition column as text, which is how the log has them."""
     if name == DAY:
-        time = next(table.column(column) for column in _TIMES if column in table.column_names)
+        time = next(table.column(column) for column in _TIMES if has_column(table, column))
         texts = pc.strftime(pc.floor_temporal(time, unit="day"), "%Y-%m-%d")
     else:
         texts = table.column(name)
