@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 from querylang.errors import InputError
+from spark_backend.job.checkpoint.checkpoint_record import write_record
+from spark_backend.job.preflight import checked
 from spark_backend.job.upkeep.reprocess import reprocess
+from spark_backend.settings.deployment_file import load_deployment
 from tests.support.old_checkpoint import unpacked
+from tests.support.readings_job import write_job
 
 SAMPLE = Path(__file__).parents[1] / "snapshots" / "checkpoint-3.tar.gz"
 ROW = {
@@ -60,7 +64,8 @@ def test_a_record_that_a_query_has_used_is_put_back_only_if_that_is_wanted(job: 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"event": "B"}, "'B' is not an event type of the queries"),
+        ({"event": "B"}, "'B' is not an event type; the queries know A"),
+        ({"event": None}, "has no event type; the queries know A"),
         ({"arrival": "soon"}, "the arrival 'soon' is not"),
         ({"fields": {"w": 1}}, "A has no field 'w'"),
         ({"fields": None}, "has no fields; write them as"),
@@ -81,3 +86,15 @@ def test_rows_of_one_record_have_to_be_mended_alike(job: Path) -> None:
 def test_a_folder_without_rows_is_refused(job: Path) -> None:
     with pytest.raises(InputError, match="there are no rows of the sink 'discarded'"):
         reprocess(job, mended(job))
+
+
+def test_a_malformed_record_is_of_the_type_that_its_source_has(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    text = "event Reading { string k; float v; }\nquery Q { inputs { Reading() key k retain 1; } find Reading:a }\n"
+    file = write_job(tmp_path, text)
+    ready = checked(load_deployment(file))
+    ready.deployment.checkpoint.mkdir()
+    write_record(ready.deployment.checkpoint, ready.record)
+    row = ROW | {"query": "", "reason": "malformed", "event": None, "fields": {"k:string": "a", "v:float": 5.0}}
+    done = reprocess(file, mended(file, row))
+    assert Path(done.files["readings"]).read_text() == "at,k,v\n1970-01-01T00:00:12.000000Z,a,5.0\n"

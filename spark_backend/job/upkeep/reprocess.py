@@ -129,20 +129,20 @@ def _record(same: Sequence[tuple[str, Row]], deployment: Deployment, plan: Plan)
     ):
         raise InputError(f"{same[1][0]}: the record of {where} again, with another content; mend both, or keep one")
     events = {event.name: event for event in plan.events}
-    if row["event"] not in events:
-        raise InputError(
-            f"{where}: {row['event']!r} is not an event type of the queries; they know {listed(list(events))}"
-        )
+    known = {source.name: source.event for source in deployment.sources}
+    source = source_of(str(row["source"]), str(row.get("reason")), list(known))
+    event = known.get(source) if row["event"] is None else row["event"]
+    if event not in events:
+        found = "has no event type" if event is None else f"{event!r} is not an event type"
+        raise InputError(f"{where}: {found}; the queries know {listed(list(events))}")
     if not isinstance(row["arrival"], str) or parse_moment(row["arrival"]) is None:
         raise InputError(f"{where}: the arrival {row['arrival']!r} is not {EXPECTED}")
-    fields = _fields(where, row["fields"], events[row["event"]])
-    names = [source.name for source in deployment.sources]
-    source = source_of(str(row["source"]), str(row.get("reason")), names)
-    if source not in names:
+    fields = _fields(where, row["fields"], events[event])
+    if source not in known:
         raise InputError(f"{where}: no source of the job has brought {row['source']!r}")
     place = json.dumps([row["source"], row.get("partition"), row.get("offset")])
     refused_by = frozenset(str(other.get("query") or "") for _, other in same)
-    return _Record(place, row["event"], row["arrival"], fields, source, refused_by)
+    return _Record(place, event, row["arrival"], fields, source, refused_by)
 
 
 def _fields(where: str, given: Any, event: EventType) -> dict[str, Any]:
