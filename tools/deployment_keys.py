@@ -8,14 +8,13 @@ from pathlib import Path
 import yaml
 
 from spark_backend.document.setting_keys import (
-    CONTROL_KEYS,
     HISTORY_KEYS,
     JOB_KEYS,
     SPARK_KEYS,
     Change,
 )
 from spark_backend.settings.sink_settings import sink_keys
-from spark_backend.sources.kinds import source_keys
+from spark_backend.sources.kinds import control_keys, source_keys
 
 SAID = Path(__file__).resolve().parent.parent / "docs" / "deployment.yaml"
 
@@ -62,7 +61,7 @@ def said() -> dict[str, dict[str, list[str]]]:
 
 def page() -> str:
     """The whole page."""
-    control = ", ".join(f"`{key}`" for key in CONTROL_KEYS)
+    control = ", ".join(f"`{key}`" for key in control_keys())
     parts = [HEAD, *map(_section, KEYS), "## The control stream", f"`control` has these keys of a source: {control}."]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 

@@ -13,12 +13,12 @@ from typing import Any
 
 from runtime.policies.durations import LENGTHS
 from runtime.reading.formats.csv_form import CSV_KEYS, CSV_LISTS
-from spark_backend.document.setting_keys import CONTROL_KEYS, SOURCE_KEYS
+from spark_backend.document.setting_keys import SOURCE_KEYS
 from spark_backend.settings.deployment_file import DEFAULT_BUCKETS, MAX_BUCKETS
 from spark_backend.settings.source_settings import HISTORY_FORMATS
 from spark_backend.sinks.kinds import FORMATS as SINK_FORMATS
 from spark_backend.sinks.kinds import SINKS, SinkKind, sink_kind, sink_kinds
-from spark_backend.sources.kinds import FORMATS, SourceKind, kind_of, source_keys
+from spark_backend.sources.kinds import FORMATS, SourceKind, control_keys, kind_of, source_keys
 from tools.deployment_keys import KEYS, said
 
 Schema = dict[str, Any]
@@ -51,7 +51,7 @@ def schema() -> Schema:
         **job,
         "$defs": {
             "source": _source(),
-            "control": _group("source", CONTROL_KEYS, ["format"]),
+            "control": _group("source", control_keys(), ["format"]),
             "history": {**_group("history"), "not": {"required": ["event", "type_field"]}},
             "sink": _sink(),
             "spark": _group("spark"),
@@ -67,10 +67,6 @@ def _group(name: str, keys: Iterable[str] | None = None, required: list[str] | N
         "required": REQUIRED[name] if required is None else required,
         "properties": {key: _key(name, key) for key in chosen},
     }
-
-
-_TABLE: Schema = {"oneOf": [{"required": ["path"]}, {"required": ["table"]}]}
-"""What says where a table of Delta is."""
 
 
 TYPE_KEYS = ("event", "type", "type_field")
@@ -100,21 +96,7 @@ def _is_one_of(formats: list[str]) -> Schema:
 def _of_kind(kind: SourceKind) -> Schema:
     """What holds for sources of a kind: keys of others are refused, and some are needed."""
     others = [key for key in source_keys() if key not in SOURCE_KEYS and key not in kind.keys]
-    return {"properties": dict.fromkeys(others, False), **_NEEDED[kind.title]}
-
-
-_NAMES_ITSELF: Schema = {"required": ["decode"], "properties": {"decode": {"not": {"const": "json"}}}}
-"""Messages that name their type."""
-
-_NEEDED: dict[str, Schema] = {
-    "sources of files": {"required": ["path"]},
-    "Kafka sources": {
-        "required": ["options"],
-        "anyOf": [*({"required": [key]} for key in TYPE_KEYS), _NAMES_ITSELF],
-    },
-    "Delta sources": _TABLE,
-}
-"""By the title of a kind."""
+    return {"properties": dict.fromkeys(others, False), **kind.needed}
 
 
 def _sink() -> Schema:

@@ -62,8 +62,8 @@ SOURCE_KEYS: Mapping[str, Change] = {
 }
 """Those of sources of every kind; each kind has more. Some options choose records and are fixed."""
 
-CONTROL_KEYS = ("format", "path", "options", "order", "min_age", "after", "unreadable")
-"""Those of a source that the control stream may have."""
+CONTROL_KEYS = ("format", "options")
+"""Those of them that the control stream may have; some kinds have more."""
 
 HISTORY_KEYS: Mapping[str, Change] = dict.fromkeys(
     (

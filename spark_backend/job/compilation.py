@@ -154,21 +154,19 @@ def _columns(source: Source) -> ColumnNames:
     )
 
 
-_UNTYPED = ("csv", "json")
-"""Formats whose files do not say the types of their columns."""
-
-
 @dataclass(frozen=True, slots=True)
 class Sample:
     """What a source shows before a new job begins.
 
     tables: its first ones, such as files
     decided: what their columns are
+    have_types: as in `FirstTables`
     """
 
     source: Source
     tables: Sequence[Any]
     decided: Decided
+    have_types: bool = True
 
     @staticmethod
     def of(source: Source, checked: Checked, copies: Path, most: int | None) -> Sample:
@@ -177,12 +175,12 @@ class Sample:
         shown = running_of(source).first_tables(source, names, copies, most) or FirstTables((), (), ())
         tables, own = shown.tables, shown.judged
         if not own:
-            return Sample(source, tables, Decided(()))
+            return Sample(source, tables, Decided(()), shown.have_types)
         types = dict.fromkeys([*(event.name for event in checked.events), *input_types(plan)])
         has_own_times = bool(list(plan.time_sources()))
         meanings = decide_meanings(own, shown.labels, names, list(types), have_own_times=has_own_times)
         decided = decide_places(own, shown.labels, meanings.columns, plan)
-        return Sample(source, tables, replace(decided, remarks=(*meanings.remarks, *decided.remarks)))
+        return Sample(source, tables, replace(decided, remarks=(*meanings.remarks, *decided.remarks)), shown.have_types)
 
 
 def told_fields(samples: Sequence[Sample], read: Collection[str]) -> Mapping[str, Sequence[str]]:
@@ -236,7 +234,7 @@ def schemas_from_data(
             continue
         inferred = infer(*sample.tables, names=sample.decided.columns, event=source.event or only, fields=fields)
         own = with_nested(inferred.schemas, open_types)
-        if source.format in _UNTYPED and not source.infers and any(own.values()):
+        if not sample.have_types and not source.infers and any(own.values()):
             refused.append((None, _refusal(source, own)))
         for remark in inferred.remarks:
             warn(remark)

@@ -83,8 +83,8 @@ def run(
     job = prepare(path, apply=apply)
     try:
         deployment = job.checked.deployment
-        has_topics = any(kind_of(source.format).has_topics for source in deployment.sources)
-        skip_records(deployment.checkpoint, list(skip), has_topics=has_topics)
+        has_log = any(kind_of(source.format).is_log for source in deployment.sources)
+        skip_records(deployment.checkpoint, list(skip), has_log=has_log)
     except BaseException:
         job.close()
         raise

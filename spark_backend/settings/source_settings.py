@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from querylang.errors import InputError, did_you_mean, listed
+from querylang.errors import did_you_mean, listed
 from runtime.policies.time_forms import UNITS, USUAL_TIMES, TimeForm, read_pattern
-from runtime.reading.formats.csv_form import CSV_KEYS, CSV_LISTS, USUAL_CSV, CsvForm, csv_form, read_csv_setting
+from runtime.reading.formats.csv_form import USUAL_CSV
 from spark_backend.document.fixed_settings import FixedValue, fixed_value, fixed_values
 from spark_backend.document.ordering_settings import ordering_text, read_ordering
-from spark_backend.document.setting_keys import CONTROL_KEYS, HISTORY_KEYS, SOURCE_KEYS, Change
+from spark_backend.document.setting_keys import HISTORY_KEYS, SOURCE_KEYS, Change
 from spark_backend.document.setting_values import UNSUPPORTED, Folders, duration, idle, is_true, size, value_of
 from spark_backend.document.store_settings import store_options
 from spark_backend.document.yaml_document import Node
 from spark_backend.settings.deployment import HistoryTable
-from spark_backend.sources.kinds import FORMATS, Entry, KindSettings, SourceKind, kind_of, kinds, source_keys
+from spark_backend.sources.kinds import (
+    FORMATS,
+    Entry,
+    KindSettings,
+    SourceKind,
+    control_keys,
+    kind_of,
+    kinds,
+    source_keys,
+)
 from spark_backend.sources.source import Source
 
 
@@ -31,8 +40,8 @@ def read_sources(node: Node, folders: Folders) -> tuple[Source, ...]:
 
 def read_control(node: Node, folders: Folders) -> Source:
     """The control stream: files or messages with control events."""
-    found = node.mapping(CONTROL_KEYS)
-    format_ = _format("control", node, found, [name for name in FORMATS if kind_of(name).takes_control])
+    found = node.mapping(control_keys())
+    format_ = _format("control", node, found, [name for name in FORMATS if kind_of(name).control_keys is not None])
     if format_ is None:
         return Source("control", "", None)
     return _of_kind(Entry("control", format_, node, found, folders, is_control=True))
@@ -74,7 +83,6 @@ def _source(name: str, node: Node, folders: Folders) -> Source:
         idle=idle(found),
         ahead=duration(found, "ahead", None),
         max_record=size(found, "max_record"),
-        csv=_csv(name, found, entry),
         times=_times(found),
         infers=is_true(found, "infer"),
     )
@@ -124,6 +132,7 @@ def _of_kind(entry: Entry) -> Source:
         arrival=words.get("arrival"),
         partition=words.get("partition"),
         offset=words.get("offset"),
+        csv=own.csv or USUAL_CSV,
         fixed=_fixed(found, kind, own),
     )
 
@@ -150,28 +159,6 @@ def _fixed(found: Mapping[str, Node], kind: SourceKind, own: KindSettings) -> di
     options = found["options"].mapping()
     chosen = {key for key, change in kind.options.items() if change is Change.FIXED}
     return fixed | {f"options.{key}": fixed_value(node) for key, node in options.items() if key in chosen}
-
-
-def _csv(name: str, found: Mapping[str, Node], entry: Entry | None) -> CsvForm:
-    """The source's CSV form: a mapping, or text as on the command line."""
-    node = found.get("csv")
-    if node is None or (entry is not None and "csv" not in kind_of(entry.format).keys):
-        return USUAL_CSV
-    if "format" in found and found["format"].written() != "csv":
-        node.wrong(f"'csv' is a setting of CSV; '{name}' is {found['format'].written()}")
-        return USUAL_CSV
-    settings: dict[str, object] = {}
-    for key, own in node.mapping(CSV_KEYS).items():
-        is_list = key in CSV_LISTS and own.items() != [own]
-        try:
-            settings[key] = read_csv_setting(key, [item.text() for item in own.items()] if is_list else own.text())
-        except InputError as error:
-            own.wrong(str(error))
-    try:
-        return csv_form(settings)
-    except InputError as error:
-        node.wrong(str(error))
-    return USUAL_CSV
 
 
 def _times(found: Mapping[str, Node]) -> TimeForm:

@@ -166,7 +166,7 @@ def test_skipped_records_are_those_of_a_partition(tmp_path: Path) -> None:
 
 def test_in_a_store_nothing_is_marked_until_a_worker_has_died(store: StoreServer) -> None:
     checkpoint = RemotePath("s3://bucket", "state")
-    skip_records(checkpoint, ["t/0/5"], has_topics=True)
+    skip_records(checkpoint, ["t/0/5"], has_log=True)
     first = marks_of_run(checkpoint)
     assert (first.folder, first.skipped("t")) == (None, {5: "left out by --skip"})
     marks = marks_of_run(checkpoint, had_deaths=True)

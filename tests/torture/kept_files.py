@@ -215,7 +215,7 @@ def settled_files() -> Sample:
 def crash_marks() -> Sample:
     """What readers died on, and what is left out: damaged ones count for nothing, and stop nothing."""
     checkpoint = _fresh("crashed")
-    skip_records(checkpoint, ["t/0/5"], has_topics=True)
+    skip_records(checkpoint, ["t/0/5"], has_log=True)
     marks = CrashMarks(checkpoint / "ensue" / "crashes")
     assert marks.folder is not None
     (skip,) = marks.folder.glob("skip-*.json")

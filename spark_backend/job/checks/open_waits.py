@@ -20,8 +20,8 @@ def clock_sources(deployment: Deployment) -> list[ClockSource]:
     return [
         replace(
             clock_source(item.name, item.event, item.idle, item.ordering, item.ahead),
-            by_topic=kind_of(item.format).has_topics,
-            in_files=not kind_of(item.format).has_topics,
+            by_topic=kind_of(item.format).is_log,
+            in_files=not kind_of(item.format).is_log,
         )
         for item in deployment.sources
     ]

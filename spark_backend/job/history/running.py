@@ -93,7 +93,7 @@ class Reading:
 
     def _table_end(self, last: int) -> TableEnd:
         table, sources = self.deployment.history, tuple(met_sources(self.program))
-        topics = frozenset(item.name for item in self.deployment.sources if kind_of(item.format).has_topics)
+        topics = frozenset(item.name for item in self.deployment.sources if kind_of(item.format).is_log)
         telling = tuple(replace(item, ahead=NEVER) for item in self.program.sources)
         command = replace(self.command, since=None, accepts_gap=True)
         reading = replace(self, program=replace(self.program, sources=telling), command=command)

@@ -177,7 +177,7 @@ class _TableReading:
                 f"the source '{clocked[0].name}' has an 'ordering' with watermarks of its own; say with 'source' under"
                 " 'history', or in a column 'source', whose records these are"
             )
-        source = next((item for item in clocked if item.name == self._only and kind_of(item.format).has_topics), None)
+        source = next((item for item in clocked if item.name == self._only and kind_of(item.format).is_log), None)
         if source is None or source.ordering is None or source.ordering.timeline is not TimelineKind.PARTITION:
             return
         without = next((file for file in files if "partition" not in file.columns), None)

@@ -69,14 +69,14 @@ def _where(checkpoint: Place) -> str:
     return f"{reading} (micro-batch {batch}, {word} try)"
 
 
-def skip_records(checkpoint: Place, places: list[str], *, has_topics: bool) -> None:
+def skip_records(checkpoint: Place, places: list[str], *, has_log: bool) -> None:
     """Leave out messages from now on; raises InputError. A place is `SOURCE/PARTITION/OFFSET`."""
     marks = marks_of(checkpoint)
     for place in places:
         source, *numbers = place.rsplit("/", 2)
         if len(numbers) < 2 or not source or not all(number.isdecimal() for number in numbers):
             raise InputError(f"--skip {place}: must be SOURCE/PARTITION/OFFSET, such as `cards/0/1234`")
-        if not has_topics:
+        if not has_log:
             raise InputError(
                 f"--skip {place}: leaves out a message, and no source of the job is a topic."
                 " What ends the process in a file is left out without it"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from spark_backend.sources.folder.after_reading import Settled, SettledFile, forget_settled, settle
 from spark_backend.sources.folder.folder_planner import FolderPlanner
@@ -19,12 +18,12 @@ from spark_backend.sources.folder.pieces import (
     piece_to_plain,
 )
 from spark_backend.sources.folder.task_split import split
-from spark_backend.sources.kinds import Planned, PlannedRun, Report
+from spark_backend.sources.kinds import KindPlanner, Planned, PlannedRun, Report, SourcePlanning
 
 Memories = Mapping[str, FolderMemory]
 
 
-class PlannedFolders:
+class PlannedFolders(KindPlanner):
     """The folders of one run; see `KindPlanner`."""
 
     def __init__(self, sources: Sequence[ListedSource], run: PlannedRun) -> None:
@@ -103,12 +102,11 @@ class PlannedFolders:
             planner.find(memories.get(name), now)
 
 
-class FolderPlanning:
+class FolderPlanning(SourcePlanning):
     """Folders of files; see `SourcePlanning`."""
 
     own_type = ListedSource
     work_type = FolderWork
-    news_type = type(None)
     piece_of = staticmethod(piece_of)
     piece_to_plain = staticmethod(piece_to_plain)
     memory = FolderMemory
@@ -129,10 +127,6 @@ class FolderPlanning:
         """As `SourcePlanning.tasks`."""
         files = [file for piece in pieces.values() for file in piece.files]
         return [_by_source(share, pieces, unproven) for share in split(files, count)]
-
-    def news(self, piece: FolderPiece) -> Any | None:  # noqa: ARG002
-        """As `SourcePlanning.news`."""
-        return None
 
 
 PLANNING = FolderPlanning()

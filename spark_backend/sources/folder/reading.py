@@ -21,7 +21,7 @@ from spark_backend.sources.folder.deadly_files import without_deadly_lines
 from spark_backend.sources.folder.folder_listing import FileStamp
 from spark_backend.sources.folder.listed_source import ListedSource
 from spark_backend.sources.folder.pieces import FolderWork, TakenFile
-from spark_backend.sources.kinds import TaskRun
+from spark_backend.sources.kinds import SourceReading, TaskRun
 from spark_backend.sources.local_names import readable, shown
 from spark_backend.sources.reading import Reading, pack_parts
 from spark_backend.wire.packed_rows import RefusedFile, pack_lost, pack_refused, pack_reports
@@ -29,7 +29,7 @@ from spark_backend.wire.program import Program
 from spark_backend.wire.reports import Report
 
 
-class FolderReading:
+class FolderReading(SourceReading):
     """Folders of files; see `SourceReading`."""
 
     def packed(self, own: ListedSource, work: FolderWork, run: TaskRun) -> Iterator[pa.RecordBatch]:
@@ -38,10 +38,6 @@ class FolderReading:
         files = _FileReader(run.program, source, run.reading, run.accepts_loss, run.marks, work.earlier)
         for file in work.files:
             yield from files.packed(file, is_repeated=run.is_repeated)
-
-    def news(self, own: ListedSource, news: object, run: TaskRun) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        """As `SourceReading.news`: there are none."""
-        return iter(())
 
 
 READING = FolderReading()

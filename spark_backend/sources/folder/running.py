@@ -31,14 +31,18 @@ from spark_backend.sources.folder.name_patterns import is_hidden, name_filter
 from spark_backend.sources.folder.pieces import FolderMemory
 from spark_backend.sources.folder.settings import ENDINGS
 from spark_backend.sources.folder.source_watch import watch_of
-from spark_backend.sources.kinds import FirstTables
+from spark_backend.sources.kinds import FirstTables, SourceRunning
 from spark_backend.sources.source import Source
 
 _TRIED = 4
 """So many parts of a file are tried before the job reads it; a file below 64 MB is one part."""
 
 
-class RunningFolder:
+_UNTYPED = ("csv", "json")
+"""Formats whose files do not say the types of their columns."""
+
+
+class RunningFolder(SourceRunning):
     """Folders of files; see `SourceRunning`."""
 
     def refuse_unreadable(self, source: Source) -> None:
@@ -66,7 +70,9 @@ class RunningFolder:
         """As `SourceRunning.first_tables`: its first files."""
         own: ListedSource = source.own
         tables = _readable(_living(_local(first_files(own), own, copies, most), names), names)
-        return FirstTables(tables, tables, [f"{source.name}: {table.name}" for table in tables])
+        return FirstTables(
+            tables, tables, [f"{source.name}: {table.name}" for table in tables], source.format not in _UNTYPED
+        )
 
     def place_of_new(self, source: Source, name: str) -> Place:
         """As `SourceRunning.place_of_new`."""

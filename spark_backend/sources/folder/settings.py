@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
+from querylang.errors import InputError
 from runtime.policies.durations import parse_duration
+from runtime.reading.formats.csv_form import CSV_KEYS, CSV_LISTS, USUAL_CSV, CsvForm, csv_form, read_csv_setting
 from runtime.reading.formats.file_names import COMPRESSIONS
 from spark_backend.document.folder_overlaps import FolderKind as Overlapping
 from spark_backend.document.setting_keys import Change
@@ -14,11 +16,8 @@ from spark_backend.document.yaml_document import Node
 from spark_backend.places.place import Place, asked_again, is_same_system, place_of, place_to_plain
 from spark_backend.places.remote_path import RemotePath
 from spark_backend.sources.folder.listed_source import ListedSource
-from spark_backend.sources.kinds import Entry, KindSettings
+from spark_backend.sources.kinds import Entry, KindSettings, SourceKind
 from spark_backend.sources.located import LIMITS, limit, read_options, read_place, refuse_no_path, refuse_other_decoding
-
-if TYPE_CHECKING:
-    from spark_backend.sources.source import Source
 
 _RECURSIVE, _PATTERN = "recursiveFileLookup", "pathGlobFilter"
 
@@ -31,7 +30,7 @@ ENDINGS: Mapping[str, tuple[str, ...]] = {
 """By format: how the names of its files end, in lower case, without that of a compression."""
 
 
-class FolderKind:
+class FolderKind(SourceKind):
     """Folders of files; see `SourceKind`."""
 
     title = "sources of files"
@@ -52,9 +51,8 @@ class FolderKind:
         _RECURSIVE: Change.FIXED,
     }
     usual: Mapping[str, str] = {"order": "time"}
-    takes_control = True
-    tells_arrival = False
-    has_topics = False
+    needed: Mapping[str, Any] = {"required": ["path"]}
+    control_keys = ("path", "order", "min_age", "after", "unreadable")
 
     def read(self, entry: Entry) -> KindSettings:
         """As `SourceKind.read`."""
@@ -87,7 +85,7 @@ class FolderKind:
             must_prove=not entry.is_control,
             has_clock=not entry.is_control,
         )
-        return KindSettings(own, place)
+        return KindSettings(own, place, csv=_csv(entry))
 
     def placed(self, own: ListedSource, place: Place) -> ListedSource:
         """As `SourceKind.placed`."""
@@ -97,10 +95,6 @@ class FolderKind:
     def asked_again(self, own: ListedSource, retry: float | None) -> ListedSource:
         """As `SourceKind.asked_again`."""
         return self.placed(own, asked_again(own.place, retry))
-
-    def shown(self, source: Source) -> str:
-        """As `SourceKind.shown`."""
-        return str(source.place)
 
 
 KIND = FolderKind()
@@ -122,3 +116,25 @@ def _after(node: Node, place: Place | None, entry: Entry) -> tuple[str, Place | 
         node.wrong(f"'{entry.name}' can only archive files in the file system that they are in")
     entry.folders.add(Overlapping.ARCHIVE, entry.name, archive, node)
     return word, archive
+
+
+def _csv(entry: Entry) -> CsvForm:
+    """How CSV files are written: a mapping, or text as on the command line."""
+    node = entry.found.get("csv")
+    if node is None:
+        return USUAL_CSV
+    if entry.format != "csv":
+        node.wrong(f"'csv' is a setting of CSV; '{entry.name}' is {entry.found['format'].written()}")
+        return USUAL_CSV
+    settings: dict[str, object] = {}
+    for key, own in node.mapping(CSV_KEYS).items():
+        is_list = key in CSV_LISTS and own.items() != [own]
+        try:
+            settings[key] = read_csv_setting(key, [item.text() for item in own.items()] if is_list else own.text())
+        except InputError as error:
+            own.wrong(str(error))
+    try:
+        return csv_form(settings)
+    except InputError as error:
+        node.wrong(str(error))
+    return USUAL_CSV

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import Any, TypedDict
 
 from runtime.json_reader import shaped
 from runtime.json_shapes import Count
-from spark_backend.sources.kinds import Planned, PlannedRun, Report
+from spark_backend.sources.kinds import KindPlanner, Planned, PlannedRun, Report, SourcePlanning
 from spark_backend.sources.table.commit_planner import CommitPlanner
 from spark_backend.sources.table.delta_source import DeltaSource
 from spark_backend.sources.table.table_units import (
@@ -24,10 +23,8 @@ from spark_backend.sources.table.table_units import (
 Memories = Mapping[str, TableMemory]
 
 
-class PlannedTables:
+class PlannedTables(KindPlanner):
     """The tables of one run; see `KindPlanner`."""
-
-    settles = False
 
     def __init__(self, sources: Sequence[DeltaSource], run: PlannedRun) -> None:
         firsts = None if run.firsts is None else partial(_firsts, run.firsts)
@@ -36,18 +33,6 @@ class PlannedTables:
     def fix_end(self) -> None:
         """As `KindPlanner.fix_end`."""
         self._planner.fix_end()
-
-    def load(self, memories: Memories) -> None:
-        """As `KindPlanner.load`."""
-
-    def begin(self, memories: Memories) -> None:
-        """As `KindPlanner.begin`."""
-
-    def advance(self, pieces: Mapping[str, TablePiece]) -> None:
-        """As `KindPlanner.advance`."""
-
-    def drop_gone(self, memories: Memories) -> None:
-        """As `KindPlanner.drop_gone`."""
 
     def next(self, memories: Memories, report: Report, *, has_ended: bool) -> Planned:  # noqa: ARG002
         """As `KindPlanner.next`; data files are counted like others."""
@@ -61,21 +46,17 @@ class PlannedTables:
         has_moved = self._planner.is_worth_noting(before, found)
         return Planned(pieces, bool(found.units), is_due=has_moved, unread=found.unread)
 
-    def settle(self, memories: Memories, committed: int, report: Report) -> None:
-        """As `KindPlanner.settle`."""
-
 
 class _MemoryRow(TypedDict):
     position: TablePosition | None
     files: Count
 
 
-class TablePlanning:
+class TablePlanning(SourcePlanning):
     """Tables of Delta; see `SourcePlanning`."""
 
     own_type = DeltaSource
     work_type = TableWork
-    news_type = type(None)
     memory = TableMemory
     planner = PlannedTables
 
@@ -84,17 +65,9 @@ class TablePlanning:
         row = shaped(plain, _MemoryRow)
         return TableMemory(source, row["position"], row["files"])
 
-    def piece_to_plain(self, piece: TablePiece) -> dict[str, Any]:
-        """As `SourcePlanning.piece_to_plain`."""
-        return asdict(piece)
-
     def piece_of(self, source: str, plain: Any) -> TablePiece:  # noqa: ARG002
         """As `SourcePlanning.piece_of`."""
         return shaped(plain, TablePiece)
-
-    def must_prove(self, own: DeltaSource) -> bool:  # noqa: ARG002
-        """As `SourcePlanning.must_prove`."""
-        return False
 
     def tasks(
         self,
@@ -112,10 +85,6 @@ class TablePlanning:
             }
             for share in unit_tasks(units, count)
         ]
-
-    def news(self, piece: TablePiece) -> Any | None:  # noqa: ARG002
-        """As `SourcePlanning.news`."""
-        return None
 
 
 PLANNING = TablePlanning()

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from spark_backend.sources.kinds import TaskRun
+from spark_backend.sources.kinds import SourceReading, TaskRun
 from spark_backend.sources.table.delta_source import DeltaSource
 from spark_backend.sources.table.table_units import TableWork
 from spark_backend.sources.table.unit_reading import UnitReader
 
 
-class TableReading:
+class TableReading(SourceReading):
     """Tables of Delta; see `SourceReading`."""
 
     def packed(self, own: DeltaSource, work: TableWork, run: TaskRun) -> Iterator[pa.RecordBatch]:
@@ -20,10 +20,6 @@ class TableReading:
         reader = UnitReader(run.program, own, run.reading, run.accepts_loss, run.marks)
         for unit in work.units:
             yield from reader.packed(unit)
-
-    def news(self, own: DeltaSource, news: object, run: TaskRun) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        """As `SourceReading.news`: there are none."""
-        return iter(())
 
 
 READING = TableReading()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from spark_backend.delta.package import open_table, refuse_missing_package
 from spark_backend.places.place import Place
 from spark_backend.sources.again import Again, PiecesAgain
 from spark_backend.sources.backlog import SourceBacklog
-from spark_backend.sources.kinds import FirstTables
+from spark_backend.sources.kinds import FirstTables, SourceRunning
 from spark_backend.sources.source import Source
 from spark_backend.sources.table.commit_planner import CommitPlanner
 from spark_backend.sources.table.delta_source import DeltaSource
@@ -29,7 +29,7 @@ from spark_backend.sources.table.tables_again import table_pieces
 from spark_backend.sources.table.unit_reading import TYPES
 
 
-class RunningTable:
+class RunningTable(SourceRunning):
     """Tables of Delta; see `SourceRunning`."""
 
     def refuse_unreadable(self, source: Source) -> None:
@@ -49,20 +49,9 @@ class RunningTable:
                 f"{did_you_mean(own.arrival, columns) or f'; it has {listed(columns)}'}"
             )
 
-    def notes(self, source: Source, *, is_new: bool) -> Iterator[str]:  # noqa: ARG002
-        """As `SourceRunning.notes`: a table that is not there was refused."""
-        return iter(())
-
-    def begin(self, source: Source) -> None:
-        """As `SourceRunning.begin`."""
-
     def first_tables(self, source: Source, names: ColumnNames, copies: Path, most: int | None) -> FirstTables:  # noqa: ARG002
         """As `SourceRunning.first_tables`: the log says which columns there are."""
         return FirstTables((), [_empty_table(position_at(source.own, None, is_read=False).columns)], [source.name])
-
-    def place_of_new(self, source: Source, name: str) -> Place:  # noqa: ARG002
-        """As `SourceRunning.place_of_new`."""
-        raise InputError(f"records cannot be put back into the source '{source.name}'")
 
     def backlog(self, own: DeltaSource, memory: TableMemory, checkpoint: Place) -> SourceBacklog:  # noqa: ARG002
         """As `SourceRunning.backlog`."""

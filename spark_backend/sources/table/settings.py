@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 from runtime.instants import parse_moment
 from spark_backend.document.setting_keys import Change
 from spark_backend.document.setting_values import is_true, read_table_name
 from spark_backend.document.store_settings import refuse_unknown_settings
 from spark_backend.places.place import Place, asked_again, place_to_plain
-from spark_backend.sources.kinds import Entry, KindSettings
+from spark_backend.sources.kinds import Entry, KindSettings, SourceKind
 from spark_backend.sources.located import LIMITS, limit, read_options, read_place, refuse_no_path, refuse_other_decoding
 from spark_backend.sources.table.delta_source import DeltaSource
-
-if TYPE_CHECKING:
-    from spark_backend.sources.source import Source
 
 _LONGEST_VERSION = 18
 """Digits."""
 
 
-class TableKind:
+class TableKind(SourceKind):
     """Tables of Delta; see `SourceKind`."""
 
     title = "Delta sources"
@@ -38,9 +35,7 @@ class TableKind:
     }
     options: Mapping[str, Change] = dict.fromkeys(LIMITS, Change.FREE)
     usual: Mapping[str, str] = {"start": "earliest"}
-    takes_control = False
-    tells_arrival = False
-    has_topics = False
+    needed: Mapping[str, Any] = {"oneOf": [{"required": ["path"]}, {"required": ["table"]}]}
 
     def read(self, entry: Entry) -> KindSettings:
         """As `SourceKind.read`."""
@@ -78,10 +73,6 @@ class TableKind:
     def asked_again(self, own: DeltaSource, retry: float | None) -> DeltaSource:
         """As `SourceKind.asked_again`."""
         return self.placed(own, asked_again(own.place, retry)) if own.folder else own
-
-    def shown(self, source: Source) -> str:
-        """As `SourceKind.shown`."""
-        return str(source.place)
 
 
 KIND = TableKind()

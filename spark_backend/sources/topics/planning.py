@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from runtime.json_reader import shaped
-from spark_backend.sources.kinds import Planned, PlannedRun, Report
+from spark_backend.sources.kinds import KindPlanner, Planned, PlannedRun, Report, SourcePlanning
 from spark_backend.sources.topics.asking import AskedBroker
 from spark_backend.sources.topics.kafka_source import KafkaSource
 from spark_backend.sources.topics.offset_planner import OffsetPlanner
@@ -16,10 +16,8 @@ from spark_backend.sources.topics.range_tasks import range_tasks
 Memories = Mapping[str, TopicsMemory]
 
 
-class PlannedTopics:
+class PlannedTopics(KindPlanner):
     """The topics of one run; see `KindPlanner`."""
-
-    settles = False
 
     def __init__(self, sources: Sequence[KafkaSource], run: PlannedRun) -> None:
         self._planner = OffsetPlanner(
@@ -29,18 +27,6 @@ class PlannedTopics:
     def fix_end(self) -> None:
         """As `KindPlanner.fix_end`."""
         self._planner.fix_end()
-
-    def load(self, memories: Memories) -> None:
-        """As `KindPlanner.load`."""
-
-    def begin(self, memories: Memories) -> None:
-        """As `KindPlanner.begin`."""
-
-    def advance(self, pieces: Mapping[str, TopicsPiece]) -> None:
-        """As `KindPlanner.advance`."""
-
-    def drop_gone(self, memories: Memories) -> None:
-        """As `KindPlanner.drop_gone`."""
 
     def next(self, memories: Memories, report: Report, *, has_ended: bool) -> Planned:  # noqa: ARG002
         """As `KindPlanner.next`."""
@@ -55,11 +41,8 @@ class PlannedTopics:
         }
         return Planned(pieces, bool(found.ranges), is_due=bool(found.advances))
 
-    def settle(self, memories: Memories, committed: int, report: Report) -> None:
-        """As `KindPlanner.settle`."""
 
-
-class TopicsPlanning:
+class TopicsPlanning(SourcePlanning):
     """Topics of Kafka; see `SourcePlanning`."""
 
     own_type = KafkaSource
@@ -79,10 +62,6 @@ class TopicsPlanning:
     def piece_of(self, source: str, plain: Any) -> TopicsPiece:  # noqa: ARG002
         """As `SourcePlanning.piece_of`."""
         return shaped(plain, TopicsPiece)
-
-    def must_prove(self, own: KafkaSource) -> bool:  # noqa: ARG002
-        """As `SourcePlanning.must_prove`."""
-        return False
 
     def tasks(
         self,

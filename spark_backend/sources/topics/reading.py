@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from spark_backend.sources.kinds import TaskRun
+from spark_backend.sources.kinds import SourceReading, TaskRun
 from spark_backend.sources.topics.kafka_source import KafkaSource
 from spark_backend.sources.topics.offsets import TopicsNews, TopicsWork
 from spark_backend.sources.topics.range_reading import RangeReader, progress_of
 from spark_backend.wire.packed_rows import pack_progress
 
 
-class TopicsReading:
+class TopicsReading(SourceReading):
     """Topics of Kafka; see `SourceReading`."""
 
     def packed(self, own: KafkaSource, work: TopicsWork, run: TaskRun) -> Iterator[pa.RecordBatch]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from querylang.errors import InputError, counted, did_you_mean
-from runtime.reading.column_names import ColumnNames
 from spark_backend.places.place import Place
 from spark_backend.sources.again import Again, PiecesAgain
 from spark_backend.sources.backlog import PartitionBacklog, SourceBacklog
+from spark_backend.sources.kinds import SourceRunning
 from spark_backend.sources.source import Source
 from spark_backend.sources.topics.asking import AskedBroker
 from spark_backend.sources.topics.avro.schema_check import check_schemas
@@ -23,7 +22,7 @@ from spark_backend.sources.topics.offset_planner import OffsetPlanner
 from spark_backend.sources.topics.offsets import TopicsMemory, topics_to_plain
 
 
-class RunningTopics:
+class RunningTopics(SourceRunning):
     """Topics of Kafka; see `SourceRunning`."""
 
     def refuse_unreadable(self, source: Source) -> None:
@@ -53,16 +52,6 @@ class RunningTopics:
             yield f"source '{source.name}': no topic fits the pattern {own.topics.pattern!r} yet"
         if not own.is_control:
             yield from _kinds(source, listing)
-
-    def begin(self, source: Source) -> None:
-        """As `SourceRunning.begin`."""
-
-    def first_tables(self, source: Source, names: ColumnNames, copies: Path, most: int | None) -> None:
-        """As `SourceRunning.first_tables`: messages are not looked at."""
-
-    def place_of_new(self, source: Source, name: str) -> Place:  # noqa: ARG002
-        """As `SourceRunning.place_of_new`."""
-        raise InputError(f"records cannot be put back into the source '{source.name}'")
 
     def backlog(self, own: KafkaSource, memory: TopicsMemory, checkpoint: Place) -> SourceBacklog:  # noqa: ARG002
         """As `SourceRunning.backlog`; what the broker has lost is not there."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from runtime.instants import parse_moment
 from runtime.json_reader import DamagedJson, json_of_text
@@ -13,7 +13,7 @@ from runtime.policies.durations import parse_duration
 from spark_backend.document.setting_keys import Change
 from spark_backend.document.setting_values import duration
 from spark_backend.document.yaml_document import Node
-from spark_backend.sources.kinds import Entry, KindSettings
+from spark_backend.sources.kinds import Entry, KindSettings, SourceKind
 from spark_backend.sources.topics.avro_settings import OPTIONS as AVRO_OPTIONS
 from spark_backend.sources.topics.avro_settings import read_avro, refuse_avro
 from spark_backend.sources.topics.client_options import CLIENT_OPTIONS, ISOLATION
@@ -21,7 +21,6 @@ from spark_backend.sources.topics.client_settings import read_client
 from spark_backend.sources.topics.kafka_source import SECOND, KafkaSource, TopicChoice
 
 if TYPE_CHECKING:
-    from spark_backend.places.place import Place
     from spark_backend.sources.source import Source
 
 _REFUSED = {
@@ -32,10 +31,12 @@ _REFUSED = {
     "failOnDataLoss": "lost messages always stop a job; `ensue run --accept-loss` continues without them",
 }
 
+_TYPE_KEYS = ("event", "type", "type_field")
+
 _CHOICES = ("subscribe", "subscribePattern", "assign")
 
 
-class TopicsKind:
+class TopicsKind(SourceKind):
     """Topics of Kafka; see `SourceKind`."""
 
     title = "Kafka sources"
@@ -48,10 +49,17 @@ class TopicsKind:
         "minPartitions": Change.FREE,
         ISOLATION: Change.FIXED,  # others of the client choose no records
     }
+    needed: Mapping[str, Any] = {
+        "required": ["options"],
+        "anyOf": [
+            *({"required": [key]} for key in _TYPE_KEYS),
+            {"required": ["decode"], "properties": {"decode": {"not": {"const": "json"}}}},  # they name their type
+        ],
+    }
     usual: Mapping[str, str] = {"start": "earliest", "decode": "json"}
-    takes_control = True
+    control_keys = ()
     tells_arrival = True
-    has_topics = True
+    is_log = True
 
     def read(self, entry: Entry) -> KindSettings:
         """As `SourceKind.read`."""
@@ -59,7 +67,7 @@ class TopicsKind:
         decode = _decode(found)
         if "arrival" in found and found["arrival"].text() != "timestamp":
             found["arrival"].wrong("a message arrives at its timestamp: 'arrival' can only be `timestamp`")
-        if not entry.is_control and decode == "json" and not {"event", "type", "type_field"} & found.keys():
+        if not entry.is_control and decode == "json" and found.keys().isdisjoint(_TYPE_KEYS):
             node.wrong(f"'{name}' needs 'event', the type of all its messages, or 'type', the field that has it")
         if "options" not in found:
             node.wrong(f"'{name}' has no 'options'; a Kafka source needs 'kafka.bootstrap.servers' and 'subscribe'")
@@ -90,10 +98,6 @@ class TopicsKind:
             avro=read_avro(name, found["options"], options, client, folder) if decode == "avro" else None,
         )
         return KindSettings(own)
-
-    def placed(self, own: KafkaSource, place: Place) -> KafkaSource:  # noqa: ARG002
-        """As `SourceKind.placed`: it is in no folder."""
-        return own
 
     def asked_again(self, own: KafkaSource, retry: float | None) -> KafkaSource:
         """As `SourceKind.asked_again`."""
