@@ -89,7 +89,7 @@ class SourceKind(ABC):
     options: what its `options` may have and documents list
     needed: what it must have of those, in words of JSON Schema
     usual: values of fixed keys that are the same as none
-    control_keys: those of `keys` that the control stream may have; None = it cannot be such a source
+    control_keys: those of `keys` that the control stream may have; None = it cannot be one of these
     tells_arrival: whether each record tells when it arrived, and no column does
     is_log: whether it has partitions whose records are numbered in the order in which they arrived,
         as messages of topics are. Then arrival is the running maximum along each partition, the

@@ -1,8 +1,9 @@
-"""A job on two folders without Spark: micro-batches as its readers and buckets do them, one after another."""
+"""A job without Spark, on two folders unless told otherwise: micro-batches as its readers and buckets do them, one after another."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,24 +29,36 @@ FALLING = EVENT + (
     "query Falling { inputs { Reading() key sensor within 60.0; } find Reading:a -> Reading:b where b.value < a.value }"
 )
 
+COLUMNS = {"event": "Reading", "arrival": "at", "source_time": "ts"}
+
 
 class JobWithoutSpark:
-    """A job on two folders whose micro-batches are run here, and logged as Spark does."""
+    """A job whose micro-batches are run here, and logged as Spark does.
+
+    limit: most files of a micro-batch
+    sources: what is said of them beside `COLUMNS`; None = two folders
+    """
 
     def __init__(
-        self, path: Path, text: str = RISING, history: dict[str, str] | None = None, limit: int | None = None
+        self,
+        path: Path,
+        text: str = RISING,
+        history: dict[str, str] | None = None,
+        limit: int | None = None,
+        sources: Mapping[str, dict[str, Any]] | None = None,
     ) -> None:
         self.path = path
-        for name in ("slow", "swift"):
-            (path / name).mkdir()
         (path / "q.query").write_text(text, "utf-8")
-        source: dict[str, object] = {"format": "csv", "event": "Reading", "arrival": "at", "source_time": "ts"}
-        if limit is not None:
-            source["options"] = {"maxFilesPerTrigger": limit}
+        if sources is None:
+            options = {} if limit is None else {"options": {"maxFilesPerTrigger": limit}}
+            sources = {name: {"format": "csv", "path": name, **options} for name in ("slow", "swift")}
+        for source in sources.values():
+            if "path" in source:
+                (path / source["path"]).mkdir(exist_ok=True)
         deployment = {
             "name": "readings",
             "queries": "q.query",
-            "sources": {name: {**source, "path": name} for name in ("slow", "swift")},
+            "sources": {name: {**COLUMNS, **source} for name, source in sources.items()},
             "sinks": {"matches": {"path": "out", "format": "json"}},
             "checkpoint": "state",
             "buckets": 2,

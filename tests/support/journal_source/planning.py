@@ -32,13 +32,13 @@ class LinesRead:
     def __len__(self) -> int:
         return 1
 
-    def add(self, number: int, piece: Lines) -> None:  # noqa: ARG002
+    def add(self, number: int, piece: Lines) -> None:
         self.next = piece.until
 
     def still(self) -> Lines:
         return Lines(self.next, self.next)
 
-    def to_plain(self, until: int, piece: Lines) -> int:  # noqa: ARG002
+    def to_plain(self, until: int, piece: Lines) -> int:
         return piece.until
 
 
@@ -50,9 +50,11 @@ class PlannedJournals(KindPlanner):
     def fix_end(self) -> None:
         self._ends = self._present()
 
-    def next(self, memories: Mapping[str, LinesRead], report: Report, *, has_ended: bool) -> Planned:  # noqa: ARG002
+    def next(self, memories: Mapping[str, LinesRead], report: Report, *, has_ended: bool) -> Planned:
         ends = self._present() if self._ends is None else self._ends
-        pieces = {source.name: _after(memories[source.name].next, ends[source.name], source) for source in self._sources}
+        pieces = {
+            source.name: _after(memories[source.name].next, ends[source.name], source) for source in self._sources
+        }
         return Planned(pieces, has_records=any(map(len, pieces.values())))
 
     def _present(self) -> dict[str, int]:
@@ -63,24 +65,24 @@ class JournalPlanning(SourcePlanning):
     own_type = Journal
     work_type = Lines
 
-    def memory(self, source: str) -> LinesRead:  # noqa: ARG002
+    def memory(self, source: str) -> LinesRead:
         return LinesRead()
 
-    def memory_of(self, source: str, plain: Any) -> LinesRead:  # noqa: ARG002
+    def memory_of(self, source: str, plain: Any) -> LinesRead:
         return LinesRead(shaped(plain, Count))
 
-    def piece_of(self, source: str, plain: Any) -> Lines:  # noqa: ARG002
+    def piece_of(self, source: str, plain: Any) -> Lines:
         return shaped(plain, Lines)
 
-    def planner(self, sources: Sequence[Journal], run: PlannedRun) -> PlannedJournals:  # noqa: ARG002
+    def planner(self, sources: Sequence[Journal], run: PlannedRun) -> PlannedJournals:
         return PlannedJournals(sources)
 
     def tasks(
         self,
         pieces: Mapping[str, Lines],
-        sources: Mapping[str, Journal],  # noqa: ARG002
-        count: int,  # noqa: ARG002
-        unproven: Collection[str],  # noqa: ARG002
+        sources: Mapping[str, Journal],
+        count: int,
+        unproven: Collection[str],
     ) -> list[dict[str, Lines]]:
         return [{name: lines} for name, lines in pieces.items() if len(lines)]
 

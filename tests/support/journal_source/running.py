@@ -19,7 +19,7 @@ class RunningJournal(SourceRunning):
         if not Path(source.own.file).is_file():
             raise InputError(f"{source.own.file}: no such file")
 
-    def backlog(self, own: Journal, memory: LinesRead, checkpoint: Place) -> SourceBacklog:  # noqa: ARG002
+    def backlog(self, own: Journal, memory: LinesRead, checkpoint: Place) -> SourceBacklog:
         return SourceBacklog(own.name, messages=len(own.lines()) - memory.next)
 
     def done(self, memory: LinesRead) -> int:

@@ -1,4 +1,4 @@
-"""What a deployment file says of it: `format: journal`, a file, and how many lines a micro-batch reads."""
+"""What a deployment file says of it: `format: journal`, a file, and how many lines are read per micro-batch."""
 
 from __future__ import annotations
 
