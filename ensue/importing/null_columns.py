@@ -17,8 +17,9 @@ _CALCULATED = (exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Paren)
 
 
 def is_never_null(pattern: RowPattern, element: Element, column: str) -> bool:
-    """Whether a column has a value in each row of an element."""
-    return column == pattern.order or column in compared(pattern.conditions.get(element.variable), element.variable)
+    """Whether a column has a value in each row of an element; no match has rows without a key."""
+    known = {pattern.order, *pattern.keys}
+    return column in known or column in compared(pattern.conditions.get(element.variable), element.variable)
 
 
 def compared(condition: Any, variable: str) -> set[str]:

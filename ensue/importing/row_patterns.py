@@ -63,6 +63,7 @@ class RowPattern:
 
     table: what rows are read from
     keys: columns of `PARTITION BY`
+    null_keys: line and name of those that may be null: no WHERE says that they are not
     order: the column of `ORDER BY`
     measures: output columns: name and expression
     within: how long a match may last, as text of a duration; "" = without end
@@ -71,6 +72,7 @@ class RowPattern:
 
     table: str
     keys: tuple[str, ...]
+    null_keys: tuple[tuple[int, str], ...]
     order: str
     measures: tuple[tuple[str, Expression], ...]
     elements: tuple[Element, ...]

@@ -13,9 +13,10 @@ from sqlglot.tokenizer_core import Token
 
 from ensue.importing.pattern_text import MOST_DIGITS, elements_of
 from ensue.importing.row_patterns import NotTranslatedError, RowPattern, Skip
-from querylang.errors import InputError
 
 UNITS = {"DAY": "day", "HOUR": "hour", "MINUTE": "min", "SECOND": "sec"}
+
+_NO_CLAUSE = "this text has no MATCH_RECOGNIZE clause"
 
 
 class _Dialect(Snowflake):
@@ -26,7 +27,7 @@ class _Dialect(Snowflake):
 
 
 def read(text: str) -> RowPattern:
-    """The only `MATCH_RECOGNIZE` clause of a text; raises NotTranslatedError or InputError."""
+    """The only `MATCH_RECOGNIZE` clause of a text; raises NotTranslatedError."""
     tokens = _tokens(text)
     start, end = _pattern_range(tokens)
     if start == end:
@@ -37,15 +38,23 @@ def read(text: str) -> RowPattern:
     try:
         statements = sqlglot.parse(text, read=_Dialect)
     except (SqlglotError, ValueError) as error:  # the parser raises ValueError for some empty names
-        raise InputError(_plain(error)) from None
+        raise _not_understood(error) from None
     clauses = [clause for statement in statements if statement for clause in statement.find_all(exp.MatchRecognize)]
-    if len(clauses) != 1:
-        raise InputError("this text has several MATCH_RECOGNIZE clauses: write each into a file of its own")
+    if not clauses:
+        raise NotTranslatedError(1, _NO_CLAUSE)
+    if len(clauses) > 1:
+        why = "this text has several MATCH_RECOGNIZE clauses: write each into a file of its own"
+        raise NotTranslatedError(line_of(clauses[-1]), why)
+    others: list[Any] = [item for item in statements if item and not item.find(exp.MatchRecognize)]
+    if others:
+        raise NotTranslatedError(line_of(others[0]), "a statement without MATCH_RECOGNIZE is not translated")
     clause = clauses[0]
-    _refuse_around(clause)
+    table, never_null = _table_around(clause)
+    partition = clause.args.get("partition_by") or ()
     return RowPattern(
-        table=_table(clause),
-        keys=tuple(_column(key, "PARTITION BY") for key in clause.args.get("partition_by") or ()),
+        table=table,
+        keys=tuple(_column(key, "PARTITION BY") for key in partition),
+        null_keys=tuple((line_of(key), str(key.name)) for key in partition if str(key.name).lower() not in never_null),
         order=_order(clause),
         measures=tuple(_measure(item) for item in clause.args.get("measures") or ()),
         elements=elements,
@@ -66,22 +75,23 @@ def _tokens(text: str) -> list[Token]:
     try:
         return _Dialect().tokenize(text)
     except SqlglotError as error:
-        raise InputError(_plain(error)) from None
+        raise _not_understood(error) from None
 
 
-def _plain(error: Exception) -> str:
+def _not_understood(error: Exception) -> NotTranslatedError:
     errors = getattr(error, "errors", None)
     if errors:
         first: dict[str, Any] = errors[0]
-        return f"line {first['line']}: the SQL is not understood: {str(first['description']).rstrip('.')}"
-    return f"the SQL is not understood: {str(error).splitlines()[0]}"
+        why = str(first["description"]).rstrip(".")
+        return NotTranslatedError(int(first["line"]), f"the SQL is not understood: {why}")
+    return NotTranslatedError(1, f"the SQL is not understood: {str(error).splitlines()[0]}")
 
 
 def _pattern_range(tokens: Sequence[Token]) -> tuple[int, int]:
     """Where the tokens inside the brackets of `PATTERN` are."""
     words = [token.text.upper() for token in tokens]
     if "MATCH_RECOGNIZE" not in words:
-        raise InputError("this text has no MATCH_RECOGNIZE clause")
+        raise NotTranslatedError(1, _NO_CLAUSE)
     for number in range(words.index("MATCH_RECOGNIZE"), len(tokens) - 1):
         if words[number] == "PATTERN" and words[number + 1] == "(":
             depth = 1
@@ -92,7 +102,7 @@ def _pattern_range(tokens: Sequence[Token]) -> tuple[int, int]:
                 if not depth:
                     return number + 2, end
             raise NotTranslatedError(tokens[number].line, "the bracket of PATTERN is not closed")
-    raise InputError("this MATCH_RECOGNIZE clause has no PATTERN")
+    raise NotTranslatedError(tokens[words.index("MATCH_RECOGNIZE")].line, "this MATCH_RECOGNIZE has no PATTERN")
 
 
 def _without_within(text: str, tokens: Sequence[Token], at: int) -> tuple[str, str]:
@@ -114,27 +124,66 @@ def _is_whole(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS and int(text) > 0
 
 
-def _refuse_around(clause: exp.Expression) -> None:
-    """What stands around the clause must only read its rows, and name its columns."""
+def _table_around(clause: exp.Expression) -> tuple[str, frozenset[str]]:
+    """The table that the clause reads, and its columns, lower case, that are said to be never null.
+
+    What stands around the clause must only read its rows, name its columns, and leave out nulls.
+    """
     select = clause.parent
     if not isinstance(select, exp.Select) or select.find_ancestor(exp.Query) is not None:
         raise NotTranslatedError(line_of(clause), "a query around that of MATCH_RECOGNIZE is not translated")
-    for name in ("where", "group", "having", "joins", "distinct", "laterals", "limit", "qualify", "windows"):
-        part = select.args.get(name)
-        if part:
-            node = part[0] if isinstance(part, list) else part
-            raise NotTranslatedError(line_of(node), f"{node.key.upper()} around MATCH_RECOGNIZE is not translated")
+    _refuse_parts(select, {"expressions", "from_", "where", "order", "match"}, "MATCH_RECOGNIZE")
     for item in select.expressions:
         if not isinstance(item, exp.Column | exp.Star):
             raise NotTranslatedError(line_of(item), f"`{item.sql()}` is more than a column: make it a measure")
-
-
-def _table(clause: exp.Expression) -> str:
-    source = clause.parent.args.get("from_") if clause.parent is not None else None
+    source = select.args.get("from_")
     holder = source.this if source is not None else None
+    kept = _not_null(select, clause)
+    if isinstance(holder, exp.Subquery) and isinstance(holder.this, exp.Select):
+        inner = holder.this
+        _refuse_parts(holder, {"this", "alias"}, "MATCH_RECOGNIZE")
+        _refuse_parts(inner, {"expressions", "from_", "where"}, "the table of MATCH_RECOGNIZE")
+        if [type(item) for item in inner.expressions] != [exp.Star]:
+            raise NotTranslatedError(line_of(inner), "the SELECT that MATCH_RECOGNIZE reads must be SELECT *")
+        holder, kept = inner.args["from_"].this, kept | _not_null(inner, clause)
     if not isinstance(holder, exp.Table) or not isinstance(holder.this, exp.Identifier):
         raise NotTranslatedError(line_of(clause), "MATCH_RECOGNIZE reads something other than a table by its name")
-    return str(holder.this.name)
+    _refuse_parts(holder, {"this", "db", "catalog", "alias"}, "the table of MATCH_RECOGNIZE")
+    return str(holder.this.name), kept
+
+
+def _refuse_parts(node: exp.Expression, known: set[str], around: str) -> None:
+    """Refuse what a part of the text has beside what is known of it, so that nothing is lost."""
+    for name, part in node.args.items():
+        if part and name not in known:
+            first = part[0] if isinstance(part, list) else part
+            is_part = isinstance(first, exp.Expression)
+            word = name.rstrip("_") if name in ("with_", "sample") or not is_part else first.key
+            line = line_of(first if is_part else node)
+            raise NotTranslatedError(line, f"{word.upper()} around {around} is not translated")
+
+
+def _not_null(select: exp.Select, clause: exp.Expression) -> frozenset[str]:
+    """Columns of `PARTITION BY`, lower case, whose nulls a WHERE leaves out; it must do no more."""
+    where = select.args.get("where")
+    if where is None:
+        return frozenset()
+    keys = {key.name.lower() for key in clause.args.get("partition_by") or ()}
+    keys -= {item.this.alias.lower() for item in clause.args.get("measures") or ()}
+    conditions = where.this.flatten() if isinstance(where.this, exp.And) else [where.this]
+    found = [_without_nulls(condition) for condition in conditions]
+    if not all(name in keys for name in found):
+        why = "WHERE around MATCH_RECOGNIZE is not translated, other than that a column of PARTITION BY IS NOT NULL"
+        raise NotTranslatedError(line_of(where), why)
+    return frozenset(filter(None, found))
+
+
+def _without_nulls(condition: Any) -> str | None:
+    """`k` of `k IS NOT NULL`, in lower case."""
+    bare = condition.unnest()
+    test = bare.this.unnest() if isinstance(bare, exp.Not) else None
+    is_test = isinstance(test, exp.Is) and isinstance(test.this, exp.Column) and isinstance(test.expression, exp.Null)
+    return test.this.name.lower() if is_test and test is not None else None
 
 
 def _column(node: exp.Expression, where: str) -> str:

@@ -14,7 +14,7 @@ A pattern whose parts all have a fixed length needs neither.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ensue.importing.exclusion import Comparison, exclude_each_other
 from ensue.importing.expressions import ROW, Writer, comparisons
@@ -37,8 +37,20 @@ _BOTH = (
 )
 
 
-def translate(text: str, path: str, name: str) -> str:
-    """The text of a query file.
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A translated text.
+
+    query: the text of a query file
+    warnings: per line where some rows may be read in another way, which, and what to do
+    """
+
+    query: str
+    warnings: tuple[str, ...]
+
+
+def translate(text: str, path: str, name: str) -> Translation:
+    """A `MATCH_RECOGNIZE` clause as a query.
 
     path: of the SQL text, for messages
     name: of the query
@@ -58,7 +70,7 @@ def translate(text: str, path: str, name: str) -> str:
             found.append((error.line, error.why))
     if found:
         raise FileErrors(path, sorted(set(found)))
-    return format_text(_query(pattern, names, name, parts), path)
+    return Translation(format_text(_query(pattern, names, name, parts), path), (*_of_null_keys(pattern, path),))
 
 
 def _with_fixed_end(pattern: RowPattern) -> RowPattern:
@@ -165,18 +177,32 @@ def _query(pattern: RowPattern, names: Mapping[str, str], name: str, parts: list
     lines = "\n".join(f"        {part}" for part in (*parts, skip) if part)
     return (
         f"// Rows are ordered by their column {pattern.order}: ensue replay FILE.query TABLE --arrival {pattern.order}"
-        f"{_of_null_keys(pattern)}\n"
+        f"{_null_keys(pattern)}\n"
         f"{_DEFAULT_SKIP if pattern.skip.is_default else ''}"
         f"query {name} {{\n    inputs {{ {pattern.table}(){keys} {window}; }}\n    {find} {steps}\n{lines}\n    ;\n}}\n"
     )
 
 
-def _of_null_keys(pattern: RowPattern) -> str:
-    if not pattern.keys:
+def _null_keys(pattern: RowPattern) -> str:
+    if not pattern.null_keys:
         return ""
-    names = " or ".join(pattern.keys)
+    names = " or ".join(name for _, name in pattern.null_keys)
     return f"; those whose {names} is null are discarded as null_key, where SQL makes a partition of them"
 
+
+def _of_null_keys(pattern: RowPattern, path: str) -> Iterator[str]:
+    """One line about rows without a key: SQL has a partition of them, a query discards them."""
+    if not pattern.null_keys:
+        return
+    line, names = pattern.null_keys[0][0], [name for _, name in pattern.null_keys]
+    yield (
+        f"{path}:{line}: rows whose {' or '.join(names)} is null are {_PARTITIONS[len(names) > 1]} in SQL; the query"
+        f" discards them, counted as null_key. `WHERE {' AND '.join(f'{name} IS NOT NULL' for name in names)}`"
+        " around MATCH_RECOGNIZE says that this is meant"
+    )
+
+
+_PARTITIONS = {False: "a partition", True: "partitions"}
 
 _DEFAULT_SKIP = """\
 // There is no AFTER MATCH: this is the default of the SQL standard, SKIP PAST LAST ROW.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -16,43 +17,87 @@ from tests.support.sql_row_patterns import SqlPattern
 DRAWS = 150
 
 
-def rows_of(chooser: Random, count: int) -> pd.DataFrame:
+SHARES = (0.0, 0.0, 0.1, 0.3)
+"""Shares of values and of keys that are null."""
+OPTIONAL_KEY = """event T {{
+    optional<string> k;
+    integer x;
+    action partition() returns string {{ return k.getOr("-"); }}
+}}
+{}"""
+"""A query whose rows without a key are a partition, as in SQL: the way that the documents show."""
+
+
+def rows_of(chooser: Random, count: int, shares: Sequence[float] = SHARES) -> pd.DataFrame:
     times = [number + 0.5 * chooser.randrange(2) for number in range(count)]
-    share = chooser.choice((0.0, 0.0, 0.1, 0.3))  # of nulls
-    values = [None if chooser.random() < share else chooser.randrange(1, 5) for _ in range(count)]
-    return pd.DataFrame({"ts": times, "k": "a", "x": pd.array(values, "Int64"), "event": "T"})
+    of_values, of_keys = chooser.choice(shares), chooser.choice(shares)
+    values = [None if chooser.random() < of_values else chooser.randrange(1, 5) for _ in range(count)]
+    most = chooser.choice((1, 1, 2))
+    keys = [None if chooser.random() < of_keys else "ab"[chooser.randrange(most)] for _ in range(count)]
+    types = {"k": "string", "x": "Int64"}
+    return pd.DataFrame({"ts": times, "k": keys, "x": values, "event": "T"}).astype(types)
 
 
-def found(query: str, rows: pd.DataFrame) -> list[tuple[int, int]]:
-    """First row and number of rows of each match, in order."""
-    return sorted(map(_range, ensue.replay(query, rows, arrival="ts").to_arrow().to_pylist()))
+def found(query: str, rows: pd.DataFrame) -> list[list[int]]:
+    """The rows of each match, in order."""
+    return sorted(map(_places, ensue.replay(query, rows, arrival="ts").to_arrow().to_pylist()))
 
 
-def _range(match: dict[str, Any]) -> tuple[int, int]:
+def _places(match: dict[str, Any]) -> list[int]:
     members = [match[name] for name in "abcd" if match.get(name) is not None]
-    offsets = [event["offset"] for value in members for event in (value if isinstance(value, list) else [value])]
-    return min(offsets) - 1, len(offsets)
+    events = [event for value in members for event in (value if isinstance(value, list) else [value])]
+    return sorted(event["offset"] - 1 for event in events)
 
 
-def wanted(pattern: SqlPattern, rows: pd.DataFrame) -> list[tuple[int, int]]:
-    values = [None if value is pd.NA else int(value) for value in rows["x"]]
-    found = pattern.matches(list(zip(rows["ts"], values, strict=True)))
-    return sorted((start, len(labels)) for start, labels in found)
+def wanted(pattern: SqlPattern, rows: pd.DataFrame, *, with_null_keys: bool = False) -> list[list[int]]:
+    """The rows of each match of each partition, in order."""
+    places: list[list[int]] = []
+    for key, part in rows.groupby("k", dropna=False):
+        if with_null_keys or not pd.isna(key):
+            values = [None if value is pd.NA else int(value) for value in part["x"]]
+            matches = pattern.matches(list(zip(part["ts"], values, strict=True)))
+            places += [part.index[start : start + len(labels)].tolist() for start, labels in matches]
+    return sorted(places)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_translated_pattern_finds_what_sql_finds(seed: int) -> None:
-    chooser, translated, matches = Random(seed), 0, 0
+    _compare(Random(seed), SHARES)
+
+
+@pytest.mark.parametrize("seed", range(5, 7))
+def test_a_translated_pattern_finds_what_sql_finds_where_half_is_null(seed: int) -> None:
+    _compare(Random(seed), (0.5, 0.8))
+
+
+def _compare(chooser: Random, shares: Sequence[float]) -> None:
+    translated, matches = 0, 0
     for _ in range(DRAWS):
         pattern = SqlPattern.random(chooser)
         try:
-            query = translate(pattern.sql, "t.sql", "Q")
+            query = translate(pattern.sql, "t.sql", "Q").query
         except FileErrors:
             continue
         translated += 1
-        rows = rows_of(chooser, 40)
+        rows = rows_of(chooser, 40, shares)
         expected = wanted(pattern, rows)
         matches += len(expected)
-        assert found(query, rows) == expected, f"{pattern.sql}\n{query}\n{rows['x'].tolist()}"
+        assert found(query, rows) == expected, f"{pattern.sql}\n{query}\n{rows}"
     assert translated > DRAWS // 10
-    assert matches > 100
+    assert matches > 50
+
+
+def test_an_action_as_the_key_makes_a_partition_of_rows_without_a_key() -> None:
+    chooser, matches = Random(7), 0
+    for _ in range(DRAWS):
+        pattern = SqlPattern.random(chooser)
+        try:
+            query = translate(pattern.sql, "t.sql", "Q").query
+        except FileErrors:
+            continue
+        rows = rows_of(chooser, 40, (0.3, 0.5))
+        expected = wanted(pattern, rows, with_null_keys=True)
+        matches += len(expected) - len(wanted(pattern, rows))
+        whole = OPTIONAL_KEY.format(query.replace("key k", "key partition() as k"))
+        assert found(whole, rows) == expected, f"{pattern.sql}\n{whole}\n{rows}"
+    assert matches > 20

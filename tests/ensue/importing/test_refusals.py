@@ -41,6 +41,18 @@ REFUSED = [
     ("C.v > PREV(C.v)", "C.v > PREV(A.v)", "9: `PREV(A.v)` is not translated: PREV is of the row itself"),
     ("C.v > PREV(C.v)", "C.v > 1, D AS D.v > 1", "D is defined, but not in the pattern"),
     ("FROM t", "FROM s JOIN t ON 1 = 1", "1: JOIN around MATCH_RECOGNIZE is not translated"),
+    (
+        "FROM t",
+        "FROM (SELECT * FROM t WHERE v IS NOT NULL)",
+        "1: WHERE around MATCH_RECOGNIZE is not translated, other",
+    ),
+    ("FROM t", "FROM (SELECT k, v, ts FROM t)", "1: the SELECT that MATCH_RECOGNIZE reads must be SELECT *"),
+    ("FROM t", "FROM (SELECT * FROM t LIMIT 3)", "1: LIMIT around the table of MATCH_RECOGNIZE is not translated"),
+    ("FROM t", "FROM t WHERE k IS NOT NULL OR k = 1", "1: WHERE around MATCH_RECOGNIZE is not translated, other"),
+    ("FROM t", "FROM t SAMPLE (10)", "1: SAMPLE around the table of MATCH_RECOGNIZE is not translated"),
+    ("SELECT av", "WITH t AS (SELECT 1) SELECT av", "1: WITH around MATCH_RECOGNIZE is not translated"),
+    ("C.v > PREV(C.v)\n)", "C.v > PREV(C.v)\n) OFFSET 5", "10: OFFSET around MATCH_RECOGNIZE is not translated"),
+    ("C.v > PREV(C.v)\n)", "C.v > PREV(C.v)\n); SELECT 2", "10: a statement without MATCH_RECOGNIZE is not transl"),
     (SQL, "SELECT 1", "this text has no MATCH_RECOGNIZE clause"),
 ]
 
@@ -52,19 +64,19 @@ def _said(text: str) -> str:
 
 
 def test_what_the_refusals_change_is_translated() -> None:
-    assert "find t as a => t as b+ consecutive => t as c" in translate(SQL, "p.sql", "Q").replace("\n", " ")
+    assert "find t as a => t as b+ consecutive => t as c" in translate(SQL, "p.sql", "Q").query.replace("\n", " ")
 
 
 def test_the_short_form_of_a_skip_is_that_of_the_last_row() -> None:
     longer = SQL.replace("SKIP PAST LAST ROW", "SKIP TO LAST C")
-    assert translate(longer.replace("LAST C", "C"), "p.sql", "Q") == translate(longer, "p.sql", "Q")
-    assert "after match skip to last c" in translate(longer, "p.sql", "Q")
+    assert translate(longer.replace("LAST C", "C"), "p.sql", "Q").query == translate(longer, "p.sql", "Q").query
+    assert "after match skip to last c" in translate(longer, "p.sql", "Q").query
 
 
 def test_a_missing_skip_is_that_of_the_standard_and_said() -> None:
-    shorter = translate(SQL.replace("AFTER MATCH SKIP PAST LAST ROW", ""), "p.sql", "Q")
+    shorter = translate(SQL.replace("AFTER MATCH SKIP PAST LAST ROW", ""), "p.sql", "Q").query
     lines = [line for line in shorter.splitlines() if not line.startswith("//")]
-    assert lines == translate(SQL, "p.sql", "Q").splitlines()[1:]
+    assert lines == translate(SQL, "p.sql", "Q").query.splitlines()[1:]
     assert "Flink's default is SKIP TO NEXT ROW" in shorter
 
 
@@ -77,13 +89,13 @@ def test_a_missing_skip_is_that_of_the_standard_and_said() -> None:
     ],
 )
 def test_the_row_before_has_one_form_however_it_is_written(part: str, other: str) -> None:
-    assert translate(SQL.replace(part, other), "p.sql", "Q") == translate(SQL, "p.sql", "Q")
+    assert translate(SQL.replace(part, other), "p.sql", "Q").query == translate(SQL, "p.sql", "Q").query
 
 
 def test_the_last_row_of_the_variable_before_a_single_row_is_the_row_before() -> None:
     """So `B` and `C` exclude each other."""
     flink = SQL.replace("C.v > PREV(C.v)", "C.v > LAST(B.v)")
-    assert "where c.v > last(b).v" in translate(flink, "p.sql", "Q")
+    assert "where c.v > last(b).v" in translate(flink, "p.sql", "Q").query
 
 
 OF_NULLS = [
@@ -93,6 +105,7 @@ OF_NULLS = [
     ("COUNT(A.w)", "3: `COUNT(A.w)` leaves out nulls"),
     ("COUNT(A.v)", "1"),
     ("COUNT(B.ts)", "count(b)"),
+    ("COUNT(B.k)", "count(b)"),
     ("COUNT(*)", "1 + count(b) + 1"),
     ("SUM(B.v)", "sum(b.v)"),
     ("SUM(B.w)", "3: `SUM(B.w)` is null where all are null, where a sum is 0 here; let the condition of B compare w"),
@@ -108,19 +121,51 @@ def test_a_measure_over_nulls_means_what_sql_means_or_is_refused(measure: str, w
     if wanted[0] == "3":
         assert wanted in _said(text)
     else:
-        assert f"select {wanted} as bv" in translate(text, "p.sql", "Q")
+        assert f"select {wanted} as bv" in translate(text, "p.sql", "Q").query
 
 
 def test_a_column_that_may_be_null_does_not_say_which_row_is_the_first() -> None:
     idiom = "(LAST(B.{}, 1) IS NULL AND B.v < A.v) OR B.v < LAST(B.v, 1)"
-    assert "where b.v < prev(b).v" in translate(SQL.replace("B.v < PREV(B.v)", idiom.format("v")), "p.sql", "Q")
+    assert "where b.v < prev(b).v" in translate(SQL.replace("B.v < PREV(B.v)", idiom.format("v")), "p.sql", "Q").query
     assert "8: `LAST(B.w, 1)" in _said(SQL.replace("B.v < PREV(B.v)", idiom.format("w")))
 
 
 def test_rows_without_a_key_are_not_a_partition_and_it_is_said() -> None:
-    first = translate(SQL, "p.sql", "Q").splitlines()[0]
-    assert first.endswith("; those whose k is null are discarded as null_key, where SQL makes a partition of them")
-    assert "null" not in translate(SQL.replace("PARTITION BY k ", ""), "p.sql", "Q")
+    found = translate(SQL.replace("BY k ORDER", "BY k, j\n ORDER"), "p.sql", "Q")
+    first = found.query.splitlines()[0]
+    assert first.endswith("; those whose k or j is null are discarded as null_key, where SQL makes a partition of them")
+    (warning,) = found.warnings
+    assert warning == (
+        "p.sql:2: rows whose k or j is null are partitions in SQL; the query discards them, counted as null_key."
+        " `WHERE k IS NOT NULL AND j IS NOT NULL` around MATCH_RECOGNIZE says that this is meant"
+    )
+    assert (
+        "2: rows whose j is null are a partition"
+        in translate(
+            SQL.replace("BY k ORDER", "BY k, j ORDER").replace("FROM t", "FROM t WHERE k IS NOT NULL"), "p.sql", "Q"
+        ).warnings[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("part", "other"),
+    [
+        ("PARTITION BY k ", ""),
+        ("FROM t ", "FROM t WHERE k IS NOT NULL "),
+        ("FROM t ", "FROM (SELECT * FROM t WHERE NOT (K IS NULL)) AS u "),
+        ("FROM t ", "FROM (SELECT * FROM a.t AS x WHERE x.k IS NOT NULL) "),
+        (")\n)\n", ")\n) AS m WHERE m.k IS NOT NULL\n"),
+    ],
+)
+def test_a_text_that_leaves_out_null_keys_needs_no_warning(part: str, other: str) -> None:
+    assert part in SQL
+    found = translate(SQL.replace(part, other), "p.sql", "Q")
+    assert found.warnings == ()
+    assert "null" not in found.query
+    wanted = translate(SQL, "p.sql", "Q").query.splitlines()[1:]
+    assert [line.replace(" key k", "") for line in wanted] == [
+        line.replace(" key k", "") for line in found.query.splitlines()[1:]
+    ]
 
 
 @pytest.mark.parametrize("other", ["B.v < LAST(B.v, 1)", "(LAST(B.v, 1) IS NULL AND B.v < 7) OR B.v < LAST(B.v, 1)"])
@@ -145,7 +190,7 @@ def test_a_skip_is_translated_where_no_later_match_can_end_before(pattern: str, 
         assert f"4: AFTER MATCH SKIP TO {skip[-1]}" in _said(text) or "4: D is not" in _said(text)
         assert reason in _said(text)
     else:
-        assert "after match skip to last b" in translate(text, "p.sql", "Q")
+        assert "after match skip to last b" in translate(text, "p.sql", "Q").query
 
 
 @pytest.mark.parametrize(("part", "other", "reason"), REFUSED, ids=lambda text: text[:20])
