@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
-from tests.ensue.command import Run
+from tests.ensue.command import Done, Run
 
 LOOSE = "inputs{A() within 30.0;} // all\nfind A as a->A:b\n"
 NEAT = """inputs {
@@ -79,6 +83,25 @@ def test_a_missing_file_is_told(ensue: Run) -> None:
 def test_a_dash_is_standard_input(ensue: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(LOOSE))
     assert ensue("fmt", "-").stdout == NEAT
+
+
+def test_a_pipe_is_printed_like_standard_input_and_stays_a_pipe(ensue: Run, files: Path) -> None:
+    pipe = files / "pipe"
+    os.mkfifo(pipe)
+    with _written(pipe, LOOSE):
+        assert ensue("fmt", "pipe").stdout == NEAT
+    assert pipe.is_fifo()
+    with _written(pipe, LOOSE):
+        assert ensue("fmt", "--check", "pipe") == Done(1, "pipe\n", "")
+
+
+@contextmanager
+def _written(pipe: Path, text: str) -> Iterator[None]:
+    """Writes a text into a pipe once, as `<(...)` of a shell does."""
+    writer = Thread(target=pipe.write_text, args=(text,))
+    writer.start()
+    yield
+    writer.join()
 
 
 def test_mistakes_of_standard_input_are_told(ensue: Run, monkeypatch: pytest.MonkeyPatch) -> None:

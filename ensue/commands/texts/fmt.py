@@ -20,7 +20,8 @@ def fmt(
 ) -> None:
     """Format files in the one canonical layout; comments are kept.
 
-    Prints the names of the files that it changed.
+    Prints the names of the files that it changed. What comes from a pipe is printed, as of
+    standard input.
     """
     from ensue.commands.texts import layout
 
@@ -31,7 +32,7 @@ def fmt(
         if item.mistakes is not None:
             has_mistakes = True
             print_error(str(item.mistakes))
-        elif to_stdout:
+        elif to_stdout or not (only_check or item.can_be_written):
             print_content(item.after)
         elif item.is_changed:
             if not only_check:

@@ -35,6 +35,11 @@ class Layout:
         """Whether the file is not in the canonical layout yet."""
         return self.before != self.after
 
+    @property
+    def can_be_written(self) -> bool:
+        """Whether it is a file: a pipe is read once, and has nothing to replace."""
+        return self.path.is_file()
+
 
 def layouts(paths: Sequence[Path]) -> Iterator[Layout]:
     """The layout of each file, once; those of a folder in order of name.
