@@ -34,13 +34,14 @@ from spark_backend.frames.delta_batch import write_delta
 from spark_backend.job.job import deploy, run
 from spark_backend.job.preflight import checked
 from spark_backend.job.source_streams import packed_sources
+from spark_backend.kafka.topic_choice import TopicChoice
 from spark_backend.session import own_session
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.sources.listing.input_planner import RunSettings
 from spark_backend.sources.reading import Reading
 from spark_backend.sources.topics import range_reading
 from spark_backend.sources.topics.consuming import Chunk
-from spark_backend.sources.topics.kafka_source import KafkaSource, TopicChoice
+from spark_backend.sources.topics.kafka_source import KafkaSource
 from spark_backend.sources.topics.offsets import OffsetRange
 from spark_backend.sources.topics.range_reading import RangeReader
 from spark_backend.wire.program import Program

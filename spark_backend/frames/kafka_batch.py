@@ -10,12 +10,12 @@ from pyspark.sql import DataFrame
 
 from querylang.errors import InputError, did_you_mean
 from spark_backend.frames.batch_drafts import micro_batch, write_drafts
+from spark_backend.kafka.client_options import PREFIX, PRODUCER_OPTIONS, WrongOption, client_options
+from spark_backend.kafka.listing import BrokerError
 from spark_backend.sinks.kinds import Sink
 from spark_backend.sinks.topics.publisher import TopicPublisher
 from spark_backend.sinks.topics.publishing import refuse_unwritable
 from spark_backend.sinks.topics.settings import TopicSink
-from spark_backend.sources.topics.client_options import PREFIX, PRODUCER_OPTIONS, WrongOption, client_options
-from spark_backend.sources.topics.listing import BrokerError
 
 _publishers: dict[tuple[str, str, str], TopicPublisher] = {}
 """By checkpoint, topic and options: connecting takes longer than sending."""

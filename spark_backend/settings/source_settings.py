@@ -47,7 +47,9 @@ def read_control(node: Node, folders: Folders) -> Source:
     return _of_kind(Entry("control", format_, node, found, folders, is_control=True))
 
 
-HISTORY_FORMATS = ("parquet", "delta")
+HISTORY_FORMATS: Mapping[str, tuple[str, ...]] = {"parquet": (), "delta": ("outside_files",)}
+"""By format of the history: the keys that only such a table has."""
+
 HISTORY_WORDS = ("source", "event", "type_field", "source_time", "arrival")
 
 
@@ -67,7 +69,7 @@ def read_history(node: Node, folders: Folders, sources: Collection[str]) -> Hist
         return None
     format_ = found["format"].one_of({word: word for word in HISTORY_FORMATS}, unsupported=UNSUPPORTED)
     path = folders.place(found["path"], store_options(found))
-    if "outside_files" in found and format_ == "parquet":
+    if format_ is not None and "outside_files" in found and "outside_files" not in HISTORY_FORMATS[format_]:
         found["outside_files"].wrong("'outside_files' is a setting of Delta tables")
     outside = is_true(found, "outside_files")
     return HistoryTable(format_ or "", path, **words, times=_times(found), outside_files=outside)

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSource, InputPartition
 
 from runtime.json_reader import json_of_text
 from spark_backend.places.place import place_of
+from spark_backend.problems import SourceProblem
 from spark_backend.sources.crash_marks import CRASHES, NO_MARKS, CrashMarks
 from spark_backend.sources.kinds import planning_of
 from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
@@ -24,7 +25,6 @@ from spark_backend.sources.listing.job_notes import job_notes
 from spark_backend.sources.listing.places import DamagedManifest
 from spark_backend.sources.listing.spark_log import OFFSET_KEY, planned_manifest, spark_files
 from spark_backend.sources.listing.tasks import SOURCES, ToldSource, sources_of_text, sources_to_text, tasks_of
-from spark_backend.sources.problems import SourceProblem
 from spark_backend.sources.spark_reader import HAS_AVAILABLE_NOW, Reader
 from spark_backend.wire.clock import Clock
 

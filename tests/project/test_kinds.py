@@ -1,53 +1,72 @@
-"""A kind of sink is known in its own package, and hardly anywhere else."""
+"""A kind of source or sink is known in its own package, and hardly anywhere else."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
-from spark_backend.sinks.kinds import FORMATS
+from spark_backend.sinks.kinds import FORMATS as SINKS
+from spark_backend.sources.kinds import FORMATS as SOURCES
 from tests.project.modules import FILES, IMPORTS
-
-TABLE = "spark_backend.sinks.kinds"
 
 MOST = 3
 """Modules outside that may know a kind."""
 
-KNOWN = {
-    "spark_backend.sinks.folder": set[str](),
-    "spark_backend.sinks.table": {"spark_backend.frames.delta_batch"},
-    "spark_backend.sinks.topics": {"spark_backend.frames.kafka_batch"},
+TABLES: Mapping[str, Mapping[str, str]] = {
+    "spark_backend.sources.kinds": SOURCES,
+    "spark_backend.sinks.kinds": SINKS,
 }
-"""Modules outside of each kind that import from it, or ask for its formats by name: methods for users' own DataFrames."""
+"""By module: which packages read or write which formats."""
+
+OLD_LISTS = "spark_backend.sources.old_lists"
+"""It reads what releases wrote that had a key for each kind."""
+
+HISTORY = "spark_backend.job.history.table_files"
+"""A history table is a folder or a table of Delta that no job reads as a stream: its files are found in the same way."""
+
+KNOWN = {
+    "spark_backend.sources.folder": {
+        OLD_LISTS,
+        HISTORY,
+        "spark_backend.job.upkeep.reprocess",  # it writes files as two formats have them
+    },
+    "spark_backend.sources.table": {OLD_LISTS, HISTORY},
+    "spark_backend.sources.topics": {OLD_LISTS},
+    "spark_backend.sinks.folder": set[str](),
+    "spark_backend.sinks.table": {"spark_backend.frames.delta_batch"},  # a method for users' own DataFrames
+    "spark_backend.sinks.topics": {"spark_backend.frames.kafka_batch"},  # likewise
+}
+"""Modules outside of each kind that import from it, or ask for its formats by name."""
 
 
 def branches(source: str, formats: set[str]) -> Iterator[str]:
-    """Where a module asks whether a sink has one of these formats."""
+    """Where a module asks whether a source or sink has one of these formats."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Compare | ast.Match):
             asked = ast.unparse(node.left if isinstance(node, ast.Compare) else node.subject)
             words = {item.value for item in ast.walk(node) if isinstance(item, ast.Constant)}
-            if re.search(r"sink|^(?:format_?|kind)$", asked) and words & formats:
+            if re.search(r"source|sink|^(?:format_?|kind)$", asked) and words & formats:
                 yield asked
 
 
 def knowing(package: str) -> set[str]:
-    formats = {name for name, own in FORMATS.items() if own == package}
+    table = next(name for name, formats in TABLES.items() if package in formats.values())
+    formats = {name for name, own in TABLES[table].items() if own == package}
     outside = {name: path for name, path in FILES.items() if not f"{name}.".startswith(f"{package}.")}
     importing = {name for name in outside if any(target.startswith(f"{package}.") for target in IMPORTS[name])}
-    seeing = {name: path for name, path in outside.items() if name != TABLE and TABLE in IMPORTS[name]}
+    seeing = {name: path for name, path in outside.items() if name != table and table in IMPORTS[name]}
     return importing | {name for name, path in seeing.items() if any(branches(path.read_text(), formats))}
 
 
 def test_every_kind_is_counted() -> None:
-    assert set(FORMATS.values()) == set(KNOWN)
+    assert {*SOURCES.values(), *SINKS.values()} == set(KNOWN)
 
 
 @pytest.mark.parametrize("package", KNOWN)
-def test_a_kind_of_sink_is_known_in_few_files_outside_of_its_package(package: str) -> None:
+def test_a_kind_is_known_in_few_files_outside_of_its_package(package: str) -> None:
     assert knowing(package) == KNOWN[package]
     assert len(KNOWN[package]) <= MOST
 
@@ -55,5 +74,5 @@ def test_a_kind_of_sink_is_known_in_few_files_outside_of_its_package(package: st
 def test_branches_are_noticed() -> None:
     assert list(branches('if sink.format == "kafka":\n    pass\n', {"kafka"})) == ["sink.format"]
     assert list(branches('x = found.sinks[a].format in ("csv", "kafka")', {"kafka"})) == ["found.sinks[a].format"]
-    assert list(branches('match sink.format:\n    case "kafka":\n        pass\n', {"kafka"})) == ["sink.format"]
-    assert not list(branches('if source.format == "kafka":\n    pass\n', {"kafka"}))
+    assert list(branches('match source.format:\n    case "kafka":\n        pass\n', {"kafka"})) == ["source.format"]
+    assert not list(branches('if table.format == "kafka":\n    pass\n', {"kafka"}))

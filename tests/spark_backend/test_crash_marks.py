@@ -22,6 +22,7 @@ from spark_backend.job.batches.figures import Figures
 from spark_backend.job.checkpoint.progress import JobProgress
 from spark_backend.job.watching.prometheus import Metrics
 from spark_backend.job.watching.tries import failed_tries, skip_records, told_deaths
+from spark_backend.kafka.topic_choice import TopicChoice
 from spark_backend.places.remote_path import RemotePath
 from spark_backend.sources.crash_marks import (
     CrashMarks,
@@ -36,7 +37,7 @@ from spark_backend.sources.folder.deadly_files import without_deadly_lines
 from spark_backend.sources.reading import Reading
 from spark_backend.sources.topics import range_reading
 from spark_backend.sources.topics.consuming import Chunk
-from spark_backend.sources.topics.kafka_source import KafkaSource, TopicChoice
+from spark_backend.sources.topics.kafka_source import KafkaSource
 from spark_backend.sources.topics.offsets import OffsetRange
 from spark_backend.sources.topics.range_reading import RangeReader
 from spark_backend.wire.clock_sources import ClockSource

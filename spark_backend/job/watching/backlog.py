@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from spark_backend.problems import SourceProblem
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.backlog import SourceBacklog
 from spark_backend.sources.kinds import running_of
 from spark_backend.sources.listing.places import DamagedManifest
 from spark_backend.sources.listing.read_list import what_was_read
-from spark_backend.sources.problems import SourceProblem
 
 PATIENCE = 1.0
 """Seconds that brokers and folders may take to answer."""

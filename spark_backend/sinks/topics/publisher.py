@@ -20,12 +20,12 @@ from querylang.errors import InputError
 from querylang.logger import warn
 from querylang.printable import one_line
 from spark_backend.errors import Unreachable
+from spark_backend.kafka.client import QUIET, broker_error, common_options, is_passing, kafka_client, servers
 from spark_backend.retrying import Outage, OutageTooLong, patience_of
 from spark_backend.sinks.kinds import Draft
 from spark_backend.sinks.topics.messages import ID, each_message
 from spark_backend.sinks.topics.settings import TopicSink
 from spark_backend.sinks.topics.writing import drafted_messages
-from spark_backend.sources.topics.client import QUIET, broker_error, common_options, is_passing, kafka_client, servers
 
 Found = TypeVar("Found")
 

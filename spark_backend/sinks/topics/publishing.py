@@ -9,13 +9,13 @@ from dataclasses import replace
 import pyarrow as pa
 
 from querylang.errors import InputError, did_you_mean
+from spark_backend.kafka.asking import AskedBroker
+from spark_backend.kafka.first_answer import first_answer
+from spark_backend.kafka.topic_choice import TopicChoice
 from spark_backend.sinks import kinds
 from spark_backend.sinks.kinds import Draft, MicroBatch, Result, Sink
 from spark_backend.sinks.topics.publisher import TopicPublisher, may_not_write
 from spark_backend.sinks.topics.settings import TopicSink
-from spark_backend.sources.topics.asking import AskedBroker
-from spark_backend.sources.topics.first_answer import first_answer
-from spark_backend.sources.topics.kafka_source import TopicChoice
 
 _NEEDED = frozenset({"READ", "WRITE"})
 

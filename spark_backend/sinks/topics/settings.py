@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from spark_backend.kafka.client_options import PRODUCER_OPTIONS
+from spark_backend.kafka.client_settings import read_client
 from spark_backend.sinks.channels import channel_sink
 from spark_backend.sinks.kinds import Entry, Sink, SinkKind
-from spark_backend.sources.topics.client_options import PRODUCER_OPTIONS
-from spark_backend.sources.topics.client_settings import read_client
 
 _REFUSED = {
     "kafka.acks": "transactions need the answer of all replicas",

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from runtime.natural_names import natural_key
 from spark_backend.delta.data_files import data_file, is_below
 from spark_backend.places.inside import OutsidePath
-from spark_backend.sources.problems import SourceProblem
+from spark_backend.problems import SourceProblem
 from spark_backend.sources.table.delta_source import DeltaSource
 from spark_backend.sources.table.table_units import ListedFile, TableFile, TablePosition
 

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from querylang.logger import warn
-from spark_backend.retrying import USUAL, Outage, OutageTooLong
-from spark_backend.sources.topics.client import (
+from spark_backend.kafka.client import (
     FORBIDDEN,
     PASSING,
     QUIET,
@@ -22,7 +21,8 @@ from spark_backend.sources.topics.client import (
     no_permission,
     servers,
 )
-from spark_backend.sources.topics.listing import BrokerError
+from spark_backend.kafka.listing import BrokerError
+from spark_backend.retrying import USUAL, Outage, OutageTooLong
 from spark_backend.sources.topics.offsets import OffsetRange
 
 CHUNK_MESSAGES = 200_000

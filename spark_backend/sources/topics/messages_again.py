@@ -8,11 +8,11 @@ from querylang.errors import InputError
 from runtime.columns.timestamps import format_time
 from runtime.json_reader import shaped
 from spark_backend.errors import Unreachable
+from spark_backend.kafka.asking import AskedBroker
+from spark_backend.kafka.listing import BrokerError
 from spark_backend.sources.again import MOST_MESSAGES, Again, PieceAgain, PiecesAgain
-from spark_backend.sources.topics.asking import AskedBroker
 from spark_backend.sources.topics.consuming import consumed
 from spark_backend.sources.topics.kafka_source import KafkaSource
-from spark_backend.sources.topics.listing import BrokerError
 from spark_backend.sources.topics.offsets import OffsetRange, TopicPosition, Topics, TopicsWork
 
 

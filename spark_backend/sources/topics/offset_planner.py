@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from runtime.instants import NO_TIME
+from spark_backend.kafka.listing import Broker, BrokerError, Listing, PartitionListing, TopicListing
+from spark_backend.problems import SourceProblem
 from spark_backend.retrying import patience_of
 from spark_backend.sources.kinds import Report
-from spark_backend.sources.problems import SourceProblem
 from spark_backend.sources.topics.kafka_source import SECOND, KafkaSource
-from spark_backend.sources.topics.listing import Broker, BrokerError, Listing, PartitionListing, TopicListing
 from spark_backend.sources.topics.offsets import Advance, OffsetRange, Offsets, Positions, TopicPosition
 
 GRACE = 10 * SECOND

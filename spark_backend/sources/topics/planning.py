@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from runtime.json_reader import shaped
+from spark_backend.kafka.asking import AskedBroker
 from spark_backend.sources.kinds import KindPlanner, Planned, PlannedRun, Report, SourcePlanning
-from spark_backend.sources.topics.asking import AskedBroker
 from spark_backend.sources.topics.kafka_source import KafkaSource
 from spark_backend.sources.topics.offset_planner import OffsetPlanner
 from spark_backend.sources.topics.offsets import TopicPosition, TopicsMemory, TopicsNews, TopicsPiece, TopicsWork

@@ -19,12 +19,12 @@ from runtime.instants import NO_TIME
 from runtime.reading.column_names import NONE, SOURCE_TIME
 from runtime.reading.formats.messages import ARRIVAL_COLUMN, EVENT_COLUMN, Decode, Messages
 from spark_backend.errors import Unreachable
+from spark_backend.kafka.listing import BrokerError
 from spark_backend.retrying import patience_of
 from spark_backend.sources.crash_marks import NO_MARKS, CrashMarks, Deadly, Part, living_parts, without_skipped
 from spark_backend.sources.reading import Read, Reading, pack_parts, pack_refused_records
 from spark_backend.sources.topics.consuming import Chunk, GoneMessages, consumed
 from spark_backend.sources.topics.kafka_source import KafkaSource
-from spark_backend.sources.topics.listing import BrokerError
 from spark_backend.sources.topics.offsets import Advance, OffsetRange
 from spark_backend.wire.packed_rows import pack_lost, pack_reports
 from spark_backend.wire.program import Program

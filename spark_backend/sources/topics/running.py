@@ -7,16 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from querylang.errors import InputError, counted, did_you_mean
+from spark_backend.kafka.asking import AskedBroker
+from spark_backend.kafka.first_answer import first_answer
+from spark_backend.kafka.listing import Listing
+from spark_backend.kafka.topic_choice import TopicChoice
 from spark_backend.places.place import Place
 from spark_backend.sources.again import Again, PiecesAgain
 from spark_backend.sources.backlog import PartitionBacklog, SourceBacklog
 from spark_backend.sources.kinds import SourceRunning
 from spark_backend.sources.source import Source
-from spark_backend.sources.topics.asking import AskedBroker
 from spark_backend.sources.topics.avro.schema_check import check_schemas
-from spark_backend.sources.topics.first_answer import first_answer
-from spark_backend.sources.topics.kafka_source import KafkaSource, TopicChoice
-from spark_backend.sources.topics.listing import Listing
+from spark_backend.sources.topics.kafka_source import KafkaSource
 from spark_backend.sources.topics.messages_again import message_pieces
 from spark_backend.sources.topics.offset_planner import OffsetPlanner
 from spark_backend.sources.topics.offsets import TopicsMemory, topics_to_plain

@@ -13,12 +13,13 @@ from runtime.policies.durations import parse_duration
 from spark_backend.document.setting_keys import Change
 from spark_backend.document.setting_values import duration
 from spark_backend.document.yaml_document import Node
+from spark_backend.kafka.client_options import CLIENT_OPTIONS, ISOLATION
+from spark_backend.kafka.client_settings import read_client
+from spark_backend.kafka.topic_choice import TopicChoice
 from spark_backend.sources.kinds import Entry, KindSettings, SourceKind
 from spark_backend.sources.topics.avro_settings import OPTIONS as AVRO_OPTIONS
 from spark_backend.sources.topics.avro_settings import read_avro, refuse_avro
-from spark_backend.sources.topics.client_options import CLIENT_OPTIONS, ISOLATION
-from spark_backend.sources.topics.client_settings import read_client
-from spark_backend.sources.topics.kafka_source import SECOND, KafkaSource, TopicChoice
+from spark_backend.sources.topics.kafka_source import SECOND, KafkaSource
 
 if TYPE_CHECKING:
     from spark_backend.sources.source import Source

@@ -18,12 +18,13 @@ from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.json_reader import json_of_text
 from spark_backend.errors import Unreachable
+from spark_backend.kafka.topic_choice import TopicChoice
 from spark_backend.sources.reading import Reading
 from spark_backend.sources.topics import range_reading
 from spark_backend.sources.topics.avro.avro_form import AvroForm, RegistryAddress
 from spark_backend.sources.topics.avro.registry import SchemaRegistry
 from spark_backend.sources.topics.consuming import Chunk
-from spark_backend.sources.topics.kafka_source import KafkaSource, TopicChoice
+from spark_backend.sources.topics.kafka_source import KafkaSource
 from spark_backend.sources.topics.offsets import OffsetRange
 from spark_backend.sources.topics.range_reading import RangeReader
 from spark_backend.wire.clock_sources import ClockSource

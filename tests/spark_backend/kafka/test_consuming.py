@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from spark_backend.kafka.listing import BrokerError
 from spark_backend.sources.topics import consuming
 from spark_backend.sources.topics.consuming import consumed
-from spark_backend.sources.topics.listing import BrokerError
 from spark_backend.sources.topics.offsets import OffsetRange
 
 pytest.importorskip("confluent_kafka")

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from querylang.errors import InputError
+from spark_backend.kafka.topic_choice import TopicChoice
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.sources.source import Source
 from spark_backend.sources.topics.avro.avro_form import AvroForm, RegistryAddress
-from spark_backend.sources.topics.kafka_source import KafkaSource, TopicChoice
+from spark_backend.sources.topics.kafka_source import KafkaSource
 from tests.support.schema_verdicts import same_verdict
 
 FILE = """\
@@ -232,8 +233,8 @@ def test_the_client_is_imported_only_where_there_is_such_a_source() -> None:
 import sys
 sys.modules["confluent_kafka"] = None
 import spark_backend.sources.source_stream
-from spark_backend.sources.topics.asking import AskedBroker
-from spark_backend.sources.topics.listing import BrokerError
+from spark_backend.kafka.asking import AskedBroker
+from spark_backend.kafka.listing import BrokerError
 try:
     AskedBroker({})
 except BrokerError as error:

@@ -14,11 +14,12 @@ import pytest
 import querylang
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.instants import NO_TIME
+from spark_backend.kafka.topic_choice import TopicChoice
 from spark_backend.operator.step import run_step
 from spark_backend.sources.reading import Reading
 from spark_backend.sources.topics import range_reading
 from spark_backend.sources.topics.consuming import Chunk, GoneMessages
-from spark_backend.sources.topics.kafka_source import KafkaSource, TopicChoice
+from spark_backend.sources.topics.kafka_source import KafkaSource
 from spark_backend.sources.topics.offsets import Advance, OffsetRange
 from spark_backend.sources.topics.range_reading import RangeReader, progress_of
 from spark_backend.wire.clock_sources import ClockSource

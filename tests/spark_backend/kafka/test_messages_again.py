@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from spark_backend.kafka.asking import AskedBroker
+from spark_backend.kafka.topic_choice import TopicChoice
 from spark_backend.sources.again import Again
-from spark_backend.sources.topics.asking import AskedBroker
-from spark_backend.sources.topics.kafka_source import KafkaSource, TopicChoice
+from spark_backend.sources.topics.kafka_source import KafkaSource
 from spark_backend.sources.topics.messages_again import message_pieces
 from spark_backend.sources.topics.offset_planner import OffsetPlanner
 from spark_backend.sources.topics.offsets import TopicPosition, Topics, topics_to_plain

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from runtime.instants import NO_TIME
+from spark_backend.kafka.listing import BrokerError, Listing, PartitionListing, TopicListing
+from spark_backend.kafka.topic_choice import TopicChoice
 from spark_backend.sources.kinds import Part
 from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
 from spark_backend.sources.listing.manifests import Manifest
 from spark_backend.sources.listing.tasks import Task, ToldSource, sources_of_text, sources_to_text, tasks_of
 from spark_backend.sources.topics import planning
-from spark_backend.sources.topics.kafka_source import KafkaSource, TopicChoice
-from spark_backend.sources.topics.listing import BrokerError, Listing, PartitionListing, TopicListing
+from spark_backend.sources.topics.kafka_source import KafkaSource
 from spark_backend.sources.topics.offset_planner import GRACE, LostOffsets, OffsetPlanner
 from spark_backend.sources.topics.offsets import OffsetRange, Offsets, TopicsPiece
 from spark_backend.sources.topics.planning import PLANNING

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from querylang.errors import InputError
+from spark_backend.kafka.asking import AskedBroker
+from spark_backend.kafka.listing import BrokerError
+from spark_backend.kafka.topic_choice import TopicChoice
 from spark_backend.sinks.topics.publishing import refuse_unwritable
 from spark_backend.sinks.topics.settings import TopicSink
-from spark_backend.sources.topics.asking import AskedBroker
 from spark_backend.sources.topics.consuming import consumed
-from spark_backend.sources.topics.kafka_source import TopicChoice
-from spark_backend.sources.topics.listing import BrokerError
 from spark_backend.sources.topics.offsets import OffsetRange
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.sink_messages import drafts, published

@@ -8,10 +8,10 @@ from typing import TypeVar
 from querylang.errors import InputError
 from querylang.logger import warn
 from spark_backend.errors import Unreachable
+from spark_backend.kafka.asking import AskedBroker
+from spark_backend.kafka.client import servers
+from spark_backend.kafka.listing import BrokerError
 from spark_backend.retrying import Outage, OutageTooLong
-from spark_backend.sources.topics.asking import AskedBroker
-from spark_backend.sources.topics.client import servers
-from spark_backend.sources.topics.listing import BrokerError
 
 Found = TypeVar("Found")
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from spark_backend.sources.topics.client import (
+from spark_backend.kafka.client import (
     FORBIDDEN,
     QUIET,
     broker_error,
@@ -16,8 +16,8 @@ from spark_backend.sources.topics.client import (
     kafka_client,
     no_permission,
 )
-from spark_backend.sources.topics.kafka_source import TopicChoice
-from spark_backend.sources.topics.listing import BrokerError, Listing, PartitionListing, TopicListing
+from spark_backend.kafka.listing import BrokerError, Listing, PartitionListing, TopicListing
+from spark_backend.kafka.topic_choice import TopicChoice
 
 ANSWER_WITHIN = 10.0
 """Seconds that a broker may take to answer."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from spark_backend.sources.problems import SourceProblem
-from spark_backend.sources.topics.kafka_source import TopicChoice
+from spark_backend.kafka.topic_choice import TopicChoice
+from spark_backend.problems import SourceProblem
 
 
 class BrokerError(SourceProblem):

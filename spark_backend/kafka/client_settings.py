@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from spark_backend.document.yaml_document import Node, Template
-from spark_backend.sources.topics.client_options import JAAS, PREFIX, WrongOption, client_options
+from spark_backend.kafka.client_options import JAAS, PREFIX, WrongOption, client_options
 
 
 def read_client(node: Node, options: Mapping[str, Node], folder: Path) -> dict[str, str]:

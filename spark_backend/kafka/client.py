@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from spark_backend.sources.topics.listing import BrokerError
+from spark_backend.kafka.listing import BrokerError
 
 QUIET = {"log_level": "0"}
 """What goes wrong is said by errors, and not by the client's own lines on stderr."""
