@@ -50,13 +50,14 @@ def _place(folder: str) -> Place:
 
 
 def _print(done: BackupReport, what: str, *, as_json: bool) -> None:
+    from ensue.rendering.status_text import bytes_text
     from querylang.errors import counted
 
     if as_json:
         print_json(done.to_plain())
         return
     reached = "before its first micro-batch" if done.batch < 0 else f"up to micro-batch {done.batch}"
-    print_line(f"{what}: {reached}, {counted(done.files, 'file')}, {done.size / 1e6:.1f} MB")
+    print_line(f"{what}: {reached}, {counted(done.files, 'file')}, {bytes_text(done.size)}")
     if done.removed:
         print_line(f"removed: {counted(done.removed, 'result file')} of later micro-batches")
     if done.before is not None:

@@ -19,6 +19,7 @@ def rebucket(
 
     Answers stay the same. The old state is kept until a run with the new one has ended.
     """
+    from ensue.rendering.status_text import bytes_text
     from spark_backend.job.upkeep.rebucket import rebucket as move
 
     done = move(file, buckets)
@@ -27,7 +28,7 @@ def rebucket(
         return
     reached = "before its first micro-batch" if done.batch is None else f"after micro-batch {done.batch}"
     print_line(
-        f"moved from {done.before} to {done.buckets} buckets {reached}: {done.size / 1e6:.1f} MB, tasks: {done.tasks}"
+        f"moved from {done.before} to {done.buckets} buckets {reached}: {bytes_text(done.size)}, tasks: {done.tasks}"
     )
     if done.old is not None:
         print_line(f"the old state is kept in {done.old} until a run has ended")
