@@ -20,7 +20,7 @@ from runtime.columns.cell_values import to_cell
 from runtime.policies.time_forms import TimeForm
 from runtime.reading.column_names import ARRIVAL, NOWHERE, SOURCE_TIME, Elsewhere, Roles, did_you_mean
 from runtime.reading.conversion import agrees, convert
-from runtime.reading.formats.csv_form import hint_of_cell
+from runtime.reading.formats.csv_form import COMMA, POINT, hint_of_cell
 from runtime.reading.formats.raw_table import RawTable
 from runtime.reading.plan_needs import (
     NONE,
@@ -213,7 +213,8 @@ def _hint(raw: RawTable, field: Field, row: int) -> str:
     """How to read a cell that is a number written in another way, or stands for no value."""
     if raw.has_types or _is_string(field.type):
         return ""
-    return hint_of_cell(str(raw.cell(field.name, row)), is_usual=not raw.has_comma and raw.thousands is None)
+    decimal = COMMA if raw.has_comma else POINT
+    return hint_of_cell(str(raw.cell(field.name, row)), decimal=decimal if raw.thousands is None else None)
 
 
 def _from_text(kinds: RowKinds, plan: Plan, fields: FieldColumns) -> dict[str, pa.Array]:

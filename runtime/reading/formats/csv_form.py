@@ -190,21 +190,37 @@ WITH_THOUSANDS = r"^\s*[+-]?\d{1,3}(,\d{2,3})*,\d{3}(\.\d+)?\s*$"
 WITH_COMMA = r"^\s*[+-]?\d{1,20},\d{1,20}\s*$"
 """Numbers with a comma, for Python and RE2: before the last three digits it divides thousands."""
 
-THOUSANDS_HINT = "; if commas divide thousands: `--csv thousands=,`"
-COMMA_HINT = "; with commas in decimals: `--csv decimal=,`"
+_OTHERS = str.maketrans(".,", ",.")
+_NAMES = {POINT: "points", COMMA: "commas"}
+
 
 _MISSING = ("NA", "N/A", "n/a", "#N/A", "na", "nil", "NIL", "null", "NULL", "None", "none", "-", "?", "\\N")
 """What programs write where there is no value."""
 
 
-def hint_of_cell(cell: str, *, is_usual: bool) -> str:
-    """The end of a message: the setting that reads a cell; `is_usual`: numbers have points only."""
-    if is_usual and re.fullmatch(WITH_THOUSANDS, cell, re.ASCII):
-        return THOUSANDS_HINT
-    if is_usual and re.fullmatch(WITH_COMMA, cell, re.ASCII):
-        return COMMA_HINT
+def hint_of_cell(cell: str, *, decimal: str | None) -> str:
+    """The end of a message: the setting that reads a cell.
+
+    decimal: what decimals have before their fraction; None = do not ask whether it is a number
+    """
+    found = "" if decimal is None else hint_of_number(cell.translate(_OTHERS) if decimal == COMMA else cell, decimal)
     word = cell.strip()
-    return f"; if it means that there is no value: `--csv missing={word}`" if word in _MISSING else ""
+    if found or word not in _MISSING:
+        return found
+    return f"; if it means that there is no value: `--csv missing={word}`"
+
+
+def hint_of_number(cell: str, decimal: str) -> str:
+    """The setting that reads a number whose points and commas are not those of `decimal`.
+
+    cell: with a point before its fraction, as `decimal` has it
+    """
+    other = POINT if decimal == COMMA else COMMA
+    if re.fullmatch(WITH_THOUSANDS, cell, re.ASCII):
+        return f"; if {_NAMES[other]} divide thousands: `--csv thousands={other}`"
+    if re.fullmatch(WITH_COMMA, cell, re.ASCII):
+        return f"; with {_NAMES[other]} in decimals: `--csv decimal={other}`"
+    return ""
 
 
 def read_header(text: str) -> bool:

@@ -20,6 +20,7 @@ from runtime.instants import NO_TIME
 from runtime.reading.broken_text import without_broken_text
 from runtime.reading.column_names import ARRIVAL, STANDARD, STANDARD_NAMES, TYPE, ColumnNames, with_names
 from runtime.reading.files import read_raw
+from runtime.reading.formats.csv_form import COMMA, POINT
 from runtime.reading.formats.raw_table import RawTable, text_column
 from runtime.reading.inference.mixed import type_of_mixed
 from runtime.reading.inference.shown_types import Shown, joined_type, mostly_number
@@ -242,7 +243,9 @@ class _Found:
                 if 2 * len(objects) > len(column) - column.null_count:
                     return type_of_mixed(objects, nested, self.structs), None
             is_typed = raw.has_types and name not in raw.keys
-            found = type_of_text(raw.with_points(column), is_csv=not raw.has_types)
+            found = type_of_text(
+                raw.with_points(column), is_csv=not raw.has_types, decimal=COMMA if raw.has_comma else POINT
+            )
             if not is_typed or found.is_doubtful:
                 self._tell_reason(raw, name, column, found, raw.numbers[rows])
             if not is_typed:

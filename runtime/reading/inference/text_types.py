@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from querylang.plan.value_types import Type
 from runtime.columns.timestamps import is_text
 from runtime.reading.conversion import convert
-from runtime.reading.formats.csv_form import COMMA_HINT, THOUSANDS_HINT, WITH_COMMA, WITH_THOUSANDS, hint_of_cell
+from runtime.reading.formats.csv_form import POINT, WITH_COMMA, WITH_THOUSANDS, hint_of_cell, hint_of_number
 
 _PLAIN_WHOLE = r"^-?(0|[1-9]\d{0,18})$"
 """An integer as people and programs write one."""
@@ -47,11 +47,12 @@ class TextType(NamedTuple):
         return self.type == Type.STRING and self.reason in ("", TOO_LARGE)
 
 
-def type_of_text(column: pa.Array, *, is_csv: bool = True) -> TextType:
+def type_of_text(column: pa.Array, *, is_csv: bool = True, decimal: str = POINT) -> TextType:
     """The narrowest type that holds all cells without a loss; cells without text say nothing.
 
     column: with points in its decimals
     is_csv: settings of CSV can change what the cells are
+    decimal: what their fractions begin with in the table
     """
     text = pc.utf8_trim_whitespace(column)
     filled = pc.if_else(pc.equal(text, ""), pa.scalar(None, text.type), text)
@@ -65,15 +66,17 @@ def type_of_text(column: pa.Array, *, is_csv: bool = True) -> TextType:
     if convert(filled, Type.BOOLEAN).bad is None:
         return TextType(Type.BOOLEAN)
     if not (bad & ~_are(filled, _ANY_COMMA)).any():
-        has_thousands = not (bad & ~_are(filled, WITH_THOUSANDS)).any()
-        return TextType(Type.STRING, int(np.argmax(bad)), THOUSANDS_HINT if has_thousands else COMMA_HINT)
+        is_decimal = bad & ~_are(filled, WITH_THOUSANDS)
+        telling = int(np.argmax(is_decimal if is_decimal.any() else bad))
+        hint = hint_of_number(filled[telling].as_py(), decimal) if is_csv else ""
+        return TextType(Type.STRING, int(np.argmax(bad)), hint)
     if 2 * int(bad.sum()) > len(filled) - filled.null_count:
         return TextType(Type.STRING)
     number = _number(filled.filter(pa.array(~bad))).type
     are_whole = _all(filled.filter(pa.array(~bad)), _PLAIN_WHOLE)
     mostly = Type.INTEGER if are_whole else number if number == Type.FLOAT else None
     first = int(np.argmax(bad))
-    hint = hint_of_cell(filled[first].as_py(), is_usual=False) if is_csv else ""
+    hint = hint_of_cell(filled[first].as_py(), decimal=None) if is_csv else ""
     return TextType(Type.STRING, first, hint, mostly)
 
 

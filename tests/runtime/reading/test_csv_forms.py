@@ -175,6 +175,23 @@ def test_a_number_with_commas_names_the_setting_that_reads_it(tmp_path: Path, ce
 
 
 @pytest.mark.parametrize(
+    ("cell", "hint"),
+    [
+        ("1.234,5", "; if points divide thousands: `--csv thousands=.`"),
+        ("1.234", "; if points divide thousands: `--csv thousands=.`"),
+        ("1.5", "; with points in decimals: `--csv decimal=.`"),
+        ("x", ""),
+    ],
+)
+def test_with_a_decimal_comma_the_hint_is_about_points(tmp_path: Path, cell: str, hint: str) -> None:
+    path = written(tmp_path, f"at;k;v;n\n1;a;{cell};1\n")
+    form = "delimiter=; decimal=,"
+    assert f"'{cell}' is not a value of 'v' (optional<float>){hint}: 1" in str(cells(path, form)[0][3])
+    remarks = infer(path, names=ColumnNames(csv=read_csv_form(form)), event="A").remarks
+    assert remarks == ((f'a.csv: v is text: line 2 has "{cell}"{hint}',) if hint else ())
+
+
+@pytest.mark.parametrize(
     ("form", "message"),
     [
         ("thousands=x", "thousands 'x' divides no numbers"),

@@ -265,9 +265,10 @@ def test_decimals_may_have_a_comma(tmp_path: Path) -> None:
     assert table.column("k:string").to_pylist() == ["a,b", "c", "c", "c"]
     assert table.column("v:float").to_pylist()[:2] == [20.5, 7.0]
     texts = table.column("_text").to_pylist()
+    thousands, points = "if points divide thousands: `--csv thousands=.`", "with points in decimals: `--csv decimal=.`"
     assert texts[2:] == [
-        "line 4: '1.500,0' is not a value of 'v' (float): 3;c;1.500,0;3",
-        "line 5: '1.5' is not a value of 'v' (float): 4;c;1.5;4",
+        f"line 4: '1.500,0' is not a value of 'v' (float); {thousands}: 3;c;1.500,0;3",
+        f"line 5: '1.5' is not a value of 'v' (float); {points}: 4;c;1.5;4",
     ]
     told = read_arrivals(file, plan, ColumnNames(csv=read_csv_form("delimiter=;"))).table.column("_text")[0].as_py()
     assert "'20,5' is not a value of 'v' (float); with commas in decimals: `--csv decimal=,`" in told
