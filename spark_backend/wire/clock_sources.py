@@ -16,9 +16,9 @@ class ClockSource:
     idle: µs of silence after which time advances without it; None = never
     is_policy: whether its ordering policy says so, and not the user
     ahead: µs that its records may arrive later than the micro-batch; None = no limit
-    by_topic: whether its records are messages of topics. The places of records then tell topics
-        apart, and arrival is the running maximum along each partition
-    in_files: whether its records are in files. Those of a micro-batch are merged by arrival
+    by_topic: whether it is a log, as topics are: see `SourceKind.is_log`. The places of records
+        then tell topics apart, and arrival is the running maximum along each partition
+    in_files: whether its records are merged by arrival, those of a micro-batch, as files are
     """
 
     name: str

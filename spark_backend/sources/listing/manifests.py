@@ -15,7 +15,7 @@ from runtime.json_reader import DamagedJson, shaped
 from runtime.json_shapes import ROW, Count
 from spark_backend.job_file import JobFile, numbers_in
 from spark_backend.places.place import Place
-from spark_backend.sources.kinds import FORMATS, Part, planning_of
+from spark_backend.sources.kinds import FORMATS, Part, SourcePlanning, planning_of
 from spark_backend.sources.listing.command_folder import Command
 from spark_backend.sources.listing.places import RESTORE_ALL, DamagedManifest, inputs_folder
 from spark_backend.sources.listing.unread import Unread
@@ -147,9 +147,15 @@ def _of_plain(data: dict[str, Any]) -> Manifest:
 
 
 def _parts(plain: object) -> dict[str, Part]:
-    found = {}
-    for source, row in shaped(plain, dict[str, PartRow]).items():
-        if row["format"] not in FORMATS:
-            raise DamagedJson(f"{source!r} has the format {row['format']!r}, which this release does not know")
-        found[source] = Part(row["format"], planning_of(row["format"]).piece_of(source, row["piece"]))
-    return found
+    rows = shaped(plain, dict[str, PartRow])
+    return {
+        source: Part(row["format"], known_planning(source, row["format"]).piece_of(source, row["piece"]))
+        for source, row in rows.items()
+    }
+
+
+def known_planning(source: str, format_: str) -> SourcePlanning:
+    """What is asked of the format that a file names; raises DamagedJson."""
+    if format_ not in FORMATS:
+        raise DamagedJson(f"{source!r} has the format {format_!r}, which this release does not know")
+    return planning_of(format_)

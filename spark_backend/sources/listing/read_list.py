@@ -11,12 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NotRequired, TypedDict
 
-from runtime.json_reader import DamagedJson, shaped
+from runtime.json_reader import shaped
 from runtime.json_shapes import Count
 from spark_backend.job_file import JobFile
 from spark_backend.places.place import Place
-from spark_backend.sources.kinds import FORMATS, Memory, Part, planning_of
-from spark_backend.sources.listing.manifests import Manifest, ManifestFolder, damaged_as_manifest
+from spark_backend.sources.kinds import Memory, Part, planning_of
+from spark_backend.sources.listing.manifests import Manifest, ManifestFolder, damaged_as_manifest, known_planning
 from spark_backend.sources.listing.places import RESTORE_ALL, DamagedManifest, inputs_folder
 from spark_backend.sources.listing.spark_log import committed_manifest
 from spark_backend.sources.old_lists import old_memories
@@ -152,12 +152,11 @@ def _load(place: Place) -> ReadList:
 
 
 def _memories(plain: object) -> dict[str, Part]:
-    found = {}
-    for source, row in shaped(plain, dict[str, _MemoryRow]).items():
-        if row["format"] not in FORMATS:
-            raise DamagedJson(f"{source!r} has the format {row['format']!r}, which this release does not know")
-        found[source] = Part(row["format"], planning_of(row["format"]).memory_of(source, row["memory"]))
-    return found
+    rows = shaped(plain, dict[str, _MemoryRow])
+    return {
+        source: Part(row["format"], known_planning(source, row["format"]).memory_of(source, row["memory"]))
+        for source, row in rows.items()
+    }
 
 
 def _list_file(file: Place) -> JobFile[dict[str, Any]]:

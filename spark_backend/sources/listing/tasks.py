@@ -73,8 +73,8 @@ def tasks_of(
     """
     tasks: list[Task] = []
     news: dict[str, Any] = {}
-    for package, names in by_kind(sources).items():
-        planning = planning_of(package)
+    for format_, names in by_kind(sources).items():
+        planning = planning_of(format_)
         pieces = {name: manifest.by_source[name].piece for name in names if name in manifest.by_source}
         own = {name: sources[name].own for name in names}
         tasks += [Task(work, is_repeated=is_repeated) for work in planning.tasks(pieces, own, count, unproven)]
