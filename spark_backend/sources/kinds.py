@@ -145,7 +145,7 @@ class Memory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a manifest, or the list of what was read, has of one source.
+    """What a manifest has of one source.
 
     format: of the source
     piece: what its kind has planned
@@ -153,6 +153,14 @@ class Part:
 
     format: str
     piece: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What the list of what was read has of one source; `format`: as in `Part`."""
+
+    format: str
+    memory: Memory
 
 
 @dataclass(frozen=True, slots=True)

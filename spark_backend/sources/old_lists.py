@@ -21,7 +21,7 @@ from spark_backend.sources.folder.pieces import (
     WaitingFile,
     read_long_ago,
 )
-from spark_backend.sources.kinds import Part
+from spark_backend.sources.kinds import Part, Remembered
 from spark_backend.sources.table.table_units import TableMemory, TablePiece, TablePosition, TableUnit
 from spark_backend.sources.topics.offsets import Advance, OffsetRange, Positions, TopicsMemory, TopicsPiece
 
@@ -107,21 +107,21 @@ class _List(TypedDict):
     waiting: NotRequired[list[_WaitingRow]]
 
 
-def old_memories(plain: Mapping[str, Any]) -> dict[str, Part]:
+def old_memories(plain: Mapping[str, Any]) -> dict[str, Remembered]:
     """What a list has of each source; raises DamagedJson."""
     data = shaped(plain, _List)
     counts, tables = data["counts"], data.get("tables", {})
     waiting = list(map(_waiting, data.get("waiting", ())))
-    found: dict[str, Part] = {}
+    found: dict[str, Remembered] = {}
     for source in sorted({*data["files"], *data["gone"], *counts} - tables.keys()):
         own = {item.file.path: Waited(item, 0) for item in waiting if item.file.source == source}
         files = {row[0]: read_long_ago(*row[1:]) for row in data["files"].get(source, ())}
         memory = FolderMemory(source, files, counts.get(source, SourceCount()), data["gone"].get(source, set()), own)
-        found[source] = Part(_FOLDER, memory)
+        found[source] = Remembered(_FOLDER, memory)
     for source, position in tables.items():
-        found[source] = Part(_TABLE, TableMemory(source, position, counts.get(source, SourceCount()).files))
+        found[source] = Remembered(_TABLE, TableMemory(source, position, counts.get(source, SourceCount()).files))
     for source, topics in data.get("positions", {}).items():
-        found[source] = Part(_TOPICS, TopicsMemory(source, topics))
+        found[source] = Remembered(_TOPICS, TopicsMemory(source, topics))
     return found
 
 

@@ -200,7 +200,7 @@ def test_lists_and_marks_of_earlier_releases_are_read(tmp_path: Path) -> None:
     for name, waiting in (("the list", {}), ("the list with files that wait", {"b.csv": Waited(WAITING, 0)})):
         (tmp_path / "read.json").write_text(OLD[name])
         found = load_list(tmp_path / "read.json", ManifestFolder(tmp_path), 1)
-        memory = found.by_source["s"].piece
+        memory = found.by_source["s"].memory
         assert (memory.waiting, [*memory.files], found.number) == (waiting, ["a.csv"], 1)
     (tmp_path / "mark.json").write_text(OLD["the mark of a history"])
     done = {

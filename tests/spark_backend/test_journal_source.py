@@ -27,6 +27,7 @@ from spark_backend.sources.listing.read_list import what_was_read
 from spark_backend.sources.listing.tasks import sources_of_text, sources_to_text
 from tests.support.embedded import embedded, match_ids
 from tests.support.job_without_spark import EVENT, FALLING, RISING, JobWithoutSpark
+from tests.support.journal_source.planning import LinesRead
 from tests.support.killed_runs import RUN, kill_when, start
 from tests.support.sensors import project, streamed, table
 
@@ -154,7 +155,7 @@ def test_two_journals_a_folder_and_a_table_are_read_in_one_job(tmp_path: Path) -
         "files": "parquet",
         "table": "delta",
     }
-    assert (read["a"].piece.next, read["b"].piece.next) == (10, 10)
+    assert (read["a"].memory, read["b"].memory) == (LinesRead(10), LinesRead(10))
     whole = journal_job(tmp_path / "whole")
     write(whole, range(10, 47))  # the journal `a` has nothing behind 46, so the others wait there
     for _ in range(6):

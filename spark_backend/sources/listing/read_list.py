@@ -15,7 +15,7 @@ from runtime.json_reader import shaped
 from runtime.json_shapes import Count
 from spark_backend.job_file import JobFile
 from spark_backend.places.place import Place
-from spark_backend.sources.kinds import Memory, Part, planning_of
+from spark_backend.sources.kinds import Remembered, planning_of
 from spark_backend.sources.listing.manifests import Manifest, ManifestFolder, damaged_as_manifest, known_planning
 from spark_backend.sources.listing.places import RESTORE_ALL, DamagedManifest, inputs_folder
 from spark_backend.sources.listing.spark_log import committed_manifest
@@ -40,7 +40,7 @@ class ReadList:
     """
 
     number: int = 0
-    by_source: dict[str, Part] = field(default_factory=dict)
+    by_source: dict[str, Remembered] = field(default_factory=dict)
     last_signal: str | None = None
     compacted: int = 0
     commands: dict[int, int] = field(default_factory=dict)
@@ -48,8 +48,8 @@ class ReadList:
     def of(self, source: str, format_: str) -> Any:
         """What was read of a source; from now on the list has it."""
         if source not in self.by_source:
-            self.by_source[source] = Part(format_, planning_of(format_).memory(source))
-        return self.by_source[source].piece
+            self.by_source[source] = Remembered(format_, planning_of(format_).memory(source))
+        return self.by_source[source].memory
 
     def memories(self, sources: Mapping[str, str]) -> dict[str, Any]:
         """What was read of sources, by their names; `sources`: their formats."""
@@ -65,7 +65,7 @@ class ReadList:
 
     def is_long(self) -> bool:
         """Whether it is worth writing the list again: many manifests came since."""
-        size = sum(len(part.piece) for part in self.by_source.values())
+        size = sum(len(own.memory) for own in self.by_source.values())
         return self.number - KEPT - self.compacted >= max(KEPT, size // 64)
 
     def compact(self, file: Place, manifests: ManifestFolder, pending: Collection[int]) -> None:
@@ -80,7 +80,7 @@ class ReadList:
             "number": until,
             "last_signal": last.last_signal,
             "sources": {
-                source: {"format": part.format, "memory": self._memory(source).to_plain(until, part.piece)}
+                source: {"format": part.format, "memory": self.by_source[source].memory.to_plain(until, part.piece)}
                 for source, part in last.by_source.items()
             },
         }
@@ -90,10 +90,6 @@ class ReadList:
         _list_file(file).write(plain)
         self.compacted = until
         manifests.remove(number for number in manifests.numbers() if number <= until)
-
-    def _memory(self, source: str) -> Memory:
-        found: Memory = self.by_source[source].piece
-        return found
 
 
 def list_place(checkpoint: Place) -> Place:
@@ -151,10 +147,10 @@ def _load(place: Place) -> ReadList:
         return ReadList(common["number"], by_source, common["last_signal"], common["number"], commands)
 
 
-def _memories(plain: object) -> dict[str, Part]:
+def _memories(plain: object) -> dict[str, Remembered]:
     rows = shaped(plain, dict[str, _MemoryRow])
     return {
-        source: Part(row["format"], known_planning(source, row["format"]).memory_of(source, row["memory"]))
+        source: Remembered(row["format"], known_planning(source, row["format"]).memory_of(source, row["memory"]))
         for source, row in rows.items()
     }
 
