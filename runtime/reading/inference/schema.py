@@ -89,7 +89,7 @@ def infer(
     shown = found.fields()
     schemas = {**found.structs.found, **shown}
     ordered = {name: schemas[name] for name in [*shown, *found.structs.found]}
-    return Inferred(ordered, tuple(found.remarks), tuple(found.without_values), found.mostly())
+    return Inferred(ordered, tuple(found.remarks), (*found.without_values, *found.empty_texts()), found.mostly())
 
 
 def without_unread(
@@ -210,6 +210,14 @@ class _Found:
     def fields(self) -> dict[str, Fields]:
         """By event type: the fields that all tables together show. Raises InputError."""
         return {event: self._fields_of(event) for event in self.shown}
+
+    def empty_texts(self) -> Iterator[str]:
+        """Columns of text, as of CSV, that are empty in all tables, a line each."""
+        for fields in self.shown.values():
+            for name, shown in fields.items():
+                if not any(item.has_values for item in shown):
+                    told = "has no value, so it is read as text; define the event"
+                    yield f"{shown[0].table}: column {name!r} {told}"
 
     def mostly(self) -> dict[str, Fields]:
         """As of `Inferred`."""

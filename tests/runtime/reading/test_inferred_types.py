@@ -133,6 +133,24 @@ def test_parts_without_a_counterpart_are_named() -> None:
     assert found.without_values == tuple(told.format(part) for part in ("user.tags", "user.none", "l"))
 
 
+@pytest.mark.parametrize("rows", ["", "1,a,\n2,a,\n"], ids=["no rows", "empty cells"])
+def test_an_empty_column_of_csv_is_named_where_the_query_needs_another_type(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, rows: str
+) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("at,k,v\n" + rows)
+    with pytest.raises(QueryErrors), caplog.at_level("WARNING", "ensue"):
+        replay("inputs { A() within 9.0; } find A as a where a.v > 1", file)
+    assert "a.csv: column 'v' has no value, so it is read as text; define the event" in caplog.messages
+
+
+def test_a_column_that_one_table_has_values_in_is_not_empty(tmp_path: Path) -> None:
+    for name, cells in (("1.csv", "1,"), ("2.csv", "2,5")):
+        (tmp_path / name).write_text(f"at,v\n{cells}\n")
+    found = infer(*sorted(tmp_path.iterdir()), event="A")
+    assert (found.schemas, found.without_values) == ({"A": {"v": Type.INTEGER}}, ())
+
+
 def test_lists_that_are_all_empty_are_read_with_a_definition() -> None:
     rows = [{"at": 1, "tags": [], "user": {"names": []}}]
     defined = "event U { sequence<string> names; }\nevent A { sequence<string> tags; U user; }\n"
