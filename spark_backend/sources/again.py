@@ -8,13 +8,6 @@ from typing import Any
 
 from spark_backend.sources.listing.unread import Unread
 
-MOST_BYTES = 32 << 20
-"""Of files that one step reads of a source."""
-
-MOST_FILES = 200
-
-MOST_MESSAGES = 200_000
-
 
 @dataclass(frozen=True, slots=True)
 class Again:

@@ -19,7 +19,7 @@ class SourceBacklog:
     """What a source has that has not been processed.
 
     files, bytes: of a folder; None = not a folder, or not known
-    messages: of topics, all partitions together; None = not topics, or not known
+    messages: of a log such as topics, all partitions together; None = not a log, or not known
     partitions: of topics
     problem: why it is not known; "" = it is
     """

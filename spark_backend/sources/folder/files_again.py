@@ -9,10 +9,15 @@ from querylang.errors import counted, listed
 from runtime.columns.timestamps import format_time
 from runtime.instants import NO_TIME
 from runtime.json_reader import shaped
-from spark_backend.sources.again import MOST_BYTES, MOST_FILES, Again, PieceAgain, PiecesAgain
+from spark_backend.sources.again import Again, PieceAgain, PiecesAgain
 from spark_backend.sources.folder.folder_planner import FirstArrivals, unread_of
 from spark_backend.sources.folder.listed_source import ListedSource
 from spark_backend.sources.folder.pieces import FolderMemory, FolderWork, ReadFile, TakenFile, WaitingFile
+
+MOST_BYTES = 32 << 20
+"""Of files of a source in one piece."""
+
+MOST_FILES = 200
 
 
 def file_pieces(source: ListedSource, memory: FolderMemory, asked: Again, firsts: FirstArrivals | None) -> PiecesAgain:

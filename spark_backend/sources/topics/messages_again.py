@@ -10,10 +10,13 @@ from runtime.json_reader import shaped
 from spark_backend.errors import Unreachable
 from spark_backend.kafka.asking import AskedBroker
 from spark_backend.kafka.listing import BrokerError
-from spark_backend.sources.again import MOST_MESSAGES, Again, PieceAgain, PiecesAgain
+from spark_backend.sources.again import Again, PieceAgain, PiecesAgain
 from spark_backend.sources.topics.consuming import consumed
 from spark_backend.sources.topics.kafka_source import KafkaSource
 from spark_backend.sources.topics.offsets import OffsetRange, TopicPosition, Topics, TopicsWork
+
+MOST_MESSAGES = 200_000
+"""Of a source in one piece."""
 
 
 def message_pieces(source: KafkaSource, read: Topics, asked: Again) -> PiecesAgain:
