@@ -111,6 +111,8 @@ def _matches(table: pa.Table) -> Comparable:
 def _outputs(table: pa.Table) -> Comparable:
     names = ["kind", "channel", "text", "query", "time", "match_id"]
     rows = table.select(names).to_pylist() if len(table) else []
+    # a job tells changes before all records with its first ones, a replay at the place that they are given here
+    rows = [row if row["match_id"] is not None else row | {"time": None} for row in rows]
     # at its end a job with `--flush` does not tell yet which texts have ended; its next run does
     return Counter(_frozen(row) for row in rows if row["kind"] not in ("control", "handed_over"))
 

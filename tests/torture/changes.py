@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from runtime.instants import EARLIEST
 from spark_backend.job.commands.sending import send_command
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.sources.listing.command_folder import CHANGE, CommandFolder
@@ -47,10 +48,11 @@ class Changes:
         controls, problems = [], []
         for number, text in sorted(self.sent.items()):
             outcome = folder.outcome(number)
-            if outcome is None or outcome.time is None:
+            if outcome is None:
                 problems.append(f"a change has no outcome: {text}")
             else:
-                controls.append(Control(outcome.time, text, f"{number}", BEHIND))
+                place = EARLIEST if outcome.time is None else outcome.time  # before all records
+                controls.append(Control(place, text, f"{number}", BEHIND))
         return controls, problems
 
 
