@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ LONG = 25
 """A loop of more lines needs a comment, inside or directly above."""
 
 SHARES = {"runtime/admission": 0.03, "runtime/matching/kernel": 0.03}
-"""Per folder, the least share of its lines that are comments."""
+"""Per folder, the least share of the lines of its modules with compiled loops that are comments."""
 
 
 def comment_lines(source: str) -> set[int]:
@@ -47,8 +47,8 @@ def silent_loops(source: str) -> list[int]:
     return sorted(found)
 
 
-def share_of_comments(folder: Path) -> float:
-    sources = [path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py"))]
+def share_of_comments(paths: Sequence[Path]) -> float:
+    sources = [path.read_text(encoding="utf-8") for path in paths]
     return sum(len(comment_lines(source)) for source in sources) / sum(len(source.splitlines()) for source in sources)
 
 
@@ -70,7 +70,7 @@ def test_long_compiled_loops_have_comments(path: Path) -> None:
 
 @pytest.mark.parametrize("folder", SHARES)
 def test_kernels_have_comments(folder: str) -> None:
-    assert share_of_comments(ROOT / folder) >= SHARES[folder]
+    assert share_of_comments([path for path in KERNELS if path.is_relative_to(ROOT / folder)]) >= SHARES[folder]
 
 
 def test_a_loop_without_comment_is_found() -> None:

@@ -172,9 +172,10 @@ def rows(moments: range) -> pa.Table:
 def test_a_process_learns_of_it_by_the_sources_of_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sources = told_sources(journal_job(tmp_path).deployment)
     text = sources_to_text(sources)
-    monkeypatch.delitem(FORMATS, "journal")
-    assert sources_of_text(text) == sources
-    assert FORMATS["journal"] == PACKAGE
+    with monkeypatch.context() as patched:
+        patched.delitem(FORMATS, "journal")
+        assert sources_of_text(text) == sources
+        assert FORMATS["journal"] == PACKAGE
 
 
 @pytest.mark.parametrize("file", ["manifests/0000000001.json", "read.json"])
@@ -186,9 +187,10 @@ def test_what_was_read_of_a_kind_that_is_not_known_is_refused(
     write(job, range(10, 80))
     for _ in range(1 if "manifests" in file else 6):
         job.run()
-    monkeypatch.delitem(FORMATS, "journal")
-    with pytest.raises(DamagedManifest) as caught:
-        what_was_read(job.deployment.checkpoint)
+    with monkeypatch.context() as patched:
+        patched.delitem(FORMATS, "journal")
+        with pytest.raises(DamagedManifest) as caught:
+            what_was_read(job.deployment.checkpoint)
     path = job.deployment.checkpoint / "ensue" / "inputs" / file
     assert str(caught.value) == (
         f"{path}: is damaged: 'a' has the format 'journal', which this release does not know."

@@ -141,7 +141,7 @@ def test_a_change_writes_only_the_queries_that_it_changes(monkeypatch: pytest.Mo
     monkeypatch.setattr(model, "to_dict", counting)
     text = f"DeployQuery({json.dumps(_query(9))})"
     changed = journal.changed(1, asked_of_text(text), Moment(0, 0), 0, lambda plan: with_forget_keys(plan, None))
-    changed.to_plain()
+    journal_to_plain(changed)
     assert [query.name for query in changed.running.plan().queries] == ["Q0", "Q1", "Q2", "Q9"]
     assert written == ["Q9"]
 

@@ -76,7 +76,9 @@ def rows() -> pd.DataFrame:
     frame = pd.DataFrame(
         {
             "at": pd.to_datetime(at, unit="s", utc=True).round("us"),
-            "ts": pd.to_datetime(at - random.random(900) * 5 + (random.random(900) > 0.97) * 9, unit="s", utc=True),
+            "ts": pd.to_datetime(
+                at - random.random(900) * 5 + (random.random(900) > 0.97) * 9, unit="s", utc=True
+            ).round("us"),
             "partition": random.integers(0, 2, 900),
             "offset": np.arange(900),
             "sensor": [f"s{number}" for number in random.integers(0, 8, 900)],
