@@ -132,6 +132,7 @@ class Reading:
     def _take(self, run: HistoryRun, before: Mark | None, read: ReadList, table: TableEnd | None = None) -> int:
         accepts_gap = self.command.accepts_gap
         has_clock = self.program.clock is not Clock.PROCESSING
+        options = self._options()
         steps = pieces_between(
             self.deployment,
             before,
@@ -139,17 +140,15 @@ class Reading:
             self.command.since,
             accepts_gap=accepts_gap,
             table=table,
-            firsts=self._options() if has_clock else None,
+            firsts=options if has_clock else None,
         )
         for step in steps:
-            run.step(self.packed(step), _now())
+            run.step(_packed(step, options), _now())
         return len(steps)
 
     def packed(self, step: Sequence[PieceAgain]) -> Iterator[pa.RecordBatch]:
         """The packed rows of pieces."""
-        for piece in step:
-            task = Task({piece.source: piece.work}, is_repeated=True, unread=piece.unread)
-            yield from read_task(self._options(), task.to_text())
+        return _packed(step, self._options())
 
     def _options(self) -> Mapping[str, str]:
         deployment = self.deployment
@@ -161,6 +160,12 @@ class Reading:
         told, accepts_gap = told_sources(deployment), self.command.accepts_gap
         options = reading_options(told, readings, self.program, accepts_loss=accepts_gap)
         return options | {CRASHES: marks_of_run(deployment.checkpoint).to_text()}
+
+
+def _packed(step: Sequence[PieceAgain], options: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    for piece in step:
+        task = Task({piece.source: piece.work}, is_repeated=True, unread=piece.unread)
+        yield from read_task(options, task.to_text())
 
 
 def write_history(folder: Place, run: HistoryRun, mark: Mark) -> None:
