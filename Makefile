@@ -11,7 +11,7 @@ python := .venv/bin/python
 workers := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 as_plain_python := tests/conformance/test_published.py tests/conformance/test_limits_of_time.py tests/runtime/matching \
 	tests/differential/test_patterns.py tests/differential/test_streams.py tests/differential/test_time_patterns.py
-sources := querylang runtime spark_backend ensue tests benchmarks tools
+sources := querylang runtime job_engine spark_backend ensue tests benchmarks tools
 
 # Packages are installed without bytecode: a process that may not write it compiles all that it imports, every time.
 unexport PYTHONDONTWRITEBYTECODE

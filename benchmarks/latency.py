@@ -28,13 +28,14 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from spark_backend.job.job import deploy
-from spark_backend.job.job import run as run_job
-from spark_backend.job.preflight import checked
-from spark_backend.job.source_streams import packed_sources
+from job_engine.job.job import deploy
+from job_engine.job.job import run as run_job
+from job_engine.job.preflight import checked
+from job_engine.job.told_sources import run_options
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.sources.listing.input_planner import RunSettings
 from spark_backend.session import get_session, own_session
-from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sources.listing.input_planner import RunSettings
+from spark_backend.stream.source_stream import packed_stream, spark_options
 
 QUERY = """
 event A { integer k; float v; }
@@ -275,7 +276,8 @@ class _NothingPacked(_Nothing):
         deployment = load_deployment(self._deployment(**options))
         program = checked(deployment).program
         run = RunSettings(str(self._folder / "checkpoint"))
-        packed = packed_sources(own_session("bench"), deployment, program, run)
+        session = own_session("bench")
+        packed = packed_stream(session, spark_options(session, run_options(deployment, program, run)))
         timeout = GroupStateTimeout.NoTimeout
         return packed.groupBy("bucket").applyInPandasWithState(
             row_with_length, "v double", "data binary", "append", timeout

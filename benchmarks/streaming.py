@@ -23,16 +23,16 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from benchmarks import events
 from benchmarks.memory import PeakMemory
-from spark_backend.job.job import run
-from spark_backend.operator.spark_operator import tagged_stream
+from job_engine.job.job import run
+from job_engine.sources.folder.listed_source import ListedSource
+from job_engine.sources.listing.input_planner import RunSettings
+from job_engine.sources.listing.tasks import ToldSource, reading_options
+from job_engine.sources.reading import Reading
+from job_engine.wire.program import Program
+from job_engine.wire.tagged_rows import Tag
 from spark_backend.session import get_session
-from spark_backend.sources.folder.listed_source import ListedSource
-from spark_backend.sources.listing.input_planner import RunSettings
-from spark_backend.sources.listing.tasks import ToldSource
-from spark_backend.sources.reading import Reading
-from spark_backend.sources.source_stream import packed_stream
-from spark_backend.wire.program import Program
-from spark_backend.wire.tagged_rows import Tag
+from spark_backend.stream.source_stream import packed_stream, spark_options
+from spark_backend.stream.spark_operator import tagged_stream
 
 FILES_A_BATCH = 2
 """As many as there are cores: both jobs read in parallel."""
@@ -105,9 +105,8 @@ def measure(folder: Path, keys: int, size: Size, name: str = "A -> B where", que
 def _ours(session: SparkSession, data: Path, program: Program) -> DataFrame:
     source = ListedSource("table", str(data), (".parquet",), max_files=FILES_A_BATCH)
     settings = RunSettings(str(data.parent / "checkpoint"))
-    packed = packed_stream(
-        session, {"table": ToldSource("parquet", source)}, {"table": Reading(name="table")}, program, settings
-    )
+    options = reading_options({"table": ToldSource("parquet", source)}, {"table": Reading(name="table")}, program)
+    packed = packed_stream(session, spark_options(session, {**options, "run": settings.to_text()}))
     return tagged_stream(packed, program)
 
 

@@ -29,22 +29,23 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 import querylang
 from benchmarks.latency import KEYS, QUERY, percentiles, row_with_length, wait_until
+from job_engine.job.job import deploy, run
+from job_engine.job.preflight import checked
+from job_engine.job.told_sources import run_options
+from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.sources.listing.input_planner import RunSettings
+from job_engine.sources.reading import Reading
+from job_engine.sources.topics import range_reading
+from job_engine.sources.topics.consuming import Chunk
+from job_engine.sources.topics.kafka_source import KafkaSource
+from job_engine.sources.topics.offsets import OffsetRange
+from job_engine.sources.topics.range_reading import RangeReader
+from job_engine.wire.program import Program
 from runtime.reading.formats.messages import ARRIVAL_COLUMN, Messages
 from spark_backend.frames.delta_batch import write_delta
-from spark_backend.job.job import deploy, run
-from spark_backend.job.preflight import checked
-from spark_backend.job.source_streams import packed_sources
-from spark_backend.kafka.topic_choice import TopicChoice
 from spark_backend.session import own_session
-from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sources.listing.input_planner import RunSettings
-from spark_backend.sources.reading import Reading
-from spark_backend.sources.topics import range_reading
-from spark_backend.sources.topics.consuming import Chunk
-from spark_backend.sources.topics.kafka_source import KafkaSource
-from spark_backend.sources.topics.offsets import OffsetRange
-from spark_backend.sources.topics.range_reading import RangeReader
-from spark_backend.wire.program import Program
+from spark_backend.stream.source_stream import packed_stream, spark_options
 from tools.local_broker import LocalBroker, local_broker
 
 PARTITIONS = 2
@@ -248,7 +249,8 @@ class _Nothing(_Job):
         self.commits = self._folder / "table" / "_delta_log"
         self._ends, self._read = [], {}
         state, session = self._folder / "state", own_session("bench")
-        packed = packed_sources(session, deployment, checked(deployment).program, RunSettings(str(state)))
+        options = run_options(deployment, checked(deployment).program, RunSettings(str(state)))
+        packed = packed_stream(session, spark_options(session, options))
         timeout = GroupStateTimeout.NoTimeout
         grouped = packed.groupBy("bucket")
         rows = grouped.applyInPandasWithState(row_with_length, "v double", "data binary", "append", timeout)

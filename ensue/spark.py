@@ -21,6 +21,10 @@ from ensue.data_options import DataOptions
 from ensue.parameters import read_parameters
 from ensue.plans import fitted
 from ensue.queries import Queries, load_and_warn
+from job_engine.sources.reading import Reading
+from job_engine.wire.clock import Clock
+from job_engine.wire.clock_sources import Idle
+from job_engine.wire.program import Program
 from querylang.changes.texts import Infer
 from querylang.errors import InputError, QueryErrors
 from querylang.load import Schemas, check_text
@@ -50,14 +54,10 @@ from runtime.replay.loading import plan_for_files, refuse_unknown
 from spark_backend.connect import refuse_connect
 from spark_backend.frames import bounded, streaming
 from spark_backend.frames.batches import Batch, Streams, batch_of, counted
+from spark_backend.frames.change_records import BoundedSource, changes_of
+from spark_backend.frames.decode import matches_frame
+from spark_backend.frames.spark_types import arrow_type
 from spark_backend.session import get_session
-from spark_backend.sources.change_records import BoundedSource, changes_of
-from spark_backend.sources.reading import Reading
-from spark_backend.sources.spark_types import arrow_type
-from spark_backend.wire.clock import Clock
-from spark_backend.wire.clock_sources import Idle
-from spark_backend.wire.decode import matches_frame
-from spark_backend.wire.program import Program
 
 _ENOUGH = 1_000
 

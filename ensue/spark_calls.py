@@ -13,8 +13,8 @@ from ensue.queries import Queries
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from job_engine.job.stages.handle import Handle
     from spark_backend.frames.batches import Batch, Streams
-    from spark_backend.job.stages.handle import Handle
 
 
 @public_call(FrameOptions)
@@ -159,7 +159,7 @@ def deploy(
     from spark_backend.versions import refuse_jobs_of_old_spark
 
     refuse_jobs_of_old_spark()
-    from spark_backend.job.job import deploy as start
+    from job_engine.job.job import deploy as start
 
     if isinstance(deployment, Mapping) and isinstance(deployment.get("queries"), Queries):
         queries = deployment["queries"]

@@ -18,8 +18,8 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
+from job_engine.durable_files import publish
 from runtime.compiling.files import cache_of_user, is_private
-from spark_backend.durable_files import publish
 
 KEPT = 30 * 86_400
 """Seconds for which an archive is kept that no JVM has used."""

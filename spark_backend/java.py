@@ -13,9 +13,9 @@ from pathlib import Path
 
 from pyspark.errors import PySparkRuntimeError
 
+from job_engine.errors import LESS_MEMORY, MORE_MEMORY
 from querylang.errors import InputError
 from querylang.printable import one_line
-from spark_backend.errors import LESS_MEMORY, MORE_MEMORY
 
 OLDEST = 17
 """The oldest version of Java that this Spark runs on."""

@@ -16,11 +16,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from spark_backend.job.checkpoint.checkpoint_record import RECORD_VERSION
-from spark_backend.job.commands.control import send_change
-from spark_backend.job.job import deploy, run
-from spark_backend.job.upkeep.rebucket import rebucket
-from spark_backend.settings.deployment_file import load_deployment
+from job_engine.job.checkpoint.checkpoint_record import RECORD_VERSION
+from job_engine.job.commands.control import send_change
+from job_engine.job.job import deploy, run
+from job_engine.job.upkeep.rebucket import rebucket
+from job_engine.settings.deployment_file import load_deployment
 
 SAMPLES = Path(__file__).resolve().parent.parent / "tests" / "snapshots"
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import yaml
 
-from spark_backend.document.setting_keys import (
+from job_engine.document.setting_keys import (
     HISTORY_KEYS,
     JOB_KEYS,
     SPARK_KEYS,
     Change,
 )
-from spark_backend.settings.sink_settings import sink_keys
-from spark_backend.sources.kinds import control_keys, source_keys
+from job_engine.settings.sink_settings import sink_keys
+from job_engine.sources.kinds import control_keys, source_keys
 
 SAID = Path(__file__).resolve().parent.parent / "docs" / "deployment.yaml"
 

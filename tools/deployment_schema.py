@@ -11,14 +11,14 @@ from collections.abc import Iterable
 from itertools import combinations
 from typing import Any
 
+from job_engine.document.setting_keys import SOURCE_KEYS
+from job_engine.settings.deployment_file import DEFAULT_BUCKETS, MAX_BUCKETS
+from job_engine.settings.source_settings import HISTORY_FORMATS
+from job_engine.sinks.kinds import FORMATS as SINK_FORMATS
+from job_engine.sinks.kinds import SINKS, SinkKind, sink_kind, sink_kinds
+from job_engine.sources.kinds import FORMATS, SourceKind, control_keys, kind_of, source_keys
 from runtime.policies.durations import LENGTHS
 from runtime.reading.formats.csv_form import CSV_KEYS, CSV_LISTS
-from spark_backend.document.setting_keys import SOURCE_KEYS
-from spark_backend.settings.deployment_file import DEFAULT_BUCKETS, MAX_BUCKETS
-from spark_backend.settings.source_settings import HISTORY_FORMATS
-from spark_backend.sinks.kinds import FORMATS as SINK_FORMATS
-from spark_backend.sinks.kinds import SINKS, SinkKind, sink_kind, sink_kinds
-from spark_backend.sources.kinds import FORMATS, SourceKind, control_keys, kind_of, source_keys
 from tools.deployment_keys import KEYS, said
 
 Schema = dict[str, Any]

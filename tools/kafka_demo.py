@@ -27,9 +27,9 @@ from deltalake import DeltaTable
 import ensue
 from ensue.demo.comparison import differences, job_totals, replay_totals
 from ensue.demo.flights import write_event_tables
+from job_engine.job.batches.reports import BatchReport
+from job_engine.job.job import Handle, deploy, run
 from querylang.errors import EnsueError, InputError
-from spark_backend.job.batches.reports import BatchReport
-from spark_backend.job.job import Handle, deploy, run
 from tools.local_broker import LocalBroker, broker_jars, local_broker
 
 QUERIES = Path("queries/flights")

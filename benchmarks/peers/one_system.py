@@ -117,7 +117,7 @@ def embedded(stream: Stream, threads: int, passes: int, asked: Asked) -> None:
 
 def spark(stream: Stream, threads: int, passes: int, asked: Asked) -> None:
     """Ensue as a Spark job, Parquet to Parquet: the time between the first and the last commit of its micro-batches."""
-    from spark_backend.job.job import run  # Spark is slow to import
+    from job_engine.job.job import run  # Spark is slow to import
 
     for number in range(passes):
         folder = stream.table.parent / f"job-{threads}-{number}"

@@ -52,7 +52,7 @@ def _run_job() -> None:
     """Run a job of three micro-batches in this process, and wait for the end of its JVM."""
     from pyspark import SparkContext
 
-    from spark_backend.job.job import run
+    from job_engine.job.job import run
 
     with tempfile.TemporaryDirectory(prefix="ensue-classes-") as name:
         folder = Path(name)

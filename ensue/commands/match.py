@@ -28,8 +28,8 @@ def match(
     """Find the matches in event tables on Spark, in batch, and write them as Parquet."""
     from ensue import spark
     from ensue.plans import any_row_is_read
+    from job_engine.errors import in_plain_words
     from querylang.errors import counted
-    from spark_backend.errors import in_plain_words
 
     refuse_store("--out", out)
     if exists(out):

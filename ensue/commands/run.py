@@ -22,8 +22,8 @@ from ensue.commands.output import (
 from querylang.logger import LogForm
 
 if TYPE_CHECKING:
-    from spark_backend.job.batches.reports import BatchReport, OnBatch, RunReport
-    from spark_backend.settings.deployment import Deployment
+    from job_engine.job.batches.reports import BatchReport, OnBatch, RunReport
+    from job_engine.settings.deployment import Deployment
 
 SIGNAL_EXIT = 128
 """Exit code of a run that a signal ended, less the signal's number."""
@@ -64,7 +64,7 @@ def run(
     if log is LogForm.JSON:
         _run_with_json_log(file, settings)
         return
-    from spark_backend.settings.deployment_file import load_deployment
+    from job_engine.settings.deployment_file import load_deployment
 
     deployment = load_deployment(file)  # mistakes in the file are reported before Spark is imported
     if log is None and deployment.log is LogForm.JSON:
@@ -104,10 +104,10 @@ def _run_with_text(file: Path, deployment: Deployment, settings: _Settings) -> N
 def _run_with_json_log(file: Path, settings: _Settings) -> None:
     """The same with a log of JSON objects, which also has errors and the end of the run."""
     from ensue.commands.run_log import JsonLog
+    from job_engine.settings.deployment_file import load_deployment
     from querylang.errors import EnsueError
     from querylang.logger import warn
     from querylang.parameters.instances import missing
-    from spark_backend.settings.deployment_file import load_deployment
 
     log = JsonLog()
     log.install()
@@ -144,7 +144,7 @@ def _run(file: Path, deployment: Deployment, settings: _Settings, progress: OnBa
     refuse_jobs_of_old_spark()
     start_early(f"ensue {deployment.name}", deployment.spark)
     from ensue.background.processes import archive_classes_for_next_time, compile_for_job
-    from spark_backend.job import job
+    from job_engine.job import job
 
     def tell(batch: BatchReport) -> None:
         if batch.batch == 0:  # not before: the first micro-batch needs the processor

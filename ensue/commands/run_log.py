@@ -13,7 +13,7 @@ from ensue.commands.output import print_log_line
 from querylang.logger import LOGGER
 
 if TYPE_CHECKING:
-    from spark_backend.job.batches.reports import BatchReport, RunReport
+    from job_engine.job.batches.reports import BatchReport, RunReport
 
 
 class JsonLog(logging.Handler):

@@ -9,7 +9,7 @@ from ensue.commands.output import print_content
 
 def schema() -> None:
     """Print the JSON schema of deployment files, for editors."""
-    import spark_backend
+    import job_engine
 
-    folder = Path(spark_backend.__file__).parent
+    folder = Path(job_engine.__file__).parent
     print_content((folder / "settings" / "deployment.schema.json").read_text("utf-8"))

@@ -16,7 +16,7 @@ def status(file: DeploymentFile, as_json: Json = False) -> None:
 
     load_arrow_alone()
     from ensue.rendering.status_text import status_text
-    from spark_backend.job.watching.status import status_of
+    from job_engine.job.watching.status import status_of
 
     found = status_of(file)
     if as_json:

@@ -17,14 +17,14 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from job_engine.places.place import scheme_of
 from querylang.errors import InputError
 from querylang.paths import exists
 from runtime.partition_paths import FileBelow, is_key
-from spark_backend.places.place import scheme_of
 
 if TYPE_CHECKING:
-    from spark_backend.places.remote_path import RemotePath
-    from spark_backend.places.remote_stat import RemoteStat
+    from job_engine.places.remote_path import RemotePath
+    from job_engine.places.remote_stat import RemoteStat
 
 AT_ONCE = 16
 """Copies at a time: each waits for the store most of its time."""
@@ -56,7 +56,7 @@ def tables_in_store(uri: str) -> tuple[Path, ...]:
 
     They are removed when this process ends. Raises InputError.
     """
-    from spark_backend.errors import in_plain_words
+    from job_engine.errors import in_plain_words
 
     with in_plain_words({}):
         found = _tables(uri)
@@ -74,7 +74,7 @@ def _copy_of(folder: Path, place: RemotePath, above: RemotePath | None) -> Path:
 
     above: the folder that a user names; None = the file
     """
-    from spark_backend.places.inside import below
+    from job_engine.places.inside import below
 
     base = folder / place.root.partition("://")[2]
     below(base, place.path)
@@ -94,8 +94,8 @@ Found = list[tuple["RemotePath", "RemotePath | None"]]
 
 
 def _tables(uri: str) -> Found:
-    from spark_backend.places.place import UnknownScheme, place_of, refuse_missing_bucket
-    from spark_backend.places.remote_path import RemotePath
+    from job_engine.places.place import UnknownScheme, place_of, refuse_missing_bucket
+    from job_engine.places.remote_path import RemotePath
 
     try:
         place = place_of(uri)

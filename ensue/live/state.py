@@ -11,14 +11,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from job_engine.durable_files import new_file, publish
+from job_engine.wire.container import ContainerError, pack, unpack
+from job_engine.wire.plan_text import fingerprint, plan_text
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from querylang.plan.value_types import Type
 from runtime.instants import NO_TIME
 from runtime.results.ledger import Account
-from spark_backend.durable_files import new_file, publish
-from spark_backend.wire.container import ContainerError, pack, unpack
-from spark_backend.wire.plan_text import fingerprint, plan_text
 
 LIVE_VERSION = 1
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import querylang
 from ensue.rendering.automaton_picture import automaton_svg
+from job_engine.sources.pushdown import describe_pushdown
 from querylang.errors import InputError
 from querylang.parameters.binding import bind
 from querylang.parameters.instances import needed
@@ -16,7 +17,6 @@ from querylang.plan.model import Plan, QueryPlan, to_dict
 from querylang.printable import one_line, printable
 from runtime.matching.choose import why_ended, why_enumerated, why_not_kernel
 from runtime.matching.kernel.listing import listing
-from spark_backend.sources.pushdown import describe_pushdown
 
 _UNKNOWN = "known when the parameters have values"
 

@@ -16,6 +16,7 @@ import pyarrow.parquet
 from ensue.rendering.csv_matches import csv_matches
 from ensue.rendering.left_over import held, remove_left_over
 from ensue.rendering.match_tables import own_matches
+from job_engine.durable_files import RESULT, new_file
 from querylang.errors import InputError
 from querylang.paths import exists, is_folder
 from querylang.plan.model import Plan
@@ -26,7 +27,6 @@ from runtime.results.parquet_layout import parquet_settings
 from runtime.results.schemas import Results, match_schema
 from runtime.results.spread import public, without_empty_structs
 from runtime.threads import thread_count
-from spark_backend.durable_files import RESULT, new_file
 
 
 class MatchFile(Protocol):

@@ -11,11 +11,11 @@ import pyarrow as pa
 from ensue.rendering.account import account_text, left_text
 from ensue.rendering.text_table import text_table
 from ensue.rendering.time_format import TimeFormat
+from job_engine.job.watching.status import QueryStatus, SourceStatus, Status, TimelineStatus
+from job_engine.operator.job_clock import FILE, place_name
 from querylang.errors import counted
 from querylang.printable import one_line
 from runtime.results.ledger import Account, ledger_table
-from spark_backend.job.watching.status import QueryStatus, SourceStatus, Status, TimelineStatus
-from spark_backend.operator.job_clock import FILE, place_name
 
 SECOND = 1_000_000
 

@@ -10,13 +10,13 @@ from typing import Any
 import yaml
 
 from ensue.testing.cases import Case, Row
+from job_engine.document.yaml_document import Mistakes, Node, read_document, read_given
 from querylang.errors import InputError
 from querylang.load import is_query_text
 from querylang.parameters.given_values import NOTHING
 from runtime.columns.timestamps import parse_time
 from runtime.policies.plan_policies import OrderingError, Orderings, parse_orderings
 from runtime.yaml_reader import file_text, value_of
-from spark_backend.document.yaml_document import Mistakes, Node, read_document, read_given
 
 CASE_KEYS = ("name", "provenance", "query", "parameters", "inputs", "within", "leeway", "ordering", "rows")
 INPUT_KEYS = ("wait", "out_of_order")

@@ -110,7 +110,7 @@ def _looking(names: tuple[str, ...], seconds: float) -> Callable[[Iterable[int]]
                 if find_spec(name) is not None:
                     versions[name] = str(__import__(name).__version__)
         try:
-            spec = find_spec("spark_backend.wire.worker_calls")
+            spec = find_spec("spark_backend.stream.worker_calls")
         except ImportError:
             spec = None
         time.sleep(seconds)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from querylang.errors import InputError
 
-PACKAGES = ("querylang", "runtime", "spark_backend", "ensue")
+PACKAGES = ("querylang", "runtime", "job_engine", "spark_backend", "ensue")
 
 KERNELS = "kernels.zip"
 """The name in the archive of an archive of compiled kernels."""

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from job_engine.durable_files import make_folder
 from querylang.errors import InputError
 from spark_backend.cluster.executor_check import LONGEST_TASK
-from spark_backend.durable_files import make_folder
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -12,10 +12,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from job_engine.sinks.kinds import Draft, MicroBatch, Sink, writing
 from querylang.errors import InputError
 from runtime.json_reader import json_of_text
-from spark_backend.sinks.kinds import Draft, MicroBatch, Sink, writing
-from spark_backend.wire.worker_calls import on_worker
+from spark_backend.stream.worker_calls import on_worker
 
 _QUERY = "sql.streaming.queryId"
 """What names the checkpoint of a micro-batch in Spark: it stays the same when it restarts."""

@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
+from job_engine.wire.tagged_rows import Tag
 from querylang.errors import InputError, nearest
 from querylang.plan.model import Plan
 from runtime.policies.durations import parse_duration
-from spark_backend.wire.decode import decode
-from spark_backend.wire.tagged_rows import Tag
+from spark_backend.frames.decode import decode
 
 AVAILABLE_NOW = "availableNow"
 """The trigger that processes what is there, and ends."""

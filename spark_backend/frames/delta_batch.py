@@ -9,16 +9,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from job_engine.delta.package import refuse_missing_package
+from job_engine.delta.publishing import Transaction, publish_files
+from job_engine.delta.transactions import application
+from job_engine.errors import in_plain_words
+from job_engine.places.place import SHOWN, Place, UnknownScheme, place_of
+from job_engine.sinks.kinds import Sink
+from job_engine.sinks.table.settings import DAY, TableSink
+from job_engine.sinks.table.writing import Details, with_partitions
 from querylang.errors import InputError, did_you_mean
-from spark_backend.delta.package import refuse_missing_package
-from spark_backend.delta.publishing import Transaction, publish_files
-from spark_backend.delta.transactions import application
-from spark_backend.errors import in_plain_words
 from spark_backend.frames.batch_drafts import micro_batch, write_drafts
-from spark_backend.places.place import SHOWN, Place, UnknownScheme, place_of
-from spark_backend.sinks.kinds import Sink
-from spark_backend.sinks.table.settings import DAY, TableSink
-from spark_backend.sinks.table.writing import Details, with_partitions
 
 
 def write_delta(frame: DataFrame, table: str | Path, partition_by: Sequence[str], batch: int | None) -> bool:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
+from job_engine.kafka.client_options import PREFIX, PRODUCER_OPTIONS, WrongOption, client_options
+from job_engine.kafka.listing import BrokerError
+from job_engine.sinks.kinds import Sink
+from job_engine.sinks.topics.publisher import TopicPublisher
+from job_engine.sinks.topics.publishing import refuse_unwritable
+from job_engine.sinks.topics.settings import TopicSink
 from querylang.errors import InputError, did_you_mean
 from spark_backend.frames.batch_drafts import micro_batch, write_drafts
-from spark_backend.kafka.client_options import PREFIX, PRODUCER_OPTIONS, WrongOption, client_options
-from spark_backend.kafka.listing import BrokerError
-from spark_backend.sinks.kinds import Sink
-from spark_backend.sinks.topics.publisher import TopicPublisher
-from spark_backend.sinks.topics.publishing import refuse_unwritable
-from spark_backend.sinks.topics.settings import TopicSink
 
 _publishers: dict[tuple[str, str, str], TopicPublisher] = {}
 """By checkpoint, topic and options: connecting takes longer than sending."""

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from job_engine.wire.epochs import Epoch, Notice
+from job_engine.wire.plan_text import plan_text
+from job_engine.wire.program import Program
 from runtime.replay.epochs import Script
-from spark_backend.wire.epochs import Epoch, Notice
-from spark_backend.wire.plan_text import plan_text
-from spark_backend.wire.program import Program
 
 
 def with_script(program: Program, script: Script, records: pa.Table) -> Program:

@@ -8,18 +8,18 @@ from functools import reduce
 
 from pyspark.sql import DataFrame
 
+from job_engine.settings.deployment_file import DEFAULT_BUCKETS
+from job_engine.sources.reading import Reading
+from job_engine.wire.clock import Clock
+from job_engine.wire.clock_sources import Idle, clock_source
+from job_engine.wire.packed_rows import CONTROL
+from job_engine.wire.program import NullRule, Program
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import place_of
 from runtime.policies.plan_policies import Orderings, policy_of
-from spark_backend.operator.spark_operator import tagged_user_stream
+from spark_backend.frames.frames import columns_of_all, packed_frame, refuse_unreadable_types
 from spark_backend.session import with_package_path
-from spark_backend.settings.deployment_file import DEFAULT_BUCKETS
-from spark_backend.sources.frames import columns_of_all, packed_frame, refuse_unreadable_types
-from spark_backend.sources.reading import Reading
-from spark_backend.wire.clock import Clock
-from spark_backend.wire.clock_sources import Idle, clock_source
-from spark_backend.wire.packed_rows import CONTROL
-from spark_backend.wire.program import NullRule, Program
+from spark_backend.stream.spark_operator import tagged_user_stream
 
 NO_ORDERINGS: Orderings = {}
 
@@ -47,7 +47,7 @@ def stream(
 ) -> tuple[DataFrame, Program]:
     """A streaming DataFrame of tagged rows (TAGGED_DDL), and the program that makes them.
 
-    Write it with the output mode `append`; `wire.decode.decode` makes typed DataFrames of it.
+    Write it with the output mode `append`; `frames.decode.decode` makes typed DataFrames of it.
 
     frames: streaming DataFrames by source name, or one; columns as in an event table (`at`,
         `event`, `ts`, fields)

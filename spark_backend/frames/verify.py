@@ -22,20 +22,20 @@ from numpy.typing import NDArray
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from job_engine.errors import plain_error
+from job_engine.wire.packed_rows import PACKED_DDL, PACKED_SCHEMA, Signal, pack_arrivals, pack_signal
+from job_engine.wire.partition_groups import EVERY_BUCKET
+from job_engine.wire.program import Program
+from job_engine.wire.tagged_rows import Tag, read_table
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import AT_THE_END, Arrivals
 from runtime.replay.epochs import Script
 from runtime.replay.order import in_order
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema, match_schema
-from spark_backend.errors import plain_error
 from spark_backend.frames.scripts import with_script
-from spark_backend.operator.spark_operator import tagged_bounded, tagged_stream
 from spark_backend.session import own_session
-from spark_backend.wire.packed_rows import PACKED_DDL, PACKED_SCHEMA, Signal, pack_arrivals, pack_signal
-from spark_backend.wire.partition_groups import EVERY_BUCKET
-from spark_backend.wire.program import Program
-from spark_backend.wire.tagged_rows import Tag, read_table
+from spark_backend.stream.spark_operator import tagged_bounded, tagged_stream
 
 DEFAULT_BUCKETS = 2
 

@@ -32,10 +32,10 @@ LOADED = (
     "pyspark.sql.worker.create_data_source",
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.sql.streaming",
-    "spark_backend.sources.source_stream",
-    "spark_backend.sources.task_reading",
-    "spark_backend.sources.all_kinds",
-    "spark_backend.sinks.bucket_results",
+    "spark_backend.stream.source_stream",
+    "job_engine.sources.task_reading",
+    "job_engine.sources.all_kinds",
+    "job_engine.sinks.bucket_results",
 )
 
 READ_AT_START = (

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from spark_backend.durable_files import new_file
+from job_engine.durable_files import new_file
 
 SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
 """The variable with what users want `spark-submit` to be given."""

@@ -14,14 +14,14 @@ import pytest
 import ensue
 from ensue.rendering.status_text import status_text
 from ensue.rendering.text_table import text_table
+from job_engine.job.watching.status import QueryStatus, SourceStatus, Status, TimelineStatus
+from job_engine.sources.backlog import PartitionBacklog, SourceBacklog
+from job_engine.wire.reports import Report
 from querylang.errors import FileErrors, InputError
 from querylang.logger import warn
 from querylang.masking import masked
 from querylang.printable import json_text, one_line, printable
 from runtime.policies.presets import OrderingError
-from spark_backend.job.watching.status import QueryStatus, SourceStatus, Status, TimelineStatus
-from spark_backend.sources.backlog import PartitionBacklog, SourceBacklog
-from spark_backend.wire.reports import Report
 from tests.ensue.command import Done, Run
 from tests.project.modules import FILES
 
@@ -90,8 +90,8 @@ def test_there_is_one_way_out_for_warnings_and_one_for_commands() -> None:
     loggers = {
         "querylang.logger",
         "ensue.commands.run_log",  # takes what the logger says, and writes it as JSON
-        "spark_backend.sinks.topics.publisher",  # silences the client's own
-        "spark_backend.job.checks.catalog_tables",  # silences PySpark's own
+        "job_engine.sinks.topics.publisher",  # silences the client's own
+        "spark_backend.catalog_tables",  # silences PySpark's own
     }
     ways = {"getLogger(": loggers, "sys.stdout.write": {"ensue.commands.output"}}
     for call, expected in ways.items():

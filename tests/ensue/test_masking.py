@@ -9,10 +9,10 @@ import pytest
 
 from ensue import cli
 from ensue.commands.output import print_error, print_failure
+from job_engine.document.yaml_document import Mistakes, Node, read_document
+from job_engine.errors import JobError, as_job_errors, in_plain_words
 from querylang import masking
 from querylang.logger import warn
-from spark_backend.document.yaml_document import Mistakes, Node, read_document
-from spark_backend.errors import JobError, as_job_errors, in_plain_words
 
 HIDDEN = "sesame-open"
 SECRET = "p#s \"w'ör\\d\n\x1b[0m"

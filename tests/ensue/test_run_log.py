@@ -15,11 +15,11 @@ import typer
 
 from ensue.commands import run as commands
 from ensue.commands.run_log import JsonLog
+from job_engine.errors import Unreachable
+from job_engine.job.batches.reporting import Reporter
+from job_engine.wire.reports import Report
 from querylang import masking
 from querylang.logger import LOGGER, LogForm, warn
-from spark_backend.errors import Unreachable
-from spark_backend.job.batches.reporting import Reporter
-from spark_backend.wire.reports import Report
 from tests.support.sensors import add_files, project, table
 
 

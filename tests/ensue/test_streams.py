@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import ensue
-from spark_backend.operator.worker_functions import warn_of_first_ones
+from job_engine.wire.tagged_rows import Tag, TaggedRow
 from spark_backend.session import get_session
-from spark_backend.wire.tagged_rows import Tag, TaggedRow
+from spark_backend.stream.worker_functions import warn_of_first_ones
 
 EVENTS = """
 @TimeFrom("getTime") @OutOfOrder()

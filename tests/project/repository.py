@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("querylang", "runtime", "spark_backend", "ensue")
+PACKAGES = ("querylang", "runtime", "job_engine", "spark_backend", "ensue")
 """In the order of their imports: each may import those before it."""
 
 

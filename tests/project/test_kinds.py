@@ -8,36 +8,36 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from spark_backend.sinks.kinds import FORMATS as SINKS
-from spark_backend.sources.kinds import FORMATS as SOURCES
+from job_engine.sinks.kinds import FORMATS as SINKS
+from job_engine.sources.kinds import FORMATS as SOURCES
 from tests.project.modules import FILES, IMPORTS
 
 MOST = 3
 """Modules outside that may know a kind."""
 
 TABLES: Mapping[str, Mapping[str, str]] = {
-    "spark_backend.sources.kinds": SOURCES,
-    "spark_backend.sinks.kinds": SINKS,
+    "job_engine.sources.kinds": SOURCES,
+    "job_engine.sinks.kinds": SINKS,
 }
 """By module: which packages read or write which formats."""
 
-OLD_LISTS = "spark_backend.sources.old_lists"
+OLD_LISTS = "job_engine.sources.old_lists"
 """It reads what releases wrote that had a key for each kind."""
 
-HISTORY = "spark_backend.job.history.table_files"
+HISTORY = "job_engine.job.history.table_files"
 """A history table is a folder or a table of Delta that no job reads as a stream: its files are found in the same way."""
 
 KNOWN = {
-    "spark_backend.sources.folder": {
+    "job_engine.sources.folder": {
         OLD_LISTS,
         HISTORY,
-        "spark_backend.job.upkeep.reprocess",  # it writes files as two formats have them
+        "job_engine.job.upkeep.reprocess",  # it writes files as two formats have them
     },
-    "spark_backend.sources.table": {OLD_LISTS, HISTORY},
-    "spark_backend.sources.topics": {OLD_LISTS},
-    "spark_backend.sinks.folder": set[str](),
-    "spark_backend.sinks.table": {"spark_backend.frames.delta_batch"},  # a method for users' own DataFrames
-    "spark_backend.sinks.topics": {"spark_backend.frames.kafka_batch"},  # likewise
+    "job_engine.sources.table": {OLD_LISTS, HISTORY},
+    "job_engine.sources.topics": {OLD_LISTS},
+    "job_engine.sinks.folder": set[str](),
+    "job_engine.sinks.table": {"spark_backend.frames.delta_batch"},  # a method for users' own DataFrames
+    "job_engine.sinks.topics": {"spark_backend.frames.kafka_batch"},  # likewise
 }
 """Modules outside of each kind that import from it, or ask for its formats by name."""
 

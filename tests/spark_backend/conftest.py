@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_backend.places import stores
+from job_engine.places import stores
+from job_engine.sources.folder import first_arrivals
+from job_engine.sources.folder.listed_source import ListedSource
+from job_engine.sources.folder.pieces import TakenFile
 from spark_backend.session import get_session
-from spark_backend.sources.folder import first_arrivals
-from spark_backend.sources.folder.listed_source import ListedSource
-from spark_backend.sources.folder.pieces import TakenFile
 from tests.support.stores import StoreServer, store_server
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.upkeep.backup import _list_of, back_up, refuse_damage, restore
 from querylang.errors import InputError
-from spark_backend.job.checkpoint.job_folder import JobFolder
-from spark_backend.job.upkeep.backup import _list_of, back_up, refuse_damage, restore
 from tests.support.mutants import json_mutants
 from tests.support.old_checkpoint import unpacked
 from tests.support.small_disk import small_disk

@@ -9,28 +9,18 @@ import pyarrow.parquet as pq
 import pytest
 
 import querylang
+from job_engine.sinks import micro_batch
+from job_engine.sinks.bucket_results import SENT, BucketResults, write_results
+from job_engine.sinks.kinds import MicroBatch
+from job_engine.sinks.task_files import Attempt
+from job_engine.wire.bucket_labels import task_of
+from job_engine.wire.program import Program
+from job_engine.wire.tagged_rows import Tag, TaggedRow
 from runtime.results.parquet_layout import parquet_settings
-from spark_backend.sinks import micro_batch
-from spark_backend.sinks.bucket_results import SENT, BucketResults, write_results
-from spark_backend.sinks.kinds import MicroBatch
-from spark_backend.sinks.task_files import Attempt
-from spark_backend.wire.bucket_labels import task_of
-from spark_backend.wire.program import Program
-from spark_backend.wire.tagged_rows import Tag, TaggedRow
 from tests.support.sinks import sink_of
 
 PLAN = querylang.compile_text("event A { float v; }\nquery Q { inputs { A() retain 1; } find A as a }").plan
 BATCH = "0123456789ab-00000003-"
-
-
-class Results:
-    """Stands for the DataFrame of results."""
-
-    def __init__(self, results: list[BucketResults]) -> None:
-        self._results = results
-
-    def collect(self) -> list[dict[str, bytes]]:
-        return [{"data": item.to_bytes()} for item in self._results]
 
 
 class Job:
@@ -49,11 +39,11 @@ class Job:
 
     def publish(self, results: list[BucketResults]) -> list[str]:
         written = micro_batch.publish_batch(
-            Results(results),
+            [item.to_bytes() for item in results],
             self.program,
             self.sinks,
             MicroBatch(BATCH[:12], 3),
-            is_first=False,  # type: ignore[arg-type]
+            is_first=False,
         )
         assert all((row.data is None) == (row.tag is Tag.DISCARDED) for row in written)
         return [Path(row.file).name for row in written if row.tag is Tag.DISCARDED and row.file is not None]
@@ -101,11 +91,11 @@ def test_files_of_another_micro_batch_are_not_published(tmp_path: Path) -> None:
     results = [job.step(bucket) for task in (0, 1) for bucket in by_task(job, task)]
     with pytest.raises(RuntimeError, match="has written files of another one"):
         micro_batch.publish_batch(
-            Results(results),
+            [item.to_bytes() for item in results],
             job.program,
             job.sinks,
             MicroBatch(BATCH[:12], 4),
-            is_first=False,  # type: ignore[arg-type]
+            is_first=False,
         )
     assert lost(tmp_path) == {}
 

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
+from job_engine.job.checkpoint.checkpoint_record import read_record, write_record
+from job_engine.job.commands.control import send_change
+from job_engine.job.commands.shadow import send_shadow
+from job_engine.job.journal import file_changes
+from job_engine.job.journal.file_changes import take_files
+from job_engine.job.journal.written import read_files, read_journal
+from job_engine.job.other_release import note_release
+from job_engine.job.preflight import checked
+from job_engine.job.stages.change import changed_program
+from job_engine.job.upkeep.planning import StartPlan, plan_of
+from job_engine.job.watching.status import status_of
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.wire.program import Program
 from querylang.errors import InputError
-from spark_backend.job.checkpoint.checkpoint_record import read_record, write_record
-from spark_backend.job.commands.control import send_change
-from spark_backend.job.commands.shadow import send_shadow
-from spark_backend.job.journal import file_changes
-from spark_backend.job.journal.file_changes import take_files
-from spark_backend.job.journal.written import read_files, read_journal
-from spark_backend.job.other_release import note_release
-from spark_backend.job.preflight import checked
-from spark_backend.job.stages.change import changed_program
-from spark_backend.job.upkeep.planning import StartPlan, plan_of
-from spark_backend.job.watching.status import status_of
-from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.wire.program import Program
 from tests.support.readings_job import let_it_have_read, write_job
 
 EVENT = "event Reading { string sensor; float value; }\n"

@@ -10,12 +10,12 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from job_engine.wire.clock_sources import ClockSource
+from job_engine.wire.epochs import Epoch
+from job_engine.wire.packed_rows import Signal
+from job_engine.wire.tagged_rows import Tag
 from runtime.replay.replay import read_records
 from runtime.results.ledger import ledger_table
-from spark_backend.wire.clock_sources import ClockSource
-from spark_backend.wire.epochs import Epoch
-from spark_backend.wire.packed_rows import Signal
-from spark_backend.wire.tagged_rows import Tag
 from tests.support.buckets import rows_of
 from tests.support.changing_job import (
     FALLING,

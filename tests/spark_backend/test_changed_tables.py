@@ -18,11 +18,11 @@ from ensue.embedded import replay
 from ensue.executors import even_splits
 from ensue.result import Replay
 from ensue.spark import match_files
+from job_engine.operator.step import run_step
+from job_engine.wire.packed_rows import Signal
 from runtime.results.schemas import Results
+from spark_backend.frames.change_records import has_change
 from spark_backend.frames.verify import Case, _Cases, _Found
-from spark_backend.operator.step import run_step
-from spark_backend.sources.change_records import has_change
-from spark_backend.wire.packed_rows import Signal
 
 EVENT = "event A { string k; integer v; }\n"
 PATTERNS = (

@@ -7,17 +7,17 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from job_engine.operator.bucket_state import open_state
+from job_engine.operator.group_clock import GroupClock
+from job_engine.operator.job_clock import JobClock, SourceWatermark
+from job_engine.wire.clock import Clock
+from job_engine.wire.clock_sources import ClockSource, IdleTimes
+from job_engine.wire.packed_rows import Signal
+from job_engine.wire.program import Program
+from job_engine.wire.source_progress import SourceProgress
+from job_engine.wire.tagged_rows import Tag
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.engine.engine import Engine
-from spark_backend.operator.bucket_state import open_state
-from spark_backend.operator.group_clock import GroupClock
-from spark_backend.operator.job_clock import JobClock, SourceWatermark
-from spark_backend.wire.clock import Clock
-from spark_backend.wire.clock_sources import ClockSource, IdleTimes
-from spark_backend.wire.packed_rows import Signal
-from spark_backend.wire.program import Program
-from spark_backend.wire.source_progress import SourceProgress
-from spark_backend.wire.tagged_rows import Tag
 from tests.spark_backend.samples import PLAN, SECOND, SEVERAL, arrivals_of, places
 from tests.support.buckets import Stream, rows_by_place, rows_of, unevenly
 from tests.support.embedded import embedded, ledger_of, summary

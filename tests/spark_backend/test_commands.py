@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from job_engine.job.commands.control import refuse_unheeded
+from job_engine.operator.step import run_step
+from job_engine.sources.command_reading import control_records, packed_commands
+from job_engine.sources.listing.command_folder import CHANGE, ERROR, TAKEN, Answer, Command, CommandFolder
+from job_engine.sources.listing.manifests import Manifest
+from job_engine.sources.listing.read_list import KEPT
+from job_engine.wire.packed_rows import pack_arrivals
+from job_engine.wire.program import Program
+from job_engine.wire.tagged_rows import Tag, TaggedRow
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals
-from spark_backend.job.commands.control import refuse_unheeded
-from spark_backend.operator.step import run_step
-from spark_backend.sources.command_reading import control_records, packed_commands
-from spark_backend.sources.listing.command_folder import CHANGE, ERROR, TAKEN, Answer, Command, CommandFolder
-from spark_backend.sources.listing.manifests import Manifest
-from spark_backend.sources.listing.read_list import KEPT
-from spark_backend.wire.packed_rows import pack_arrivals
-from spark_backend.wire.program import Program
-from spark_backend.wire.tagged_rows import Tag, TaggedRow
 from tests.spark_backend.samples import PLAN, SEVERAL, arrivals_of
 from tests.support.buckets import rows_of
 from tests.support.listed_job import Job, paths

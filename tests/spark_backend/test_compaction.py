@@ -14,13 +14,13 @@ import pyarrow.parquet
 import pytest
 
 from ensue.cli import main
+from job_engine.job.checkpoint.checkpoint_record import Record, write_record
+from job_engine.places.place import Place, files_below, local_copy, place_of
+from job_engine.sinks.folder.compaction.compact_folders import compact_sink
+from job_engine.sinks.folder.compaction.groups import MOST_FILES, ResultFile, groups_of
+from job_engine.sinks.folder.compaction.merging import MERGERS
+from job_engine.sinks.kinds import FORMATS, Compacted, Compaction, MicroBatch, Sink, publishing, writing
 from querylang.errors import InputError
-from spark_backend.job.checkpoint.checkpoint_record import Record, write_record
-from spark_backend.places.place import Place, files_below, local_copy, place_of
-from spark_backend.sinks.folder.compaction.compact_folders import compact_sink
-from spark_backend.sinks.folder.compaction.groups import MOST_FILES, ResultFile, groups_of
-from spark_backend.sinks.folder.compaction.merging import MERGERS
-from spark_backend.sinks.kinds import FORMATS, Compacted, Compaction, MicroBatch, Sink, publishing, writing
 from tests.support.sensors import project
 from tests.support.sinks import sink_of
 from tests.support.small_disk import enlarge, small_disk

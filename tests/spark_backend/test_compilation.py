@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from job_engine.job.compilation import compile_deployment
+from job_engine.settings.deployment_file import load_deployment
 from querylang.errors import FileErrors
-from spark_backend.job.compilation import compile_deployment
-from spark_backend.settings.deployment_file import load_deployment
 
 JOB = """\
 name: a

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.sinks.kinds import FORMATS, Sink
 from querylang.errors import FileErrors
-from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sinks.kinds import FORMATS, Sink
 from tests.support.counting_sink.publishing import counts
 from tests.support.killed_runs import RUN, kill_when, start
 from tests.support.sensors import add_files, expected, project, table
 
 PACKAGE = "tests.support.counting_sink"
 
-WITH_COUNTER = f"from spark_backend.sinks.kinds import FORMATS\nFORMATS['counter'] = '{PACKAGE}'\n{RUN}"
+WITH_COUNTER = f"from job_engine.sinks.kinds import FORMATS\nFORMATS['counter'] = '{PACKAGE}'\n{RUN}"
 
 
 def counted(folder: Path) -> Path:

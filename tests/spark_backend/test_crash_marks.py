@@ -11,20 +11,14 @@ import numpy as np
 import pytest
 
 import querylang
-from runtime.columns.arrivals import Arrivals, RecordKind
-from runtime.reading.files import iter_raw
-from runtime.reading.formats import json_lines, json_messages
-from runtime.reading.formats.asked import Asked
-from runtime.reading.formats.csv_form import CsvForm
-from runtime.reading.formats.raw_table import RawTable
-from spark_backend.errors import WorkerDied
-from spark_backend.job.batches.figures import Figures
-from spark_backend.job.checkpoint.progress import JobProgress
-from spark_backend.job.watching.prometheus import Metrics
-from spark_backend.job.watching.tries import failed_tries, skip_records, told_deaths
-from spark_backend.kafka.topic_choice import TopicChoice
-from spark_backend.places.remote_path import RemotePath
-from spark_backend.sources.crash_marks import (
+from job_engine.errors import WorkerDied
+from job_engine.job.batches.figures import Figures
+from job_engine.job.checkpoint.progress import JobProgress
+from job_engine.job.watching.prometheus import Metrics
+from job_engine.job.watching.tries import failed_tries, skip_records, told_deaths
+from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.places.remote_path import RemotePath
+from job_engine.sources.crash_marks import (
     CrashMarks,
     Deadly,
     Part,
@@ -33,16 +27,22 @@ from spark_backend.sources.crash_marks import (
     marks_of_run,
     without_skipped,
 )
-from spark_backend.sources.folder.deadly_files import without_deadly_lines
-from spark_backend.sources.reading import Reading
-from spark_backend.sources.topics import range_reading
-from spark_backend.sources.topics.consuming import Chunk
-from spark_backend.sources.topics.kafka_source import KafkaSource
-from spark_backend.sources.topics.offsets import OffsetRange
-from spark_backend.sources.topics.range_reading import RangeReader
-from spark_backend.wire.clock_sources import ClockSource
-from spark_backend.wire.packed_rows import unpack_row
-from spark_backend.wire.program import Program
+from job_engine.sources.folder.deadly_files import without_deadly_lines
+from job_engine.sources.reading import Reading
+from job_engine.sources.topics import range_reading
+from job_engine.sources.topics.consuming import Chunk
+from job_engine.sources.topics.kafka_source import KafkaSource
+from job_engine.sources.topics.offsets import OffsetRange
+from job_engine.sources.topics.range_reading import RangeReader
+from job_engine.wire.clock_sources import ClockSource
+from job_engine.wire.packed_rows import unpack_row
+from job_engine.wire.program import Program
+from runtime.columns.arrivals import Arrivals, RecordKind
+from runtime.reading.files import iter_raw
+from runtime.reading.formats import json_lines, json_messages
+from runtime.reading.formats.asked import Asked
+from runtime.reading.formats.csv_form import CsvForm
+from runtime.reading.formats.raw_table import RawTable
 from tests.support.stores import StoreServer
 
 PLAN = querylang.compile_text("event A { integer n; } query Q { inputs { A() retain 1; } find A as a }").plan

@@ -11,6 +11,11 @@ import pyarrow as pa
 import pytest
 
 import querylang
+from job_engine.operator.bucket_state import STATE_VERSION, open_state
+from job_engine.operator.step import run_step
+from job_engine.wire.container import ContainerError, pack, unpack
+from job_engine.wire.packed_rows import pack_arrivals
+from job_engine.wire.program import Program
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
@@ -18,11 +23,6 @@ from runtime.engine.snapshot import decode, encode
 from runtime.policies.plan_policies import SourceOrdering, parse_ordering, with_ordering
 from runtime.reading.column_names import ColumnNames
 from runtime.reading.tables import read_table
-from spark_backend.operator.bucket_state import STATE_VERSION, open_state
-from spark_backend.operator.step import run_step
-from spark_backend.wire.container import ContainerError, pack, unpack
-from spark_backend.wire.packed_rows import pack_arrivals
-from spark_backend.wire.program import Program
 
 EVENTS = "event A { string k; float v; }\nevent B { string k; float v; }\n"
 WAITS = EVENTS + "query Q { inputs { A() key k within 60.0; } find A as a -> wait(30.0) }"

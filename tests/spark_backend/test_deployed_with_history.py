@@ -12,13 +12,13 @@ import pytest
 from deltalake import write_deltalake
 
 from ensue.commands.jobs.changes import deploy
+from job_engine.job.commands.control import send_change
+from job_engine.job.history import sending
+from job_engine.job.history.running import write_history
+from job_engine.job.history.sending import send_with_history
+from job_engine.job.stages import change as taking
+from job_engine.sources.folder import files_again
 from querylang.errors import InputError
-from spark_backend.job.commands.control import send_change
-from spark_backend.job.history import sending
-from spark_backend.job.history.running import write_history
-from spark_backend.job.history.sending import send_with_history
-from spark_backend.job.stages import change as taking
-from spark_backend.sources.folder import files_again
 from tests.support.job_without_spark import EVENT, FALLING, RISING, JobWithoutSpark
 
 

@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
+from job_engine.job.batches.reports import BatchReport
+from job_engine.job.job import deploy, run
+from job_engine.job.told_sources import file_prefixes
+from job_engine.sources.source import Source
 from querylang.errors import InputError
-from spark_backend.job.batches.reports import BatchReport
-from spark_backend.job.job import deploy, run
-from spark_backend.job.source_streams import file_prefixes
-from spark_backend.sources.source import Source
 from tests.support.sensors import QUERY, ROWS, add_files, expected, project, streamed, table, totals
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from job_engine.job.job import run
 from querylang.errors import InputError
-from spark_backend.job.job import run
 from tests.support.sensors import add_files, expected, project, streamed, table
 from tests.support.small_disk import enlarge, small_disk
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from job_engine.durable_files import write_durably
+from job_engine.job.checkpoint.job_folder import BatchFiles
+from job_engine.sinks.kinds import MicroBatch, publishing, writing
 from querylang.errors import InputError
-from spark_backend.durable_files import write_durably
-from spark_backend.job.checkpoint.job_folder import BatchFiles
-from spark_backend.sinks.kinds import MicroBatch, publishing, writing
 from tests.support.sinks import sink_of
 
 

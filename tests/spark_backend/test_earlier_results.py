@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.job.checks.earlier_results import refuse_other_results
 from querylang.errors import InputError
-from spark_backend.job.checks.earlier_results import refuse_other_results
 from tests.support.sinks import sink_of
 
 OURS, OTHERS = "0123456789ab", "ba9876543210"

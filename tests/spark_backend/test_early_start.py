@@ -7,7 +7,7 @@ import subprocess
 import sys
 from threading import Event, current_thread, main_thread
 
-from spark_backend.early_start import EarlyStart
+from job_engine.early_start import EarlyStart
 
 
 def test_the_caller_goes_on_and_may_wait() -> None:

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.operator.step import run_step
+from job_engine.sources.folder.folder_listing import FileStamp
+from job_engine.sources.folder.listed_source import ListedSource
+from job_engine.sources.folder.pieces import FolderWork, TakenFile
+from job_engine.sources.listing.tasks import SOURCES, Task, sources_to_text
+from job_engine.sources.reading import Reading, plain_csv
+from job_engine.sources.task_reading import read_task
+from job_engine.wire.packed_rows import HOME
+from job_engine.wire.program import Program
+from job_engine.wire.tagged_rows import Tag
 from querylang.errors import InputError
 from runtime.reading.column_names import ColumnNames
 from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm, read_csv_form
 from runtime.reading.tables import read_arrivals
-from spark_backend.operator.step import run_step
-from spark_backend.sources.folder.folder_listing import FileStamp
-from spark_backend.sources.folder.listed_source import ListedSource
-from spark_backend.sources.folder.pieces import FolderWork, TakenFile
-from spark_backend.sources.listing.tasks import SOURCES, Task, sources_to_text
-from spark_backend.sources.reading import Reading, plain_csv
-from spark_backend.sources.task_reading import read_task
-from spark_backend.wire.packed_rows import HOME
-from spark_backend.wire.program import Program
-from spark_backend.wire.tagged_rows import Tag
 from tests.spark_backend.samples import PLAN
 from tests.support.buckets import ledger_of, rows_of
 from tests.support.manifests import of_files

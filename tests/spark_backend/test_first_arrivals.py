@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import querylang
+from job_engine.sources.folder import first_arrivals
+from job_engine.sources.folder.first_arrivals import first_arrival
+from job_engine.sources.reading import Reading
 from runtime.instants import SECOND
-from spark_backend.sources.folder import first_arrivals
-from spark_backend.sources.folder.first_arrivals import first_arrival
-from spark_backend.sources.reading import Reading
 
 PLAN = querylang.compile_text(
     "event A { string k; } query Q { inputs { A() key k within 3.0; } find A as a -> A as b }"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.document.setting_keys import JOB_KEYS
+from job_engine.job.checkpoint.checkpoint_record import read_record, write_record
+from job_engine.job.preflight import Checked, checked
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.settings.sink_settings import sink_keys
+from job_engine.sources.kinds import kinds, source_keys
 from querylang.errors import InputError
-from spark_backend.document.setting_keys import JOB_KEYS
-from spark_backend.job.checkpoint.checkpoint_record import read_record, write_record
-from spark_backend.job.preflight import Checked, checked
-from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.settings.sink_settings import sink_keys
-from spark_backend.sources.kinds import kinds, source_keys
 from tests.support.sensors import project
 
 SOURCE = "readings: {format: parquet, path: data, options: {maxFilesPerTrigger: 1}}"

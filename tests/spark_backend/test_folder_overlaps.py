@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.settings.deployment_file import load_deployment
 from querylang.errors import FileErrors
-from spark_backend.settings.deployment_file import load_deployment
 
 DEPLOYMENT = """\
 name: job

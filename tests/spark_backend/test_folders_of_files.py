@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import ensue
+from job_engine.sources.folder.pieces import FolderPiece
+from job_engine.sources.listing import read_list
+from job_engine.sources.listing.manifests import Manifest
+from job_engine.wire.packed_rows import Signal
+from job_engine.wire.tagged_rows import Tag
 from runtime.instants import SECOND
-from spark_backend.sources.folder.pieces import FolderPiece
-from spark_backend.sources.listing import read_list
-from spark_backend.sources.listing.manifests import Manifest
-from spark_backend.wire.packed_rows import Signal
-from spark_backend.wire.tagged_rows import Tag
 from tests.support.buckets import rows_of
 from tests.support.folder_job import Answer, FolderJob, files_of, written
 from tests.support.manifests import files_in

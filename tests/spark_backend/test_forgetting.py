@@ -10,20 +10,20 @@ import pyarrow as pa
 import pytest
 
 import querylang
+from job_engine.job.journal.journal import Journal
+from job_engine.job.journal.written import asked_of_text
+from job_engine.operator.bucket_state import open_state
+from job_engine.operator.step import run_step
+from job_engine.sources.command_reading import packed_commands
+from job_engine.sources.listing.command_folder import FORGET, Command
+from job_engine.wire.clock_sources import ClockSource
+from job_engine.wire.packed_rows import pack_arrivals
+from job_engine.wire.program import Program
+from job_engine.wire.tagged_rows import Tag, TaggedRow
 from querylang.changes.applying import Moment
 from querylang.changes.running import Running
 from querylang.errors import InputError
 from runtime.columns.given_keys import GivenKey
-from spark_backend.job.journal.journal import Journal
-from spark_backend.job.journal.written import asked_of_text
-from spark_backend.operator.bucket_state import open_state
-from spark_backend.operator.step import run_step
-from spark_backend.sources.command_reading import packed_commands
-from spark_backend.sources.listing.command_folder import FORGET, Command
-from spark_backend.wire.clock_sources import ClockSource
-from spark_backend.wire.packed_rows import pack_arrivals
-from spark_backend.wire.program import Program
-from spark_backend.wire.tagged_rows import Tag, TaggedRow
 from tests.spark_backend.samples import SEVERAL, arrivals_of
 from tests.support.buckets import rows_of
 

@@ -10,17 +10,17 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import querylang
+from job_engine.sources.reading import Reading
+from job_engine.wire.tagged_rows import Tag
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
 from spark_backend.frames.bounded import match_tagged
+from spark_backend.frames.decode import decode, matches_frame
 from spark_backend.frames.streaming import stream
-from spark_backend.sources.reading import Reading
-from spark_backend.sources.source_stream import register
-from spark_backend.wire.decode import decode, matches_frame
-from spark_backend.wire.tagged_rows import Tag
-from spark_backend.wire.worker_calls import on_worker
+from spark_backend.stream.source_stream import register
+from spark_backend.stream.worker_calls import on_worker
 from tests.support.embedded import embedded, match_ids
 from tests.support.sensors import QUERY, table
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from job_engine.settings.deployment_file import load_deployment
 from querylang.errors import InputError
 from querylang.source import Source
-from spark_backend.settings.deployment_file import load_deployment
 
 OF_A_FILE = """\
 name: cards

@@ -12,6 +12,14 @@ import numpy as np
 import pytest
 
 import querylang
+from job_engine.job.history.table_run import limits_of, met_sources
+from job_engine.job.journal.journal import HistoryCommand, moment_of_change
+from job_engine.operator.history_run import HistoryRun
+from job_engine.wire.clock_sources import ClockSource
+from job_engine.wire.epochs import Epoch, History
+from job_engine.wire.packed_rows import Signal, pack_arrivals
+from job_engine.wire.program import Program
+from job_engine.wire.tagged_rows import Tag
 from querylang.parameters.given_values import NOTHING
 from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan
@@ -20,14 +28,6 @@ from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
 from runtime.replay.replay import read_records
 from runtime.results.ledger import ledger_table
-from spark_backend.job.history.table_run import limits_of, met_sources
-from spark_backend.job.journal.journal import HistoryCommand, moment_of_change
-from spark_backend.operator.history_run import HistoryRun
-from spark_backend.wire.clock_sources import ClockSource
-from spark_backend.wire.epochs import Epoch, History
-from spark_backend.wire.packed_rows import Signal, pack_arrivals
-from spark_backend.wire.program import Program
-from spark_backend.wire.tagged_rows import Tag
 from tests.support.buckets import rows_of
 from tests.support.changing_job import (
     FALLING,

@@ -14,12 +14,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import querylang
+from job_engine.job.history import table_run
+from job_engine.job.history.table_files import clusters, column_names, in_order, local_files
+from job_engine.settings.deployment import HistoryTable
 from querylang.errors import InputError
 from querylang.parameters.given_values import NOTHING
 from querylang.parameters.instances import with_instances
-from spark_backend.job.history import table_run
-from spark_backend.job.history.table_files import clusters, column_names, in_order, local_files
-from spark_backend.settings.deployment import HistoryTable
 
 PLAN = with_instances(
     querylang.compile_text("event A { float v; }\nquery Q { inputs { A() retain 1; } find A as a }").plan, NOTHING

@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 
 from ensue import EnsueError
+from job_engine.job.checkpoint.checkpoint_record import read_record
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.history.history_folders import histories, remove_done
+from job_engine.job.journal.written import read_journal
+from job_engine.places.inside import OutsidePath
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.sources.folder.after_reading import Settled, settle
+from job_engine.sources.folder.folder_listing import FileStamp
+from job_engine.sources.folder.listed_source import ListedSource
+from job_engine.sources.folder.pieces import FolderMemory, ReadFile
+from job_engine.sources.listing.command_folder import ERROR, CommandFolder
+from job_engine.sources.listing.manifests import ManifestFolder
+from job_engine.sources.listing.spark_log import committed_manifest
 from runtime.json_reader import DamagedJson
-from spark_backend.job.checkpoint.checkpoint_record import read_record
-from spark_backend.job.checkpoint.job_folder import JobFolder
-from spark_backend.job.history.history_folders import histories, remove_done
-from spark_backend.job.journal.written import read_journal
-from spark_backend.places.inside import OutsidePath
-from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sources.folder.after_reading import Settled, settle
-from spark_backend.sources.folder.folder_listing import FileStamp
-from spark_backend.sources.folder.listed_source import ListedSource
-from spark_backend.sources.folder.pieces import FolderMemory, ReadFile
-from spark_backend.sources.listing.command_folder import ERROR, CommandFolder
-from spark_backend.sources.listing.manifests import ManifestFolder
-from spark_backend.sources.listing.spark_log import committed_manifest
 from tests.support.mutants import json_mutant
 from tests.support.old_checkpoint import unpacked
 

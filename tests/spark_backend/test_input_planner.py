@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.sources.folder import after_reading, folder_planner
+from job_engine.sources.folder.folder_listing import FileStamp
+from job_engine.sources.folder.listed_source import ListedSource
+from job_engine.sources.folder.name_patterns import alternatives, is_hidden, name_filter
+from job_engine.sources.folder.pieces import TakenFile
+from job_engine.sources.folder.task_split import split
+from job_engine.sources.listing.manifests import Manifest
+from job_engine.sources.listing.places import DamagedManifest, inputs_folder
+from job_engine.sources.listing.read_list import KEPT
+from job_engine.sources.listing.tasks import Task, tasks_of
 from runtime.natural_names import natural_key
-from spark_backend.sources.folder import after_reading, folder_planner
-from spark_backend.sources.folder.folder_listing import FileStamp
-from spark_backend.sources.folder.listed_source import ListedSource
-from spark_backend.sources.folder.name_patterns import alternatives, is_hidden, name_filter
-from spark_backend.sources.folder.pieces import TakenFile
-from spark_backend.sources.folder.task_split import split
-from spark_backend.sources.listing.manifests import Manifest
-from spark_backend.sources.listing.places import DamagedManifest, inputs_folder
-from spark_backend.sources.listing.read_list import KEPT
-from spark_backend.sources.listing.tasks import Task, tasks_of
 from tests.support.listed_job import LATER, Job, paths
 from tests.support.manifests import files_in, of_files, with_files
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from querylang.errors import InputError
-from spark_backend.job.preflight import checked
-from spark_backend.job.stages.start import (
+from job_engine.job.preflight import checked
+from job_engine.job.stages.start import (
     settings_of,
     settings_of_interrupted,
     settings_with,
     write_settings,
 )
-from spark_backend.settings.deployment_file import load_deployment
+from job_engine.settings.deployment_file import load_deployment
+from querylang.errors import InputError
 from tests.support.sensors import project_of_two
 
 

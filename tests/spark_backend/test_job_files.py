@@ -12,34 +12,34 @@ from typing import Any, cast
 
 import pytest
 
+from job_engine.job.checkpoint.checkpoint_record import Moved, Record, write_record
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.history.marks import Mark, read_mark, write_mark
+from job_engine.job.journal.journal import Journal, Taken
+from job_engine.job.journal.written import write_files, write_journal
+from job_engine.job.stages.start import Settings, write_settings
+from job_engine.job_file import JobFile, numbers_in
+from job_engine.settings.catalog.table_names import keep_places
+from job_engine.settings.deployment import Deployment
+from job_engine.sinks.folder.compaction.replacement import Replacement
+from job_engine.sources.crash_marks import CrashMarks, Deadly
+from job_engine.sources.folder.after_reading import Settled, SettledFile
+from job_engine.sources.folder.folder_listing import FileStamp
+from job_engine.sources.folder.pieces import FolderPiece, SourceCount, TakenFile, Waited, WaitingFile
+from job_engine.sources.kinds import Part
+from job_engine.sources.listing.command_folder import Answer, CommandFolder
+from job_engine.sources.listing.manifests import Manifest, ManifestFolder
+from job_engine.sources.listing.places import DamagedManifest
+from job_engine.sources.listing.read_list import KEPT, ReadList, load_list
+from job_engine.sources.listing.unread import Unread
+from job_engine.sources.table.table_units import TableFile, TablePiece, TablePosition, TableUnit
+from job_engine.sources.topics.offsets import OffsetRange, TopicPosition, TopicsPiece, topics_to_plain
+from job_engine.wire.clock_sources import ClockSource
+from job_engine.wire.epochs import Epoch, Notice
+from job_engine.wire.plan_text import plan_text
 from querylang.changes.running import Running
 from querylang.plan.model import Plan
 from runtime.json_reader import DamagedJson
-from spark_backend.job.checkpoint.checkpoint_record import Moved, Record, write_record
-from spark_backend.job.checkpoint.job_folder import JobFolder
-from spark_backend.job.history.marks import Mark, read_mark, write_mark
-from spark_backend.job.journal.journal import Journal, Taken
-from spark_backend.job.journal.written import write_files, write_journal
-from spark_backend.job.stages.start import Settings, write_settings
-from spark_backend.job_file import JobFile, numbers_in
-from spark_backend.settings.catalog.table_names import keep_places
-from spark_backend.settings.deployment import Deployment
-from spark_backend.sinks.folder.compaction.replacement import Replacement
-from spark_backend.sources.crash_marks import CrashMarks, Deadly
-from spark_backend.sources.folder.after_reading import Settled, SettledFile
-from spark_backend.sources.folder.folder_listing import FileStamp
-from spark_backend.sources.folder.pieces import FolderPiece, SourceCount, TakenFile, Waited, WaitingFile
-from spark_backend.sources.kinds import Part
-from spark_backend.sources.listing.command_folder import Answer, CommandFolder
-from spark_backend.sources.listing.manifests import Manifest, ManifestFolder
-from spark_backend.sources.listing.places import DamagedManifest
-from spark_backend.sources.listing.read_list import KEPT, ReadList, load_list
-from spark_backend.sources.listing.unread import Unread
-from spark_backend.sources.table.table_units import TableFile, TablePiece, TablePosition, TableUnit
-from spark_backend.sources.topics.offsets import OffsetRange, TopicPosition, TopicsPiece, topics_to_plain
-from spark_backend.wire.clock_sources import ClockSource
-from spark_backend.wire.epochs import Epoch, Notice
-from spark_backend.wire.plan_text import plan_text
 from tests.project.modules import FILES
 
 TEXTS = Path(__file__).parents[1] / "snapshots" / "job-files.json"
@@ -269,12 +269,12 @@ def test_numbers_are_those_of_json_files(tmp_path: Path) -> None:
 
 
 def test_files_of_a_job_are_read_and_written_in_one_place() -> None:
-    """Everything else of `spark_backend` asks `JobFile`; a log of Delta is somebody else's file."""
+    """Everything else of `job_engine` asks `JobFile`; a log of Delta is somebody else's file."""
     users = {
         name: sorted(
-            module.removeprefix("spark_backend.")
+            module.removeprefix("job_engine.")
             for module, path in FILES.items()
-            if module.startswith("spark_backend.") and f"{name}(" in path.read_text()
+            if module.startswith("job_engine.") and f"{name}(" in path.read_text()
         )
         for name in ("read_json", "write_durably")
     }

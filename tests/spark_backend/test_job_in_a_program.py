@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 import ensue
-from spark_backend.errors import JobError, as_job_errors
+from job_engine.errors import JobError, as_job_errors
 from tests.support.sensors import QUERY, add_files, expected, streamed, table
 
 CHANNELS = {"one": "parquet", "two": "delta"}

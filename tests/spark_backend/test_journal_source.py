@@ -13,18 +13,18 @@ import pytest
 from deltalake import write_deltalake
 
 import querylang
+from job_engine.job.history.sending import send_with_history
+from job_engine.job.told_sources import told_sources
+from job_engine.job.watching.backlog import backlog_of
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.sources.backlog import SourceBacklog
+from job_engine.sources.kinds import FORMATS
+from job_engine.sources.listing import read_list
+from job_engine.sources.listing.places import DamagedManifest
+from job_engine.sources.listing.read_list import what_was_read
+from job_engine.sources.listing.tasks import sources_of_text, sources_to_text
 from querylang.errors import FileErrors
 from runtime.reading.tables import read_arrivals
-from spark_backend.job.history.sending import send_with_history
-from spark_backend.job.source_streams import told_sources
-from spark_backend.job.watching.backlog import backlog_of
-from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sources.backlog import SourceBacklog
-from spark_backend.sources.kinds import FORMATS
-from spark_backend.sources.listing import read_list
-from spark_backend.sources.listing.places import DamagedManifest
-from spark_backend.sources.listing.read_list import what_was_read
-from spark_backend.sources.listing.tasks import sources_of_text, sources_to_text
 from tests.support.embedded import embedded, match_ids
 from tests.support.job_without_spark import EVENT, FALLING, RISING, JobWithoutSpark
 from tests.support.journal_source.planning import LinesRead
@@ -33,7 +33,7 @@ from tests.support.sensors import project, streamed, table
 
 PACKAGE = "tests.support.journal_source"
 
-WITH_JOURNAL = f"from spark_backend.sources.kinds import FORMATS\nFORMATS['journal'] = '{PACKAGE}'\n{RUN}"
+WITH_JOURNAL = f"from job_engine.sources.kinds import FORMATS\nFORMATS['journal'] = '{PACKAGE}'\n{RUN}"
 
 SOURCE = "{format: journal, file: readings.jsonl, lines: 500}"
 

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 import querylang
+from job_engine.job.journal.journal import Journal
+from job_engine.job.journal.written import asked_of_text
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.sources.listing.command_folder import CHANGE, CommandFolder
+from job_engine.wire.program import Program, load_program
+from job_engine.wire.tagged_rows import Tag
 from querylang.changes.applying import Moment
 from querylang.changes.running import Running
 from querylang.errors import FileErrors
 from runtime.columns.arrivals import Arrivals
 from runtime.replay.replay import read_records
-from spark_backend.job.journal.journal import Journal
-from spark_backend.job.journal.written import asked_of_text
-from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sources.listing.command_folder import CHANGE, CommandFolder
-from spark_backend.wire.program import Program, load_program
-from spark_backend.wire.tagged_rows import Tag
 from tests.support.buckets import Stream, rows_of
 from tests.support.embedded import ledger_of
 

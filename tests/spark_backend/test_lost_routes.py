@@ -6,9 +6,9 @@ from pathlib import Path
 
 import querylang
 from ensue.commands.findings import check_files
+from job_engine.job.checks.writing_statements import lost_routes, taken_events, written_by
 from querylang.checker.checked import Written
 from querylang.compiler import compile_checked
-from spark_backend.job.checks.writing_statements import lost_routes, taken_events, written_by
 
 TEXT = """event A { integer n; } event B { integer n; } event C { integer n; }
 query Q { inputs { A() within 9.0; } find A as a { if a.n > 1 then { route B(1); route C(2); route C(3); } route A(1); } }

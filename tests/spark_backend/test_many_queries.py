@@ -9,6 +9,13 @@ from typing import Any
 import pytest
 
 import querylang
+from job_engine.job.journal.journal import Journal
+from job_engine.job.journal.written import asked_of_text, journal_to_plain
+from job_engine.job.plan_rules import refuse_name_conflicts
+from job_engine.sinks import bucket_results
+from job_engine.wire import plan_text as texts
+from job_engine.wire.partition_groups import partition_groups
+from job_engine.wire.program import Program
 from querylang.changes.applying import Moment
 from querylang.changes.running import Running
 from querylang.plan import model
@@ -19,13 +26,6 @@ from runtime.engine.engine import Engine
 from runtime.engine.succession import Saved
 from runtime.json_reader import DamagedJson
 from runtime.policies.forget_keys import with_forget_keys
-from spark_backend.job.journal.journal import Journal
-from spark_backend.job.journal.written import asked_of_text, journal_to_plain
-from spark_backend.job.plan_rules import refuse_name_conflicts
-from spark_backend.sinks import bucket_results
-from spark_backend.wire import plan_text as texts
-from spark_backend.wire.partition_groups import partition_groups
-from spark_backend.wire.program import Program
 from tests.support.sinks import sink_of
 
 EVENTS = "event A { integer k; float v; } event B { integer k; float v; }"

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import querylang
+from job_engine.operator.moved_buckets import moved_buckets
+from job_engine.operator.step import run_step
+from job_engine.wire.packed_rows import HOME, RefusedFile, Signal, pack_refused
+from job_engine.wire.program import Program
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.division import by_rules, same
-from spark_backend.operator.moved_buckets import moved_buckets
-from spark_backend.operator.step import run_step
-from spark_backend.wire.packed_rows import HOME, RefusedFile, Signal, pack_refused
-from spark_backend.wire.program import Program
 from tests.differential.compare import plan_of
 from tests.differential.patterns import random_queries
 from tests.oracle.pieces import loaded

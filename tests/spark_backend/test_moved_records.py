@@ -11,17 +11,17 @@ import pytest
 
 import querylang
 from ensue.commands.findings import check_files
+from job_engine.operator.step import StepResult, run_step
+from job_engine.sources.reading import Read, Reading, pack_parts
+from job_engine.wire.clock_sources import ClockSource, Idle, clock_source
+from job_engine.wire.packed_rows import Signal, pack_unread
+from job_engine.wire.program import Program
+from job_engine.wire.source_progress import UnreadFiles
+from job_engine.wire.tagged_rows import Tag, TaggedRow
 from runtime.columns.arrivals import place_of
 from runtime.policies.policy_text import parse_ordering
 from runtime.reading.tables import iter_arrivals
-from spark_backend.operator.step import StepResult, run_step
-from spark_backend.sources.frames import pack_rows
-from spark_backend.sources.reading import Read, Reading, pack_parts
-from spark_backend.wire.clock_sources import ClockSource, Idle, clock_source
-from spark_backend.wire.packed_rows import Signal, pack_unread
-from spark_backend.wire.program import Program
-from spark_backend.wire.source_progress import UnreadFiles
-from spark_backend.wire.tagged_rows import Tag, TaggedRow
+from spark_backend.frames.frames import pack_rows
 from tests.support.buckets import rows_of
 
 SECOND = 1_000_000

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import querylang
+from job_engine.operator.step import StepResult, run_step
+from job_engine.wire.packed_rows import Signal, pack_arrivals
+from job_engine.wire.program import NullRule, Program
+from job_engine.wire.tagged_rows import Tag
 from runtime.replay.replay import read_records, replay_records
-from spark_backend.operator.step import StepResult, run_step
-from spark_backend.wire.packed_rows import Signal, pack_arrivals
-from spark_backend.wire.program import NullRule, Program
-from spark_backend.wire.tagged_rows import Tag
 from tests.support.buckets import Stream, rows_of
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots"

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from spark_backend.job.commands.control import send_change
-from spark_backend.job.job import run
-from spark_backend.job.preflight import checked
-from spark_backend.job.stages.change import changed_program
-from spark_backend.job.upkeep.planning import plan_of
-from spark_backend.settings.deployment_file import load_deployment
+from job_engine.job.commands.control import send_change
+from job_engine.job.job import run
+from job_engine.job.preflight import checked
+from job_engine.job.stages.change import changed_program
+from job_engine.job.upkeep.planning import plan_of
+from job_engine.settings.deployment_file import load_deployment
 from tests.support.old_checkpoint import continue_as_a_replay, unpacked
 
 SAMPLES = Path(__file__).parents[1] / "snapshots"

@@ -10,25 +10,25 @@ import pyarrow.dataset
 import pytest
 from deltalake import DeltaTable
 
+from job_engine.job.plan_rules import finished
+from job_engine.job.preflight import checked
+from job_engine.job.upkeep.query_diff import compare_queries
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.sinks.bucket_results import put_in_one, refuse_unwritable
+from job_engine.sinks.folder import publishing as of_folders
+from job_engine.sinks.kinds import Layout, MicroBatch, Sink
+from job_engine.sinks.one_table import one_table, row_of_query
+from job_engine.sinks.run_sinks import publish
+from job_engine.sinks.table import publishing as of_tables
+from job_engine.sinks.table.settings import TableSink
+from job_engine.sinks.task_files import Attempt, TaskFiles
+from job_engine.wire.decode import user_table
+from job_engine.wire.file_layouts import json_rows
+from job_engine.wire.tagged_rows import Tag
 from querylang import compile_text
 from querylang.errors import FileErrors, InputError
 from runtime.engine.engine import Engine
 from runtime.replay.replay import read_records
-from spark_backend.job.plan_rules import finished
-from spark_backend.job.preflight import checked
-from spark_backend.job.upkeep.query_diff import compare_queries
-from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sinks.bucket_results import put_in_one, refuse_unwritable
-from spark_backend.sinks.folder import publishing as of_folders
-from spark_backend.sinks.kinds import Layout, MicroBatch, Sink
-from spark_backend.sinks.one_table import one_table, row_of_query
-from spark_backend.sinks.run_sinks import publish
-from spark_backend.sinks.table import publishing as of_tables
-from spark_backend.sinks.table.settings import TableSink
-from spark_backend.sinks.task_files import Attempt, TaskFiles
-from spark_backend.wire.decode import user_table
-from spark_backend.wire.file_layouts import json_rows
-from spark_backend.wire.tagged_rows import Tag
 from tests.support.sinks import sink_of
 
 TEXT = """

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import querylang
+from job_engine.operator.step import run_step
+from job_engine.wire.clock_sources import ClockSource
+from job_engine.wire.packed_rows import Signal, pack_arrivals
+from job_engine.wire.program import Program
+from job_engine.wire.tagged_rows import Tag
 from runtime.columns.arrivals import Arrivals, place_of
 from runtime.replay.replay import read_records
 from runtime.results.schemas import Results
-from spark_backend.operator.step import run_step
-from spark_backend.wire.clock_sources import ClockSource
-from spark_backend.wire.packed_rows import Signal, pack_arrivals
-from spark_backend.wire.program import Program
-from spark_backend.wire.tagged_rows import Tag
 from tests.support.buckets import rows_of
 from tests.support.embedded import Summary, embedded, summary
 

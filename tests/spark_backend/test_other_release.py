@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_backend.job.other_release import Release, note_release, other_release, this_release
-from spark_backend.job.upkeep.planning import plan_of
-from spark_backend.settings.deployment import Deployment
-from spark_backend.settings.deployment_file import load_deployment
+from job_engine.job.other_release import Release, note_release, other_release, this_release
+from job_engine.job.upkeep.planning import plan_of
+from job_engine.settings.deployment import Deployment
+from job_engine.settings.deployment_file import load_deployment
 from tests.support.old_checkpoint import unpacked
 
 SAMPLES = Path(__file__).parents[1] / "snapshots"

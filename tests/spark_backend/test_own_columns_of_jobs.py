@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from job_engine.job.checkpoint.checkpoint_record import read_record, write_record
+from job_engine.job.preflight import Checked, checked
+from job_engine.job.told_sources import source_readings
+from job_engine.settings.deployment_file import load_deployment
 from querylang.errors import FileErrors, InputError
 from runtime.columns.arrivals import Arrivals, RecordKind
-from spark_backend.job.checkpoint.checkpoint_record import read_record, write_record
-from spark_backend.job.preflight import Checked, checked
-from spark_backend.job.source_streams import source_readings
-from spark_backend.settings.deployment_file import load_deployment
 from tests.support.readings_job import write_job
 
 A = "event A { string k; }\nquery Q { inputs { A() key k retain 2; } find A as a -> A as b }"

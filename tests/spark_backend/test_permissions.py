@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import ensue
+from job_engine.durable_files import make_checkpoint, new_file, write_durably
+from job_engine.job.job import run
+from job_engine.job.upkeep.backup import back_up, restore
+from job_engine.settings.deployment_file import load_deployment
 from querylang.errors import InputError
-from spark_backend.durable_files import make_checkpoint, new_file, write_durably
-from spark_backend.job.job import run
-from spark_backend.job.upkeep.backup import back_up, restore
-from spark_backend.settings.deployment_file import load_deployment
 from tests.support.sensors import add_files, project, table
 
 

@@ -9,10 +9,10 @@ import pyarrow.fs
 import pyarrow.parquet
 import pytest
 
+from job_engine.places.place import UnknownScheme, files_below, is_within, place_of
+from job_engine.places.remote_path import RemotePath
+from job_engine.sinks.kinds import FORMATS, MicroBatch, publishing, writing
 from querylang.errors import InputError
-from spark_backend.places.place import UnknownScheme, files_below, is_within, place_of
-from spark_backend.places.remote_path import RemotePath
-from spark_backend.sinks.kinds import FORMATS, MicroBatch, publishing, writing
 from tests.support.sinks import sink_of
 from tests.support.stores import KEYS, StoreServer
 
@@ -85,7 +85,7 @@ def test_nothing_is_in_a_folder_that_does_not_exist() -> None:
     assert not place("nowhere").is_dir()
 
 
-@pytest.mark.parametrize("name", sorted(name for name in FORMATS if FORMATS[name] == "spark_backend.sinks.folder"))
+@pytest.mark.parametrize("name", sorted(name for name in FORMATS if FORMATS[name] == "job_engine.sinks.folder"))
 def test_an_object_of_a_sink_appears_when_it_is_published(name: str, store: StoreServer) -> None:
     sink = sink_of(name, place(f"out/{name}"))
     writer = writing(sink).open(sink, MicroBatch("0123456789ab", 1), 2, 3)
@@ -169,7 +169,7 @@ def test_options_come_before_the_environment(store: StoreServer, monkeypatch: py
 
 def test_options_are_handed_to_stores_of_all_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrow's classes are asked; no server is. Without options Arrow reads the URI."""
-    from spark_backend.places import stores
+    from job_engine.places import stores
 
     given: list[tuple[object, ...]] = []
     for name in ("AzureFileSystem", "HadoopFileSystem"):

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from ensue.commands.findings import check_files
+from job_engine.errors import WorkerDied, in_plain_words, plain_error
+from job_engine.job.checks.damaged_logs import refuse_damaged_logs
+from job_engine.job.preflight import checked
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.sinks.kinds import FORMATS, MicroBatch, TaskWriter, writing
+from job_engine.sinks.topics.settings import TopicSink
 from querylang.errors import FileErrors, InputError
-from spark_backend.errors import WorkerDied, in_plain_words, plain_error
-from spark_backend.job.checks.damaged_logs import refuse_damaged_logs
-from spark_backend.job.preflight import checked
-from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sinks.kinds import FORMATS, MicroBatch, TaskWriter, writing
-from spark_backend.sinks.topics.settings import TopicSink
 from tests.support.sensors import project
 from tests.support.sinks import sink_of
 from tests.support.small_disk import small_disk

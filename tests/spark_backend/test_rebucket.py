@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.job import run
+from job_engine.job.upkeep import rebucket as moving
+from job_engine.job.upkeep.rebucket import rebucket
 from querylang.errors import InputError
-from spark_backend.job.checkpoint.job_folder import JobFolder
-from spark_backend.job.job import run
-from spark_backend.job.upkeep import rebucket as moving
-from spark_backend.job.upkeep.rebucket import rebucket
 from tests.support.old_checkpoint import continue_as_a_replay, unpacked
 
 SAMPLE = Path(__file__).parents[1] / "snapshots" / "checkpoint-3.tar.gz"

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import ensue
-from spark_backend.wire.tagged_rows import Tag, read_table
+from job_engine.wire.tagged_rows import Tag, read_table
 
 OPEN = "query Q { inputs { A() key k retain 2; } find A as a -> A as b where b.n > a.n }"
 DEFINED = f"event A {{ string k; integer n; string note; }}\n{OPEN}"

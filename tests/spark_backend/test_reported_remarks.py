@@ -12,10 +12,10 @@ import pytest
 from deltalake import write_deltalake
 
 import ensue
-from spark_backend.job.batches.reporting import warning_text
-from spark_backend.operator.worker_functions import warn_of_first_ones
-from spark_backend.wire.reports import CAUSES, Report, added_up, report_table, reports_to_plain
-from spark_backend.wire.tagged_rows import Tag, TaggedRow
+from job_engine.job.batches.reporting import warning_text
+from job_engine.wire.reports import CAUSES, Report, added_up, report_table, reports_to_plain
+from job_engine.wire.tagged_rows import Tag, TaggedRow
+from spark_backend.stream.worker_functions import warn_of_first_ones
 from tests.support.buckets import rows_of
 from tests.support.folder_job import FolderJob
 

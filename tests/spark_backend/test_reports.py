@@ -10,18 +10,18 @@ import pytest
 
 from ensue.rendering.account import account_text
 from ensue.rendering.status_text import status_text
+from job_engine.job.batches.reporting import FirstRecords, Reporter
+from job_engine.job.batches.reports import BatchReport, RunTotal
+from job_engine.job.checkpoint.job_folder import BatchFiles
+from job_engine.job.checkpoint.progress import JobProgress
+from job_engine.job.watching.status import status_of
+from job_engine.operator.step import run_step
+from job_engine.wire.clock_sources import ClockSource
+from job_engine.wire.packed_rows import HOME, pack_reports
+from job_engine.wire.program import Program
+from job_engine.wire.reports import CAUSES, FROM_LEDGER, Report, added_up, reports_from_ledger
+from job_engine.wire.tagged_rows import Tag
 from runtime.results.ledger import Account, ledger_table
-from spark_backend.job.batches.reporting import FirstRecords, Reporter
-from spark_backend.job.batches.reports import BatchReport, RunTotal
-from spark_backend.job.checkpoint.job_folder import BatchFiles
-from spark_backend.job.checkpoint.progress import JobProgress
-from spark_backend.job.watching.status import status_of
-from spark_backend.operator.step import run_step
-from spark_backend.wire.clock_sources import ClockSource
-from spark_backend.wire.packed_rows import HOME, pack_reports
-from spark_backend.wire.program import Program
-from spark_backend.wire.reports import CAUSES, FROM_LEDGER, Report, added_up, reports_from_ledger
-from spark_backend.wire.tagged_rows import Tag
 from tests.spark_backend.samples import PLAN
 from tests.support.buckets import rows_of
 from tests.support.sensors import project_of_two

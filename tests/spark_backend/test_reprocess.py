@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.job.checkpoint.checkpoint_record import write_record
+from job_engine.job.preflight import checked
+from job_engine.job.upkeep.reprocess import reprocess
+from job_engine.settings.deployment_file import load_deployment
 from querylang.errors import InputError
-from spark_backend.job.checkpoint.checkpoint_record import write_record
-from spark_backend.job.preflight import checked
-from spark_backend.job.upkeep.reprocess import reprocess
-from spark_backend.settings.deployment_file import load_deployment
 from tests.support.old_checkpoint import unpacked
 from tests.support.readings_job import write_job
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.job import job
+from job_engine.job.checkpoint import run_lock
+from job_engine.job.checkpoint.checkpoint_record import read_record
+from job_engine.job.checkpoint.run_lock import RunLock
 from querylang.errors import InputError
-from spark_backend.job import job
-from spark_backend.job.checkpoint import run_lock
-from spark_backend.job.checkpoint.checkpoint_record import read_record
-from spark_backend.job.checkpoint.run_lock import RunLock
 from tests.support.sensors import project
 
 

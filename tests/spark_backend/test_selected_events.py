@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import querylang
+from job_engine.wire.decode import schema_of
+from job_engine.wire.program import Program
+from job_engine.wire.tagged_rows import Tag
 from runtime.results.schemas import match_schema
-from spark_backend.wire.decode import schema_of
-from spark_backend.wire.program import Program
-from spark_backend.wire.tagged_rows import Tag
 from tests.spark_backend.samples import SECOND, arrivals_of
 from tests.support.buckets import Stream, rows_of
 from tests.support.embedded import embedded

@@ -11,15 +11,15 @@ from zipfile import ZipFile
 import pytest
 
 import querylang
+from job_engine.job.plan_rules import with_source_orderings
+from job_engine.settings.deployment import Deployment
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.wire.clock import Clock
 from querylang.errors import FileErrors, InputError
 from querylang.parameters.instances import with_instances
 from runtime.policies.plan_policies import parse_ordering
 from runtime.policies.time_forms import TimeForm
 from runtime.reading.formats.csv_form import CsvForm
-from spark_backend.job.plan_rules import with_source_orderings
-from spark_backend.settings.deployment import Deployment
-from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.wire.clock import Clock
 from tests.support.schema_verdicts import same_verdict
 
 GOOD = """\
@@ -271,7 +271,7 @@ def test_an_empty_file_says_so(folder: Path) -> None:
 
 
 def test_reading_a_deployment_file_needs_neither_spark_nor_pandas() -> None:
-    code = "import sys, spark_backend.settings.deployment_file; print([m for m in ('pyspark', 'pandas', 'pyarrow', 'numba') if m in sys.modules])"
+    code = "import sys, job_engine.settings.deployment_file; print([m for m in ('pyspark', 'pandas', 'pyarrow', 'numba') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pyarrow as pa
 
+from job_engine.wire.file_layouts import flattened, json_rows
 from runtime.results.spread import without_empty_structs
-from spark_backend.wire.file_layouts import flattened, json_rows
 
 NOTHING = pa.struct([])
 MEMBER = pa.struct(

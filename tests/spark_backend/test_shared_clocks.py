@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from job_engine.sources.pushdown import describe_pushdown
+from job_engine.wire.packed_rows import Signal, pack_arrivals, unpack_row
+from job_engine.wire.partition_groups import partition_groups, shared_order
+from job_engine.wire.program import Program
+from job_engine.wire.tagged_rows import Tag
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
-from spark_backend.sources.pushdown import describe_pushdown
-from spark_backend.wire.packed_rows import Signal, pack_arrivals, unpack_row
-from spark_backend.wire.partition_groups import partition_groups, shared_order
-from spark_backend.wire.program import Program
-from spark_backend.wire.tagged_rows import Tag
 from tests.spark_backend.samples import POLICIES, SECOND, SEVERAL, arrivals_of, ordered, places
 from tests.support.buckets import Stream, rows_of, unevenly
 from tests.support.embedded import embedded, summary

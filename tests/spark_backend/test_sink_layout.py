@@ -11,13 +11,13 @@ import pytest
 
 import querylang
 from ensue.cli import main
+from job_engine.job.plan_rules import refuse_name_conflicts
+from job_engine.sinks.folder.settings import FolderSink, Formulas
+from job_engine.sinks.kinds import MicroBatch, Sink, publishing, writing
+from job_engine.sinks.path_names import LONGEST, folder_name, match_folder, same_on_disk
+from job_engine.wire.decode import spread_schema
 from querylang.errors import FileErrors
 from querylang.plan.model import Plan
-from spark_backend.job.plan_rules import refuse_name_conflicts
-from spark_backend.sinks.folder.settings import FolderSink, Formulas
-from spark_backend.sinks.kinds import MicroBatch, Sink, publishing, writing
-from spark_backend.sinks.path_names import LONGEST, folder_name, match_folder, same_on_disk
-from spark_backend.wire.decode import spread_schema
 from tests.support.sensors import project
 from tests.support.sinks import sink_of
 

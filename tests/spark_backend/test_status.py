@@ -18,17 +18,17 @@ from pyspark.sql import SparkSession
 
 from ensue.cli import main
 from ensue.rendering.status_text import status_text
+from job_engine.job.batches.reports import RunReport, source_of
+from job_engine.job.checkpoint.job_folder import BatchFiles, JobFolder
+from job_engine.job.checkpoint.progress import JobProgress, Recent
+from job_engine.job.job import deploy, run
+from job_engine.job.watching.process_memory import memory_of
+from job_engine.job.watching.status import Rates, Status, rates, read_status, status_of
+from job_engine.operator.measures import METRIC_SCHEMA
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.sources.backlog import SourceBacklog
+from job_engine.wire.tagged_rows import Tag
 from querylang.errors import InputError
-from spark_backend.job.batches.reports import RunReport, source_of
-from spark_backend.job.checkpoint.job_folder import BatchFiles, JobFolder
-from spark_backend.job.checkpoint.progress import JobProgress, Recent
-from spark_backend.job.job import deploy, run
-from spark_backend.job.watching.process_memory import memory_of
-from spark_backend.job.watching.status import Rates, Status, rates, read_status, status_of
-from spark_backend.operator.measures import METRIC_SCHEMA
-from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sources.backlog import SourceBacklog
-from spark_backend.wire.tagged_rows import Tag
 from tests.support.sensors import add_files, expected, project_of_two, streamed, table
 
 TEN_DAYS_LATER = 1_700_000_149_900_000 + 10 * 86_400_000_000

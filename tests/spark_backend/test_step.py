@@ -7,17 +7,17 @@ import pyarrow as pa
 import pytest
 
 import querylang
+from job_engine.operator.step import StepResult, run_step
+from job_engine.wire.clock import Clock
+from job_engine.wire.container import pack
+from job_engine.wire.packed_rows import Signal, pack_arrivals, unpack_row
+from job_engine.wire.program import Program
+from job_engine.wire.tagged_rows import Tag, TaggedRow
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.engine.engine import Engine
 from runtime.replay.replay import read_records
-from spark_backend.operator.step import StepResult, run_step
-from spark_backend.wire.clock import Clock
-from spark_backend.wire.container import pack
-from spark_backend.wire.packed_rows import Signal, pack_arrivals, unpack_row
-from spark_backend.wire.program import Program
-from spark_backend.wire.tagged_rows import Tag, TaggedRow
 from tests.spark_backend.samples import PLAN, SECOND, SEVERAL, arrivals_of, with_system_rows
 from tests.support.buckets import Stream, rows_of
 from tests.support.embedded import embedded, ledger_of, summary

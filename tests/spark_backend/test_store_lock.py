@@ -10,11 +10,11 @@ import sys
 
 import pytest
 
+from job_engine.job.checkpoint import store_lock
+from job_engine.job.checkpoint.store_lock import StoreLock
+from job_engine.places.place import place_of
+from job_engine.places.remote_path import RemotePath
 from querylang.errors import InputError
-from spark_backend.job.checkpoint import store_lock
-from spark_backend.job.checkpoint.store_lock import StoreLock
-from spark_backend.places.place import place_of
-from spark_backend.places.remote_path import RemotePath
 from tests.support.stores import StoreServer
 
 

@@ -9,21 +9,21 @@ from pathlib import Path
 import pytest
 
 import ensue
+from job_engine.operator.step import run_step
+from job_engine.places.remote_path import RemotePath
+from job_engine.places.remote_stat import RemoteStat
+from job_engine.sources.folder.listed_source import ListedSource
+from job_engine.sources.folder.pieces import FolderWork
+from job_engine.sources.folder.store_listing import StoreWatch
+from job_engine.sources.listing.input_planner import InputPlanner, RunSettings
+from job_engine.sources.listing.manifests import Manifest
+from job_engine.sources.listing.tasks import SOURCES, Task, sources_of_text, sources_to_text
+from job_engine.sources.reading import Reading
+from job_engine.sources.task_reading import read_task
+from job_engine.wire.packed_rows import HOME, Signal
+from job_engine.wire.program import Program
+from job_engine.wire.tagged_rows import Tag
 from querylang.errors import InputError
-from spark_backend.operator.step import run_step
-from spark_backend.places.remote_path import RemotePath
-from spark_backend.places.remote_stat import RemoteStat
-from spark_backend.sources.folder.listed_source import ListedSource
-from spark_backend.sources.folder.pieces import FolderWork
-from spark_backend.sources.folder.store_listing import StoreWatch
-from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
-from spark_backend.sources.listing.manifests import Manifest
-from spark_backend.sources.listing.tasks import SOURCES, Task, sources_of_text, sources_to_text
-from spark_backend.sources.reading import Reading
-from spark_backend.sources.task_reading import read_task
-from spark_backend.wire.packed_rows import HOME, Signal
-from spark_backend.wire.program import Program
-from spark_backend.wire.tagged_rows import Tag
 from tests.spark_backend.samples import PLAN
 from tests.support.buckets import ledger_of, rows_of
 from tests.support.folder_job import FolderJob

@@ -10,18 +10,18 @@ from typing import cast
 
 import pytest
 
-from spark_backend.delta.commit_log import last_checkpoint
-from spark_backend.job.checkpoint.checkpoint_record import read_record
-from spark_backend.job.checkpoint.job_folder import BatchFiles
-from spark_backend.job.checks.damaged_logs import refuse_damaged_logs
-from spark_backend.job.history.marks import read_mark
-from spark_backend.job.journal.written import read_files, read_journal
-from spark_backend.settings.deployment import Deployment
-from spark_backend.sources.folder.after_reading import SettledFile
-from spark_backend.sources.listing.command_folder import CommandFolder
-from spark_backend.sources.listing.job_notes import job_notes
-from spark_backend.sources.listing.manifests import ManifestFolder
-from spark_backend.sources.listing.read_list import load_list
+from job_engine.delta.commit_log import last_checkpoint
+from job_engine.job.checkpoint.checkpoint_record import read_record
+from job_engine.job.checkpoint.job_folder import BatchFiles
+from job_engine.job.checks.damaged_logs import refuse_damaged_logs
+from job_engine.job.history.marks import read_mark
+from job_engine.job.journal.written import read_files, read_journal
+from job_engine.settings.deployment import Deployment
+from job_engine.sources.folder.after_reading import SettledFile
+from job_engine.sources.listing.command_folder import CommandFolder
+from job_engine.sources.listing.job_notes import job_notes
+from job_engine.sources.listing.manifests import ManifestFolder
+from job_engine.sources.listing.read_list import load_list
 
 READS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a command": (f"ensue/commands/{7:020d}.json", lambda folder: CommandFolder(folder).read(7)),

@@ -13,13 +13,13 @@ import pytest
 from deltalake import write_deltalake
 
 import ensue
+from job_engine.job.job import run
+from job_engine.operator.step import run_step
+from job_engine.sources.listing.tasks import tasks_of
+from job_engine.sources.task_reading import read_task
+from job_engine.wire.packed_rows import HOME
+from job_engine.wire.tagged_rows import Tag
 from querylang.errors import InputError
-from spark_backend.job.job import run
-from spark_backend.operator.step import run_step
-from spark_backend.sources.listing.tasks import tasks_of
-from spark_backend.sources.task_reading import read_task
-from spark_backend.wire.packed_rows import HOME
-from spark_backend.wire.tagged_rows import Tag
 from tests.support.buckets import rows_of
 from tests.support.folder_job import FolderJob
 from tests.support.readings_job import write_job

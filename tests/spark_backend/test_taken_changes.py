@@ -9,21 +9,21 @@ from typing import cast
 
 import pytest
 
+from job_engine.job.checkpoint.checkpoint_record import write_record
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.commands.control import send_change, send_control
+from job_engine.job.commands.sending import what_it_waits_for
+from job_engine.job.journal.written import journal_file, read_journal
+from job_engine.job.preflight import Checked, checked
+from job_engine.job.stages import change as taking
+from job_engine.job.stages.change import changed_program, has_change
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.sources.listing.command_folder import CHANGE, CommandFolder
+from job_engine.wire.epochs import Notice
+from job_engine.wire.plan_text import load_plan
+from job_engine.wire.program import Program
 from querylang.errors import InputError
 from runtime.json_reader import shaped
-from spark_backend.job.checkpoint.checkpoint_record import write_record
-from spark_backend.job.checkpoint.job_folder import JobFolder
-from spark_backend.job.commands.control import send_change, send_control
-from spark_backend.job.commands.sending import what_it_waits_for
-from spark_backend.job.journal.written import journal_file, read_journal
-from spark_backend.job.preflight import Checked, checked
-from spark_backend.job.stages import change as taking
-from spark_backend.job.stages.change import changed_program, has_change
-from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sources.listing.command_folder import CHANGE, CommandFolder
-from spark_backend.wire.epochs import Notice
-from spark_backend.wire.plan_text import load_plan
-from spark_backend.wire.program import Program
 from tests.support.readings_job import let_it_have_read, write_job
 
 EVENT = "event Reading { string sensor; float value; }\nevent Other { string sensor; }\n"

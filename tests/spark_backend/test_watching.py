@@ -21,18 +21,18 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
+from job_engine.job.batches.figures import Figures, Pulse
+from job_engine.job.checkpoint.progress import JobProgress
+from job_engine.job.job import deploy, run
+from job_engine.job.stages.watch import WallClock
+from job_engine.job.watching import watch
+from job_engine.job.watching.prometheus import FRESH, PARTITIONS, Kept, Metrics
+from job_engine.operator.job_clock import JobClock, SourceWatermark
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.settings.watching_settings import Address
+from job_engine.sources.backlog import SourceBacklog
 from querylang.errors import InputError
 from querylang.logger import LogForm
-from spark_backend.job.batches.figures import Figures, Pulse
-from spark_backend.job.checkpoint.progress import JobProgress
-from spark_backend.job.job import deploy, run
-from spark_backend.job.stages.watch import WallClock
-from spark_backend.job.watching import watch
-from spark_backend.job.watching.prometheus import FRESH, PARTITIONS, Kept, Metrics
-from spark_backend.operator.job_clock import JobClock, SourceWatermark
-from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.settings.watching_settings import Address
-from spark_backend.sources.backlog import SourceBacklog
 from tests.project.repository import ROOT
 from tests.support.sensors import add_files, project, project_of_two, table
 

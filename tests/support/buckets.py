@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from job_engine.operator.moved_buckets import moved_buckets
+from job_engine.operator.step import StepResult, run_step
+from job_engine.wire.packed_rows import Signal, pack_arrivals
+from job_engine.wire.program import Program
+from job_engine.wire.tagged_rows import Tag, TaggedRow
 from runtime.columns.arrivals import Arrivals
-from spark_backend.operator.moved_buckets import moved_buckets
-from spark_backend.operator.step import StepResult, run_step
-from spark_backend.wire.packed_rows import Signal, pack_arrivals
-from spark_backend.wire.program import Program
-from spark_backend.wire.tagged_rows import Tag, TaggedRow
 from tests.support.embedded import Summary, ledger_of
 
 

@@ -11,6 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import querylang
+from job_engine.job.checkpoint.progress import JobProgress
+from job_engine.job.journal.journal import Journal, moment_of_change
+from job_engine.job.journal.written import PlainJournal, asked_of_text, journal_of_plain, journal_to_plain
+from job_engine.wire.clock_sources import ClockSource
+from job_engine.wire.epochs import Epoch
+from job_engine.wire.packed_rows import Signal
+from job_engine.wire.plan_text import load_plan
+from job_engine.wire.program import Program, load_program
+from job_engine.wire.tagged_rows import Tag
 from querylang.changes.running import Running
 from querylang.parameters.given_values import NOTHING
 from querylang.parameters.instances import with_instances
@@ -20,15 +29,6 @@ from runtime.columns.unknown_types import as_known
 from runtime.engine.engine import Engine
 from runtime.json_reader import json_of_text
 from runtime.results.ledger import Account
-from spark_backend.job.checkpoint.progress import JobProgress
-from spark_backend.job.journal.journal import Journal, moment_of_change
-from spark_backend.job.journal.written import PlainJournal, asked_of_text, journal_of_plain, journal_to_plain
-from spark_backend.wire.clock_sources import ClockSource
-from spark_backend.wire.epochs import Epoch
-from spark_backend.wire.packed_rows import Signal
-from spark_backend.wire.plan_text import load_plan
-from spark_backend.wire.program import Program, load_program
-from spark_backend.wire.tagged_rows import Tag
 from tests.support.buckets import Stream
 
 EVENTS = """

@@ -11,7 +11,7 @@ from tests.support.standalone import Cluster
 
 DRIVER = """
 import sys
-from spark_backend.job.job import run
+from job_engine.job.job import run
 for line in sys.stdin:
     done = run(sys.argv[1], once=True, flush="flush" in line, progress=lambda batch: print("batch", flush=True))
     print("done", done.records, flush=True)

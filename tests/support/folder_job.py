@@ -8,20 +8,19 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from spark_backend.job.checkpoint.job_folder import JobFolder
-from spark_backend.job.preflight import checked
-from spark_backend.job.source_streams import source_readings, told_sources
-from spark_backend.operator.step import run_step
-from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sources.folder.listed_source import ListedSource
-from spark_backend.sources.folder.source_watch import watch_of
-from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
-from spark_backend.sources.listing.manifests import Manifest
-from spark_backend.sources.listing.tasks import tasks_of
-from spark_backend.sources.source_stream import reading_options
-from spark_backend.sources.task_reading import read_task
-from spark_backend.wire.packed_rows import Signal
-from spark_backend.wire.tagged_rows import Tag, TaggedRow
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.preflight import checked
+from job_engine.job.told_sources import source_readings, told_sources
+from job_engine.operator.step import run_step
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.sources.folder.listed_source import ListedSource
+from job_engine.sources.folder.source_watch import watch_of
+from job_engine.sources.listing.input_planner import InputPlanner, RunSettings
+from job_engine.sources.listing.manifests import Manifest
+from job_engine.sources.listing.tasks import reading_options, tasks_of
+from job_engine.sources.task_reading import read_task
+from job_engine.wire.packed_rows import Signal
+from job_engine.wire.tagged_rows import Tag, TaggedRow
 from tests.support.buckets import rows_of
 
 Answer = tuple[list[str], list[tuple[str, str]], dict[tuple[str, str, str], int]]

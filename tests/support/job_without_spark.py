@@ -7,19 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spark_backend.job.checkpoint.checkpoint_record import write_record
-from spark_backend.job.checkpoint.job_folder import JobFolder
-from spark_backend.job.preflight import checked
-from spark_backend.job.source_streams import source_readings, told_sources
-from spark_backend.job.stages.change import changed_program
-from spark_backend.operator.step import run_step
-from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
-from spark_backend.sources.listing.tasks import tasks_of
-from spark_backend.sources.source_stream import reading_options
-from spark_backend.sources.task_reading import read_task
-from spark_backend.wire.program import Program
-from spark_backend.wire.tagged_rows import Tag
+from job_engine.job.checkpoint.checkpoint_record import write_record
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.preflight import checked
+from job_engine.job.stages.change import changed_program
+from job_engine.job.told_sources import source_readings, told_sources
+from job_engine.operator.step import run_step
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.sources.listing.input_planner import InputPlanner, RunSettings
+from job_engine.sources.listing.tasks import reading_options, tasks_of
+from job_engine.sources.task_reading import read_task
+from job_engine.wire.program import Program
+from job_engine.wire.tagged_rows import Tag
 
 EVENT = "event Reading { float ts; string sensor; float value; }\n"
 RISING = EVENT + (

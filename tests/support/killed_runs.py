@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 RUN = """
 import json, sys
-from spark_backend.job.job import run
+from job_engine.job.job import run
 report = run(sys.argv[1], once=True, flush=True, progress=lambda batch: print("batch", batch.batch, flush=True))
 print(json.dumps([[*key, count] for key, count in report.ledger.items()]), flush=True)
 """

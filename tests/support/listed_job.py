@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spark_backend.sources.folder.listed_source import ListedSource
-from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
-from spark_backend.sources.listing.manifests import Manifest
+from job_engine.sources.folder.listed_source import ListedSource
+from job_engine.sources.listing.input_planner import InputPlanner, RunSettings
+from job_engine.sources.listing.manifests import Manifest
 from tests.support.manifests import files_in, of_files
 
 LATER = 4_000_000_000_000_000_000

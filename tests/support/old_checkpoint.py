@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import ensue
+from job_engine.job.job import run
+from job_engine.job.watching.status import status_of
 from runtime.admission.outcomes import Outcome
 from runtime.results.json_objects import Plain
 from runtime.results.ledger import RECEIVED
-from spark_backend.job.job import run
-from spark_backend.job.watching.status import status_of
 
 LAST = "at,k,v,ts\n12,a,5,11\n13,b,4,1\n14,b,9,12.5\n"
 """What comes after the stream of the samples."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from spark_backend.job.checkpoint.job_folder import JobFolder
-from spark_backend.job.checkpoint.progress import JobProgress, QueryTime
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.checkpoint.progress import JobProgress, QueryTime
 
 
 def write_job(folder: Path, text: str, **settings: object) -> Path:

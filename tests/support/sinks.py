@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_backend.places.place import Place
-from spark_backend.sinks.folder.settings import FolderSink
-from spark_backend.sinks.kinds import Sink
-from spark_backend.sinks.table.settings import TableSink
+from job_engine.places.place import Place
+from job_engine.sinks.folder.settings import FolderSink
+from job_engine.sinks.kinds import Sink
+from job_engine.sinks.table.settings import TableSink
 
 
 def sink_of(format_: str, place: Place | None, own: Any = None, **common: Any) -> Sink:

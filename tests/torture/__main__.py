@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_backend.job.upkeep.compact_job import compact_job
+from job_engine.job.upkeep.compact_job import compact_job
 from tests.torture.answers import Control, replayed, written
 from tests.torture.changes import Changes
 from tests.torture.compaction import Compactor

@@ -15,24 +15,24 @@ import pyarrow as pa
 import pyarrow.parquet
 
 import ensue
+from job_engine.delta.commit_log import LOG
+from job_engine.delta.transactions import transactions
+from job_engine.operator.bucket_state import open_state
+from job_engine.operator.step import run_step
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.sources.folder.folder_listing import FileStamp
+from job_engine.sources.folder.pieces import FolderPiece, SourceCount, TakenFile
+from job_engine.sources.kinds import Part
+from job_engine.sources.listing.command_folder import Command, CommandFolder
+from job_engine.sources.listing.manifests import Manifest, ManifestFolder
+from job_engine.sources.table.commit_planner import CommitPlanner
+from job_engine.sources.table.delta_source import DeltaSource
+from job_engine.sources.table.snapshot import UnreadableTable
+from job_engine.sources.table.table_units import TablePosition
+from job_engine.wire.packed_rows import pack_arrivals
+from job_engine.wire.program import Program
 from querylang.load import compile_text
 from runtime.reading.tables import read_arrivals
-from spark_backend.delta.commit_log import LOG
-from spark_backend.delta.transactions import transactions
-from spark_backend.operator.bucket_state import open_state
-from spark_backend.operator.step import run_step
-from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sources.folder.folder_listing import FileStamp
-from spark_backend.sources.folder.pieces import FolderPiece, SourceCount, TakenFile
-from spark_backend.sources.kinds import Part
-from spark_backend.sources.listing.command_folder import Command, CommandFolder
-from spark_backend.sources.listing.manifests import Manifest, ManifestFolder
-from spark_backend.sources.table.commit_planner import CommitPlanner
-from spark_backend.sources.table.delta_source import DeltaSource
-from spark_backend.sources.table.snapshot import UnreadableTable
-from spark_backend.sources.table.table_units import TablePosition
-from spark_backend.wire.packed_rows import pack_arrivals
-from spark_backend.wire.program import Program
 from tests.support.mutants import json_mutant
 from tests.torture import kept_files
 

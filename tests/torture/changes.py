@@ -7,10 +7,10 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from job_engine.job.commands.sending import send_command
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.sources.listing.command_folder import CHANGE, CommandFolder
 from runtime.instants import EARLIEST
-from spark_backend.job.commands.sending import send_command
-from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sources.listing.command_folder import CHANGE, CommandFolder
 from tests.torture.answers import BEHIND, Control
 
 NAMES = ("Rise", "Silence", "_Three", "Extra", "Twice")

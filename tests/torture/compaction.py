@@ -14,7 +14,7 @@ from tests.torture.victims import ROOT
 
 COMPACT = """
 import sys, time
-from spark_backend.job.upkeep import compact_job
+from job_engine.job.upkeep import compact_job
 compact_job.KEPT_RUNNING = 2
 while True:
     done = compact_job.compact_job(sys.argv[1], int(sys.argv[2]))

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from spark_backend.job.job import run
+from job_engine.job.job import run
 from tests.differential.patterns import random_queries
 from tests.support.scenario import EVENTS, PAYLOAD, SECOND, Scenario, field_name, leeway_text, query_text
 from tests.support.scenario import Row as ScenarioRow

@@ -10,29 +10,29 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.journal.written import read_files
+from job_engine.job.preflight import Checked, checked
+from job_engine.job.stages.change import kept_program
+from job_engine.job.stages.start import settings_of, settings_with, write_settings
+from job_engine.job.stages.start import settings_of_interrupted as interrupted_settings
+from job_engine.job.upkeep.backup import back_up, restore
+from job_engine.job.watching.tries import failed_tries, skip_records
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.sinks.folder.compaction.replacement import interrupted, remove_drafts
+from job_engine.sources.crash_marks import CrashMarks, Deadly
+from job_engine.sources.folder.after_reading import Settled, SettledFile
+from job_engine.sources.folder.folder_listing import FileStamp
+from job_engine.sources.folder.pieces import FolderPiece, SourceCount, TakenFile
+from job_engine.sources.kinds import Part
+from job_engine.sources.listing.manifests import Manifest, ManifestFolder
+from job_engine.sources.listing.read_list import KEPT, load_list
+from job_engine.sources.topics.avro.avro_form import RegistryAddress
+from job_engine.sources.topics.avro.budgets import WrongSchema
+from job_engine.sources.topics.avro.registry import SchemaRegistry, UnknownSchema
+from job_engine.sources.topics.avro.schemas import message_schema
+from job_engine.wire.plan_text import load_plan, template_text
 from querylang.plan.model import PlanVersionError
-from spark_backend.job.checkpoint.job_folder import JobFolder
-from spark_backend.job.journal.written import read_files
-from spark_backend.job.preflight import Checked, checked
-from spark_backend.job.stages.change import kept_program
-from spark_backend.job.stages.start import settings_of, settings_with, write_settings
-from spark_backend.job.stages.start import settings_of_interrupted as interrupted_settings
-from spark_backend.job.upkeep.backup import back_up, restore
-from spark_backend.job.watching.tries import failed_tries, skip_records
-from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sinks.folder.compaction.replacement import interrupted, remove_drafts
-from spark_backend.sources.crash_marks import CrashMarks, Deadly
-from spark_backend.sources.folder.after_reading import Settled, SettledFile
-from spark_backend.sources.folder.folder_listing import FileStamp
-from spark_backend.sources.folder.pieces import FolderPiece, SourceCount, TakenFile
-from spark_backend.sources.kinds import Part
-from spark_backend.sources.listing.manifests import Manifest, ManifestFolder
-from spark_backend.sources.listing.read_list import KEPT, load_list
-from spark_backend.sources.topics.avro.avro_form import RegistryAddress
-from spark_backend.sources.topics.avro.budgets import WrongSchema
-from spark_backend.sources.topics.avro.registry import SchemaRegistry, UnknownSchema
-from spark_backend.sources.topics.avro.schemas import message_schema
-from spark_backend.wire.plan_text import load_plan, template_text
 from tests.support.old_checkpoint import unpacked
 
 Sample = tuple[tuple[bytes, ...], Callable[[bytes], object]]

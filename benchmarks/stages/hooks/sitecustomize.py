@@ -22,34 +22,34 @@ from typing import Any
 STAGES = {
     "pyspark.java_gateway": {"launch_gateway": "start the JVM"},
     "pyspark.core.context": {"SparkContext._do_init": "start Spark"},
-    "spark_backend.job.stages.prepare": {
+    "job_engine.job.stages.prepare": {
         "load_deployment": "read the deployment file",
         "checked": "check the deployment",
-        "job_session": "session",
     },
-    "spark_backend.job.job": {"start": "start the query"},
-    "spark_backend.job.batches.batch_writer": {
+    "spark_backend.driver": {"job_session": "session", "sync": "sync Spark's log"},
+    "job_engine.job.job": {"start": "start the query"},
+    "job_engine.job.batches.batch_writer": {
         "BatchWriter.write": "our part of the driver",
-        "BatchWriter._sync_offsets": "sync Spark's log",
         "publish_batch": "tasks and publishing",
         "BatchWriter._write_progress": "write progress",
     },
-    "spark_backend.job.checkpoint.job_folder": {"LedgerFiles.add": "write the ledger"},
-    "spark_backend.sinks.micro_batch": {"publish": "publish files"},
-    "spark_backend.sources.task_reading": {"read_task": "read and pack"},
-    "spark_backend.sources.reading": {"pack_arrivals": "pack"},
-    "spark_backend.operator.worker_functions": {"run_step": "step"},
-    "spark_backend.operator.reading": {"unpack_row": "unpack"},
-    "spark_backend.operator.step": {
+    "job_engine.job.checkpoint.job_folder": {"LedgerFiles.add": "write the ledger"},
+    "job_engine.sinks.micro_batch": {"publish": "publish files"},
+    "job_engine.sources.task_reading": {"read_task": "read and pack"},
+    "job_engine.sources.reading": {"pack_arrivals": "pack"},
+    "spark_backend.stream.worker_functions": {"run_step": "step"},
+    "job_engine.operator.reading": {"unpack_row": "unpack"},
+    "job_engine.operator.step": {
         "open_state": "open state",
         "close_state": "close state",
         "measures": "measures",
         "tagged_rows": "split results",
     },
     "runtime.engine.engine": {"Engine.process": "engine"},
-    "spark_backend.sinks.bucket_results": {"write_results": "write results", "run_and_write": "bucket"},
-    "spark_backend.sinks.task_files": {"TaskFiles.finish": "finish files"},
-    "spark_backend.sources.source_stream": {
+    "job_engine.sinks.bucket_results": {"write_results": "write results"},
+    "spark_backend.stream.results": {"run_and_write": "bucket"},
+    "job_engine.sinks.task_files": {"TaskFiles.finish": "finish files"},
+    "spark_backend.stream.source_stream": {
         "FileStreamReader.end_of_next": "plan the input",
         "FileStreamReader.partitions": "divide the input",
         "FileStreamReader.prepareForTriggerAvailableNow": "list the input",

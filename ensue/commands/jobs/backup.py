@@ -10,15 +10,15 @@ from ensue.commands.options import DeploymentFile, Json
 from ensue.commands.output import print_json, print_line
 
 if TYPE_CHECKING:
-    from spark_backend.job.upkeep.backup import BackupReport
-    from spark_backend.places.place import Place
+    from job_engine.job.upkeep.backup import BackupReport
+    from job_engine.places.place import Place
 
 BackupFolder = Annotated[str, typer.Argument(metavar="DIR", help="The folder of the backup, local or in a store.")]
 
 
 def backup(file: DeploymentFile, folder: BackupFolder, as_json: Json = False) -> None:
     """Copy the checkpoint of a job that does not run to a new folder."""
-    from spark_backend.job.upkeep.backup import back_up
+    from job_engine.job.upkeep.backup import back_up
 
     _print(back_up(file, _place(folder)), f"backed up to {folder}", as_json=as_json)
 
@@ -33,15 +33,15 @@ def restore(
     as_json: Json = False,
 ) -> None:
     """Make a job's checkpoint that of a backup; its next run continues from there."""
-    from spark_backend.job.upkeep.backup import restore as restore_checkpoint
+    from job_engine.job.upkeep.backup import restore as restore_checkpoint
 
     done = restore_checkpoint(file, _place(folder), replace=replace, remove_results=remove_results)
     _print(done, f"restored from {folder}", as_json=as_json)
 
 
 def _place(folder: str) -> Place:
+    from job_engine.places.place import SHOWN, UnknownScheme, place_of
     from querylang.errors import InputError
-    from spark_backend.places.place import SHOWN, UnknownScheme, place_of
 
     try:
         return place_of(folder)

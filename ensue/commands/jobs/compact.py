@@ -11,7 +11,7 @@ from ensue.commands.output import print_error, print_json, print_line
 from querylang.errors import InputError
 
 if TYPE_CHECKING:
-    from spark_backend.sinks.kinds import Compacted
+    from job_engine.sinks.kinds import Compacted
 
 
 def compact(
@@ -25,8 +25,8 @@ def compact(
 
     The job may run meanwhile. Its newest micro-batches stay as they are.
     """
+    from job_engine.job.upkeep.compact_job import compact_job
     from runtime.policies.sizes import parse_size
-    from spark_backend.job.upkeep.compact_job import compact_job
 
     size = parse_size(target)
     if size is None:

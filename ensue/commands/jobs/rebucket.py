@@ -20,7 +20,7 @@ def rebucket(
     Answers stay the same. The old state is kept until a run with the new one has ended.
     """
     from ensue.rendering.status_text import bytes_text
-    from spark_backend.job.upkeep.rebucket import rebucket as move
+    from job_engine.job.upkeep.rebucket import rebucket as move
 
     done = move(file, buckets)
     if as_json:

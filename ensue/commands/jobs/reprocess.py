@@ -22,8 +22,8 @@ def reprocess(
     as_json: Json = False,
 ) -> None:
     """Put mended records back into their sources, with their arrival."""
+    from job_engine.job.upkeep.reprocess import reprocess as put_back
     from querylang.errors import counted
-    from spark_backend.job.upkeep.reprocess import reprocess as put_back
 
     done = put_back(file, records, again=again)
     if as_json:

@@ -33,13 +33,13 @@ def state(
 
     It is the state after the last micro-batch. The job may run meanwhile.
     """
+    from job_engine.settings.deployment_file import load_deployment
     from spark_backend.launch.jvm import start_early
-    from spark_backend.settings.deployment_file import load_deployment
 
     deployment = load_deployment(file)  # mistakes in the file are reported before Spark is started
     start_early(f"ensue {deployment.name}", deployment.spark)
     from ensue.rendering.state_text import state_text
-    from spark_backend.job.upkeep.key_state import job_state
+    from job_engine.job.upkeep.key_state import job_state
 
     found = job_state(file, key or ())
     if as_json or form is Form.JSON:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import querylang
+from job_engine.wire.plan_text import load_plan, plan_text, template_text
 from querylang.plan.model import EventType, from_dict, to_dict
-from spark_backend.wire.plan_text import load_plan, plan_text, template_text
 
 PLAIN = "package com.x; event Beat { float ts; } event A { float ts; } query Q { inputs { A() within 9.0; } find A:a }"
 ANNOTATED = PLAIN.replace("event A", '@TimeFrom("ts") @Heartbeat("com.x.Beat") event A')

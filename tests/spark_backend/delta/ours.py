@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from spark_backend.sinks.kinds import Draft, MicroBatch, Sink
-from spark_backend.sinks.table.publishing import PUBLISHING as DELTA
-from spark_backend.sinks.table.settings import TableSink
-from spark_backend.sinks.table.writing import WRITING
+from job_engine.sinks.kinds import Draft, MicroBatch, Sink
+from job_engine.sinks.table.publishing import PUBLISHING as DELTA
+from job_engine.sinks.table.settings import TableSink
+from job_engine.sinks.table.writing import WRITING
 
 OURS, OTHERS = "0123456789ab", "ba9876543210"
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from job_engine.settings.catalog.table_names import keep_places, unplaced, with_places
+from job_engine.settings.deployment import Deployment
+from job_engine.settings.deployment_file import load_deployment
 from querylang.errors import InputError
-from spark_backend.job.checks.catalog_tables import find_tables, place_in_catalog
-from spark_backend.settings.catalog.table_names import keep_places, unplaced, with_places
-from spark_backend.settings.deployment import Deployment
-from spark_backend.settings.deployment_file import load_deployment
+from spark_backend.catalog_tables import find_tables, place_in_catalog
 from tests.support.sensors import QUERY
 
 FILE = """\

@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 
-from spark_backend.delta.commit_log import commit_file
-from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
-from spark_backend.sources.listing.tasks import ToldSource
-from spark_backend.sources.table.commit_planner import WORTH_NOTING, CommitPlanner
-from spark_backend.sources.table.delta_source import DeltaSource
-from spark_backend.sources.table.snapshot import UnreadableTable
-from spark_backend.sources.table.table_units import TablePosition
+from job_engine.delta.commit_log import commit_file
+from job_engine.sources.listing.input_planner import InputPlanner, RunSettings
+from job_engine.sources.listing.tasks import ToldSource
+from job_engine.sources.table.commit_planner import WORTH_NOTING, CommitPlanner
+from job_engine.sources.table.delta_source import DeltaSource
+from job_engine.sources.table.snapshot import UnreadableTable
+from job_engine.sources.table.table_units import TablePosition
 
 START: Mapping[str, TablePosition] = {}
 

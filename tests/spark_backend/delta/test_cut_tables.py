@@ -12,8 +12,8 @@ import pytest
 from deltalake import write_deltalake
 
 import ensue
-from spark_backend.wire.packed_rows import Signal
-from spark_backend.wire.tagged_rows import Tag
+from job_engine.wire.packed_rows import Signal
+from job_engine.wire.tagged_rows import Tag
 from tests.support.buckets import rows_of
 from tests.support.folder_job import FolderJob
 

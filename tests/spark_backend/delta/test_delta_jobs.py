@@ -12,9 +12,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
+from job_engine.job.batches.reports import BatchReport
+from job_engine.job.job import deploy, run
 from querylang.errors import EnsueError, InputError
-from spark_backend.job.batches.reports import BatchReport
-from spark_backend.job.job import deploy, run
 from tests.support.delta_tables import FROM_TABLE, match_ids_in, replayed
 from tests.support.killed_runs import kill_when, start
 from tests.support.sensors import QUERY, add_files, expected, project, project_of_two, table, totals

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 
+from job_engine.delta import publishing
+from job_engine.delta.commit_log import read_commit
+from job_engine.delta.publishing import ATTEMPTS, CHECKPOINT_EVERY, DataFile, Transaction, publish_files
+from job_engine.places.place import place_of
+from job_engine.retrying import RETRY, Outage
+from job_engine.sinks.folder.publishing import PUBLISHING as FILES
+from job_engine.sinks.kinds import MicroBatch, Sink
+from job_engine.sinks.table.writing import WRITING
 from querylang.errors import InputError
-from spark_backend.delta import publishing
-from spark_backend.delta.commit_log import read_commit
-from spark_backend.delta.publishing import ATTEMPTS, CHECKPOINT_EVERY, DataFile, Transaction, publish_files
-from spark_backend.places.place import place_of
-from spark_backend.retrying import RETRY, Outage
-from spark_backend.sinks.folder.publishing import PUBLISHING as FILES
-from spark_backend.sinks.kinds import MicroBatch, Sink
-from spark_backend.sinks.table.writing import WRITING
 from tests.spark_backend.delta.ours import DELTA, OTHERS, OURS, SCHEMA, drafts, names, rows, sink, table, write
 from tests.support.sinks import sink_of
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from job_engine.delta.features import refuse_unreadable, refuse_unwritable
+from job_engine.delta.package import open_table
+from job_engine.sinks.kinds import Sink
+from job_engine.sinks.table.settings import TableSink
+from job_engine.sources.table.commit_planner import CommitPlanner
+from job_engine.sources.table.delta_source import DeltaSource
+from job_engine.sources.table.snapshot import UnreadableTable
 from querylang.errors import InputError
-from spark_backend.delta.features import refuse_unreadable, refuse_unwritable
-from spark_backend.delta.package import open_table
-from spark_backend.sinks.kinds import Sink
-from spark_backend.sinks.table.settings import TableSink
-from spark_backend.sources.table.commit_planner import CommitPlanner
-from spark_backend.sources.table.delta_source import DeltaSource
-from spark_backend.sources.table.snapshot import UnreadableTable
 from tests.spark_backend.delta.ours import DELTA, OURS, names, rows, write
 from tests.support.maven import ROOT, fetched_jars
 

@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from spark_backend.delta.package import open_table
-from spark_backend.delta.store_access import store_settings, table_uri
-from spark_backend.places.place import place_of
-from spark_backend.retrying import RETRY
-from spark_backend.sinks.kinds import MicroBatch, Sink
+from job_engine.delta.package import open_table
+from job_engine.delta.store_access import store_settings, table_uri
+from job_engine.places.place import place_of
+from job_engine.retrying import RETRY
+from job_engine.sinks.kinds import MicroBatch, Sink
 from tests.spark_backend.delta.ours import DELTA, OURS, drafts, rows, write
 from tests.support.delta_tables import FROM_TABLE, match_ids_in, replayed
 from tests.support.killed_runs import kill_when, start

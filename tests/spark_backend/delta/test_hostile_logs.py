@@ -14,17 +14,17 @@ import pytest
 from deltalake import write_deltalake
 
 from ensue import EnsueError
+from job_engine.delta.checkpoints import column_of_checkpoint
+from job_engine.delta.commit_log import LOG, commit_file, last_checkpoint
+from job_engine.delta.data_files import data_file
+from job_engine.places.inside import OutsidePath, inside
+from job_engine.places.place import Place
+from job_engine.places.remote_path import RemotePath
+from job_engine.sources.table.commit_planner import CommitPlanner
+from job_engine.sources.table.delta_source import DeltaSource
+from job_engine.sources.table.snapshot import UnreadableTable, position_at, snapshot_units
+from job_engine.sources.table.table_units import TableFile, TablePosition
 from querylang.errors import InputError
-from spark_backend.delta.checkpoints import column_of_checkpoint
-from spark_backend.delta.commit_log import LOG, commit_file, last_checkpoint
-from spark_backend.delta.data_files import data_file
-from spark_backend.places.inside import OutsidePath, inside
-from spark_backend.places.place import Place
-from spark_backend.places.remote_path import RemotePath
-from spark_backend.sources.table.commit_planner import CommitPlanner
-from spark_backend.sources.table.delta_source import DeltaSource
-from spark_backend.sources.table.snapshot import UnreadableTable, position_at, snapshot_units
-from spark_backend.sources.table.table_units import TableFile, TablePosition
 from tests.support.mutants import json_mutants
 
 Line = dict[str, Any]

@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from spark_backend.sources.again import PieceAgain
-from spark_backend.sources.table.commit_planner import CommitPlanner
-from spark_backend.sources.table.delta_source import DeltaSource
-from spark_backend.sources.table.snapshot import position_at
-from spark_backend.sources.table.table_units import TableFirsts, TableMemory, TablePosition, TableWork
-from spark_backend.sources.table.tables_again import table_pieces
+from job_engine.sources.again import PieceAgain
+from job_engine.sources.table.commit_planner import CommitPlanner
+from job_engine.sources.table.delta_source import DeltaSource
+from job_engine.sources.table.snapshot import position_at
+from job_engine.sources.table.table_units import TableFirsts, TableMemory, TablePosition, TableWork
+from job_engine.sources.table.tables_again import table_pieces
 
 
 @pytest.fixture

@@ -14,22 +14,22 @@ import numpy as np
 import pytest
 
 import querylang
+from job_engine.errors import Unreachable
+from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.sources.reading import Reading
+from job_engine.sources.topics import range_reading
+from job_engine.sources.topics.avro.avro_form import AvroForm, RegistryAddress
+from job_engine.sources.topics.avro.registry import SchemaRegistry
+from job_engine.sources.topics.consuming import Chunk
+from job_engine.sources.topics.kafka_source import KafkaSource
+from job_engine.sources.topics.offsets import OffsetRange
+from job_engine.sources.topics.range_reading import RangeReader
+from job_engine.wire.clock_sources import ClockSource
+from job_engine.wire.packed_rows import unpack_row
+from job_engine.wire.program import Program
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.json_reader import json_of_text
-from spark_backend.errors import Unreachable
-from spark_backend.kafka.topic_choice import TopicChoice
-from spark_backend.sources.reading import Reading
-from spark_backend.sources.topics import range_reading
-from spark_backend.sources.topics.avro.avro_form import AvroForm, RegistryAddress
-from spark_backend.sources.topics.avro.registry import SchemaRegistry
-from spark_backend.sources.topics.consuming import Chunk
-from spark_backend.sources.topics.kafka_source import KafkaSource
-from spark_backend.sources.topics.offsets import OffsetRange
-from spark_backend.sources.topics.range_reading import RangeReader
-from spark_backend.wire.clock_sources import ClockSource
-from spark_backend.wire.packed_rows import unpack_row
-from spark_backend.wire.program import Program
 from tests.support.kafka.keys import made_keys
 from tests.support.kafka.registry import Registry, encoded, record, running_registry
 
@@ -213,7 +213,7 @@ def test_schemas_may_name_others(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_fingerprint_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one of `"int"` is published: 0x7275d51a3f395c8f."""
-    from spark_backend.sources.topics.avro.decoding import _fingerprint
+    from job_engine.sources.topics.avro.decoding import _fingerprint
 
     assert _fingerprint('"int"') == 0x7275D51A3F395C8F.to_bytes(8, "little")
     form, body = AvroForm(json.dumps(SMALL)), encoded(SMALL, {"k": "x", "v": 1.5})

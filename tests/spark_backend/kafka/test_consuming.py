@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from spark_backend.kafka.listing import BrokerError
-from spark_backend.sources.topics import consuming
-from spark_backend.sources.topics.consuming import consumed
-from spark_backend.sources.topics.offsets import OffsetRange
+from job_engine.kafka.listing import BrokerError
+from job_engine.sources.topics import consuming
+from job_engine.sources.topics.consuming import consumed
+from job_engine.sources.topics.offsets import OffsetRange
 
 pytest.importorskip("confluent_kafka")
 

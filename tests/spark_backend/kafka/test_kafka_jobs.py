@@ -14,11 +14,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 import querylang
+from job_engine.errors import Unreachable
+from job_engine.job.job import deploy, run
+from job_engine.job.watching.status import status_of
 from querylang.errors import InputError
 from runtime.reading.tables import read_arrivals
-from spark_backend.errors import Unreachable
-from spark_backend.job.job import deploy, run
-from spark_backend.job.watching.status import status_of
 from tests.support.embedded import embedded, match_ids
 from tests.support.kafka.broker import PASSWORD, USER, Broker
 from tests.support.kafka.registry import encoded, record, running_registry

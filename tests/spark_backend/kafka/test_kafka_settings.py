@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.sources.source import Source
+from job_engine.sources.topics.avro.avro_form import AvroForm, RegistryAddress
+from job_engine.sources.topics.kafka_source import KafkaSource
 from querylang.errors import InputError
-from spark_backend.kafka.topic_choice import TopicChoice
-from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sources.source import Source
-from spark_backend.sources.topics.avro.avro_form import AvroForm, RegistryAddress
-from spark_backend.sources.topics.kafka_source import KafkaSource
 from tests.support.schema_verdicts import same_verdict
 
 FILE = """\
@@ -232,9 +232,9 @@ def test_the_client_is_imported_only_where_there_is_such_a_source() -> None:
     program = """
 import sys
 sys.modules["confluent_kafka"] = None
-import spark_backend.sources.source_stream
-from spark_backend.kafka.asking import AskedBroker
-from spark_backend.kafka.listing import BrokerError
+import spark_backend.stream.source_stream
+from job_engine.kafka.asking import AskedBroker
+from job_engine.kafka.listing import BrokerError
 try:
     AskedBroker({})
 except BrokerError as error:

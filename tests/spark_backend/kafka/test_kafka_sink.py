@@ -12,14 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from job_engine.sinks.channels import by_channel, channel_sink
+from job_engine.sinks.kinds import Sink
+from job_engine.sinks.topics import publisher as publishing
+from job_engine.sinks.topics.messages import ID, each_message, messages_of
+from job_engine.sinks.topics.publisher import TopicPublisher
+from job_engine.sinks.topics.settings import TopicSink
 from querylang.errors import InputError
 from runtime.results.schemas import OUTPUT_SCHEMA
-from spark_backend.sinks.channels import by_channel, channel_sink
-from spark_backend.sinks.kinds import Sink
-from spark_backend.sinks.topics import publisher as publishing
-from spark_backend.sinks.topics.messages import ID, each_message, messages_of
-from spark_backend.sinks.topics.publisher import TopicPublisher
-from spark_backend.sinks.topics.settings import TopicSink
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.sink_messages import drafts, published
 from tests.support.maven import ROOT
@@ -112,7 +112,7 @@ KILLED = """
 import os, signal, sys
 import confluent_kafka
 from tests.support.kafka.sink_messages import drafts, published
-from spark_backend.sinks.topics.settings import TopicSink
+from job_engine.sinks.topics.settings import TopicSink
 
 where, servers, topic = sys.argv[1:]
 

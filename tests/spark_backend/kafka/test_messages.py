@@ -12,20 +12,20 @@ import pandas as pd
 import pytest
 
 import querylang
+from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.operator.step import run_step
+from job_engine.sources.reading import Reading
+from job_engine.sources.topics import range_reading
+from job_engine.sources.topics.consuming import Chunk, GoneMessages
+from job_engine.sources.topics.kafka_source import KafkaSource
+from job_engine.sources.topics.offsets import Advance, OffsetRange
+from job_engine.sources.topics.range_reading import RangeReader, progress_of
+from job_engine.wire.clock_sources import ClockSource
+from job_engine.wire.packed_rows import Signal, pack_progress, pack_signal, unpack_row
+from job_engine.wire.program import Program
+from job_engine.wire.tagged_rows import Tag
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.instants import NO_TIME
-from spark_backend.kafka.topic_choice import TopicChoice
-from spark_backend.operator.step import run_step
-from spark_backend.sources.reading import Reading
-from spark_backend.sources.topics import range_reading
-from spark_backend.sources.topics.consuming import Chunk, GoneMessages
-from spark_backend.sources.topics.kafka_source import KafkaSource
-from spark_backend.sources.topics.offsets import Advance, OffsetRange
-from spark_backend.sources.topics.range_reading import RangeReader, progress_of
-from spark_backend.wire.clock_sources import ClockSource
-from spark_backend.wire.packed_rows import Signal, pack_progress, pack_signal, unpack_row
-from spark_backend.wire.program import Program
-from spark_backend.wire.tagged_rows import Tag
 from tests.support.buckets import rows_of
 
 SECOND = 1_000_000

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from spark_backend.kafka.asking import AskedBroker
-from spark_backend.kafka.topic_choice import TopicChoice
-from spark_backend.sources.again import Again
-from spark_backend.sources.topics.kafka_source import KafkaSource
-from spark_backend.sources.topics.messages_again import message_pieces
-from spark_backend.sources.topics.offset_planner import OffsetPlanner
-from spark_backend.sources.topics.offsets import TopicPosition, Topics, topics_to_plain
+from job_engine.kafka.asking import AskedBroker
+from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.sources.again import Again
+from job_engine.sources.topics.kafka_source import KafkaSource
+from job_engine.sources.topics.messages_again import message_pieces
+from job_engine.sources.topics.offset_planner import OffsetPlanner
+from job_engine.sources.topics.offsets import TopicPosition, Topics, topics_to_plain
 from tests.support.kafka.broker import Broker
 
 SECOND = 1_000_000

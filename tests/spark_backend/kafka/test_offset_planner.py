@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.kafka.listing import BrokerError, Listing, PartitionListing, TopicListing
+from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.sources.kinds import Part
+from job_engine.sources.listing.input_planner import InputPlanner, RunSettings
+from job_engine.sources.listing.manifests import Manifest
+from job_engine.sources.listing.tasks import Task, ToldSource, sources_of_text, sources_to_text, tasks_of
+from job_engine.sources.topics import planning
+from job_engine.sources.topics.kafka_source import KafkaSource
+from job_engine.sources.topics.offset_planner import GRACE, LostOffsets, OffsetPlanner
+from job_engine.sources.topics.offsets import OffsetRange, Offsets, TopicsPiece
+from job_engine.sources.topics.planning import PLANNING
+from job_engine.sources.topics.range_tasks import LEAST, range_tasks
 from runtime.instants import NO_TIME
-from spark_backend.kafka.listing import BrokerError, Listing, PartitionListing, TopicListing
-from spark_backend.kafka.topic_choice import TopicChoice
-from spark_backend.sources.kinds import Part
-from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
-from spark_backend.sources.listing.manifests import Manifest
-from spark_backend.sources.listing.tasks import Task, ToldSource, sources_of_text, sources_to_text, tasks_of
-from spark_backend.sources.topics import planning
-from spark_backend.sources.topics.kafka_source import KafkaSource
-from spark_backend.sources.topics.offset_planner import GRACE, LostOffsets, OffsetPlanner
-from spark_backend.sources.topics.offsets import OffsetRange, Offsets, TopicsPiece
-from spark_backend.sources.topics.planning import PLANNING
-from spark_backend.sources.topics.range_tasks import LEAST, range_tasks
 
 SECOND = 1_000_000
 START = 1_000 * SECOND

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
+from job_engine.kafka.asking import AskedBroker
+from job_engine.kafka.listing import BrokerError
+from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.sinks.topics.publishing import refuse_unwritable
+from job_engine.sinks.topics.settings import TopicSink
+from job_engine.sources.topics.consuming import consumed
+from job_engine.sources.topics.offsets import OffsetRange
 from querylang.errors import InputError
-from spark_backend.kafka.asking import AskedBroker
-from spark_backend.kafka.listing import BrokerError
-from spark_backend.kafka.topic_choice import TopicChoice
-from spark_backend.sinks.topics.publishing import refuse_unwritable
-from spark_backend.sinks.topics.settings import TopicSink
-from spark_backend.sources.topics.consuming import consumed
-from spark_backend.sources.topics.offsets import OffsetRange
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.sink_messages import drafts, published
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from job_engine.durable_files import write_durably
+from job_engine.sinks import kinds
+from job_engine.sinks.kinds import Draft, MicroBatch, Result, Sink
 from querylang.errors import InputError
-from spark_backend.durable_files import write_durably
-from spark_backend.sinks import kinds
-from spark_backend.sinks.kinds import Draft, MicroBatch, Result, Sink
 
 
 def counts(file: Path | str) -> dict[str, dict[str, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spark_backend.sinks.kinds import Entry, Sink, SinkKind
+from job_engine.sinks.kinds import Entry, Sink, SinkKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pyarrow as pa
 
-from spark_backend.sinks import kinds
-from spark_backend.sinks.kinds import Draft, MicroBatch, Sink
+from job_engine.sinks import kinds
+from job_engine.sinks.kinds import Draft, MicroBatch, Sink
 from tests.support.counting_sink.settings import CountFile
 
 

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from job_engine.sources.kinds import KindPlanner, Planned, PlannedRun, Report, SourcePlanning
 from runtime.json_reader import shaped
 from runtime.json_shapes import Count
-from spark_backend.sources.kinds import KindPlanner, Planned, PlannedRun, Report, SourcePlanning
 from tests.support.journal_source.settings import Journal
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import json
 
+from job_engine.sources.kinds import SourceReading, TaskRun
+from job_engine.sources.reading import pack_parts
 from runtime.columns.arrivals import place_of
-from spark_backend.sources.kinds import SourceReading, TaskRun
-from spark_backend.sources.reading import pack_parts
 from tests.support.journal_source.planning import Lines
 from tests.support.journal_source.settings import Journal
 

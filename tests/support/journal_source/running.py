@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from job_engine.places.place import Place
+from job_engine.sources.again import Again, PieceAgain, PiecesAgain
+from job_engine.sources.backlog import SourceBacklog
+from job_engine.sources.kinds import SourceRunning
+from job_engine.sources.source import Source
 from querylang.errors import InputError
-from spark_backend.places.place import Place
-from spark_backend.sources.again import Again, PieceAgain, PiecesAgain
-from spark_backend.sources.backlog import SourceBacklog
-from spark_backend.sources.kinds import SourceRunning
-from spark_backend.sources.source import Source
 from tests.support.journal_source.planning import Lines, LinesRead
 from tests.support.journal_source.settings import Journal
 

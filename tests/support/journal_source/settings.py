@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spark_backend.document.setting_keys import Change
-from spark_backend.sources.kinds import Entry, KindSettings, SourceKind
+from job_engine.document.setting_keys import Change
+from job_engine.sources.kinds import Entry, KindSettings, SourceKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from spark_backend.sinks.kinds import Draft
-from spark_backend.sinks.topics.publisher import TopicPublisher
-from spark_backend.sinks.topics.settings import TopicSink
-from spark_backend.sinks.topics.writing import MessageWriter
+from job_engine.sinks.kinds import Draft
+from job_engine.sinks.topics.publisher import TopicPublisher
+from job_engine.sinks.topics.settings import TopicSink
+from job_engine.sinks.topics.writing import MessageWriter
 
 BATCH = "0123456789ab-00000004-"
 

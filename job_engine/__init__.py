@@ -1,0 +1,1 @@
+"""Jobs: a deployment at work, whatever drives its micro-batches."""

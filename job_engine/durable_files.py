@@ -1,0 +1,170 @@
+"""Files that survive a power cut: written whole, renamed, and synced with their folder.
+
+A store's objects appear when they are complete, and what it has accepted survives: there is nothing
+to sync. Imports only the standard library, because the process that lists files has to start fast.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from job_engine.places.place import Place
+from job_engine.places.remote_path import RemotePath
+
+PRIVATE = 0o700
+"""Permissions of a checkpoint: it has records of users, and values of keys."""
+
+RESULT = 0o666
+"""Permissions of results, less what the process's umask takes from them: others read them."""
+
+_OF_FOLDERS, _OF_FILES = 0o777, 0o666
+
+AT_ONCE = 16
+"""Requests to a store at a time: each takes long, and costs little."""
+
+
+def write_durably(path: Place, text: str) -> None:
+    """Replace a file: afterwards it has either all of the text or its old content."""
+    if isinstance(path, RemotePath):
+        path.write_text(text)
+        return
+    draft = path.with_name(f".{path.name}.draft")
+    with new_file(draft) as file:
+        file.write(text.encode("utf-8"))
+    publish([(draft, path)])
+
+
+def create_durably(path: Place, text: str) -> bool:
+    """Write a new file, whole; False = there is one of this name."""
+    if isinstance(path, RemotePath):
+        if path.exists():
+            return False
+        path.write_text(text)
+        return True
+    draft = path.with_name(f".{uuid.uuid4().hex}.draft")
+    try:
+        with new_file(draft) as file:
+            file.write(text.encode("utf-8"))
+        sync(draft)
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    finally:
+        draft.unlink(missing_ok=True)
+    sync(path.parent)
+    return True
+
+
+@contextmanager
+def new_file(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
+    """A file that nobody else has made or linked; one that a crash has left behind is replaced.
+
+    mode: its permissions; None = those of its folder: 0600 in a folder of 0700
+    """
+    with _named(path):
+        path.unlink(missing_ok=True)
+        mode = path.parent.stat().st_mode & _OF_FILES if mode is None else mode
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        with os.fdopen(handle, "wb") as file:
+            yield file
+
+
+def publish(files: Iterable[tuple[Path, Path]]) -> None:
+    """Rename each first file to the second; they are on the disk when this returns."""
+    pairs = list(files)
+    for draft, _ in pairs:
+        sync(draft)
+    rename(pairs)
+
+
+def rename(pairs: Sequence[tuple[Place, Place]]) -> None:
+    """Rename files that are on the disk; their new names are there, too, when this returns."""
+    remote = [(draft, path) for draft, path in pairs if isinstance(draft, RemotePath) and isinstance(path, RemotePath)]
+    local = [(draft, path) for draft, path in pairs if isinstance(draft, Path) and isinstance(path, Path)]
+    for draft, path in local:
+        draft.replace(path)
+    for folder in sorted({path.parent for _, path in local}):
+        sync(folder)
+    if remote:
+        with ThreadPoolExecutor(min(AT_ONCE, len(remote))) as threads:
+            list(threads.map(lambda pair: pair[0].replace(pair[1]), remote))
+
+
+def make_folder(folder: Place) -> None:
+    """Create a folder and those above it; they are on the disk when this returns."""
+    if isinstance(folder, RemotePath):
+        return  # a store has no folders, only names
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in reversed(missing):
+        sync(path.parent)
+
+
+def make_kept_folder(folder: Place) -> None:
+    """As `make_folder`, below a checkpoint: new folders have the permissions of that above them."""
+    if isinstance(folder, RemotePath):
+        return
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(mode=PRIVATE, exist_ok=True)
+        path.chmod(path.parent.stat().st_mode & _OF_FOLDERS)
+        sync(path.parent)
+
+
+def make_checkpoint(folder: Place, mode: int | None) -> None:
+    """Create the folder of a checkpoint, which nobody else can read, and those above it.
+
+    mode: permissions that users choose, also for a folder that is there; None = 0700 for a new one
+    """
+    if isinstance(folder, RemotePath):
+        return
+    if not folder.exists():
+        make_folder(folder.parent)
+        folder.mkdir(mode=PRIVATE, exist_ok=True)
+        folder.chmod(PRIVATE if mode is None else mode)
+        sync(folder.parent)
+    elif mode is not None and folder.stat().st_mode & _OF_FOLDERS != mode:
+        for path in (folder, *folder.rglob("*")):
+            if not path.is_symlink():
+                path.chmod(mode if path.is_dir() else mode & _OF_FILES)
+
+
+def complete(files: Sequence[tuple[Path, Place]]) -> None:
+    """Let what was written to `writable` files survive a power cut, at their places."""
+    remote = [(file, place) for file, place in files if isinstance(place, RemotePath)]
+    for _, place in files:
+        sync(place)
+    if remote:
+        with ThreadPoolExecutor(min(AT_ONCE, len(remote))) as threads:
+            list(threads.map(lambda pair: pair[1].upload(pair[0]), remote))
+        for file, _ in remote:
+            file.unlink()
+
+
+def sync(path: Place) -> None:
+    """Wait until the content of a file or folder is on the disk."""
+    if isinstance(path, RemotePath):
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        with _named(path):
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Errors of a write carry no path by themselves: a full disk is found once the file is open."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise

@@ -1,0 +1,178 @@
+"""What micro-batches and whole runs did, as counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from job_engine.job.checkpoint.job_folder import Ledger
+from job_engine.sinks.bucket_results import Written
+from job_engine.wire.reports import Report, added_up, reports_from_ledger
+from job_engine.wire.tagged_rows import Tag, read_table
+from querylang.plan.model import Plan, QueryPlan, public_title
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """What one micro-batch did.
+
+    batch: its number
+    records: number of records read from sources
+    matches: by query's title
+    state_bytes: size of the state of the buckets that were called
+    seconds: time spent
+    malformed: number of records and of whole files that could not be read
+    """
+
+    batch: int
+    records: int
+    matches: Mapping[str, int]
+    outputs: int
+    errors: int
+    discarded: int
+    state_bytes: int
+    seconds: float
+    malformed: int = 0
+
+
+CONTROL = "control"
+"""The name of the control stream, and the ledger's word for its records."""
+
+OnBatch = Callable[[BatchReport], None]
+"""Called after each micro-batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """What one run did.
+
+    matches: by query's title
+    ledger: counts of the checkpoint since its beginning
+    stopped_by: number of the signal that ended the run; None = it ended by itself
+    idle: queries that did not run, because their parameters have no values
+    is_unreadable: there were records, and none could be read
+    waiting: number of matches that wait at its end
+    next_due: when the next of them is due, µs; None = none waits
+    """
+
+    batches: int
+    records: int
+    matches: Mapping[str, int]
+    discarded: int
+    seconds: float
+    ledger: Ledger
+    stopped_by: int | None = None
+    idle: tuple[QueryPlan, ...] = ()
+    is_unreadable: bool = False
+    waiting: int = 0
+    next_due: int | None = None
+
+
+class RunTotal:
+    """The sum of a run's micro-batches so far."""
+
+    def __init__(self) -> None:
+        self._batches = self._records = self._discarded = self._malformed = 0
+        self._matches: dict[str, int] = {}
+
+    def add(self, batch: BatchReport) -> None:
+        """Add one more micro-batch."""
+        self._batches += 1
+        self._records += batch.records
+        self._discarded += batch.discarded
+        self._malformed += batch.malformed
+        for query, count in batch.matches.items():
+            self._matches[query] = self._matches.get(query, 0) + count
+
+    def report(
+        self, plan: Plan, ledger: Ledger, seconds: float, *, stopped_by: int | None, idle: tuple[QueryPlan, ...]
+    ) -> RunReport:
+        """The report of the run; see `RunReport`.
+
+        plan: what runs at its end; queries that ended before are there if they gave matches
+        """
+        return RunReport(
+            self._batches,
+            self._records,
+            {query.public_title: 0 for query in plan.queries} | self._matches,
+            self._discarded,
+            seconds,
+            ledger,
+            stopped_by,
+            idle,
+            is_unreadable=bool(self._records) and self._malformed == self._records,
+        )
+
+
+def batch_report(plan: Plan, batch: int, written: Sequence[Written], changes: Ledger, seconds: float) -> BatchReport:
+    """The report of one micro-batch; `changes`: of the ledger."""
+    matches: dict[str, int] = {}
+    for row in written:
+        if row.tag is Tag.MATCH:
+            name = public_title(row.query)
+            matches[name] = matches.get(name, 0) + row.rows
+    first = plan.queries[0].public_title if plan.queries else None  # every query receives every record
+    counts = Counter[str]()
+    for (query, _, what), count in changes.items():
+        if query == first:
+            counts[what] += count
+    metrics = [table for tag, table in driver_tables(written) if tag is Tag.METRIC]
+    return BatchReport(
+        batch=batch,
+        records=counts["received"],
+        matches=matches,
+        outputs=_rows(written, Tag.OUTPUT),
+        errors=_rows(written, Tag.ERROR),
+        discarded=_rows(written, Tag.DISCARDED),
+        state_bytes=sum(sum(table.column("state_bytes").to_pylist()) for table in metrics),
+        seconds=seconds,
+        malformed=counts["malformed"] + counts["malformed_file"],
+    )
+
+
+def ledger_changes(written: Sequence[Written], sources: Sequence[str]) -> Ledger:
+    """The ledger's changes in one micro-batch, by source: files are in the ledger's sink only.
+
+    sources: the names of the job's sources
+    """
+    changes: Ledger = {}
+    for table in (table for tag, table in driver_tables(written) if tag is Tag.LEDGER):
+        for row in table.to_pylist():
+            key = (row["query"], source_of(row["source"], row["what"], sources), row["what"])
+            changes[key] = changes.get(key, 0) + row["count"]
+    return changes
+
+
+def source_of(file: str, what: str, sources: Sequence[str]) -> str:
+    """The name of a file's source; `what`: the word that it is counted under."""
+    if what == CONTROL:
+        return CONTROL
+    if len(sources) == 1:
+        return sources[0]
+    owners = [name for name in (*sources, CONTROL) if file.startswith(f"{name}/")]
+    return max(owners, key=len, default=file)
+
+
+def batch_reports(written: Sequence[Written], changes: Ledger) -> tuple[Report, ...]:
+    """What one micro-batch reports, of itself and by its changes of the ledger."""
+    tables = (table for tag, table in driver_tables(written) if tag is Tag.REPORT)
+    own = [Report(**row) for table in tables for row in table.to_pylist()]
+    return added_up((*own, *reports_from_ledger(changes)))
+
+
+def kernel_seconds(written: Sequence[Written]) -> float:
+    """Time spent in the steps of buckets in one micro-batch, added up."""
+    metrics = [table for tag, table in driver_tables(written) if tag is Tag.METRIC]
+    return float(sum(sum(table.column("seconds").to_pylist()) for table in metrics))
+
+
+def driver_tables(written: Sequence[Written]) -> list[tuple[Tag, pa.Table]]:
+    """The tables that the driver was sent, with their kinds."""
+    return [(row.tag, read_table(row.data)) for row in written if row.data is not None]
+
+
+def _rows(written: Sequence[Written], tag: Tag) -> int:
+    return sum(row.rows for row in written if row.tag is tag)

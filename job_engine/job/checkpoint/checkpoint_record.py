@@ -1,0 +1,198 @@
+"""Record what a checkpoint was made for, and refuse to continue it with something else.
+
+The record is `<checkpoint>/ensue.json`. Spark itself tells sources apart by position only, and
+notices neither another plan nor another number of buckets.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from job_engine.document.fixed_settings import FixedValues, Kept, differences
+from job_engine.durable_files import make_checkpoint
+from job_engine.job_file import RESTORE, JobFile
+from job_engine.places.place import Place
+from job_engine.settings.deployment import Deployment
+from job_engine.sources.listing.spark_log import LATER, RECORD
+from job_engine.wire.program import Program
+from querylang.errors import InputError
+from querylang.plan.expression import Type
+from runtime.json_reader import OtherVersion
+from runtime.json_shapes import Count
+
+RECORD_VERSION = 4
+"""Every later version reads this one, and this one reads version 3, which has no `moved`, and
+version 2, which has no `tasks` either.
+
+Version 1, of release 0.1, is refused.
+"""
+
+IDENTITY = re.compile("[0-9a-f]{12}")
+"""What names a checkpoint: names of result files begin with it."""
+
+LOCK = "at-work"
+"""The name of the lock of a running job, in the folder `ensue` of a checkpoint."""
+
+NO_FIELDS: Mapping[str, Sequence[str]] = MappingProxyType({})
+
+Schemas = Mapping[str, Mapping[str, Type]]
+"""Fields of event types that were inferred from data, by event type and field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Where Spark began anew, with another number of buckets.
+
+    folder: of Spark's files, below the checkpoint
+    before: how many micro-batches the job had before
+    manifest: the last manifest of those
+    seeds: the folder below the checkpoint that has the state of each bucket; None = Spark has them
+    """
+
+    folder: Annotated[str, LATER]
+    before: Count
+    manifest: Count
+    seeds: Annotated[str, re.compile("ensue/seeds-[0-9]+")] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a checkpoint was made for.
+
+    identity: names the checkpoint; every new one has a new name
+    settings: the job's own fixed settings
+    sources: the fixed settings of each source, in order of their ranks
+    plan: fingerprint of the program's plans
+    queries: titles
+    schemas: inferred event types, as text
+    tasks: of Spark, that the buckets are divided among; None = the buckets have no labels
+    moved: None = Spark's files are in the checkpoint itself
+    fields: by source: roles, by the names of their standard columns, which are fields; of older
+        releases there are none
+    """
+
+    identity: Annotated[str, IDENTITY]
+    settings: Mapping[str, Kept]
+    sources: Mapping[str, Mapping[str, Kept]]
+    plan: str
+    queries: tuple[str, ...]
+    schemas: Mapping[str, Mapping[str, str]]
+    tasks: int | None = None
+    moved: Moved | None = None
+    fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(
+        deployment: Deployment, program: Program, schemas: Schemas, fields: Mapping[str, Sequence[str]] = NO_FIELDS
+    ) -> Record:
+        """The record of a new checkpoint."""
+        identity = uuid.uuid4().hex[:12]
+        return Record(
+            identity=identity,
+            settings=_kept(deployment.fixed, identity),
+            sources={source.name: _kept(source.fixed, identity) for source in deployment.all_sources},
+            plan=program.fingerprint(),
+            queries=tuple(query.title for query in program.plan().queries),
+            schemas={name: {item: str(type_) for item, type_ in types.items()} for name, types in schemas.items()},
+            fields={name: tuple(roles) for name, roles in fields.items()},
+        )
+
+    def types(self) -> Schemas:
+        """The inferred event types."""
+        return {
+            name: {item: Type.parse(type_) for item, type_ in types.items()} for name, types in self.schemas.items()
+        }
+
+
+def read_record(checkpoint: Place) -> Record | None:
+    """The record of a checkpoint; None = a new one.
+
+    Raises InputError for a folder that is not a checkpoint of Ensue.
+    """
+    file = _file(checkpoint)
+    try:
+        record = file.read()
+    except OtherVersion as error:
+        raise InputError(f"{checkpoint}: {_of_other_version(error.version)}") from error
+    if record is None:
+        if (checkpoint / "offsets").exists():
+            raise InputError(f"{checkpoint}: is a Spark checkpoint that Ensue did not make; choose another folder")
+        if checkpoint.is_dir() and not all(map(_is_ours, checkpoint.iterdir())):
+            raise InputError(f"{checkpoint}: holds files that are not a checkpoint; choose an empty or a new folder")
+        return None
+    with file.checking():
+        record.types()
+    return record
+
+
+def _file(checkpoint: Place) -> JobFile[Record]:
+    way_out, versions = f"{RESTORE}, or choose another checkpoint", range(2, RECORD_VERSION + 1)
+    return JobFile(checkpoint / RECORD, Record, way_out, versions, text=_text)
+
+
+def _text(plain: dict[str, Any]) -> str:
+    return json.dumps(plain, indent=2) + "\n"
+
+
+def _is_ours(path: Place) -> bool:
+    """Whether a run that ended before it wrote the record may have left this."""
+    return path.name.startswith(".") or (path.name == "ensue" and {item.name for item in path.iterdir()} <= {LOCK})
+
+
+def _of_other_version(version: object) -> str:
+    if version == 1:
+        return "was made by release 0.1, which this one cannot continue; choose a new checkpoint and new sinks"
+    return (
+        f"was written in version {version} of the record; this release reads version {RECORD_VERSION};"
+        " continue it with the release that made it, or a later one"
+    )
+
+
+def write_record(checkpoint: Place, record: Record) -> None:
+    """Write the record, before the first micro-batch."""
+    make_checkpoint(checkpoint, None)
+    _file(checkpoint).write({"version": RECORD_VERSION, **asdict(record)})
+
+
+def refuse_difference(checkpoint: Place, kept: Record, wanted: Record, deployment: Deployment) -> None:
+    """Raise InputError if a run is not what the checkpoint was made for."""
+    found = [*_lists("sources", tuple(kept.sources), tuple(wanted.sources))]
+    own = list(differences(kept.settings, deployment.fixed, kept.identity))
+    found += own
+    for source in deployment.all_sources:
+        if source.name in kept.sources:
+            others = differences(kept.sources[source.name], source.fixed, kept.identity)
+            found += [f"in '{source.name}' {difference}" for difference in others]
+    if not found and kept.plan != wanted.plan:
+        changed = list(_lists("queries", kept.queries, wanted.queries))
+        found = changed or ["the queries, event types, orderings or values of parameters have changed"]
+    if found and found == own and {**kept.settings, "buckets": ""} == {**wanted.settings, "buckets": ""}:
+        raise InputError(
+            f"{checkpoint}: this checkpoint was made for another number of buckets: {found[0]}. Restore the deployment,"
+            f" or move the checkpoint: `ensue rebucket {deployment.file} {deployment.buckets}`; nothing was changed"
+        )
+    if found:
+        raise InputError(
+            f"{checkpoint}: this checkpoint was made for another deployment: {'; '.join(found)}."
+            " Restore the deployment, or choose another checkpoint; nothing was changed."
+            " `ensue run --apply` applies changed files of queries, `ensue deploy` and `replace` single ones"
+        )
+
+
+def _kept(values: FixedValues, identity: str) -> dict[str, Kept]:
+    return {key: value.kept(identity) for key, value in values.items()}
+
+
+def _lists(word: str, kept: tuple[str, ...], wanted: tuple[str, ...]) -> list[str]:
+    if kept == wanted:
+        return []
+    removed = [item for item in kept if item not in wanted]
+    new = [item for item in wanted if item not in kept]
+    parts = [f"without {', '.join(removed)}"] * bool(removed) + [f"with {', '.join(new)}"] * bool(new)
+    return [f"{word} {' and '.join(parts) or 'in another order'}"]

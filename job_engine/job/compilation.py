@@ -1,0 +1,253 @@
+"""Compile a deployment's queries; event types without a definition are inferred from the data.
+
+Inferred types are kept beside the checkpoint, so that later files cannot change what a field is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import querylang
+from job_engine.job.checkpoint.checkpoint_record import Schemas
+from job_engine.job.plan_rules import with_source_orderings
+from job_engine.settings.deployment import Deployment
+from job_engine.sources.kinds import FirstTables, running_of
+from job_engine.sources.source import Source
+from querylang.changes.running import Hidden
+from querylang.checker.checked import Checked
+from querylang.errors import FileErrors, QueryErrors
+from querylang.formatter.definition_text import definitions
+from querylang.load import texts_of, words_of
+from querylang.logger import warn
+from querylang.parameters.instances import hidden_values, with_instances
+from querylang.plan.model import Plan, QueryPlan
+from runtime.policies.forget_keys import with_forget_keys
+from runtime.reading.column_names import (
+    ARRIVAL,
+    NONE,
+    SOURCE,
+    SOURCE_TIME,
+    STANDARD,
+    STANDARD_NAMES,
+    TYPE,
+    ColumnNames,
+)
+from runtime.reading.inference.looks import Decided
+from runtime.reading.inference.own_meanings import decide_meanings
+from runtime.reading.inference.own_places import decide_places
+from runtime.reading.inference.remarks import truncating_divisions
+from runtime.reading.inference.schema import infer, without_unread
+from runtime.reading.inference.types import Fields, joined_fields, with_nested
+from runtime.reading.plan_needs import fields_read, input_types
+
+_MOST_COPIED = 16 << 20
+"""A larger file in a store is copied only where the types of fields come from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A deployment's plan.
+
+    plan: of all query instances
+    schemas: event types that were inferred from data
+    fields: by source: the roles whose standard columns are fields, as in `Record`
+    idle: queries without an instance, because their parameters have no values
+    template, instances: the queries of the files, and their instances as the files have them
+    hidden: as of `Running.of`
+    """
+
+    plan: Plan
+    schemas: Schemas
+    fields: Mapping[str, Sequence[str]]
+    idle: tuple[QueryPlan, ...]
+    template: Plan
+    instances: Plan
+    hidden: Mapping[str, Hidden]
+
+    def with_failing_nulls(self, names: Container[str] | None = None) -> Compiled:
+        """As `Plan.with_failing_nulls`."""
+        plan, template, instances = (
+            part.with_failing_nulls(names) for part in (self.plan, self.template, self.instances)
+        )
+        idle = {query.name for query in self.idle}
+        return replace(
+            self,
+            plan=plan,
+            idle=tuple(query for query in template.queries if query.name in idle),
+            template=template,
+            instances=instances,
+        )
+
+
+def compile_deployment(deployment: Deployment, kept: Schemas | None) -> Compiled:
+    """Compile what the deployment runs; raises QueryErrors or InputError.
+
+    kept: the event types that the checkpoint was made with; None = a new checkpoint
+    """
+    with TemporaryDirectory(prefix="ensue-") as copies:
+        template, schemas, fields = _compiled(deployment, kept, Path(copies))
+    instances = with_instances(template, deployment.parameters)
+    plan = with_source_orderings(instances, deployment)
+    plan = with_forget_keys(plan, deployment.forget_keys)
+    running = {query.name for query in plan.queries}
+    idle = tuple(query for query in template.queries if query.name not in running)
+    hidden = hidden_values(template, deployment.parameters)
+    return Compiled(plan, schemas, fields, idle, template, instances, hidden)
+
+
+def _compiled(
+    deployment: Deployment, kept: Schemas | None, copies: Path
+) -> tuple[Plan, Schemas, Mapping[str, Sequence[str]]]:
+    """The queries before they get their parameters, inferred types, and columns that are fields.
+
+    copies: an empty folder for copies of files in stores
+
+    What was decided when the checkpoint was new stays.
+    """
+    texts = texts_of(deployment.queries)
+    if kept is not None:
+        return querylang.compile_paths(texts, kept or None).plan, kept, {}
+    try:
+        plan = querylang.compile_paths(texts).plan
+    except QueryErrors:
+        plan = None
+    checked = querylang.check_paths(texts)
+    is_defined = plan is not None and all(event.fields for event in plan.events)
+    most = _MOST_COPIED if is_defined else None
+    samples = [
+        Sample.of(source, checked, copies / str(number), most) for number, source in enumerate(deployment.sources)
+    ]
+    if plan is not None and is_defined:
+        return plan, {}, told_fields(samples, ())
+    named = words_of(texts) & set(STANDARD_NAMES)
+    whole = schemas_from_data(deployment, samples, checked, named)
+    if not whole:
+        plan = querylang.compile_paths(texts).plan if plan is None else plan
+        return plan, {}, told_fields(samples, ())
+    plan = querylang.compile_paths(texts, whole).plan
+    open_types = [event.name for event in checked.events if not event.fields]
+    read = {name.casefold() for name in fields_read(plan, open_types)}
+    columns = [own for sample in samples for own in sample.decided.columns]
+    schemas = without_unread(whole, open_types, read, named, columns)
+    if schemas != whole:
+        plan = querylang.compile_paths(texts, schemas).plan
+    for remark in truncating_divisions(plan, schemas):
+        warn(remark)
+    return plan, schemas, told_fields(samples, read)
+
+
+def _columns(source: Source) -> ColumnNames:
+    return ColumnNames(
+        source.arrival,
+        source.type_field if source.event is None else NONE,
+        source.source_time,
+        source.max_record or STANDARD.max_record,
+        source.csv,
+        source.times,
+        source=source.source_column,
+        partition=source.partition,
+        offset=source.offset,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a source shows before a new job begins.
+
+    tables: its first ones, such as files
+    decided: what their columns are
+    have_types: as in `FirstTables`
+    """
+
+    source: Source
+    tables: Sequence[Any]
+    decided: Decided
+    have_types: bool = True
+
+    @staticmethod
+    def of(source: Source, checked: Checked, copies: Path, most: int | None) -> Sample:
+        """Look at the first tables of a source; the rest as of `SourceRunning.first_tables`."""
+        names, plan = _columns(source), Plan(checked.events, checked.queries)
+        shown = running_of(source).first_tables(source, names, copies, most) or FirstTables((), (), ())
+        tables, own = shown.tables, shown.judged
+        if not own:
+            return Sample(source, tables, Decided(()), shown.have_types)
+        types = dict.fromkeys([*(event.name for event in checked.events), *input_types(plan)])
+        has_own_times = bool(list(plan.time_sources()))
+        meanings = decide_meanings(own, shown.labels, names, list(types), have_own_times=has_own_times)
+        decided = decide_places(own, shown.labels, meanings.columns, plan)
+        return Sample(source, tables, replace(decided, remarks=(*meanings.remarks, *decided.remarks)), shown.have_types)
+
+
+def told_fields(samples: Sequence[Sample], read: Collection[str]) -> Mapping[str, Sequence[str]]:
+    """By source: the roles whose columns are fields; why they are is logged, once for each of them.
+
+    read: names that queries read of events which nothing defines
+    """
+    fields: dict[str, Sequence[str]] = {}
+    for sample in samples:
+        decided, names = sample.decided.with_read(read), _columns(sample.source)
+        found = [
+            role
+            for role in STANDARD_NAMES
+            if names.given(role) is None and any(own.of(role) is None for own in decided.columns)
+        ]
+        for role in found:
+            told = next(remark for remark in decided.remarks if f": {role!r} is a field" in remark)
+            warn(told.partition("; `--")[0])
+        if found:
+            fields[sample.source.name] = found
+    return fields
+
+
+def with_fields(deployment: Deployment, fields: Mapping[str, Sequence[str]]) -> Deployment:
+    """The deployment, with sources whose columns of these roles are fields."""
+    words = {TYPE: "type_field", ARRIVAL: "arrival", SOURCE_TIME: "source_time", SOURCE: "source_column"}
+    sources = []
+    for source in deployment.sources:
+        changes: dict[str, Any] = {words.get(role, role): NONE for role in fields.get(source.name, ())}
+        if source.event is not None:
+            changes.pop("type_field", None)  # it is not asked for
+        sources.append(replace(source, **changes, is_typeless=changes.get("type_field") == NONE))
+    return replace(deployment, sources=tuple(sources))
+
+
+def schemas_from_data(
+    deployment: Deployment, samples: Sequence[Sample], checked: Checked, fields: Collection[str]
+) -> Schemas:
+    """The fields of the open event types in a sample of each source; `fields`: as of `infer`.
+
+    Raises FileErrors for a source whose files do not say the types, unless it may infer them.
+    """
+    open_types = [event.name for event in checked.events if not event.fields]
+    read = input_types(Plan(checked.events, checked.queries))
+    only = read[0] if len(read) == 1 else ""
+    found: dict[str, Fields] = {}
+    refused: list[tuple[int | None, str]] = []
+    for sample in samples:
+        source = sample.source
+        if not sample.tables:
+            continue
+        inferred = infer(*sample.tables, names=sample.decided.columns, event=source.event or only, fields=fields)
+        own = with_nested(inferred.schemas, open_types)
+        if not sample.have_types and not source.infers and any(own.values()):
+            refused.append((None, _refusal(source, own)))
+        for remark in inferred.remarks:
+            warn(remark)
+        for name, types in own.items():
+            found[name] = joined_fields(found.get(name, {}), types, name, source.name)
+    if refused:
+        raise FileErrors(str(deployment.file), refused)
+    return found
+
+
+def _refusal(source: Source, schemas: Schemas) -> str:
+    return (
+        f"the files of '{source.name}' do not say the types of their columns, and no definition does;"
+        f" add this one to the queries and correct its types, or set `infer: true` to take the types of the first files:"
+        f" {definitions(schemas)}"
+    )

@@ -1,0 +1,185 @@
+"""Run queries over what a job has read, without Spark, until they are where the job is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from job_engine.job.checkpoint.checkpoint_record import read_record
+from job_engine.job.history.history_folders import histories
+from job_engine.job.history.marks import Mark, read_mark, write_mark
+from job_engine.job.history.read_again import mark_of, pieces_between
+from job_engine.job.history.table_end import TableEnd
+from job_engine.job.history.table_run import met_sources
+from job_engine.job.journal.journal import HistoryCommand, Journal
+from job_engine.job.told_sources import source_readings, told_sources
+from job_engine.operator.history_run import HistoryRun
+from job_engine.operator.job_clock import JobClock, SourceWatermark
+from job_engine.places.place import Place
+from job_engine.settings.deployment import Deployment
+from job_engine.sources.again import PieceAgain
+from job_engine.sources.crash_marks import CRASHES, marks_of_run
+from job_engine.sources.kinds import kind_of
+from job_engine.sources.listing.read_list import ReadList, what_was_read
+from job_engine.sources.listing.tasks import Task, reading_options
+from job_engine.sources.task_reading import read_task
+from job_engine.wire.clock import Clock
+from job_engine.wire.packed_rows import Signal, pack_progress
+from job_engine.wire.plan_text import load_plan
+from job_engine.wire.program import Program
+from job_engine.wire.source_progress import SourceProgress
+from querylang.errors import InputError
+from querylang.plan.model import Plan
+from runtime.instants import NEVER, NO_TIME
+
+
+def history_program(journal: Journal, program: Program) -> Program:
+    """What runs over the history: the queries that a journal deploys last, alone.
+
+    program: what the files say
+    """
+    history = journal.epochs[-1].history
+    assert history is not None, "its last change has one"
+    own = load_plan(journal.epochs[-1].plan)
+    queries = tuple(query for query in own.queries if query.title in history.titles)
+    plan = Plan(load_plan(journal.program(program).plans[0]).events, queries)
+    return Program.of(plan, buckets=program.buckets, clock=program.clock, sources=program.sources).without_idle()
+
+
+Begun = tuple[HistoryRun, Mark]
+"""A history, and how far it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a history reads the sources of a job.
+
+    deployment: of the job
+    program: `history_program`
+    command: says what is left out, and whether something may be missing
+    """
+
+    deployment: Deployment
+    program: Program
+    command: HistoryCommand
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """Of the queries."""
+        return tuple(query.title for query in self.program.plan().queries)
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """The names of the event types."""
+        return tuple(event.name for event in self.program.plan().events)
+
+    def begin(self, clock: JobClock, run: HistoryRun | None = None, table_ends: int | None = None) -> Begun:
+        """Read all that the job has read until now.
+
+        clock: of the job
+        run: where it begins, behind a history table; None = at the beginning
+        table_ends: the arrival, µs, up to which that table counts; None = there is none
+
+        Raises InputError if something cannot be read.
+        """
+        run, read = run or HistoryRun(self.program), what_was_read(self.deployment.checkpoint)
+        self._announce(run, clock)
+        self._take(run, None, read, None if table_ends is None else self._table_end(table_ends))
+        return run, mark_of(self.deployment, read, self.titles, self.events)
+
+    def _table_end(self, last: int) -> TableEnd:
+        table, sources = self.deployment.history, tuple(met_sources(self.program))
+        topics = frozenset(item.name for item in self.deployment.sources if kind_of(item.format).is_log)
+        telling = tuple(replace(item, ahead=NEVER) for item in self.program.sources)
+        command = replace(self.command, since=None, accepts_gap=True)
+        reading = replace(self, program=replace(self.program, sources=telling), command=command)
+        of = None if table is None else table.source
+        return TableEnd(last, sources, of, topics, reading.program, lambda piece: reading.packed([piece]))
+
+    def go_on(self, run: HistoryRun, mark: Mark) -> tuple[Mark, int]:
+        """Read what the job has read since then; how many steps that took."""
+        read = what_was_read(self.deployment.checkpoint)
+        return mark_of(self.deployment, read, self.titles, self.events), self._take(run, mark, read)
+
+    def finish(self, clock: JobClock, target: Place) -> None:
+        """From what the command has left, write to a folder what it is where the job is now.
+
+        clock: of the job, which does nothing meanwhile
+
+        Raises InputError if that cannot be.
+        """
+        folder = histories(self.deployment.checkpoint) / self.command.folder
+        mark, read = read_mark(folder), what_was_read(self.deployment.checkpoint)
+        if mark.titles != self.titles or mark.events != self.events:
+            raise InputError("other queries were deployed since the history was read; deploy again")
+        run = HistoryRun.read(self.program, str(folder))
+        self._announce(run, clock)
+        self._take(run, mark, read)
+        reached = [_progress(item.source, item.partition, item.arrival) for item in _known(clock)]
+        signal = next((item for item in (Signal.CATCH_UP, Signal.FLUSH) if item == read.last_signal), None)
+        run.step([pack_progress(self.program.buckets, reached)], _now(), signal)
+        run.write(target)
+
+    def _announce(self, run: HistoryRun, clock: JobClock) -> None:
+        """Tell which partitions there are: time waits for those, too, that have brought nothing."""
+        known = [_progress(item.source, item.partition, NO_TIME) for item in _known(clock)]
+        run.step([pack_progress(self.program.buckets, known)], _now())
+
+    def _take(self, run: HistoryRun, before: Mark | None, read: ReadList, table: TableEnd | None = None) -> int:
+        accepts_gap = self.command.accepts_gap
+        has_clock = self.program.clock is not Clock.PROCESSING
+        options = self._options()
+        steps = pieces_between(
+            self.deployment,
+            before,
+            read,
+            self.command.since,
+            accepts_gap=accepts_gap,
+            table=table,
+            firsts=options if has_clock else None,
+        )
+        for step in steps:
+            run.step(_packed(step, options), _now())
+        return len(steps)
+
+    def packed(self, step: Sequence[PieceAgain]) -> Iterator[pa.RecordBatch]:
+        """The packed rows of pieces."""
+        return _packed(step, self._options())
+
+    def _options(self) -> Mapping[str, str]:
+        deployment = self.deployment
+        record = read_record(deployment.checkpoint)
+        readings = {
+            name: replace(reading, since=self.command.since)
+            for name, reading in source_readings(deployment, () if record is None else record.schemas).items()
+        }
+        told, accepts_gap = told_sources(deployment), self.command.accepts_gap
+        options = reading_options(told, readings, self.program, accepts_loss=accepts_gap)
+        return options | {CRASHES: marks_of_run(deployment.checkpoint).to_text()}
+
+
+def _packed(step: Sequence[PieceAgain], options: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    for piece in step:
+        task = Task({piece.source: piece.work}, is_repeated=True, unread=piece.unread)
+        yield from read_task(options, task.to_text())
+
+
+def write_history(folder: Place, run: HistoryRun, mark: Mark) -> None:
+    """Write down what a history has left so far."""
+    run.write(folder)
+    write_mark(folder, mark)
+
+
+def _known(clock: JobClock) -> list[SourceWatermark]:
+    return [item for item in clock.sources if item.partition is not None]
+
+
+def _progress(source: str, partition: int | None, arrival: int) -> SourceProgress:
+    return SourceProgress(source, partition, arrival)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,114 @@
+"""Run a deployment: in the background (`deploy`) or to its end (`run`).
+
+A job has stages: prepare, start, watch, change, stop; each is a file in `stages`. A run is exactly
+once and restartable. The checkpoint has what micro-batches read, and state; files of sinks, ledger
+and progress are written by micro-batch number. The record beside them refuses to continue with
+another deployment.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from job_engine.errors import as_job_errors, in_plain_words
+from job_engine.job.batches.reports import BatchReport, OnBatch, RunReport, RunTotal
+from job_engine.job.stages.change import kept_program
+from job_engine.job.stages.handle import Handle
+from job_engine.job.stages.prepare import Job, prepare
+from job_engine.job.stages.start import RunKind, start
+from job_engine.job.stages.watch import WallClock, has_ended
+from job_engine.job.watching.tries import skip_records
+from job_engine.sources.kinds import kind_of
+from job_engine.stopping import StopRequest
+from querylang.errors import InputError
+
+
+def deploy(
+    given: Path | str | Mapping[str, Any],
+    progress: OnBatch | None = None,
+    *,
+    session: object = None,
+    accept_loss: bool = False,
+    apply: bool = False,
+) -> Handle:
+    """Start a deployment; it runs until it is stopped.
+
+    given: the path of a file, or a mapping with the same keys
+    session: of Spark, beside which it runs; None = the one that exists, or a new one
+    progress: called after each micro-batch
+    accept_loss: continue without files that an interrupted micro-batch read and that have changed
+    apply: take over what has changed in the files of queries and values
+
+    Raises InputError or QueryErrors before anything starts, and JobError if Spark fails.
+    """
+    with as_job_errors():
+        job = prepare(given, session, apply=apply)
+    try:
+        with as_job_errors(), in_plain_words(job.checked.deployment.environment):
+            return start(job, progress or _ignore, RunKind(accepts_loss=accept_loss))
+    except BaseException:
+        job.close()
+        raise
+
+
+def run(
+    path: Path | str,
+    *,
+    once: bool = False,
+    flush: bool = False,
+    progress: OnBatch | None = None,
+    accept_loss: bool = False,
+    apply: bool = False,
+    skip: Sequence[str] = (),
+) -> RunReport:
+    """Run a deployment here and now, until Ctrl-C or SIGTERM. An interrupted run is continued.
+
+    once: end when all input that is there now has been processed
+    flush: then advance time until no timer is left; needs `once`
+    progress: called after each micro-batch
+    accept_loss: continue without files that an interrupted micro-batch read and that have changed
+    apply: take over what has changed in the files of queries and values
+    skip: messages that are left out from now on, each as `SOURCE/PARTITION/OFFSET`
+
+    Raises InputError or QueryErrors.
+    """
+    if flush and not once:
+        raise InputError("time can only be flushed at the end of input: --flush needs --once")
+    job = prepare(path, apply=apply)
+    try:
+        deployment = job.checked.deployment
+        has_log = any(kind_of(source.format).is_log for source in deployment.sources)
+        skip_records(deployment.checkpoint, list(skip), has_log=has_log)
+    except BaseException:
+        job.close()
+        raise
+    total = RunTotal()
+
+    def report(batch: BatchReport) -> None:
+        total.add(batch)
+        (progress or _ignore)(batch)
+
+    def begin(job: Job) -> Handle:
+        return start(job, report, RunKind(is_bounded=once, flush=flush, accepts_loss=accept_loss))
+
+    started, clock = time.monotonic(), WallClock()
+    try:
+        with StopRequest() as stop, in_plain_words(job.checked.deployment.environment):
+            while not has_ended(job, begin, stop, clock):
+                job = prepare(path)
+        seconds = time.monotonic() - started
+        running = kept_program(job.checked.program, job.checked.deployment).running()
+        ledger = job.folder.ledger.total()
+        report_ = total.report(running, ledger, seconds, stopped_by=stop.signal, idle=job.checked.idle)
+        left = job.folder.last_progress()
+        return replace(report_, waiting=left.waiting, next_due=left.next_due)
+    finally:
+        job.close()
+
+
+def _ignore(_: BatchReport) -> None:
+    pass

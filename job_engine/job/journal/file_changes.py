@@ -1,0 +1,142 @@
+"""Compare the files of queries and values with what runs on a checkpoint, and apply them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.journal.journal import Journal, instance_words, moment_of_change
+from job_engine.job.journal.written import (
+    asked_of_text,
+    files_text,
+    is_same,
+    read_files,
+    read_journal,
+    write_files,
+    write_journal,
+)
+from job_engine.job.plan_rules import finished, finishing
+from job_engine.settings.deployment import Deployment
+from job_engine.sources.listing.command_folder import CHANGE
+from job_engine.sources.listing.spark_log import last_batch, open_batch
+from job_engine.wire.plan_text import plan_text
+from job_engine.wire.program import Program
+from querylang.changes.merging import FileChange
+from querylang.changes.running import LIVE, Running
+from querylang.errors import InputError
+from querylang.plan.changes import Outcome
+from runtime.columns.timestamps import format_time
+
+
+@dataclass(frozen=True, slots=True)
+class Foretold:
+    """What applying the files would do.
+
+    outcomes: what becomes of queries and instances
+    running: what runs then
+    """
+
+    outcomes: tuple[Outcome, ...]
+    running: Running
+
+    def lines(self) -> Iterator[str]:
+        """What would change, a line each."""
+        yield from dict.fromkeys(map(self._line, self.outcomes))
+
+    def _line(self, outcome: Outcome) -> str:
+        query = outcome.query
+        match outcome.kind:
+            case "replaced":
+                return f"replace '{query}': {self._way(outcome)}"
+            case "undeployed":
+                return f"undeploy '{query}'"
+            case "removed":
+                return f"remove {instance_words(query, outcome.instance)}"
+            case "deployed" if not outcome.text.startswith("instance"):
+                return f"deploy '{query}'" + ("" if self.running.queries[query].instances else ", without an instance")
+            case kind:
+                return f"{'set' if kind == 'set' else 'deploy'}: {outcome.text}"
+
+    def _way(self, outcome: Outcome) -> str:
+        rule = f"nulls {outcome.details['nulls']}; " if "nulls" in outcome.details else ""
+        return rule + self._handover(outcome)
+
+    def _handover(self, outcome: Outcome) -> str:
+        if outcome.details["state"] == "kept":
+            return "it keeps all state"
+        if "handover" not in outcome.details:
+            return "it begins with the first record"
+        moment = format_time(outcome.details["handover"])
+        if len(self.running.queries[outcome.query].versions) == 1:
+            return f"it begins at {moment} with empty windows"
+        return f"the old text gives the matches before {moment}, the new one those from then on"
+
+    def live(self) -> Iterator[str]:
+        """What comes from live changes and stays, a line each."""
+        for query in self.running.queries.values():
+            if query.origin == LIVE:
+                yield f"keep '{query.name}': its text is live"
+            for name, values in query.instances.items():
+                if values and query.value_origins.get(name) == LIVE:
+                    shown = ", ".join(f"{key}={value}" for key, value in query.shown(name).items())
+                    yield f"keep {instance_words(query.name, name)}: its values are live: {shown}"
+
+
+def foretell(deployment: Deployment, change: FileChange, program: Program) -> Foretold:
+    """What a start would do that applies the files, after the changes that wait; writes nothing.
+
+    program: of the files, with the settings of the job
+
+    Raises InputError if they cannot be applied.
+    """
+    folder = JobFolder(deployment.checkpoint)
+    progress, batch = folder.last_progress(before=open_batch(folder.checkpoint)), last_batch(folder.checkpoint)
+    journal = (read_journal(deployment) or _begun(deployment, change, program)).annotated_by(change.files)
+    waiting = (folder.commands.read(number) for number in folder.commands.pending())
+    changes = [(command.text, command.at) for command in waiting if command is not None and command.kind == CHANGE]
+    for text, at in (*changes, (files_text(change), None)):
+        moment = moment_of_change(progress, at)
+        asked = asked_of_text(text, deployment.value_of)
+        journal = journal.changed(0, asked, moment, batch, finishing(deployment))
+    last = journal.taken[-1]
+    if last.errors:
+        raise InputError(f"{deployment.file}: {'; '.join(last.errors)}")
+    return Foretold(last.notice.outcomes, journal.running)
+
+
+def refuse_changed_files(deployment: Deployment, change: FileChange, program: Program) -> None:
+    """Raise InputError if files cannot be applied, or if a start would leave out what they say."""
+    if change.returns:
+        foretell(deployment, change, program)
+    if change.returns or is_same(change.before, change.files):
+        return
+    found = list(foretell(deployment, change, program).lines())
+    if found:
+        raise InputError(
+            f"{deployment.checkpoint}: the files have changed since they were last applied: {'; '.join(found)}."
+            f" Nothing was changed. `ensue plan {deployment.file}` shows what would change;"
+            f" `ensue run {deployment.file} --apply` does it"
+        )
+
+
+def take_files(deployment: Deployment, change: FileChange, program: Program) -> None:
+    """Let the next start apply the files, before it reads more records.
+
+    The command has all that is to be done: whatever is killed, it is done once.
+    """
+    checkpoint = deployment.checkpoint
+    is_needed = not is_same(change.before, change.files)
+    if is_needed or (change.returns and foretell(deployment, change, program).outcomes):
+        if read_journal(deployment) is None:
+            write_journal(checkpoint, _begun(deployment, change, program))
+        JobFolder(checkpoint).commands.send(files_text(change), kind=CHANGE)
+    if is_needed or read_files(deployment) is None:
+        write_files(checkpoint, change.files)
+
+
+def _begun(deployment: Deployment, change: FileChange, program: Program) -> Journal:
+    """The journal of a checkpoint whose queries have never changed."""
+    if not is_same(change.before, change.files):
+        program = replace(program, plans=(plan_text(finished(change.before.plan(), deployment)),))
+    return Journal.begin(change.before, program)

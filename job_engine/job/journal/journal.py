@@ -1,0 +1,347 @@
+"""What runs on a checkpoint since its queries were changed.
+
+A journal is plain data. It says which epochs there are, and what became of each change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import dropwhile
+from typing import Annotated, Any
+
+from job_engine.job.checkpoint.progress import JobProgress
+from job_engine.job.plan_rules import Finish
+from job_engine.wire.epochs import Epoch, History, Notice, all_queries
+from job_engine.wire.plan_text import load_plan, plan_text
+from job_engine.wire.program import Program
+from querylang.changes.applying import Applied, Moment, apply, with_unknown_ends
+from querylang.changes.merging import FileChange, merge
+from querylang.changes.running import Running, RunningQuery, Version, known_value
+from querylang.changes.shadows import with_instances_of
+from querylang.changes.texts import ChangeError, with_events
+from querylang.errors import InputError
+from querylang.parameters.binding import bind
+from querylang.plan.changes import Change, DeployQuery, Outcome
+from querylang.plan.model import Plan, QueryPlan
+from runtime.instants import EARLIEST
+
+HistoryName = Annotated[str, re.compile(r"\d{20}(-joined)?")]
+"""The name of a folder with what a history has left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A command that asks for no change, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryCommand:
+    """Queries that have run over the history, and are to be deployed.
+
+    text: of the queries
+    folder: where the states are that they have, in the checkpoint
+    since: records that arrived before, µs, are left out; None = none are
+    accepts_gap: whether records may be missing
+    """
+
+    text: str
+    folder: HistoryName
+    since: int | None = None
+    accepts_gap: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InstancesCommand:
+    """The names of a query and of its shadow, which was deployed before."""
+
+    query: str
+    shadow: str
+
+
+Asked = FileChange | InstancesCommand | HistoryCommand | Change | Mistake
+"""What a command asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenPlan:
+    """An instance in a plan that has values which may be secret.
+
+    place: its number among the queries of the plan
+    template: the plan of its text, whose parameters have no values
+    values, hidden: as of `RunningQuery`
+    """
+
+    place: int
+    template: QueryPlan
+    instance: str
+    values: Mapping[str, Any]
+    hidden: Mapping[str, str]
+
+    @property
+    def plan(self) -> QueryPlan:
+        """The instance with its values."""
+        values = {name: known_value(value) for name, value in self.values.items()}
+        return bind(self.template, values, self.instance, self.hidden)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A change that was done or refused.
+
+    command: number of the command that asked for it; 0 = time alone has brought it
+    place: in the order of arrival, µs
+    batch: the last micro-batch before it
+    """
+
+    command: int
+    place: int
+    batch: int
+    notice: Notice
+
+    @property
+    def errors(self) -> list[str]:
+        """What was wrong."""
+        return [item.text for item in self.notice.outcomes if item.kind == "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """The queries of a checkpoint, and what became of changes.
+
+    running: what runs after the last change
+    since: by query, the place of its last change, µs; others run since the beginning
+    epochs: oldest first; at least one
+    taken: changes that may not be reported yet, oldest first
+    hidden: by number of an epoch, its instances with values that are not written down
+    """
+
+    running: Running
+    since: Mapping[str, int]
+    epochs: tuple[Epoch, ...]
+    taken: tuple[Taken, ...]
+    hidden: Mapping[int, tuple[HiddenPlan, ...]] = field(default_factory=dict)
+
+    @staticmethod
+    def begin(running: Running, program: Program) -> Journal:
+        """The journal of a job whose queries have never changed."""
+        first = Epoch(0, program.plans[0])
+        return _hiding(Journal(running, {}, (first,), ()))
+
+    def annotated_by(self, files: Running) -> Journal:
+        """The journal with annotations of event types; where none were kept, those of the files."""
+        return replace(self, running=self.running.annotated_by(files))
+
+    def changed(self, command: int, asked: Asked, moment: Moment, batch: int, finish: Finish) -> Journal:
+        """The journal after one more change, which may be refused.
+
+        command: the number of the command that asks for it
+        moment: where it takes place, unless that is before the change before it
+        batch: the last micro-batch before it
+        """
+        moment = self._not_before_the_last(moment)
+        before = self.handed_over(moment.place, batch, finish)
+        return _changed(before, command, asked, moment, batch, finish)
+
+    def joined(
+        self, command: int, asked: HistoryCommand, folder: str, moment: Moment, batch: int, finish: Finish
+    ) -> Journal:
+        """The journal after queries were deployed that have run over the history.
+
+        folder: the name of the folder with the states that buckets take over
+        moment: as of `changed`
+        """
+        moment = self._not_before_the_last(moment)
+        before = self.handed_over(moment.place, batch, finish)
+        running = {query.title for query in before.running.plan().queries}
+        left = {query.name for epoch in before.epochs for query in load_plan(epoch.plan).queries} - {
+            query.name for query in before.running.plan().queries
+        }
+        after = _changed(before, command, asked, moment, batch, finish)
+        if after.taken[-1].errors:
+            return after
+        plan = load_plan(after.epochs[-1].plan)
+        new = tuple(query for query in plan.queries if query.title not in running)
+        if not new:
+            return before.refused(command, "DeployQuery: a history needs values for all parameters", moment, batch)
+        ended = [query.name for query in new if query.name in left]
+        if ended:
+            reason = f"DeployQuery: records of the '{ended[0]}' that has ended are still to be processed; try later"
+            return before.refused(command, reason, moment, batch)
+        earlier = tuple(_with_queries(epoch, new, plan) for epoch in before.epochs)
+        last = replace(after.epochs[-1], history=History(folder, tuple(query.title for query in new)))
+        return replace(after, epochs=(*earlier, last))
+
+    def _not_before_the_last(self, moment: Moment) -> Moment:
+        """The moment of a change that follows the last one, which may wait for its time."""
+        last = self.epochs[-1].begins
+        return moment if last is None else replace(moment, place=max(moment.place, last))
+
+    def refused(self, command: int, reason: str, moment: Moment, batch: int) -> Journal:
+        """The journal after a change that cannot be done."""
+        notice = Notice(self.next_notice, moment.place, (Outcome("error", "", "", reason),))
+        return replace(self, taken=(*self.taken, Taken(command, moment.place, batch, notice)))
+
+    @property
+    def next_notice(self) -> int:
+        """The number of the next notice."""
+        return self.taken[-1].notice.number + 1 if self.taken else 1
+
+    def handed_over(self, place: int | None, batch: int, finish: Finish) -> Journal:
+        """The journal with the ends of texts that have handed over at a place; None = ever."""
+        journal = self
+        while (done := journal.running.next_done()) is not None and (place is None or done <= place):
+            running, names = journal.running.without_done(done)
+            outcomes = tuple(Outcome("handed_over", name, "", f"the old text of '{name}' has ended") for name in names)
+            epoch = _next_epoch(journal, running, done, (), finish)
+            number = journal.next_notice
+            taken = Taken(0, done, batch, Notice(number, done, outcomes, epoch.number))
+            epochs, all_taken = (*journal.epochs, epoch), (*journal.taken, taken)
+            journal = _hiding(replace(journal, running=running, epochs=epochs, taken=all_taken))
+        return journal
+
+    def settled(self, progress: JobProgress, batch: int) -> Journal:
+        """The same without epochs that have ended in all buckets, and changes that were reported.
+
+        progress: behind `batch`, the last micro-batch
+        """
+        earliest = progress.epoch
+        least = _kept_from(self.epochs, min(earliest, self.epochs[-1].number))
+
+        def is_reported(item: Taken) -> bool:
+            if item.place == EARLIEST and progress.furthest is None:  # it waits for the time of the first record
+                return False
+            return item.batch < batch and item.notice.epoch <= earliest
+
+        # they are reported in order; the last one stays, because numbers of later ones follow it
+        taken = tuple(dropwhile(is_reported, self.taken[:-1]))
+        taken += self.taken[-1:]
+        left = (epoch for epoch in self.epochs if epoch.number >= least)
+        # no bucket asks for a history any more that all have got
+        epochs = tuple(replace(epoch, history=None) if epoch.number <= earliest else epoch for epoch in left)
+        hidden = {epoch.number: self.hidden[epoch.number] for epoch in epochs if epoch.number in self.hidden}
+        return replace(self, epochs=epochs, taken=taken, hidden=hidden)
+
+    def program(self, program: Program) -> Program:
+        """What the buckets run."""
+        last = load_plan(self.epochs[-1].plan)
+        plans = [load_plan(epoch.plan) for epoch in self.epochs]
+        whole = replace(all_queries(plans), events=last.events)
+        notices = tuple(item.notice for item in self.taken)
+        return replace(program, plans=(plan_text(whole),), epochs=self.epochs, notices=notices)
+
+
+def _changed(journal: Journal, command: int, asked: Asked, moment: Moment, batch: int, finish: Finish) -> Journal:
+    applied = _applied(asked, journal.running, moment, finish)
+    place, number = moment.place, journal.next_notice
+    taken = (*journal.taken, Taken(command, place, batch, Notice(number, place, applied.outcomes)))
+    if applied.is_refused or not applied.outcomes:
+        return _hiding(replace(journal, running=applied.running, taken=taken))
+    epoch = _next_epoch(journal, applied.running, place, tuple(sorted(applied.heirs.items())), finish)
+    touched = {item.query: place for item in applied.outcomes}
+    since = {**journal.since, **touched}
+    return _hiding(replace(journal, running=applied.running, since=since, epochs=(*journal.epochs, epoch), taken=taken))
+
+
+def _hiding(journal: Journal) -> Journal:
+    """The same with what is not written down of the last epoch."""
+    last = journal.epochs[-1]
+    own = hidden_plans(journal.running, load_plan(last.plan))
+    return replace(journal, hidden={**journal.hidden, last.number: own})
+
+
+def _kept_from(epochs: Sequence[Epoch], earliest: int) -> int:
+    """The number of the first epoch that is kept: buckets need one with queries, whose engines they
+    have while no query runs."""
+    numbers = [epoch.number for epoch in epochs if epoch.number <= earliest and load_plan(epoch.plan).queries]
+    has_queries = next((bool(load_plan(it.plan).queries) for it in epochs if it.number >= earliest), True)
+    return earliest if has_queries or not numbers else numbers[-1]
+
+
+def _with_queries(epoch: Epoch, queries: tuple[QueryPlan, ...], plan: Plan) -> Epoch:
+    """An epoch in which queries run, too; `plan`: the one that knows their event types."""
+    own = load_plan(epoch.plan)
+    events = with_events(own.events, plan.events)
+    return replace(epoch, plan=plan_text(replace(own, events=events, queries=(*own.queries, *queries))))
+
+
+def _next_epoch(
+    journal: Journal, running: Running, begins: int, heirs: tuple[tuple[str, str], ...], finish: Finish
+) -> Epoch:
+    plan = replace(finish(running.plan()), stopped=())
+    return Epoch(journal.epochs[-1].number + 1, plan_text(plan), begins, heirs)
+
+
+def _applied(asked: Asked, running: Running, moment: Moment, finish: Finish) -> Applied:
+    match asked:
+        case FileChange():
+            return _with_files(asked, running, moment, finish)
+        case InstancesCommand():
+            return with_instances_of(running, asked.query, asked.shadow)
+        case HistoryCommand():
+            return apply(DeployQuery(asked.text), running, moment, check=finish)
+        case Mistake():
+            return Applied(running, (Outcome("error", "", "", asked.reason),))
+        case _:
+            return apply(asked, running, moment, check=finish)
+
+
+def _with_files(files: FileChange, running: Running, moment: Moment, finish: Finish) -> Applied:
+    try:
+        applied = merge(files, running, moment)
+        applied = with_unknown_ends(applied, finish(applied.running.plan()))
+    except (ChangeError, InputError) as error:
+        return Applied(running, (Outcome("error", "", "", f"the files: {' '.join(str(error).split())}"),))
+    return applied
+
+
+def moment_of_change(progress: JobProgress, at: int | None) -> Moment:
+    """Where a change takes place that is done now; `at`: as it was asked for."""
+    place = place_of_change(progress.furthest, at)
+    newest = place if progress.newest is None else progress.newest
+    return Moment(place, max(place, newest), is_before_all=place == EARLIEST)
+
+
+def place_of_change(furthest: int | None, at: int | None) -> int:
+    """Where a change takes place that is done now."""
+    return max(EARLIEST if furthest is None else furthest, EARLIEST if at is None else at)
+
+
+def hidden_plans(running: Running, plan: Plan) -> tuple[HiddenPlan, ...]:
+    """Those of a plan; `running`: what it was made of, before it got the settings of the job."""
+    found = []
+    numbers = {query.title: (place, query) for place, query in enumerate(plan.queries)}
+    for query in running.queries.values():
+        for name, shown in query.hidden.items():
+            for version in query.versions if shown and name in query.instances else ():
+                title = version.instance(name, query.instances[name], shown).title
+                if title in numbers:
+                    found.append(_hidden_plan(query, version, name, *numbers[title]))
+    return tuple(found)
+
+
+def _hidden_plan(query: RunningQuery, version: Version, name: str, place: int, plan: QueryPlan) -> HiddenPlan:
+    own = {item.name for item in version.template.parameters}
+    template = replace(
+        version.template,
+        starts=plan.starts,
+        ends=plan.ends,
+        edition=plan.edition,
+        forget_keys=plan.forget_keys,
+        inputs=tuple(
+            replace(item, policy=finished.policy, sources=finished.sources)
+            for item, finished in zip(version.template.inputs, plan.inputs, strict=True)
+        ),
+    )
+    values = {key: value for key, value in query.instances[name].items() if key in own}
+    found = HiddenPlan(place, template, name, values, query.hidden[name])
+    assert found.plan == plan, "a plan that is written without its values can be made again"
+    return found
+
+
+def instance_words(query: str, instance: str) -> str:
+    """An instance, as messages call it."""
+    return f"instance '{instance}' of '{query}'" if instance else f"'{query}'"

@@ -1,0 +1,180 @@
+"""Check a deployment before anything starts: all that can be refused is refused here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from job_engine.job.checkpoint.checkpoint_record import Record, read_record, refuse_difference
+from job_engine.job.checkpoint.driver_files import placed
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.checks.damaged_logs import refuse_damaged_logs
+from job_engine.job.checks.earlier_results import refuse_other_results
+from job_engine.job.checks.open_waits import clock_sources
+from job_engine.job.compilation import Compiled, compile_deployment, with_fields
+from job_engine.job.journal.file_changes import refuse_changed_files
+from job_engine.job.journal.written import is_same, read_files
+from job_engine.job.plan_rules import refuse_name_conflicts
+from job_engine.places.place import Place, refuse_missing_bucket
+from job_engine.places.remote_path import RemotePath
+from job_engine.settings.catalog.table_names import unplaced
+from job_engine.settings.deployment import Deployment
+from job_engine.sinks.bucket_results import refuse_unwritable
+from job_engine.sinks.kinds import MATCHES
+from job_engine.sinks.one_table import refuse_other_layout
+from job_engine.sources.kinds import running_of
+from job_engine.wire.program import Program
+from querylang.changes.applying import is_same_text
+from querylang.changes.merging import FileChange
+from querylang.changes.running import Running
+from querylang.errors import InputError, did_you_mean, listed
+from querylang.paths import exists
+from querylang.plan.model import EventType, QueryPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A deployment that can start.
+
+    record: what its checkpoint is for
+    is_new: whether the checkpoint has no record yet
+    idle: queries that do not run, because their parameters have no values
+    files: what the files say, before and now
+    unapplied: the same by the rules for nulls that the checkpoint has, which hold until files are
+        applied
+    """
+
+    deployment: Deployment
+    program: Program
+    record: Record
+    is_new: bool
+    idle: tuple[QueryPlan, ...]
+    files: FileChange
+    unapplied: FileChange
+
+    @property
+    def has_other_files(self) -> bool:
+        """Whether the files mean something else than when they were last applied."""
+        return not is_same(self.files.before, self.files.files)
+
+    @property
+    def has_other_texts(self) -> bool:
+        """Whether the files have changed since they were last applied."""
+        return not is_same(self.unapplied.before, self.unapplied.files)
+
+    def divided_among(self, tasks: int | None) -> Checked:
+        """The same for a checkpoint whose buckets are divided among so many tasks of Spark."""
+        record = replace(self.record, tasks=tasks)
+        return replace(self, program=placed(self.program, record, self.deployment.checkpoint), record=record)
+
+
+def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
+    """Check and compile a deployment; writes nothing.
+
+    apply: changed files are to be applied to the checkpoint
+
+    Raises InputError or QueryErrors.
+    """
+    _refuse_unplaced(deployment)
+    for source in deployment.sources:
+        running_of(source).refuse_unreadable(source)
+    places = [sink.place for sink in deployment.sinks.values() if sink.place is not None]
+    for folder in (deployment.checkpoint, *places):
+        refuse_missing_bucket(folder)
+        _refuse_unwritable(folder)
+    kept = read_record(deployment.checkpoint)
+    refuse_damaged_logs(deployment.checkpoint)
+    compiled = compile_deployment(deployment, None if kept is None else kept.types())
+    refuse_name_conflicts(deployment.file, compiled.plan)
+    before = None if kept is None else read_files(deployment)
+    earlier = compiled if kept is None else _by_kept_rules(compiled, before, kept, deployment)
+    same = _files(earlier)
+    if kept is not None:
+        _refuse_difference(deployment, kept, earlier, is_written=before is not None)
+    before = same if before is None else before.annotated_by(same)
+    unapplied = FileChange(before, same, returns=False)
+    compiled = compiled if apply else earlier
+    change = FileChange(before, _files(compiled), returns=apply)
+    program = _program(compiled, deployment)
+    wanted = Record.of(deployment, program, compiled.schemas, compiled.fields)
+    if kept is not None:
+        wanted = replace(kept, plan=wanted.plan, queries=wanted.queries)
+        refuse_changed_files(deployment, change, program)
+    _refuse_unknown_events(deployment, (*compiled.plan.events, *change.before.events))
+    for name, sink in deployment.sinks.items():
+        refuse_unwritable(name, sink, compiled.plan)
+    if MATCHES in deployment.sinks:
+        refuse_other_layout(deployment.sinks[MATCHES])
+    _refuse_doubled_results(deployment, wanted)
+    deployment = with_fields(deployment, wanted.fields)
+    checked = Checked(deployment, program, wanted, kept is None, compiled.idle, change, unapplied)
+    return checked.divided_among(checked.record.tasks)
+
+
+def _program(compiled: Compiled, deployment: Deployment) -> Program:
+    program = Program.of(
+        compiled.plan, buckets=deployment.buckets, clock=deployment.clock, sources=clock_sources(deployment)
+    )
+    return replace(program, live=deployment.live)
+
+
+def _files(compiled: Compiled) -> Running:
+    return Running.of(compiled.template, compiled.instances, compiled.hidden)
+
+
+def _by_kept_rules(compiled: Compiled, before: Running | None, kept: Record, deployment: Deployment) -> Compiled:
+    """What the files say, by the rule for nulls that each text had when it was last applied.
+
+    before: what the files said then; None = nobody has written it down
+    """
+    old = compiled.with_failing_nulls()
+    if before is None:
+        return old if _program(old, deployment).fingerprint() == kept.plan else compiled
+    known = {name: query.current.template for name, query in before.queries.items()}
+    names = {
+        query.name for query in old.template.queries if query.name in known and is_same_text(query, known[query.name])
+    }
+    return compiled.with_failing_nulls(names)
+
+
+def _refuse_difference(deployment: Deployment, kept: Record, compiled: Compiled, *, is_written: bool) -> None:
+    """Raise InputError for another deployment; `is_written`: what the files said is known."""
+    wanted = Record.of(deployment, _program(compiled, deployment), compiled.schemas)
+    known = replace(kept, plan=wanted.plan, queries=wanted.queries) if is_written else kept
+    refuse_difference(deployment.checkpoint, known, wanted, deployment)
+
+
+def _refuse_doubled_results(deployment: Deployment, record: Record) -> None:
+    folder = JobFolder(deployment.checkpoint)
+    totals = {files.folder.name: files.numbers() for files in (folder.ledger.files, folder.progress)}
+    refuse_other_results(deployment.checkpoint, record.identity, deployment.sinks, totals)
+    for files in (folder.ledger.files, folder.progress):
+        files.latest()  # a damaged file is refused before anything starts
+
+
+def _refuse_unplaced(deployment: Deployment) -> None:
+    """Raise InputError for tables that only a catalog could find: it is asked when a job starts."""
+    for name in unplaced(deployment):
+        raise InputError(f"{deployment.file}: where the table '{name}' is will be known once the job has started")
+
+
+def _refuse_unwritable(folder: Place) -> None:
+    """The folder, or else the nearest one above it that exists, must be a folder and writable."""
+    if isinstance(folder, RemotePath):
+        return  # what a store permits is seen when it is asked to do it
+    existing = next(path for path in (folder, *folder.parents) if exists(path))
+    if not existing.is_dir():
+        raise InputError(f"{folder}: cannot be written: '{existing.name}' is not a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise InputError(f"{folder}: cannot be written: no permission to write to '{existing}'")
+
+
+def _refuse_unknown_events(deployment: Deployment, events: Iterable[EventType]) -> None:
+    known = list(dict.fromkeys(event.name for event in events))
+    for source in deployment.sources:
+        if source.event is not None and source.event not in known:
+            raise InputError(
+                f"{deployment.file}: the source '{source.name}' has the event type '{source.event}', which the queries"
+                f" do not know{did_you_mean(source.event, known) or f'; they know {listed(known)}'}"
+            )

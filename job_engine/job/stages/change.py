@@ -1,0 +1,151 @@
+"""Take changes of the queries between two micro-batches; they are written down first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.checkpoint.progress import JobProgress
+from job_engine.job.history.history_folders import (
+    histories,
+    joined_folder,
+    remove_done,
+    remove_unused,
+)
+from job_engine.job.history.running import Reading, history_program
+from job_engine.job.journal.journal import HistoryCommand, Journal, moment_of_change
+from job_engine.job.journal.written import asked_of_text, read_journal, write_journal
+from job_engine.job.plan_rules import finishing
+from job_engine.job.preflight import Checked
+from job_engine.places.place import Place
+from job_engine.settings.deployment import Deployment
+from job_engine.sources.listing.command_folder import CHANGE, ERROR, Answer, Command, CommandFolder
+from job_engine.sources.listing.spark_log import last_batch, open_batch
+from job_engine.wire.epochs import Epoch
+from job_engine.wire.program import Program
+from querylang.errors import InputError
+from querylang.plan.changes import UNCHANGED, Outcome
+from runtime.instants import EARLIEST
+from runtime.json_reader import DamagedJson
+
+
+def first_change(folder: CommandFolder) -> Command | None:
+    """The first command that waits, if it is a change of the queries."""
+    pending = folder.pending()
+    command = folder.read(pending[0]) if pending else None
+    return command if command is not None and command.kind == CHANGE else None
+
+
+def has_change(checkpoint: Place) -> bool:
+    """Whether the next command is a change of the queries."""
+    return first_change(CommandFolder(checkpoint)) is not None
+
+
+def changed_program(ready: Checked) -> Program:
+    """What a run has to do: with the changes that wait, which are written down here.
+
+    While a micro-batch is open, no change is taken: it is repeated as it was.
+    """
+    deployment, checkpoint = ready.deployment, ready.deployment.checkpoint
+    commands, journal = CommandFolder(checkpoint), read_journal(ready.deployment)
+    if journal is not None:
+        _answer(commands, journal)  # a run may have been killed before it did
+    interrupted = open_batch(checkpoint)
+    progress = JobFolder(checkpoint).last_progress(before=interrupted)
+    taking = Taking(deployment, ready.program, progress, last_batch(checkpoint))
+    if journal is not None:
+        journal = journal.annotated_by(ready.files.files).settled(progress, taking.batch)
+    while interrupted is None and (command := first_change(commands)) is not None:
+        journal = _changed(journal or Journal.begin(ready.files.files, ready.program), taking, command)
+        write_journal(checkpoint, journal)
+        _answer(commands, journal)
+        remove_done(checkpoint, command.text)
+    if journal is None:
+        return ready.program
+    _remove_histories(commands, journal, checkpoint)
+    return _program(journal, ready.program, deployment, taking.batch)
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """Where a job is when it takes a change.
+
+    program: what its files say
+    batch: the last micro-batch
+    """
+
+    deployment: Deployment
+    program: Program
+    progress: JobProgress
+    batch: int
+
+
+def _changed(journal: Journal, taking: Taking, command: Command) -> Journal:
+    """The journal after a change that a command asks for."""
+    moment, finish = moment_of_change(taking.progress, command.at), finishing(taking.deployment)
+    try:
+        asked = asked_of_text(command.text, taking.deployment.value_of)
+    except DamagedJson as error:
+        return journal.handed_over(moment.place, taking.batch, finish).refused(
+            command.number, f"the command is damaged: {error}", moment, taking.batch
+        )
+    if not isinstance(asked, HistoryCommand):
+        return journal.changed(command.number, asked, moment, taking.batch, finish)
+    target = joined_folder(taking.deployment.checkpoint, command.number)
+    joined = journal.joined(command.number, asked, target.name, moment, taking.batch, finish)
+    if joined.taken[-1].errors:
+        return joined
+    try:
+        reading = Reading(taking.deployment, history_program(joined, taking.program), asked)
+        reading.finish(taking.progress.clock, target)
+    except (InputError, OSError) as error:
+        reason = f"DeployQuery: {' '.join(str(error).split())}"
+        return journal.handed_over(moment.place, taking.batch, finish).refused(
+            command.number, reason, moment, taking.batch
+        )
+    return joined
+
+
+def _remove_histories(commands: CommandFolder, journal: Journal, checkpoint: Place) -> None:
+    """Remove the states of histories that all buckets have taken over."""
+    used = {epoch.history.folder for epoch in journal.epochs if epoch.history is not None}
+    waiting = (commands.read(number) for number in commands.pending())
+    remove_unused(checkpoint, used, [command.text for command in waiting if command is not None])
+
+
+def kept_program(program: Program, deployment: Deployment) -> Program:
+    """What runs on a checkpoint; `program`: what its files say."""
+    journal = read_journal(deployment)
+    return program if journal is None else _program(journal, program, deployment, 0)
+
+
+def _program(journal: Journal, program: Program, deployment: Deployment, batch: int) -> Program:
+    """What runs, with the ends of handovers that are known."""
+    whole = journal.handed_over(None, batch, finishing(deployment)).program(program)
+    return replace(whole, epochs=tuple(_placed(epoch, deployment.checkpoint) for epoch in whole.epochs))
+
+
+def _placed(epoch: Epoch, checkpoint: Place) -> Epoch:
+    """The epoch with the folder of its history in full."""
+    if epoch.history is None:
+        return epoch
+    folder = str((histories(checkpoint) / epoch.history.folder).resolve())
+    return replace(epoch, history=replace(epoch.history, folder=folder))
+
+
+def _answer(folder: CommandFolder, journal: Journal) -> None:
+    """Tell those who wait for changes what became of them."""
+    pending = set(folder.pending())
+    for item in journal.taken:
+        if item.command in pending:
+            text = "; ".join(outcome.text for outcome in item.notice.outcomes)
+            kind = ERROR if item.errors else _what_is_done(item.notice.outcomes)
+            place = None if item.place == EARLIEST else item.place  # before all records
+            folder.add(max(item.batch, 0), [Answer(item.command, "job", 1, kind, place, text, 1)])
+
+
+def _what_is_done(outcomes: Sequence[Outcome]) -> str:
+    """The kind of a change: that of the first query that it has changed."""
+    kinds = [outcome.kind for outcome in outcomes] or ["replaced"]
+    return next((kind for kind in kinds if kind != UNCHANGED), kinds[0])

@@ -1,0 +1,128 @@
+"""Prepare a job: check its deployment, lock its checkpoint, create what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from job_engine.durable_files import make_checkpoint
+from job_engine.errors import in_plain_words
+from job_engine.job.checkpoint.checkpoint_record import read_record, write_record
+from job_engine.job.checkpoint.driver_files import remove_old_files
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.checkpoint.run_lock import RunLock
+from job_engine.job.checkpoint.store_lock import StoreLock
+from job_engine.job.driver import Driver, Machine, driver_of
+from job_engine.job.journal.file_changes import take_files
+from job_engine.job.other_release import note_release, other_release
+from job_engine.job.preflight import Checked, checked
+from job_engine.job.watching.watch import Watch, open_watch
+from job_engine.settings.catalog.table_names import keep_places
+from job_engine.settings.deployment import Deployment
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.settings.given_mapping import places_in_words
+from job_engine.sources.kinds import running_of
+from job_engine.wire.partition_groups import shared_order
+from querylang.logger import warn
+from querylang.plan.model import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A checked deployment that can be started any number of times.
+
+    lock: held until all its runs have ended
+    watch: the server of its metrics; None = it has none
+    """
+
+    checked: Checked
+    machine: Machine
+    lock: RunLock | StoreLock
+    watch: Watch | None
+
+    @property
+    def folder(self) -> JobFolder:
+        """What Ensue keeps inside the checkpoint."""
+        return JobFolder(self.checked.deployment.checkpoint)
+
+    def close(self) -> None:
+        """Let others have the checkpoint."""
+        if self.watch is not None:
+            self.watch.close()
+        self.machine.close()
+        self.lock.release()
+
+
+def prepare(given: Path | str | Mapping[str, Any], session: object = None, *, apply: bool = False) -> Job:
+    """Check the deployment and lock its checkpoint, then create what it needs.
+
+    given: the path of a file, or a mapping with the same keys
+    session: of Spark, beside which the job runs; None = the one that exists, or a new one
+    apply: take over what has changed in the files of queries and values
+
+    Raises InputError or QueryErrors; a refused deployment creates nothing.
+    """
+    deployment = load_deployment(given)
+    with in_plain_words(deployment.environment), places_in_words(deployment.places):
+        driver = driver_of(deployment)
+        return _locked(driver, driver.find_tables(deployment, session), session, apply=apply)
+
+
+def _locked(driver: Driver, deployment: Deployment, session: object, *, apply: bool) -> Job:
+    lock = JobFolder(deployment.checkpoint).lock()
+    lock.refuse_if_held()
+    ready = checked(deployment, apply=apply)  # a refused deployment creates nothing, not even the lock's file
+    for line in (
+        *other_release(deployment),
+        *(note for item in deployment.all_sources for note in running_of(item).notes(item, is_new=ready.is_new)),
+    ):
+        warn(line)
+    make_checkpoint(deployment.checkpoint, deployment.mode)
+    lock.acquire()
+    try:
+        has_begun = ready.is_new and read_record(deployment.checkpoint) is not None
+        ready = checked(deployment, apply=apply) if has_begun else ready
+        watch = open_watch(deployment, ready.program.plan())
+    except BaseException:
+        lock.release()
+        raise
+    machine: Machine | None = None
+    try:
+        machine = driver.open(deployment, session)
+        return _prepared(ready, lock, machine, watch)
+    except BaseException:
+        if machine is not None:
+            machine.close()
+        if watch is not None:
+            watch.close()
+        lock.release()
+        raise
+
+
+def _prepared(ready: Checked, lock: RunLock | StoreLock, machine: Machine, watch: Watch | None) -> Job:
+    deployment = ready.deployment
+    if ready.is_new:
+        ready = ready.divided_among(machine.tasks(deployment))
+        write_record(deployment.checkpoint, ready.record)
+    note_release(deployment.checkpoint)
+    keep_places(deployment)
+    take_files(deployment, ready.files, ready.program)
+    if ready.has_other_files:
+        write_record(deployment.checkpoint, ready.record)
+    remove_old_files(deployment.checkpoint, ready.record)  # what a run that was killed has left
+    if ready.record.tasks is not None:
+        machine.keep_tasks(deployment, ready.record.tasks)
+    _warn_of_single_tasks(ready.program.plan())
+    if deployment.control is not None:
+        running_of(deployment.control).begin(deployment.control)
+    return Job(ready, machine, lock, watch)
+
+
+def _warn_of_single_tasks(plan: Plan) -> None:
+    """Say which queries do not get faster with more buckets and cores."""
+    for query in plan.queries:
+        order = shared_order(query)
+        if order is not None:
+            warn(f"query {query.title}: {order}, runs as one task")

@@ -1,0 +1,222 @@
+"""Start a job: a run of its driver, with the changes of the queries that wait.
+
+An interrupted micro-batch is repeated first, with the settings of the run that began it. Some sinks
+may have its results already. With another `idle`, or with `--once`, which looks at no wall clock,
+the repeated one would give others: what is missing then comes in a later micro-batch, and is in
+those sinks twice.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import TypedDict
+
+from job_engine.job.batches.batch_writer import BatchWriter
+from job_engine.job.batches.reporting import Reporter
+from job_engine.job.batches.reports import OnBatch
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.checks.lost_outputs import lost_outputs, silent_channels
+from job_engine.job.checks.open_waits import open_waits, unused_source_times
+from job_engine.job.checks.unused_history import unused_history
+from job_engine.job.checks.writing_statements import lost_routes, taken_events, written_by
+from job_engine.job.driver import Order
+from job_engine.job.stages.change import changed_program
+from job_engine.job.stages.handle import Handle
+from job_engine.job.stages.prepare import Job
+from job_engine.job.stages.stop import Run, put_away
+from job_engine.job.told_sources import run_options
+from job_engine.job.watching.tries import marks_of_next_run
+from job_engine.job_file import JobFile
+from job_engine.places.place import Place, retry_of
+from job_engine.settings.deployment import Deployment
+from job_engine.sinks import run_sinks
+from job_engine.sources.listing.input_planner import RunSettings
+from job_engine.sources.listing.spark_log import last_begun, open_batch
+from job_engine.sources.source import Source
+from job_engine.wire.clock_sources import ClockSource
+from job_engine.wire.packed_rows import Signal
+from job_engine.wire.program import Program
+from querylang.logger import warn
+from querylang.plan.model import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class RunKind:
+    """How a job runs.
+
+    is_bounded: it ends when all input that is there at its start has been processed
+    flush: then time advances until no timer is left
+    accepts_loss: files that an interrupted micro-batch read may be gone or different
+    only_repeats: it ends behind a micro-batch that was interrupted
+    """
+
+    is_bounded: bool = False
+    flush: bool = False
+    accepts_loss: bool = False
+    only_repeats: bool = False
+
+    def settings(self, checkpoint: Place, *, has_signal: bool) -> RunSettings:
+        """What the lister has to know of it."""
+        if self.only_repeats:
+            return RunSettings(str(checkpoint.resolve()), retry=retry_of(checkpoint), only_repeats=True)
+        at_end = Signal.FLUSH if self.flush else Signal.CATCH_UP
+        return RunSettings(
+            str(checkpoint.resolve()),
+            at_start=str(Signal.START) if has_signal else None,
+            at_end=str(at_end) if self.is_bounded else None,
+            retry=retry_of(checkpoint),
+        )
+
+
+def start(job: Job, report: OnBatch, kind: RunKind) -> Handle:
+    """Start a job; its end unlocks the checkpoint."""
+    plan, deployment = job.checked.program.plan(), job.checked.deployment
+    written = written_by(plan)
+    for warning in (
+        *lost_outputs(written, deployment),
+        *silent_channels(written, deployment),
+        *lost_routes(written, taken_events(plan)),
+        *(() if kind.is_bounded else open_waits(plan, deployment)),
+        *unused_source_times(plan, deployment),
+        *unused_history(deployment, is_new=job.checked.is_new),
+    ):
+        warn(warning)
+    handle = Handle(job, lambda: _begin(job, report, kind), is_bounded=kind.is_bounded)
+    _warn_of_slow_queries(plan)
+    return handle
+
+
+def _begin(job: Job, report: OnBatch, kind: RunKind) -> Run:
+    """Start a run, with the changes of the queries that wait."""
+    deployment, program = job.checked.deployment, _program(job, kind)
+    settings = settings_of(program, deployment)
+    before = settings_of_interrupted(deployment.checkpoint)
+    if before is not None and before != settings:
+        old, sources = settings_with(before, program, deployment.sources)
+        _repeat(
+            job, report, replace(kind, is_bounded=True, only_repeats=True), old, replace(deployment, sources=sources)
+        )
+        program = _program(job, kind)  # no change was taken while a micro-batch was open
+    write_settings(deployment.checkpoint, settings)
+    run = _run(job, report, kind, program, deployment)
+    if job.watch is not None:
+        job.watch.follow(run.running)
+    return run
+
+
+def _program(job: Job, kind: RunKind) -> Program:
+    program = changed_program(job.checked)
+    # the wall clock says nothing about input that is already there
+    return program.without_idle() if kind.is_bounded else program
+
+
+def _repeat(job: Job, report: OnBatch, kind: RunKind, program: Program, deployment: Deployment) -> None:
+    """Repeat the micro-batch that was interrupted, and wait for its end."""
+    run = _run(job, report, kind, program, deployment)
+    try:
+        run.running.wait()
+    finally:
+        put_away(job.checked, run)
+
+
+def _run(job: Job, report: OnBatch, kind: RunKind, program: Program, deployment: Deployment) -> Run:
+    """A run of the driver."""
+    checkpoint, identity = deployment.checkpoint, job.checked.record.identity
+    has_timeouts = program.needs_timeouts and not kind.is_bounded
+    # a step of each bucket reports what became of changes, and takes over its seed: files without
+    # records would end a micro-batch without one; seeds are removed once a micro-batch has ended
+    has_signal = has_timeouts or bool(program.notices) or program.seeds is not None
+    settings = kind.settings(checkpoint, has_signal=has_signal)
+    options = run_options(
+        deployment,
+        program,
+        settings,
+        inferred=job.checked.record.schemas,
+        accepts_loss=kind.accepts_loss,
+        marks=marks_of_next_run(checkpoint),
+    )
+    rows = job.machine.new_folder()
+    sinks = run_sinks.begin(identity, deployment.sinks, last_begun(checkpoint), drafts=rows)
+    reporter = Reporter()
+    sources = [source.name for source in deployment.sources]
+    observe = None if job.watch is None else job.watch.observe
+    confirm = job.lock.confirm
+    writer = BatchWriter(confirm, program, sinks, sources, identity, job.folder, rows, report, reporter, observe)
+    order = Order(
+        deployment.name,
+        checkpoint,
+        options,
+        program,
+        sinks,
+        writer,
+        kind.is_bounded,
+        has_timeouts,
+        deployment.trigger,
+        rows,
+    )
+    return Run(job.machine.begin(order), settings, reporter, rows)
+
+
+def _warn_of_slow_queries(plan: Plan) -> None:
+    """Say which queries run on the reference matcher, while Spark plans the first micro-batch."""
+    from runtime.matching.choose import slow_queries
+
+    for line in slow_queries(plan):
+        warn(line)
+
+
+_WAY_OUT = (
+    "It has the settings of the last run: delete the file, and its micro-batch is repeated with those of this run"
+)
+
+
+class Settings(TypedDict):
+    """What a run may set that decides which results a micro-batch has, as plain data."""
+
+    idle: int | None
+    live: bool
+    sources: list[ClockSource]
+    max_record: dict[str, int | None]
+
+
+def settings_of(program: Program, deployment: Deployment) -> Settings:
+    """The settings of a run."""
+    return {
+        "idle": program.idle,
+        "live": program.live,
+        "sources": list(program.sources),
+        "max_record": {source.name: source.max_record for source in deployment.sources},
+    }
+
+
+def settings_of_interrupted(checkpoint: Place) -> Settings | None:
+    """Those of the run that a micro-batch was interrupted in; None = none was, or not known.
+
+    An earlier release did not write them down.
+    """
+    return None if open_batch(checkpoint) is None else _settings_file(checkpoint).read()
+
+
+def write_settings(checkpoint: Place, settings: Settings) -> None:
+    """Write them down, before the first micro-batch of a run."""
+    file = _settings_file(checkpoint)
+    if file.readable() != settings:
+        file.write(settings)
+
+
+def settings_with(
+    settings: Settings, program: Program, sources: tuple[Source, ...]
+) -> tuple[Program, tuple[Source, ...]]:
+    """A program, and sources of a deployment, with the settings of another run."""
+    own = replace(program, idle=settings["idle"], live=settings["live"], sources=tuple(settings["sources"]))
+    limits = settings["max_record"]
+    return own, tuple(replace(source, max_record=limits.get(source.name)) for source in sources)
+
+
+def _settings_file(checkpoint: Place) -> JobFile[Settings]:
+    return JobFile(JobFolder(checkpoint).path / "run.json", Settings, _WAY_OUT, text=_text)
+
+
+def _text(settings: Settings) -> str:
+    return json.dumps(settings, default=asdict) + "\n"

@@ -1,0 +1,289 @@
+"""Back up the checkpoint of a job that does not run, and restore it.
+
+A backup is a list of files with their digests, beside a copy of the checkpoint. The list is written
+last, so a backup that was interrupted is not taken for a whole one. What it does not name is not
+restored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import uuid
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from job_engine.durable_files import make_checkpoint, make_kept_folder, new_file, sync
+from job_engine.errors import in_plain_words
+from job_engine.job.checkpoint.checkpoint_record import IDENTITY, LOCK, Record, read_record, refuse_difference
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.upkeep.opened_checkpoint import kept_record, open_record
+from job_engine.job_file import JobFile, indented
+from job_engine.places.inside import inside
+from job_engine.places.place import Place, files_below, is_within, local_copy, names_in
+from job_engine.places.remote_path import RemotePath
+from job_engine.settings.deployment import Deployment
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.sinks.kinds import publishing
+from job_engine.sources.listing.spark_log import RECORD, last_begun
+from querylang.errors import InputError, counted
+from querylang.logger import warn
+from runtime.json_shapes import Count
+
+BACKUP_VERSION = 2
+"""With SHA-256. Version 1 has CRC-32, and is read."""
+
+_LIST = "backup.json"
+_COPY = "checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """What was copied.
+
+    batch: the newest micro-batch that it knows; -1 = none
+    files, size: how many, and their bytes
+    removed: result files of later micro-batches that were removed
+    before: where the checkpoint is that was there before; None = there was none
+    """
+
+    identity: str
+    batch: int
+    files: int
+    size: int
+    removed: int = 0
+    before: str | None = None
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return asdict(self)
+
+
+_Digest = Annotated[str, re.compile("[0-9a-f]{64}")] | Count
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """The list of a backup.
+
+    files: by name below the checkpoint, size and digest: of SHA-256, in older lists of CRC-32
+    """
+
+    name: str
+    identity: Annotated[str, IDENTITY]
+    batch: Annotated[int, range(-1, 10**18)]
+    files: dict[str, tuple[Count, _Digest]]
+
+
+def back_up(path: Path | str, target: Place) -> BackupReport:
+    """Copy the checkpoint of a deployment to an empty or new folder; raises InputError."""
+    deployment = load_deployment(path)
+    with in_plain_words(deployment.environment):
+        record = kept_record(deployment)
+        if names_in(target):
+            raise InputError(f"{target}: is not empty; choose a new folder for each backup")
+        if is_within(target, deployment.checkpoint):
+            raise InputError(f"{target}: is inside the checkpoint; choose a folder elsewhere")
+        lock = JobFolder(deployment.checkpoint).lock()
+        lock.acquire()
+        try:
+            make_checkpoint(target, deployment.mode)
+            copied = _copied(deployment.checkpoint, target / _COPY)
+        except OSError as error:
+            _remove(target)
+            raise InputError(f"{target}: the backup cannot be written: {error.strerror or error}") from error
+        finally:
+            lock.release()
+        batch = last_begun(deployment.checkpoint)
+        plain = {"version": BACKUP_VERSION, "name": deployment.name, "identity": record.identity, "batch": batch}
+        _list_file(target).write({**plain, "files": copied})
+        return BackupReport(record.identity, batch, len(copied), sum(size for size, _ in copied.values()))
+
+
+def restore(path: Path | str, source: Place, *, replace: bool = False, remove_results: bool = False) -> BackupReport:
+    """Make the checkpoint of a deployment that of a backup.
+
+    replace: put a checkpoint that is there aside
+    remove_results: remove the result files of micro-batches that the backup does not know: the job
+        writes them again
+
+    Raises InputError; until all is known to be well, nothing is changed.
+    """
+    deployment = load_deployment(path)
+    with in_plain_words(deployment.environment):
+        listed = _list_of(source)
+        refuse_damage(source, listed)
+        if any(isinstance(digest, int) for _, digest in listed.files.values()):
+            warn(
+                f"{source}: is of an earlier release: its files are compared by CRC-32, which does not tell forged ones"
+            )
+        record = read_record(source / _COPY)
+        assert record is not None, "a whole backup has a record"
+        refuse_difference(source, record, open_record(deployment, record), deployment)
+        lock = JobFolder(deployment.checkpoint).lock()
+        lock.refuse_if_held()
+        later = _later_results(deployment, record, listed.batch)
+        if later and not remove_results:
+            raise InputError(_would_double(later, listed.batch))
+        before = _put_aside(deployment.checkpoint, may=replace)
+        _place(source / _COPY, deployment.checkpoint, listed, deployment.mode)
+        for place in later:
+            place.unlink(missing_ok=True)
+        size = sum(size for size, _ in listed.files.values())
+        return BackupReport(listed.identity, listed.batch, len(listed.files), size, len(later), before)
+
+
+def refuse_damage(source: Place, listed: _Listed) -> None:
+    """Raise InputError for a file that is missing, has changed, or is not in the list."""
+    copy = source / _COPY
+    for name, told in listed.files.items():
+        file = inside(copy, name)
+        try:
+            _refuse_changed(file, file, told)
+        except OSError as error:
+            raise InputError(f"{file}: {error.strerror or error}; the backup is not whole") from error
+    more = sorted({name for name, _ in _files(copy)} - listed.files.keys())
+    if more:
+        raise InputError(f"{copy / more[0]}: is not in the list of the backup; remove it, or choose another backup")
+
+
+def _refuse_changed(file: Place, shown: Place, told: tuple[int, str | int]) -> None:
+    """Raise InputError for a file that is not the one that was listed."""
+    if _digest(file, told[1]) != told:
+        raise InputError(f"{shown}: has changed since the backup was made; choose another backup")
+
+
+def _list_of(source: Place) -> _Listed:
+    found = _list_file(source).read()
+    if found is None:
+        raise InputError(f"{source}: is not a whole backup: it has no file '{_LIST}'")
+    return found
+
+
+def _list_file(folder: Place) -> JobFile[_Listed]:
+    versions = range(1, BACKUP_VERSION + 1)
+    return JobFile(folder / _LIST, _Listed, "Choose another backup", versions, text=indented)
+
+
+def _copied(checkpoint: Place, target: Place) -> dict[str, tuple[int, str | int]]:
+    """Copy all files but the lock; gives sizes and digests by name below the checkpoint."""
+    found = {}
+    for name, file in _files(checkpoint):
+        _copy(file, target / name)
+        found[name] = _digest(target / name)
+    return dict(sorted(found.items()))
+
+
+def _files(folder: Place) -> Iterator[tuple[str, Place]]:
+    """The files of a checkpoint, which has no links: raises InputError for one."""
+    start = len(str(folder)) + 1
+    if isinstance(folder, Path):
+        for inner, folders, names in os.walk(folder):
+            for path in (Path(inner, name) for name in (*folders, *names)):
+                if path.is_symlink():
+                    raise InputError(f"{path}: is a link, and a checkpoint has none")
+    for file in files_below(folder):
+        name = str(file)[start:]
+        if name != f"ensue/{LOCK}" and not name.endswith(".draft"):
+            yield name, file
+
+
+def _copy(file: Place, target: Place) -> None:
+    with local_copy(file) as here:
+        if isinstance(target, RemotePath):
+            target.upload(here)
+            return
+        make_kept_folder(target.parent)
+        with here.open("rb") as content, new_file(target) as written:
+            shutil.copyfileobj(content, written)
+        sync(target)
+
+
+def _digest(file: Place, like: str | int = "") -> tuple[int, str | int]:
+    """Size and SHA-256 of a file; CRC-32 if the other digest is a number."""
+    size, checksum, sha = 0, 0, hashlib.sha256()
+    with local_copy(file) as here, os.fdopen(os.open(here, _FLAGS), "rb") as stream:
+        while block := stream.read(1 << 20):
+            size, checksum = size + len(block), zlib.crc32(block, checksum)
+            sha.update(block)
+    return size, checksum if isinstance(like, int) else sha.hexdigest()
+
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""Neither a link is followed, nor a pipe waited for."""
+
+
+def _later_results(deployment: Deployment, record: Record, batch: int) -> list[Place]:
+    """The result files behind micro-batch `batch`; InputError if they cannot be removed."""
+    found: list[Place] = []
+    for name, sink in deployment.sinks.items():
+        later = [
+            result
+            for result in publishing(sink).results(sink)
+            if result.identity == record.identity and result.batch > batch
+        ]
+        if later:
+            found += publishing(sink).removable(name, sink, later, batch)
+    return found
+
+
+def _would_double(later: list[Place], batch: int) -> str:
+    return (
+        f"sinks have {counted(len(later), 'file')} of micro-batches behind {batch}, which the backup does not know, such"
+        f" as {later[0]}: the job would write their results again. Add --remove-results to remove them"
+    )
+
+
+def _put_aside(checkpoint: Place, *, may: bool) -> str | None:
+    """Rename the checkpoint that is there; where it is now, None = there was none."""
+    names = set(names_in(checkpoint)) - {"ensue"}
+    if not names and set(names_in(checkpoint / "ensue")) <= {LOCK}:
+        return None
+    if not may:
+        raise InputError(f"{checkpoint}: there is a checkpoint; add --replace to put it aside")
+    if isinstance(checkpoint, RemotePath):
+        raise InputError(f"{checkpoint}: in a store a checkpoint cannot be renamed; move its objects away first")
+    aside = checkpoint.with_name(f"{checkpoint.name}.before-{uuid.uuid4().hex[:8]}")
+    checkpoint.rename(aside)
+    sync(aside.parent)
+    return str(aside)
+
+
+def _place(copy: Place, checkpoint: Place, listed: _Listed, mode: int | None) -> None:
+    """Copy what is listed to its place. A local one appears whole; a store gets the record last.
+
+    Each copy is compared once more: a file may have been exchanged since.
+    """
+    draft = checkpoint
+    if isinstance(checkpoint, Path):
+        draft = checkpoint.with_name(f".{checkpoint.name}.{uuid.uuid4().hex[:8]}.draft")
+    try:
+        make_checkpoint(draft, mode)
+        for name in sorted(listed.files, key=lambda name: name == RECORD):
+            file = inside(copy, name)
+            _copy(file, draft / name)
+            _refuse_changed(draft / name, file, listed.files[name])
+    except InputError:
+        _remove(draft)
+        raise
+    except OSError as error:
+        _remove(draft)
+        raise InputError(f"{checkpoint}: cannot be written: {error.strerror or error}; nothing was restored") from error
+    if isinstance(checkpoint, Path) and isinstance(draft, Path):
+        shutil.rmtree(checkpoint, ignore_errors=True)  # at most the lock of a run that has ended
+        draft.rename(checkpoint)
+        sync(checkpoint.parent)
+
+
+def _remove(folder: Place) -> None:
+    """Remove what was copied so far."""
+    if isinstance(folder, Path):
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for file in list(files_below(folder)):
+        file.unlink(missing_ok=True)

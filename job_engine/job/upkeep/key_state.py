@@ -1,0 +1,214 @@
+"""What a job keeps of a key, and what waits there, until when; or of all keys, as numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from job_engine.errors import in_plain_words
+from job_engine.job.upkeep.opened_checkpoint import Opened, open_checkpoint, saved_states
+from job_engine.operator.bucket_state import BucketState, open_state
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.wire.partition_groups import PartitionGroup
+from querylang.plan.model import Plan, QueryPlan
+from runtime.arrow_types import has_column
+from runtime.columns.arrivals import column_name
+from runtime.columns.given_keys import GivenKey, bucket_of_key, is_of_key
+from runtime.columns.keys import key_columns
+from runtime.columns.timestamps import format_time
+from runtime.engine.engine import Engine
+from runtime.instants import NEVER, NO_TIME
+from runtime.matching.windows import window_columns
+from runtime.results.json_objects import cells, plain_value
+
+Plain = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyState:
+    """What is kept of a key for one query; times are ISO text.
+
+    definitive: definitive time of the key; None = none yet
+    events: in windows or pending, by time: `status`, and `until` which definitive time they stay;
+        None = until something else evicts them
+    waits: pending matches: `due`, and their members by name
+    held: records that slower sources hold back, which the queries of equal keys have in common
+    """
+
+    query: str
+    instance: str
+    key: Plain
+    definitive: str | None
+    events: Sequence[Plain]
+    waits: Sequence[Plain]
+    held: Sequence[Plain]
+
+    def to_plain(self) -> Plain:
+        """As JSON can hold it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySize:
+    """How much is kept of a query.
+
+    keys: those with state, estimated where there are many
+    events: in windows or pending
+    """
+
+    query: str
+    keys: int
+    events: int
+    pending: int
+    waits: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """The state of a job after a micro-batch.
+
+    keys: of the key that was asked for, by query; None = none was
+    others: titles of queries that have no such key
+    sizes: of all keys, if none was asked for
+    """
+
+    batch: int | None
+    keys: Sequence[KeyState] | None
+    others: Sequence[str] = ()
+    sizes: Sequence[QuerySize] = ()
+
+    def to_plain(self) -> Plain:
+        """As JSON can hold it."""
+        if self.keys is None:
+            return {"batch": self.batch, "queries": [asdict(size) for size in self.sizes]}
+        return {"batch": self.batch, "queries": [key.to_plain() for key in self.keys], "others": list(self.others)}
+
+
+def job_state(path: Path | str, key: Sequence[str] = ()) -> JobState:
+    """The state of a deployment's job, whether it runs or not.
+
+    key: texts as in `GivenKey`; none = how much is kept of all
+    Raises InputError.
+    """
+    deployment = load_deployment(path)
+    with in_plain_words(deployment.environment):
+        opened = open_checkpoint(deployment)
+        found = opened.folder.progress.readable()[0]
+        batch = None if found is None else found[0]
+        if not key:
+            return JobState(batch, None, sizes=_sizes(opened))
+        plan = opened.program.plan()
+        given = GivenKey.of_texts(key, plan)
+        others = [query.title for query in plan.queries if given.values_for(plan, query) is None]
+        return JobState(batch, list(_keys(opened, given)), others)
+
+
+def _sizes(opened: Opened) -> list[QuerySize]:
+    total: dict[str, Counter[str]] = {query.title: Counter() for query in opened.program.plan().queries}
+    for bucket, data in saved_states(opened):
+        for engine in open_state(opened.program, bucket, data).engines:
+            for title, counts in engine.sizes().items():
+                total[title].update(counts)
+    return [
+        QuerySize(title, *(counts[name] for name in ("keys", "events", "pending", "waits")))
+        for title, counts in total.items()
+    ]
+
+
+def _keys(opened: Opened, given: GivenKey) -> list[KeyState]:
+    program, plan = opened.program, opened.program.plan()
+    by_bucket: dict[int, list[tuple[PartitionGroup, tuple[pa.Scalar, ...]]]] = {}
+    for group in program.groups():
+        values = given.values_for(plan, group.query)
+        if values is not None:
+            only = group.only_bucket(program.buckets)
+            bucket = bucket_of_key(values, program.buckets) if only is None else only
+            by_bucket.setdefault(bucket, []).append((group, values))
+    found: dict[int, list[KeyState]] = {}
+    states = dict(saved_states(opened, list(by_bucket)))
+    for bucket, groups in by_bucket.items():
+        state = open_state(program, bucket, states.get(bucket))
+        for group, values in groups:
+            found[group.number] = _of_group(plan, group, state, values)
+    titles = {query.public_title: place for place, query in enumerate(plan.queries)}
+    keys = [key for some in found.values() for key in some]
+    return sorted(keys, key=lambda key: titles[f"{key.query}/{key.instance}" if key.instance else key.query])
+
+
+def _of_group(plan: Plan, group: PartitionGroup, state: BucketState, values: Sequence[pa.Scalar]) -> list[KeyState]:
+    engine, held = state.engines[group.number], _held(group, state, values)
+    return [_of_query(plan, query, engine, values, held) for query in engine.plan.queries]
+
+
+def _of_query(
+    plan: Plan, query: QueryPlan, engine: Engine, values: Sequence[pa.Scalar], held: Sequence[Plain]
+) -> KeyState:
+    contents = engine.key_contents(query.title, values)
+    plain = tuple(value.as_py() for value in values)
+    definitive = engine.definitive(query.title, plain)
+    return KeyState(
+        query.name,
+        query.instance,
+        {key.name: plain_value(value) for key, value in zip(query.keys, plain, strict=True)},
+        None if definitive is None else format_time(definitive),
+        _events(plan, query, contents.events),
+        _waits(plan, query, contents.waits),
+        held,
+    )
+
+
+def _events(plan: Plan, query: QueryPlan, table: pa.Table) -> list[Plain]:
+    inputs = {item.event: place for place, item in enumerate(query.inputs)}
+    reach = window_columns(query).reach.tolist()
+    found = []
+    for event, row in zip(_plain_events(plan, table), table.to_pylist(), strict=True):
+        place = inputs[event["event"]]
+        until = None if row["_pending"] or reach[place] >= NEVER else format_time(row["_time"] + reach[place])
+        buffer = None if row["_ripe"] == NO_TIME or not row["_pending"] else _time(row["_ripe"])
+        status = {"status": "pending" if row["_pending"] else "kept", "until": until, "reorder_until": buffer}
+        found.append(event | status)
+    return found
+
+
+def _waits(plan: Plan, query: QueryPlan, table: pa.Table) -> list[Plain]:
+    waits: dict[int, Plain] = {}
+    for event, row in zip(_plain_events(plan, table), table.to_pylist(), strict=True):
+        wait = waits.setdefault(row["_wait"], {"due": _time(row["_due"]), "members": {}})
+        wait["members"][query.terms[row["_term"]].name] = event
+    return sorted(waits.values(), key=lambda wait: str(wait["due"]))
+
+
+def _held(group: PartitionGroup, state: BucketState, values: Sequence[pa.Scalar]) -> list[Plain]:
+    found = []
+    for item in state.held:
+        table = item.arrivals.table
+        if item.group == group.number and len(table):
+            kinds = item.arrivals.system("kind").astype(np.int64)
+            is_own = is_of_key(key_columns(table, kinds, group.plan, group.query), values) & (kinds >= 0)
+            found += _plain_events(group.plan, table.filter(pa.array(is_own)))
+    return sorted(found, key=lambda event: str(event["arrival"]))
+
+
+def _plain_events(plan: Plan, table: pa.Table) -> list[Plain]:
+    """The rows of a table of events, in its order."""
+    times = table.column("_time" if has_column(table, "_time") else "_source_time").to_pylist()
+    rows = [table.column(name).to_pylist() for name in ("_kind", "_arrival", "_source", "_partition", "_offset")]
+    columns = {name: cells(table.column(name)) for name in table.column_names if ":" in name}
+    found = []
+    for number, (time, kind, arrival, source, partition, offset) in enumerate(zip(times, *rows, strict=True)):
+        event = plan.events[kind]
+        names = {field.name: column_name(field.name, field.type) for field in event.fields}
+        fields = {name: plain_value(columns[key][number]) for name, key in names.items() if key in columns}
+        place = {"source": source, "partition": partition, "offset": offset}
+        found.append({"event": event.name, "time": _time(time), "arrival": _time(arrival), **place, "fields": fields})
+    return found
+
+
+def _time(micros: int) -> str | None:
+    return None if micros == NO_TIME or micros >= NEVER else format_time(micros)

@@ -1,0 +1,94 @@
+"""A checkpoint and the program that it was made for, opened beside its job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from job_engine.job.checkpoint.checkpoint_record import Record, read_record, refuse_difference
+from job_engine.job.checkpoint.driver_files import placed
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.checks.damaged_logs import refuse_damaged_logs
+from job_engine.job.checks.open_waits import clock_sources
+from job_engine.job.compilation import compile_deployment
+from job_engine.job.driver import driver_of
+from job_engine.job.stages.change import kept_program
+from job_engine.operator.seeds import seeds_of
+from job_engine.settings.deployment import Deployment
+from job_engine.sources.listing.spark_log import last_batch
+from job_engine.wire.program import Program
+from querylang.errors import InputError
+from querylang.plan.model import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A checkpoint with the program that runs on it."""
+
+    deployment: Deployment
+    record: Record
+    program: Program
+
+    @property
+    def folder(self) -> JobFolder:
+        """What Ensue keeps inside it."""
+        return JobFolder(self.deployment.checkpoint)
+
+
+def open_checkpoint(deployment: Deployment) -> Opened:
+    """Open the checkpoint of a deployment; writes nothing.
+
+    Raises InputError if there is none, or if it was made for something else.
+    """
+    record = kept_record(deployment)
+    program, wanted = _wanted(deployment, record)
+    refuse_difference(deployment.checkpoint, record, wanted, deployment)
+    program = kept_program(program, deployment)
+    return Opened(deployment, record, placed(program, record, deployment.checkpoint))
+
+
+def open_record(deployment: Deployment, kept: Record) -> Record:
+    """The record that a deployment would have with the event types of another one."""
+    return _wanted(deployment, kept)[1]
+
+
+def _wanted(deployment: Deployment, kept: Record) -> tuple[Program, Record]:
+    """What the files say, by the rule for nulls that the checkpoint has."""
+    compiled = compile_deployment(deployment, kept.types())
+    program = _program(compiled.plan, deployment)
+    earlier = _program(compiled.plan.with_failing_nulls(), deployment)
+    chosen = earlier if earlier.fingerprint() == kept.plan else program
+    return chosen, Record.of(deployment, chosen, compiled.schemas)
+
+
+def _program(plan: Plan, deployment: Deployment) -> Program:
+    return Program.of(plan, buckets=deployment.buckets, clock=deployment.clock, sources=clock_sources(deployment))
+
+
+def kept_record(deployment: Deployment) -> Record:
+    """The record of a deployment's checkpoint; raises InputError if there is none."""
+    record = read_record(deployment.checkpoint)
+    if record is None:
+        raise InputError(f"{deployment.checkpoint}: there is no checkpoint yet: no job has run on it")
+    return record
+
+
+def saved_states(opened: Opened, buckets: list[int] | None = None) -> Iterator[tuple[int, bytes]]:
+    """The states of buckets after the last micro-batch that is committed, one at a time.
+
+    buckets: their numbers; None = all that have a state
+
+    Raises InputError if nothing was committed, or the state store cannot be read.
+    """
+    checkpoint = opened.deployment.checkpoint
+    refuse_damaged_logs(checkpoint)
+    if last_batch(checkpoint) < 0:
+        raise InputError(f"{checkpoint}: no micro-batch has been committed yet, so there is no state")
+    if opened.program.seeds is not None:
+        yield from seeds_of(opened.program.seeds, range(opened.program.buckets) if buckets is None else buckets)
+        return
+    machine = driver_of(opened.deployment).open(opened.deployment)
+    try:
+        yield from machine.states(checkpoint, opened.program, buckets)
+    finally:
+        machine.close()

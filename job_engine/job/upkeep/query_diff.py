@@ -1,0 +1,109 @@
+"""Compare the matches of two queries of a job, such as a query and its shadow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from job_engine.errors import in_plain_words
+from job_engine.job.journal.journal import Journal
+from job_engine.job.journal.written import read_journal
+from job_engine.places.place import names_in
+from job_engine.settings.deployment import Deployment
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.sinks.kinds import MATCHES, Layout, Sink, publishing, sink_kind
+from job_engine.sinks.one_table import row_of_query
+from job_engine.sinks.path_names import folder_name
+from querylang.changes.reach import reach_of
+from querylang.errors import InputError, did_you_mean
+from runtime.columns.timestamps import format_time, parse_time
+from runtime.instants import EARLIEST
+from runtime.results.match_difference import MatchDifference, difference
+
+
+@dataclass(frozen=True, slots=True)
+class QueryDifference:
+    """What one of two queries of a job finds and the other does not.
+
+    since: only matches from this event time on are compared, µs; None = all
+    """
+
+    first: str
+    second: str
+    since: int | None
+    found: MatchDifference
+
+    def to_plain(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "since": None if self.since is None else format_time(self.since),
+            "both": self.found.both,
+            "only": {self.first: list(self.found.only_first), self.second: list(self.found.only_second)},
+        }
+
+
+def compare_queries(file: Path, first: str, second: str) -> QueryDifference:
+    """Compare what two queries of a job have found, from where the windows of both are full.
+
+    Raises InputError.
+    """
+    deployment = load_deployment(file)
+    with in_plain_words(deployment.environment):
+        sink = _sink(deployment)
+        journal = read_journal(deployment)
+        since = max((start for name in (first, second) if (start := _full_since(journal, name))), default=None)
+        found = [list(_matches(sink, name, since)) for name in (first, second)]
+        return QueryDifference(first, second, since, difference(*found))
+
+
+def _sink(deployment: Deployment) -> Sink:
+    sink = deployment.sinks.get(MATCHES)
+    if sink is None:
+        raise InputError(f"the job has no sink '{MATCHES}', so there is nothing to compare")
+    if sink.place is None:
+        kind = sink_kind(sink.format).in_words(sink.format)
+        raise InputError(f"the sink '{MATCHES}' is {kind}; matches in files or Delta tables can be compared")
+    return sink
+
+
+def _full_since(journal: Journal | None, name: str) -> int | None:
+    """The event time from which on a query has full windows, µs; None = always."""
+    if journal is None or name not in journal.running.queries:
+        return None
+    since = journal.since.get(name, EARLIEST)
+    if since == EARLIEST:  # before all records
+        return None
+    reaches = [reach_of(plan) or 0 for plan in journal.running.queries[name].plans()]
+    return since + max(reaches, default=0)
+
+
+def _matches(sink: Sink, name: str, since: int | None) -> Iterator[dict[str, Any]]:
+    if sink.layout is Layout.ONE:
+        yield from _matches_in_one(sink, name, since)
+        return
+    folder = sink.folder / folder_name(name)
+    if not folder.is_dir():
+        known = sorted(names_in(sink.folder))
+        raise InputError(f"there are no matches of a query '{name}' in {sink.folder}{did_you_mean(name, known)}")
+    for row in publishing(sink).rows(sink, folder):
+        if since is None or _time(row["time"]) >= since:
+            yield row
+
+
+def _matches_in_one(sink: Sink, name: str, since: int | None) -> Iterator[dict[str, Any]]:
+    known = set()
+    for row in publishing(sink).rows(sink, sink.folder):
+        known.add(row["query"])
+        if row["query"] == name and (since is None or _time(row["time"]) >= since):
+            yield row_of_query(row)
+    if name not in known:
+        raise InputError(
+            f"there are no matches of a query '{name}' in {sink.folder}{did_you_mean(name, sorted(known))}"
+        )
+
+
+def _time(value: datetime | str) -> int:
+    return parse_time(value.isoformat() if isinstance(value, datetime) else value)

@@ -1,0 +1,162 @@
+"""The HTTP server beside a job: `/metrics`, `/healthz` and `/readyz`.
+
+It answers from before Spark starts until the job ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+from job_engine.job.batches.figures import Observed, Pulse, figures_at_start
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.driver import Running
+from job_engine.job.watching.backlog import backlog_of
+from job_engine.job.watching.prometheus import Metrics
+from job_engine.job.watching.tries import failed_tries
+from job_engine.settings.deployment import Deployment
+from job_engine.settings.watching_settings import Address
+from querylang.errors import InputError
+from querylang.plan.model import Plan
+from runtime.policies.durations import parse_duration
+
+WITHIN = 300.0
+"""Seconds that a micro-batch of a job that is ready may take; `/readyz?within=` sets others."""
+
+INTERVAL = 1.0
+"""Seconds between two looks at the run."""
+
+_TEXT = "text/plain; charset=utf-8"
+_METRICS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def open_watch(deployment: Deployment, plan: Plan) -> Watch | None:
+    """The server that a deployment asks for; None = it asks for none. Raises InputError."""
+    if deployment.metrics is None:
+        return None
+    titles = [query.title for query in plan.queries]
+    figures = figures_at_start(JobFolder(deployment.checkpoint), titles, [it.name for it in deployment.sources])
+    metrics = Metrics(
+        deployment.name, figures, lambda: backlog_of(deployment), lambda: failed_tries(deployment.checkpoint)
+    )
+    return Watch(deployment.metrics, metrics)
+
+
+class Watch:
+    """The server of one run."""
+
+    def __init__(self, address: Address, metrics: Metrics) -> None:
+        """Raises InputError if the port cannot be had."""
+        self._metrics = metrics
+        self._pulse = Pulse(time.monotonic())
+        self._run: Running | None = None
+        self._is_needed: Callable[[], bool] = lambda: False
+        self._ended = threading.Event()
+        self._server = _server(address, self._answer)
+        threading.Thread(target=self._server.serve_forever, args=(0.2,), daemon=True, name="ensue-metrics").start()
+
+    def observe(self, observed: Observed) -> None:
+        """After each micro-batch."""
+        self._metrics.figures = self._metrics.figures.after(observed)
+        self._metrics.durations.observe(observed.report.seconds)
+        self._pulse.beat(time.monotonic())
+
+    def hold_while(self, is_needed: Callable[[], bool]) -> None:
+        """Stay open as long as `is_needed`, between two runs of the job, too."""
+        self._is_needed = is_needed
+
+    def follow(self, run: Running) -> None:
+        """Look at a run of the job until the job ends; then close."""
+        self._run = run
+        threading.Thread(target=self._look, args=(run,), daemon=True, name="ensue-pulse").start()
+
+    def close(self) -> None:
+        """Free the port."""
+        if not self._ended.is_set():
+            self._ended.set()
+            self._server.shutdown()
+            self._server.server_close()
+
+    def _look(self, run: Running) -> None:
+        has_ended = False
+        while not self._ended.wait(INTERVAL):
+            if not run.is_active:
+                if self._run is not run:
+                    return  # a change of its queries has started the job again
+                if has_ended and not self._runs():
+                    self.close()
+                    return
+                has_ended = True  # the job may be about to start again: it is seen at the next look
+                continue
+            if run.is_idle:
+                self._pulse.beat(time.monotonic())
+
+    def _runs(self) -> bool:
+        return self._run is None or self._run.is_active or self._is_needed()
+
+    def _answer(self, target: str) -> tuple[int, str, bytes]:
+        """Status, type and content for a path."""
+        asked = urlsplit(target)
+        match asked.path:
+            case "/metrics":
+                return 200, _METRICS, self._metrics.text()
+            case "/healthz":
+                return _told("" if self._runs() else "the streaming query has ended")
+            case "/readyz":
+                given = parse_qs(asked.query).get("within")
+                within = parse_duration(given[-1]) if given else int(WITHIN * 1e6)
+                if within is None:
+                    return 400, _TEXT, b"`within` must be a length of time such as `2m`\n"
+                if self._run is None:
+                    return _told("the job is starting")
+                if not self._runs():
+                    return _told("the streaming query has ended")
+                return _told(self._pulse.problem(time.monotonic(), within / 1e6))
+            case _:
+                return 404, _TEXT, b"here are /metrics, /healthz and /readyz\n"
+
+
+def _told(problem: str) -> tuple[int, str, bytes]:
+    return (503, _TEXT, f"{problem}\n".encode()) if problem else (200, _TEXT, b"ok\n")
+
+
+def _server(address: Address, answer: Callable[[str], tuple[int, str, bytes]]) -> ThreadingHTTPServer:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 10
+        server_version = "ensue"
+        sys_version = ""
+
+        def do_GET(self) -> None:
+            try:
+                status, kind, content = answer(self.path)
+            except Exception as error:  # noqa: BLE001 # the job continues, and who asks sees what is wrong
+                status, kind, content = 500, _TEXT, f"{type(error).__name__}\n".encode()
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(content)
+
+        do_HEAD = do_GET  # noqa: N815 # the name that the library looks for
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            """Requests are not part of the job's log."""
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+
+    try:
+        return Server((address.host, address.port), Handler)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise InputError(
+                f"metrics: the port {address} is taken by another process; choose another one with `metrics`"
+            ) from error
+        raise InputError(f"metrics: cannot listen at {address}: {error.strerror or error}") from error

@@ -1,0 +1,189 @@
+"""Ask a broker what topics, partitions and offsets there are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+from job_engine.kafka.client import (
+    FORBIDDEN,
+    QUIET,
+    broker_error,
+    common_options,
+    kafka_client,
+    no_permission,
+)
+from job_engine.kafka.listing import BrokerError, Listing, PartitionListing, TopicListing
+from job_engine.kafka.topic_choice import TopicChoice
+
+ANSWER_WITHIN = 10.0
+"""Seconds that a broker may take to answer."""
+
+_ATTEMPTS = 2
+"""So often a broker that cannot be reached is tried at the start, a second each."""
+
+
+class AskedBroker:
+    """A broker, asked by Kafka's client.
+
+    client: options of librdkafka
+    """
+
+    def __init__(self, client: Mapping[str, str], now: Callable[[], int] = time.time_ns) -> None:
+        kafka_client()
+        from confluent_kafka import KafkaException, admin
+
+        self._client = client
+        self._now = now
+        self._is_committed = client.get("isolation.level", "read_committed") == "read_committed"
+        self._append_times: dict[str, bool] = {}
+        self._reason: Any = None
+        self._has_answered = False
+        try:
+            self._admin = admin.AdminClient({**common_options(client), **QUIET, "error_cb": self._take})
+        except KafkaException as error:
+            raise broker_error(client, error.args[0]) from error
+
+    def _take(self, error: object) -> None:
+        """What the client says of connections; an answer that does not come gives no reason."""
+        self._reason = error
+
+    def _connect(self) -> None:
+        """Wait for the first answer, but not where no broker can be reached."""
+        from confluent_kafka import KafkaException
+
+        deadline = time.monotonic() + ANSWER_WITHIN
+        for attempt in count(1):
+            try:
+                self._admin.list_topics(timeout=1)
+            except KafkaException:
+                self._admin.poll(0)
+                is_hopeless = self._reason is not None and attempt >= _ATTEMPTS
+                if is_hopeless or time.monotonic() > deadline:
+                    raise
+            else:
+                self._has_answered = True
+                return
+
+    def listing(self, choice: TopicChoice) -> Listing:
+        """The topics of a source. A topic that is missing there does not exist."""
+        moment = self._now() // 1000
+        with self._errors():
+            if not self._has_answered:
+                self._connect()
+            names = list(choice.named) or choice.of(self._admin.list_topics(timeout=ANSWER_WITHIN).topics)
+            described = self._described(names)
+            chosen = [
+                (name, partition) for name, topic in described.items() for partition in _partitions(choice, name, topic)
+            ]
+            offsets = self._offsets(chosen)
+            self._learn_append_times([name for name in described if name not in self._append_times])
+        topics = {
+            name: TopicListing(
+                str(topic.topic_id),
+                self._append_times[name],
+                {partition: offsets[known, partition] for known, partition in chosen if known == name},
+            )
+            for name, topic in described.items()
+        }
+        return Listing(moment, topics)
+
+    def offsets_at(self, partitions: Sequence[tuple[str, int]], moment: int) -> dict[tuple[str, int], int | None]:
+        """By topic and partition: the first offset from a time (µs) on; None = there is none."""
+        from confluent_kafka.admin import OffsetSpec
+
+        with self._errors():
+            found = self._asked(partitions, OffsetSpec.for_timestamp(-(-moment // 1000)), is_committed=True)
+        return {name: None if offset < 0 else offset for name, offset in found.items()}
+
+    def rights(self, topic: str) -> frozenset[str] | None:
+        """What the login may do with a topic that exists, such as `READ`; None = unknown."""
+        from confluent_kafka import TopicCollection
+
+        with self._errors():
+            asked = self._admin.describe_topics(
+                TopicCollection([topic]), include_authorized_operations=True, request_timeout=ANSWER_WITHIN
+            )
+            allowed = asked[topic].result().authorized_operations
+        return None if allowed is None else frozenset(operation.name for operation in allowed)
+
+    def _described(self, names: Sequence[str]) -> dict[str, Any]:
+        """By name of a topic that exists: what it is."""
+        from confluent_kafka import KafkaException, TopicCollection
+
+        if not names:
+            return {}
+        found: dict[str, Any] = {}
+        for name, answer in self._admin.describe_topics(
+            TopicCollection(list(names)), request_timeout=ANSWER_WITHIN
+        ).items():
+            try:
+                found[name] = answer.result()
+            except KafkaException as error:
+                if error.args[0].name() == FORBIDDEN:
+                    raise no_permission(self._client, name, "describe") from error
+                if error.args[0].name() not in ("UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"):
+                    raise
+        return {name: found[name] for name in names if name in found}
+
+    def _offsets(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], PartitionListing]:
+        from confluent_kafka.admin import OffsetSpec
+
+        until = self._asked(partitions, OffsetSpec.latest(), is_committed=self._is_committed)
+        ends = self._asked(partitions, OffsetSpec.latest(), is_committed=False) if self._is_committed else until
+        first = self._asked(partitions, OffsetSpec.earliest(), is_committed=False)
+        return {name: PartitionListing(first[name], until[name], until[name] == ends[name]) for name in partitions}
+
+    def _asked(
+        self, partitions: Sequence[tuple[str, int]], which: object, *, is_committed: bool
+    ) -> dict[tuple[str, int], int]:
+        from confluent_kafka import IsolationLevel, TopicPartition
+
+        if not partitions:
+            return {}
+        level = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
+        asked = {TopicPartition(topic, number): which for topic, number in partitions}
+        answers = self._admin.list_offsets(asked, isolation_level=level, request_timeout=ANSWER_WITHIN)
+        return {(place.topic, place.partition): answer.result().offset for place, answer in answers.items()}
+
+    def _learn_append_times(self, names: Sequence[str]) -> None:
+        """Which topics have timestamps of the broker; where that may not be asked, none has."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        if not names:
+            return
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        answers = self._admin.describe_configs(resources, request_timeout=ANSWER_WITHIN)
+        for resource, answer in answers.items():
+            try:
+                entry = answer.result().get("message.timestamp.type")
+            except KafkaException as error:
+                if not error.args[0].name().endswith("AUTHORIZATION_FAILED"):
+                    raise
+                entry = None
+            self._append_times[resource.name] = entry is not None and entry.value == "LogAppendTime"
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        from confluent_kafka import KafkaException
+
+        self._reason = None
+        try:
+            yield
+        except KafkaException as error:
+            self._admin.poll(0)
+            is_late = error.args[0].name() in ("_TIMED_OUT", "_TRANSPORT") and self._reason is not None
+            raise broker_error(self._client, self._reason if is_late else error.args[0]) from error
+
+
+def _partitions(choice: TopicChoice, name: str, topic: Any) -> list[int]:
+    present = [item.id for item in topic.partitions]
+    chosen = choice.partitions(name, present)
+    missing = [str(number) for number in chosen if number not in present]
+    if missing:
+        raise BrokerError(f"the topic {name!r} has no partition {', '.join(missing)}", is_passing=False)
+    return chosen

@@ -1,0 +1,266 @@
+"""Process released records: the engines of a bucket, through the epochs of its queries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from job_engine.operator.bucket_state import BucketState
+from job_engine.operator.commands import furthest_read, processed, taken
+from job_engine.operator.epoch_records import Pieces, followed, new_notices, passed_over, without_silent
+from job_engine.operator.ordering import Turn
+from job_engine.operator.reading import ReadRows, Visit
+from job_engine.operator.releasing import Released
+from job_engine.wire.clock import Clock
+from job_engine.wire.epochs import Stage
+from job_engine.wire.packed_rows import COMMANDS, CONTROL, BucketInput, GroupRecords, Signal
+from job_engine.wire.partition_groups import PartitionGroup, count_uses
+from job_engine.wire.tagged_rows import TaggedRow
+from querylang.plan.model import Plan
+from runtime.columns.arrivals import Arrivals, RecordKind
+from runtime.engine.engine import Engine
+from runtime.instants import EARLIEST, NEVER, NO_TIME
+from runtime.reading.control_events import ControlEvents
+from runtime.replay.divided import with_steps
+from runtime.results.ledger import Account, ledger_table
+from runtime.results.schemas import OUTPUT_SCHEMA, TIMESTAMP, Results
+
+
+@dataclass(frozen=True, slots=True)
+class Processed:
+    """What the engines give.
+
+    state: behind the step
+    results: matches, outputs, discards and counts
+    answers: to commands
+    """
+
+    state: BucketState
+    results: tuple[Results, ...]
+    answers: tuple[TaggedRow, ...]
+
+
+def process(visit: Visit, rows: ReadRows, turns: Sequence[Turn], released: Released) -> Processed:
+    """Let the engines of a bucket process what is released; `turns`: per partition group."""
+    work = _Work(visit, released.records, turns, Signal.FLUSH in rows.signals)
+    # bucket HOME answers for all, before the engines process control events of commands
+    answers = _answers(visit, rows.inputs, released.state, work) if visit.is_home else []
+    state, results = (
+        _with_epochs(released.state, work) if visit.program.epochs else _without_epochs(released.state, work)
+    )
+    return Processed(state, tuple(results), tuple(answers))
+
+
+def _answers(visit: Visit, inputs: Sequence[BucketInput], state: BucketState, work: _Work) -> list[TaggedRow]:
+    groups = visit.groups
+    answers = taken(inputs, state.clock, visit.plan, len(groups), visit.program.buckets)
+    for group, engine in zip(groups, state.engines, strict=True):
+        answers += processed(group, len(groups), work.controls(group), engine.clock)
+    return answers
+
+
+def _without_epochs(state: BucketState, work: _Work) -> tuple[BucketState, list[Results]]:
+    groups = zip(work.visit.groups, state.engines, strict=True)
+    return state, [result for group, engine in groups for result in work.results(group, engine)]
+
+
+def _with_epochs(state: BucketState, work: _Work) -> tuple[BucketState, list[Results]]:
+    """The state after its engines have gone through the epochs, and what they give."""
+    program, groups = work.visit.program, work.visit.groups
+    results: list[Results] = []
+    engines, epochs = [], []
+    for group, engine, epoch in zip(groups, state.engines, state.epochs, strict=True):
+        last, now_in, own = _through_stages(group, engine, epoch, work)
+        engines.append(last)
+        epochs.append(now_in)
+        results += own + passed_over(program, group, work.passed_over(group))
+    reported = state.reported
+    if work.visit.is_home:
+        reported, rows = new_notices(program, reported, min(epochs), has_ended=work.flush, begin=work.begin(state))
+        results += rows
+    return replace(state, engines=tuple(engines), epochs=tuple(epochs), reported=reported), results
+
+
+def _through_stages(
+    group: PartitionGroup, engine: Engine, epoch: int, work: _Work
+) -> tuple[Engine, int, list[Results]]:
+    """The engine of a group and its epoch at the end of a step, and what it gives."""
+    results: list[Results] = []
+    count = 0
+    for stage, pieces, limit, next_ in work.stages(group, epoch):
+        epoch = stage.number
+        results.append(Results(ledger=pieces.ledger))
+        own = stage.groups[group.number]
+        given = work.of_stage(own, engine, pieces, limit, is_last=next_ is None)
+        steps = np.arange(count, count + len(pieces.all))
+        given = (with_steps(item, steps, 0) for item in given) if count else given
+        results += (without_silent(result, own.plan, stage.silent) for result in given)
+        count += len(steps)
+        if next_ is not None:
+            engine, ended = followed(engine, next_, group.number)
+            results.append(Results(ledger=ended))
+    return engine, epoch, results
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What the engines of a bucket are called with.
+
+    records: released
+    turns: per partition group
+    flush: whether time advances afterwards until no timer is left
+    """
+
+    visit: Visit
+    records: Sequence[GroupRecords]
+    turns: Sequence[Turn]
+    flush: bool
+
+    @property
+    def arrive_now(self) -> bool:
+        """Whether records arrive at `now`, whatever they say."""
+        return self.visit.program.clock is Clock.PROCESSING
+
+    @property
+    def runs_all(self) -> bool:
+        """Whether time goes through all epochs before it ends."""
+        return self.visit.program.has_changes
+
+    def results(self, group: PartitionGroup, engine: Engine) -> Iterator[Results]:
+        return self.of_stage(group, engine, self.pieces(group, self.records), NEVER, is_last=True)
+
+    def of_stage(
+        self, group: PartitionGroup, engine: Engine, pieces: Pieces, limit: int, *, is_last: bool
+    ) -> Iterator[Results]:
+        """What an engine gives of records, while the queries of a group run.
+
+        limit: time advances no further, µs
+        """
+        turn = self.turns[group.number]
+        reached = limit if self.flush and self.runs_all and not is_last else turn.now
+        now = None if turn.now is None or reached is None else min(reached, limit)
+        arrivals = pieces.all
+        if self.arrive_now:
+            arrivals = _arriving_at(arrivals, now)
+        if self.visit.is_home:
+            yield Results(outputs=_control_rows(group.plan, pieces.controls, engine.clock))
+        without_idle = NO_TIME if turn.without_idle is None else min(turn.without_idle, limit)
+        results = engine.process(arrivals, now=now, without_idle=without_idle)
+        yield _without_repeats(results, pieces.copies, group, is_home=self.visit.is_home)
+        if self.flush and is_last:
+            yield engine.flush()
+
+    def stages(self, group: PartitionGroup, epoch: int) -> Iterator[tuple[Stage, Pieces, int, Stage | None]]:
+        """The stages that a group goes through, each with its records, the limit of its time and
+        the stage that follows at once."""
+        turn = self.turns[group.number]
+        pieces = self.pieces(group, [item for item in self.records if not self._passes_over(group, item)])
+        if self.arrive_now:
+            pieces = pieces.changed(lambda arrivals: _arriving_at(arrivals, turn.now))
+        stages = self.visit.program.stages
+        place = next(number for number, stage in enumerate(stages) if stage.number == epoch)
+        while True:
+            stage = stages[place]
+            next_ = stages[place + 1] if place + 1 < len(stages) else None
+            if next_ is None or next_.begins is None or not self._is_past(next_, turn.now, pieces):
+                yield stage, pieces.of_stage(stage, group.number), NEVER, None
+                return
+            early, pieces = pieces.split(next_)
+            yield stage, early.of_stage(stage, group.number), next_.begins, next_
+            place += 1
+
+    def _is_past(self, next_: Stage, now: int | None, pieces: Pieces) -> bool:
+        if now is None or next_.begins is None:
+            return False
+        if pieces.have_begun(next_) or (self.flush and self.runs_all):
+            return True
+        return now > next_.begins or (self.flush and now >= next_.begins)
+
+    def begin(self, state: BucketState) -> int | None:
+        """The earliest arrival of the bucket's records, else where time is, µs; None = none."""
+        arrivals = [item.arrivals.system("arrival") for item in self.records if len(item.arrivals)]
+        if arrivals:
+            return min(int(own.min()) for own in arrivals)
+        least = min((turn.now for turn in self.turns if turn.now is not None), default=furthest_read(state.clock))
+        return None if least == EARLIEST else least
+
+    def passed_over(self, group: PartitionGroup) -> list[GroupRecords]:
+        """The released records of a group that cannot concern any of its queries."""
+        return [item for item in self.records if item.group == group.number and self._passes_over(group, item)]
+
+    def _passes_over(self, group: PartitionGroup, item: GroupRecords) -> bool:
+        return not (item.is_copy or item.source in (CONTROL, COMMANDS) or group.meets(item.source))
+
+    def pieces(self, group: PartitionGroup, records: Sequence[GroupRecords]) -> Pieces:
+        """Released records, as a group takes them."""
+        own = [item for item in records if not item.is_copy]
+        return Pieces(
+            _together(group, (item for item in own if item.refuses)),
+            _together(group, (item for item in own if not item.refuses)),
+            _together(group, (item for item in records if item.is_copy)),
+            self.controls(group),
+        )
+
+    def controls(self, group: PartitionGroup) -> Arrivals:
+        """The control events of a group."""
+        return _together(group, (item for item in self.records if item.source in (CONTROL, COMMANDS)))
+
+
+def _together(group: PartitionGroup, records: Iterable[GroupRecords]) -> Arrivals:
+    chosen = [item.arrivals for item in records if item.group == group.number]
+    return Arrivals.concat(chosen) if chosen else Arrivals.empty(group.plan)
+
+
+def _without_repeats(results: Results, copies: Arrivals, group: PartitionGroup, *, is_home: bool) -> Results:
+    """Drop what another bucket or group reports, too, for records that every bucket has."""
+    if not len(copies):
+        return results
+    if not is_home:
+        counted = count_uses(copies, group.uses(copies), np.ones(len(copies), np.bool_))
+        taken_back = Account({key: -count for key, count in counted.items()})
+        results = replace(results, ledger=pa.concat_tables([results.ledger, ledger_table(taken_back)]))
+    if is_home and group.number == 0:
+        return results
+    is_error = pc.and_(pc.equal(results.outputs.column("kind"), "error"), pc.equal(results.outputs.column("query"), ""))
+    return replace(results, outputs=results.outputs.filter(pc.invert(is_error)))
+
+
+def _arriving_at(arrivals: Arrivals, now: int | None) -> Arrivals:
+    position = arrivals.table.schema.get_field_index("_arrival")
+    times = pa.array(np.full(len(arrivals), now, np.int64))
+    return Arrivals(arrivals.table.set_column(position, arrivals.table.schema.field(position), times))
+
+
+def _control_rows(plan: Plan, controls: Arrivals, clock: int | None) -> pa.Table:
+    """Rows that tell when control events were processed: one per query and event that is not wrong.
+
+    An event whose arrival lies before the clock is processed at the clock. Its row tells that place
+    in the order of arrival, so that a replay can put the event there.
+
+    plan: of a partition group
+    controls: records of the control stream, before they are processed
+    clock: the group's clock then, µs; None = nothing has arrived
+    """
+    is_control = controls.system("kind") == RecordKind.CONTROL
+    table = controls.table.filter(pa.array(is_control))
+    if not len(table):
+        return OUTPUT_SCHEMA.empty_table()
+    wrong = {record for record, _ in ControlEvents.of(table, plan, None).errors}
+    places = np.maximum(table.column("_arrival").to_numpy(), NO_TIME if clock is None else clock)
+    moments = pa.array(places).cast(TIMESTAMP)
+    rows = [
+        {"kind": "control", "text": text, "query": query.name, "instance": query.instance, "key": "{}"}
+        | {"event": json.dumps({"source": source, "offset": offset}), "time": moment, "emitted": moment}
+        | {"_step": -1, "_rank": 0}
+        for record, (text, source, offset, moment) in enumerate(
+            zip(*(table.column(name).to_pylist() for name in ("_text", "_source", "_offset")), moments, strict=True)
+        )
+        if record not in wrong
+        for query in plan.queries
+    ]
+    return pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)

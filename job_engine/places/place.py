@@ -1,0 +1,185 @@
+"""Places: local paths, or paths in stores. What both can do needs no difference above."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from job_engine.places.remote_path import RemotePath, StoreOptions
+from job_engine.places.remote_stat import RemoteStat
+from job_engine.retrying import RETRY
+from querylang.errors import InputError
+
+Place = Path | RemotePath
+"""Where a file or folder is."""
+
+Stat = os.stat_result | RemoteStat
+
+SCHEMES = {
+    **dict.fromkeys(("s3", "s3a", "s3n"), "s3"),
+    **dict.fromkeys(("gs", "gcs"), "gs"),
+    **dict.fromkeys(("abfs", "abfss"), "abfss"),
+    "hdfs": "hdfs",
+}
+"""The schemes of stores, and the one that stands for all of their kind."""
+
+SHOWN = "a URI that begins with `s3://`, `gs://`, `abfss://`, `hdfs://` or `file:`"
+"""What messages say of URIs."""
+
+_URI = re.compile(r"([A-Za-z][\w+.-]+):(/.*)", re.DOTALL)
+_FILE = re.compile(r"file:(?://(?:localhost)?(?=/))?(/.*)", re.DOTALL | re.IGNORECASE)
+
+
+class UnknownScheme(ValueError):
+    """A URI of a kind that nobody here opens."""
+
+
+def place_of(text: str, base: Path | None = None, options: StoreOptions | None = None) -> Place:
+    """The place that a text names: a path, a `file:` URI, or a URI of a store.
+
+    base: the folder of relative paths
+    options: of its store
+    Raises UnknownScheme.
+    """
+    local = _FILE.fullmatch(text)
+    if local is not None:
+        return Path(unquote(local[1]))
+    uri = _URI.fullmatch(text)
+    if uri is None or (base or Path()).joinpath(text).exists():
+        return (base or Path()) / text
+    scheme, rest = scheme_of(text), uri[2]
+    if scheme is None or not rest.startswith("//"):
+        raise UnknownScheme(uri[1])
+    root, _, path = rest[2:].partition("/")
+    if not root and scheme != "hdfs":
+        raise UnknownScheme(f"{uri[1]}, without a bucket")
+    return RemotePath(f"{scheme}://{root}", path.strip("/"), tuple(sorted((options or {}).items())))
+
+
+def scheme_of(text: object) -> str | None:
+    """The scheme of a URI of a store, the one that stands for its kind; None = it is not one."""
+    uri = _URI.fullmatch(text) if isinstance(text, str) else None
+    return None if uri is None else SCHEMES.get(uri[1].lower())
+
+
+def asked_again(place: Place, retry: float | None) -> Place:
+    """The same place, whose store is asked again for so many seconds if it does not answer."""
+    if retry is None or not isinstance(place, RemotePath):
+        return place
+    return replace(place, options=tuple(sorted((dict(place.options) | {RETRY: str(retry)}).items())))
+
+
+def retry_of(place: Place) -> float | None:
+    """Seconds that the store of a place is asked again; None = as its client does."""
+    found = dict(place.options).get(RETRY) if isinstance(place, RemotePath) else None
+    return None if found is None else float(found)
+
+
+def place_to_plain(place: Place) -> list[Any]:
+    """A place in full, as JSON can hold it: its text, and how its store is reached."""
+    return [str(place.resolve()), dict(place.options) if isinstance(place, RemotePath) else {}]
+
+
+def place_of_plain(data: Sequence[Any]) -> Place:
+    """The inverse of `place_to_plain`."""
+    text, options = data
+    return Path(text) if text.startswith("/") else place_of(text, options=options)
+
+
+def is_within(inner: Place, outer: Place) -> bool:
+    """Whether a place is another one, or lies in it; links, `..` and mounts are resolved."""
+    if isinstance(inner, RemotePath) or isinstance(outer, RemotePath):
+        return isinstance(inner, RemotePath) and isinstance(outer, RemotePath) and inner.is_relative_to(outer)
+    inside, outside = Path(os.path.realpath(inner)), Path(os.path.realpath(outer))
+    if inside.is_relative_to(outside):
+        return True
+    return outside.exists() and any(path.exists() and path.samefile(outside) for path in (inside, *inside.parents))
+
+
+def in_same_system(place: Place, text: str) -> Place:
+    """The place of a text that `str` gave, in the file system of another one."""
+    return replace(place, path=text[len(place.root) + 1 :]) if isinstance(place, RemotePath) else Path(text)
+
+
+def is_same_system(one: Place, other: Place) -> bool:
+    """Whether a file of one can be moved to the other."""
+    roots = [place.root if isinstance(place, RemotePath) else None for place in (one, other)]
+    return roots[0] == roots[1]
+
+
+def names_in(folder: Place) -> list[str]:
+    """The names in a folder, in any order; none if it does not exist."""
+    return [path.name for path in folder.iterdir()] if folder.is_dir() else []
+
+
+def files_below(folder: Place) -> Iterator[Place]:
+    """All files in a folder and in those below it; none if it does not exist."""
+    if isinstance(folder, RemotePath):
+        yield from (path for path, _ in folder.entries(is_recursive=True))
+        return
+    for inner, _, names in os.walk(folder):
+        yield from (Path(inner, name) for name in names)
+
+
+def files_with_sizes(folder: Place) -> Iterator[tuple[Place, int]]:
+    """All files in a folder and in those below it, with their bytes; removed ones are left out."""
+    if isinstance(folder, RemotePath):
+        yield from ((path, found.st_size) for path, found in folder.entries(is_recursive=True))
+        return
+    for file in files_below(folder):
+        with suppress(FileNotFoundError):
+            yield file, file.stat().st_size
+
+
+def is_taken(place: Place) -> bool:
+    """Whether something has this name, even a link to nowhere."""
+    return place.exists() if isinstance(place, RemotePath) else os.path.lexists(place)
+
+
+def has_same_content(one: Place, other: Place) -> bool:
+    """Whether two files of one file system have the same content."""
+    if isinstance(one, Path) and isinstance(other, Path):
+        return other.is_file() and filecmp.cmp(one, other, shallow=False)
+    with local_copy(one) as first, local_copy(other) as second:
+        return filecmp.cmp(first, second, shallow=False)
+
+
+@contextmanager
+def local_copy(place: Place) -> Iterator[Path]:
+    """A local file with the content of a place: itself, or a copy that is removed afterwards.
+
+    The copy ends like the place, so readers know its format.
+    """
+    if isinstance(place, Path):
+        yield place
+        return
+    with tempfile.TemporaryDirectory(prefix="ensue-") as folder:
+        copy = Path(folder, f"table{''.join(re.findall(r'[.][A-Za-z0-9]+', place.name)[-2:])}")
+        place.download(copy)
+        yield copy
+
+
+def writable(place: Place) -> Path:
+    """The local file to write: the place itself, or one that `complete` copies there."""
+    if isinstance(place, Path):
+        return place
+    handle, name = tempfile.mkstemp(prefix="ensue-")
+    os.close(handle)
+    return Path(name)
+
+
+def refuse_missing_bucket(place: Place) -> None:
+    """Raise InputError if the bucket does not exist, OSError if the store does not say."""
+    if not isinstance(place, RemotePath) or place.root.endswith("://"):
+        return
+    with suppress(PermissionError):  # of the bucket; what is asked of its folders may still be allowed
+        if not replace(place, path="").exists():
+            raise InputError(f"{place}: there is no such bucket")

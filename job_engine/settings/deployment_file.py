@@ -1,0 +1,228 @@
+"""Read a deployment: which queries run, on which sources, to which sinks.
+
+Every mistake is reported, with its line and what was expected. Relative paths are relative to the
+file. A program may give a mapping instead: its paths are relative to the working folder. Imports
+only yaml and the standard library, so that `ensue check` needs no Spark.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from zipfile import is_zipfile
+
+from job_engine.document.fixed_settings import FixedValue, fixed_value
+from job_engine.document.folder_overlaps import FolderKind, overlaps
+from job_engine.document.setting_keys import JOB_KEYS
+from job_engine.document.setting_values import Folders, duration, idle, is_true, seconds
+from job_engine.document.yaml_document import Mistakes, Node, read_document, read_given, value_of_written
+from job_engine.places.place import asked_again
+from job_engine.settings.catalog.table_names import kept_places, with_places
+from job_engine.settings.deployment import Deployment
+from job_engine.settings.given_mapping import NAME, document_of, places_in_words
+from job_engine.settings.sink_settings import read_channels, read_sinks
+from job_engine.settings.source_settings import read_control, read_history, read_sources
+from job_engine.settings.spark_settings import read_spark
+from job_engine.settings.watching_settings import read_log, read_metrics
+from job_engine.sources.kinds import kind_of, source_keys
+from job_engine.sources.source import Source
+from job_engine.wire.clock import Clock
+from querylang.errors import FileErrors, near_file
+from querylang.load import NAMELESS, QUERY_SUFFIXES, is_query_text
+from querylang.parameters.given_values import NOTHING
+from querylang.paths import exists
+from querylang.source import Source as QueryText
+from runtime.policies.forget_keys import EXPECTED, forget_length
+from runtime.yaml_reader import file_text
+
+DEFAULT_BUCKETS = 16
+MAX_BUCKETS = 10_000
+
+DEFAULT_TRIGGER = 1_000_000
+"""1 s in µs: with timers, Spark runs a micro-batch at nearly every trigger, records or not."""
+
+LONGEST_PATTERN = 1_000
+"""Characters of one name in a pattern. Reading a pattern takes the square of its length."""
+
+
+def load_deployment(given: Path | str | Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Deployment:
+    """Read and check a deployment file, or a mapping with the same keys; raises InputError."""
+    variables = os.environ if environment is None else environment
+    if isinstance(given, Mapping):
+        document = document_of(given)
+        mistakes = Mistakes(NAME, variables)
+        with places_in_words(document.places):
+            root = Node(document.root, NAME, mistakes)
+            deployment = _read(Path(NAME), root, Folders(Path.cwd()), takes_text=True)
+        return replace(deployment, places=document.places)
+    file = Path(given)
+    if file.suffix in QUERY_SUFFIXES and exists(file):
+        raise FileErrors(
+            str(given), [(None, "is a query file; a deployment file, such as `job.yaml`, names it under `queries`")]
+        )
+    root = read_document(file_text(file), Mistakes(str(given), variables))
+    return _read(file, root, Folders(file.resolve().parent))
+
+
+def _read(file: Path, root: Node, folders: Folders, *, takes_text: bool = False) -> Deployment:
+    """The deployment; raises FileErrors with all mistakes."""
+    mistakes = root.mistakes
+    deployment = _deployment(file, root, folders, takes_text=takes_text)
+    for line, message in overlaps(folders.named):
+        mistakes.add(line, message)
+    mistakes.raise_if_any()
+    placed = with_places(deployment, kept_places(deployment))
+    value_of = partial(value_of_written, path=mistakes.path, environment=mistakes.environment)
+    return replace(_with_retry(placed), environment=mistakes.used, value_of=value_of)
+
+
+def _with_retry(deployment: Deployment) -> Deployment:
+    """The deployment, whose sources and sinks know how long brokers and stores are asked again."""
+    retry, control, history = deployment.retry, deployment.control, deployment.history
+    return replace(
+        deployment,
+        sources=tuple(_asked_again(source, retry) for source in deployment.sources),
+        control=None if control is None else _asked_again(control, retry),
+        sinks={name: sink.asked_again(retry) for name, sink in deployment.sinks.items()},
+        checkpoint=asked_again(deployment.checkpoint, retry),
+        history=None if history is None else replace(history, path=asked_again(history.path, retry)),
+    )
+
+
+def _asked_again(source: Source, retry: float | None) -> Source:
+    place = None if source.place is None else asked_again(source.place, retry)
+    return replace(source, place=place, own=kind_of(source.format).asked_again(source.own, retry))
+
+
+def _is_live(found: Mapping[str, Node]) -> bool:
+    is_live = is_true(found, "live")
+    if is_live and "control" not in found:
+        found["live"].wrong("'live' lets the control stream change queries; there is no 'control'")
+    return is_live
+
+
+def _deployment(file: Path, root: Node, folders: Folders, *, takes_text: bool) -> Deployment:
+    found = root.mapping(JOB_KEYS)
+    for key in ("name", "queries", "sources", "sinks", "checkpoint"):
+        if key not in found:
+            root.wrong(f"'{key}' is missing")
+    clock = found["clock"].one_of({str(clock): clock for clock in Clock}) if "clock" in found else None
+    buckets = _buckets(found)
+    checkpoint = folders.place(found["checkpoint"]) if "checkpoint" in found else Path()
+    if "checkpoint" in found:
+        folders.add(FolderKind.CHECKPOINT, "", checkpoint, found["checkpoint"])
+    forget_keys = found["forget_keys"].parsed(forget_length, EXPECTED) if "forget_keys" in found else None
+    forgets = "none" if forget_keys is None else f"{forget_keys} us"
+    fixed = {"clock": str(clock or Clock.ARRIVAL), "buckets": str(buckets), "forget_keys": forgets}
+    sources = _with_idle(found, clock or Clock.ARRIVAL, folders) if "sources" in found else ()
+    return Deployment(
+        file=file,
+        name=_name(found),
+        queries=_queries(found["queries"], folders.base, takes_text=takes_text) if "queries" in found else (),
+        sources=sources,
+        control=read_control(found["control"], folders) if "control" in found else None,
+        sinks=(read_sinks(found["sinks"], folders) if "sinks" in found else {})
+        | (read_channels(found["channels"], folders) if "channels" in found else {}),
+        clock=clock or Clock.ARRIVAL,
+        buckets=buckets,
+        trigger=duration(found, "trigger", DEFAULT_TRIGGER) or 0,
+        checkpoint=checkpoint,
+        parameters=read_given(found["parameters"]) if "parameters" in found else NOTHING,
+        forget_keys=forget_keys,
+        kernels=_archive(found["kernels"], folders) if "kernels" in found else None,
+        spark=read_spark(found["spark"], folders) if "spark" in found else {},
+        metrics=read_metrics(found),
+        log=read_log(found),
+        mode=found["mode"].parsed(_permissions, _MODES) if "mode" in found else None,
+        retry=seconds(found, "retry"),
+        live=_is_live(found),
+        history=(
+            read_history(found["history"], folders, [item.name for item in sources]) if "history" in found else None
+        ),
+        fixed={key: fixed_value(found[key], text) if key in found else FixedValue(text) for key, text in fixed.items()},
+    )
+
+
+_MODES = "permissions of folders such as `0700` or `0750`"
+
+
+def _permissions(text: str) -> int | None:
+    return int(text, 8) if re.fullmatch("0?7[057][057]", text) else None
+
+
+def _name(found: Mapping[str, Node]) -> str:
+    if "name" not in found:
+        return ""
+    pattern = re.compile(r"[\w.-]+")
+    name = found["name"].parsed(lambda text: text if pattern.fullmatch(text) else None, "letters, digits, _ . or -")
+    return name or ""
+
+
+def _archive(node: Node, folders: Folders) -> Path:
+    path = folders.path(node)
+    if not path.is_file():
+        node.wrong(f"no such archive of kernels: '{node.written()}'{near_file(path)}")
+    elif not is_zipfile(path):
+        node.wrong(f"not an archive of `ensue compile --out`: '{node.written()}'")
+    return path
+
+
+def _queries(node: Node, folder: Path, *, takes_text: bool) -> tuple[Path | QueryText, ...]:
+    found: list[Path | QueryText] = []
+    for item in node.items():
+        pattern = item.text()
+        if takes_text and is_query_text(pattern):
+            number = sum(isinstance(other, QueryText) for other in found)
+            found.append(QueryText(f"{NAMELESS}{number + 1}" if number else NAMELESS, pattern))
+        elif pattern:
+            found.extend(path for path in _query_paths(item, pattern, folder) if path not in found)
+    return tuple(found)
+
+
+def _query_paths(item: Node, pattern: str, folder: Path) -> list[Path]:
+    """The files and folders that a path or pattern names."""
+    place = Path(pattern)
+    base, relative = (Path(place.anchor), place.relative_to(place.anchor)) if place.is_absolute() else (folder, place)
+    existing = [path for path in _matching(base, relative) if exists(path)]
+    if not existing:
+        item.wrong(f"no such query file: '{item.written()}'{near_file(base / relative)}")
+    return existing
+
+
+def _matching(base: Path, relative: Path) -> list[Path]:
+    """The files of a pattern; a path that exists under exactly that name is never one."""
+    path = base / relative
+    if exists(path) or not any(character in str(relative) for character in "*?["):
+        return [path]
+    if any(len(part) > LONGEST_PATTERN for part in relative.parts):
+        return []
+    try:
+        return sorted(base.glob(str(relative)))
+    except (ValueError, NotImplementedError, OSError):  # such as `a**`, and names that are too long
+        return []
+
+
+def _buckets(found: Mapping[str, Node]) -> int:
+    if "buckets" not in found:
+        return DEFAULT_BUCKETS
+    return found["buckets"].number(least=1, most=MAX_BUCKETS) or DEFAULT_BUCKETS
+
+
+def _with_idle(found: Mapping[str, Node], clock: Clock, folders: Folders) -> tuple[Source, ...]:
+    """The sources; the job's `idle` is that of all sources that have none of their own."""
+    common = idle(found)
+    sources = tuple(
+        source if source.idle is not None else replace(source, idle=common)
+        for source in read_sources(found["sources"], folders)
+    )
+    if clock is Clock.PROCESSING:
+        nodes = [found, *(node.mapping(source_keys()) for node in found["sources"].mapping().values())]
+        for node in nodes:
+            if "idle" in node:
+                node["idle"].wrong("'idle' has no meaning with the clock 'processing', which always advances")
+    return sources

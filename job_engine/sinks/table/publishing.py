@@ -1,0 +1,151 @@
+"""Delta tables as sinks, exactly once per micro-batch.
+
+Tasks write data files into the folder of a table. Nobody sees them before the driver publishes all
+of a micro-batch in one commit, with a transaction id. Matches go to one table per query, in folders
+inside the sink's folder.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from job_engine.delta.commit_log import is_table, tables_below
+from job_engine.delta.data_files import is_below
+from job_engine.delta.features import refuse_unwritable
+from job_engine.delta.package import open_table, refuse_missing_package
+from job_engine.delta.publishing import Transaction, publish_files
+from job_engine.delta.table_schemas import new_columns
+from job_engine.delta.transactions import application, committed_files, identity_of, transactions
+from job_engine.errors import writing_to
+from job_engine.places.place import Place, files_below, in_same_system, names_in
+from job_engine.sinks import kinds
+from job_engine.sinks.kinds import Compaction, Draft, MicroBatch, Result, Sink
+from job_engine.sinks.table.settings import TableSink
+from job_engine.sinks.table.writing import Details, with_partitions
+from querylang.errors import InputError
+
+
+class Publishing(kinds.Publishing):
+    """Tables of Delta in a folder; see `kinds.Publishing`."""
+
+    def refuse_unwritable(self, sink: Sink, parts: Mapping[str, pa.Schema]) -> None:
+        """Refuse tables that results do not fit into, and folders with other files."""
+        refuse_missing_package()
+        own: TableSink = sink.own
+        for part, schema in parts.items():
+            path = sink.folder / part
+            wanted = with_partitions(schema, own.partition_by, path)
+            table = open_table(path) if is_table(path) else None
+            if table is None:
+                _refuse_other_files(path)
+            else:
+                refuse_unwritable(path, table)
+                new_columns(path, table, wanted, own.partition_by)
+
+    def publish(self, batch: MicroBatch, drafts: Sequence[tuple[Sink, Sequence[Draft]]]) -> None:
+        """One commit per table; what the table has already is removed."""
+        for sink, own in drafts:
+            found = sorted((Details.of_text(draft.details) for draft in own), key=lambda item: item.table)
+            for table, group in groupby(found, key=lambda item: item.table):
+                self._publish(batch, sink, in_same_system(sink.folder, table), list(group))
+
+    def _publish(self, batch: MicroBatch, sink: Sink, table: Place, found: Sequence[Details]) -> None:
+        transaction = Transaction(application(batch.identity), batch.number)
+        one_of_each = {item.schema: item for item in found}
+        schemas = [item.columns for item in one_of_each.values()]
+        own: TableSink = sink.own
+        schema = with_partitions(_united(table, schemas), own.partition_by, table)
+        with writing_to(table):
+            publish_files(table, [item.file for item in found], transaction, schema, own.partition_by)
+
+    def results(self, sink: Sink) -> Iterator[Result]:
+        """The last micro-batch of each checkpoint in each table."""
+        for table in tables_below(sink.folder):
+            for name, version in sorted(transactions(table).items()):
+                identity = identity_of(name)
+                if identity is not None:
+                    yield Result(identity, version, f"micro-batch {version} in the Delta table {table}")
+
+    def remove_leftovers(self, sink: Sink, batch: MicroBatch, written: Collection[str]) -> None:  # noqa: ARG002
+        """Remove data files of the micro-batch that its commit does not have.
+
+        Where the log does not tell, they stay; VACUUM removes them.
+        """
+        for table in tables_below(sink.folder.resolve()):
+            begin = f"{table}/"
+            left = [
+                file for file in files_below(table) if file.name.startswith(batch.name) and file.suffix == ".parquet"
+            ]
+            if not left:
+                continue
+            committed = committed_files(table, application(batch.identity), batch.number)
+            if committed is None:
+                continue
+            for file in left:
+                if str(file).removeprefix(begin) not in committed:
+                    file.unlink(missing_ok=True)
+
+    def table_of_one_query(self, sink: Sink) -> Place | None:
+        """A table inside the sink's folder."""
+        return next((table for table in tables_below(sink.folder) if table != sink.folder), None)
+
+    def rows(self, sink: Sink, folder: Place) -> Iterator[dict[str, Any]]:
+        """The rows of a query's table, and of those of its instances below it."""
+        table = open_table(folder)
+        if table is not None:
+            _refuse_outside_files(folder, pa.table(table.get_add_actions()).column("path").to_pylist())
+            yield from table.to_pyarrow_table().to_pylist(maps_as_pydicts="lossy")
+            return
+        for name in sorted(names_in(folder)):
+            yield from self.rows(sink, folder / name)
+
+    def removable(self, name: str, sink: Sink, results: Sequence[Result], last: int) -> list[Place]:  # noqa: ARG002
+        """None: only the table itself can be restored."""
+        raise InputError(
+            f"the sink '{name}' has results of micro-batch {results[-1].batch}, and the backup ends with {last}:"
+            " restore its tables to the version before, or choose new ones, and restore again"
+        )
+
+    def compact(self, sink: Sink, compaction: Compaction) -> str:  # noqa: ARG002
+        """As `kinds.Publishing.compact`."""
+        return "is in Delta tables: their OPTIMIZE compacts them"
+
+
+PUBLISHING = Publishing()
+
+
+def _united(table: Place, schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """The columns of all files; raises InputError if types of one name differ."""
+    try:
+        return pa.unify_schemas(schemas)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InputError(
+            f"{table}: matches of two texts of a query do not fit into one Delta table: {error}"
+        ) from error
+
+
+def _refuse_outside_files(folder: Place, paths: Sequence[str]) -> None:
+    """Results of a job are in its folders: a log that names others is not that of a job."""
+    for path in map(unquote, paths):
+        if not is_below(path):
+            raise InputError(f"{folder}: its log names a data file outside of the table: {path!r}")
+
+
+def _refuse_other_files(path: Place) -> None:
+    if not path.is_dir():
+        return
+    others = sorted(item.name for item in path.iterdir() if item.is_file() and not item.name.startswith((".", "_")))
+    foreign = [name for name in others if not _is_ours(name)]
+    if foreign:
+        raise InputError(f"{path}: holds files such as '{foreign[0]}', and is not a Delta table; choose another folder")
+
+
+def _is_ours(name: str) -> bool:
+    """Whether it is a data file of a run that was killed before its first commit."""
+    return re.fullmatch(r"[0-9a-f]{12}-[0-9]{8,18}-[0-9]{5,}-[0-9a-f]{8}\.parquet", name) is not None

@@ -1,0 +1,70 @@
+"""The least arrival of files that are still to be read: what each kind of files looks up alike.
+
+Files that were listed together are merged by arrival, whatever micro-batches read them. So their
+clock has to know what those can bring that are still to be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+
+from job_engine.places.place import Place
+from job_engine.places.remote_path import RemotePath
+from job_engine.sources.reading import Reading
+from runtime.columns.given_times import given_times
+from runtime.instants import NO_TIME
+from runtime.json_reader import json_of_text
+from runtime.reading.column_names import ARRIVAL
+from runtime.reading.formats.parquet_files import open_parquet
+
+THREADS = 8
+"""Files that are looked at at once in a store, which answers slowly."""
+
+LOCAL_THREADS = 4
+"""The same in a folder, which may be one of a network."""
+
+Looked = TypeVar("Looked")
+
+
+def reading_of_source(options: Mapping[str, str], source: str) -> Reading:
+    """How the records of a source are read; `options`: as of `reading_options`."""
+    return Reading.of_text(json_of_text(options["readings"], dict[str, str])[source])
+
+
+def of_each(place: Place, first: Callable[[Looked], int | None], files: Sequence[Looked]) -> list[int | None]:
+    """That of each file, several at once; `place`: their folder."""
+    with ThreadPoolExecutor(THREADS if isinstance(place, RemotePath) else LOCAL_THREADS) as pool:
+        return list(pool.map(first, files))
+
+
+def of_statistics(path: Path, reading: Reading) -> int | None:
+    """The least arrival by the statistics of a Parquet file's row groups; None = not known."""
+    column = reading.columns.of(ARRIVAL)
+    try:
+        with open_parquet(path) as file:
+            schema, groups = file.schema_arrow, file.metadata
+            if column is None or column not in schema.names:
+                return None
+            kind = schema.field(column).type
+            if not (pa.types.is_timestamp(kind) or pa.types.is_integer(kind)):
+                return None
+            place = [groups.schema.column(at).path for at in range(groups.num_columns)].index(column)
+            chunks = [groups.row_group(at).column(place) for at in range(groups.num_row_groups)]
+            if not all(chunk.is_stats_set and chunk.statistics.has_min_max for chunk in chunks):
+                return None
+            values = pa.array([chunk.statistics.min for chunk in chunks], kind)
+    except (pa.ArrowException, OSError, ValueError, OverflowError):
+        return None
+    return earliest(values, reading)
+
+
+def earliest(values: pa.Array, reading: Reading) -> int | None:
+    """The least of arrival times as a column has them, µs; None = not known."""
+    known = [item for item in given_times(values, reading.columns.times).micros.tolist() if item != NO_TIME]
+    least = min(known, default=None)
+    return least if least is None or reading.since is None else max(least, reading.since)

@@ -1,0 +1,166 @@
+"""What happens to files once their micro-batch is committed: kept, archived or deleted.
+
+It may be interrupted at any point and is then done again.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from job_engine.durable_files import make_folder, publish, rename, sync
+from job_engine.job_file import RESTORE, JobFile
+from job_engine.places.inside import OutsidePath, inside
+from job_engine.places.place import Place, has_same_content, is_taken
+from job_engine.places.remote_path import RemotePath
+from job_engine.sources.folder.folder_listing import FileStamp
+from job_engine.sources.folder.listed_source import ListedSource
+from job_engine.sources.folder.pieces import FolderMemory, StampRows, stamps_of_plain, stamps_to_plain
+from job_engine.sources.listing.places import DamagedManifest, inputs_folder
+from runtime.json_shapes import Count
+
+
+@dataclass(slots=True)
+class Settled:
+    """Up to where the files of a source were archived or deleted.
+
+    manifest: number of the last manifest whose files were
+    left: files of these manifests that are still there, because it was not possible
+    """
+
+    manifest: int = 0
+    left: dict[str, FileStamp] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SettledFile:
+    """The file that says it for all sources."""
+
+    path: Place
+
+    @staticmethod
+    def of(checkpoint: Place) -> SettledFile:
+        """That of a checkpoint."""
+        return SettledFile(inputs_folder(checkpoint) / "settled.json")
+
+    def read(self) -> dict[str, Settled]:
+        """By source; raises DamagedManifest."""
+        data = self._file().read() or {}
+        return {source: Settled(number, stamps_of_plain(left)) for source, (number, left) in data.items()}
+
+    def write(self, settled: Mapping[str, Settled]) -> None:
+        """Write it durably."""
+        plain = {source: [item.manifest, stamps_to_plain(item.left)] for source, item in settled.items()}
+        self._file().write(plain)
+
+    def _file(self) -> JobFile[dict[str, tuple[Count, StampRows]]]:
+        return JobFile(self.path, dict[str, tuple[Count, StampRows]], RESTORE, error=DamagedManifest)
+
+
+def forget_settled(memories: Mapping[str, FolderMemory], settled: Mapping[str, Settled]) -> None:
+    """Take out of the list what was archived or deleted: a file of such a name is new."""
+    for source, memory in memories.items():
+        if source not in settled:
+            continue
+        done, files = settled[source], memory.files
+        for path in [path for path, item in files.items() if item.manifest <= done.manifest]:
+            if path not in done.left:
+                del files[path]
+
+
+def settle(source: ListedSource, memory: FolderMemory, committed: int, settled: Settled) -> dict[str, str]:
+    """Archive or delete a source's files up to the committed manifest; gives problems by path.
+
+    A file that is not what was read stays where it is.
+    """
+    problems: dict[str, str] = {}
+    files = memory.files
+    due = [path for path, item in files.items() if item.manifest <= committed and path not in settled.left]
+    for path in due:
+        try:
+            is_done = _settle_file(source, path, files[path].stamp)
+        except OSError as error:
+            problems[path] = f"cannot be {_DONE[source.after]}: {error.strerror}"
+            is_done = False
+        except OutsidePath as error:
+            problems[path] = f"is not {_DONE[source.after]}: {error}"
+            is_done = False
+        if is_done:
+            del files[path]
+        else:
+            settled.left[path] = files[path].stamp
+    settled.manifest = max(settled.manifest, committed)
+    for path in [path for path in settled.left if path not in files]:
+        del settled.left[path]
+    return problems
+
+
+_DONE = {"archive": "archived", "delete": "deleted"}
+
+
+def _settle_file(source: ListedSource, path: str, stamp: FileStamp) -> bool:
+    """Whether the file is not in the source's folder any more."""
+    file = source.file(path)
+    if isinstance(file, Path):
+        # what lies behind a link to another folder is somebody else's: it is read, and stays
+        inside(source.place, path.rpartition("/")[0] or ".")
+    try:
+        found = FileStamp.of(file.stat())
+    except FileNotFoundError:
+        return True
+    if found != stamp:
+        # another file has the name of one that was archived before a kill, or the file has changed
+        return found.inode != stamp.inode
+    if source.after == "delete":
+        file.unlink()
+    else:
+        _archive(file, source.archived(path), stamp)
+    return True
+
+
+def _archive(file: Place, target: Place, stamp: FileStamp) -> None:
+    """Move a file; another file at its target is never overwritten."""
+    make_folder(target.parent)
+    place = _free_place(target, file)
+    if place is None:
+        _remove(file, stamp)
+    else:
+        _move(file, place, stamp)
+        sync(place.parent)
+    sync(file.parent)
+
+
+def _free_place(target: Place, file: Place) -> Place | None:
+    """Where the file goes: `a.csv`, else `a-1.csv` and so on; None = it is there already."""
+    number, place = 0, target
+    while is_taken(place):
+        if has_same_content(file, place):
+            return None  # a copy from an attempt that was interrupted
+        number += 1
+        place = target.with_name(f"{target.stem}-{number}{target.suffix}")
+    return place
+
+
+def _move(file: Place, place: Place, stamp: FileStamp) -> None:
+    if isinstance(file, RemotePath) or isinstance(place, RemotePath):
+        rename([(file, place)])
+        return
+    try:
+        file.rename(place)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        # another file system: the copy gets its name when it is complete
+        draft = place.with_name(f".{place.name}.draft")
+        shutil.copy2(file, draft)
+        publish([(draft, place)])
+        _remove(file, stamp)
+
+
+def _remove(file: Place, stamp: FileStamp) -> None:
+    """Remove a file of which there is a copy, but not another one that has its name since."""
+    if FileStamp.of(file.stat()) == stamp:
+        file.unlink()

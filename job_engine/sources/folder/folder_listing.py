@@ -1,0 +1,158 @@
+"""List the files of a source's folder; a folder that has not changed is not listed again.
+
+Only names are compared, so any legal name works.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from job_engine.places.place import Stat
+from job_engine.sources.folder.listed_source import ListedSource
+from job_engine.sources.folder.name_patterns import is_hidden, name_filter
+
+GRANULARITY = 2_000_000_000
+"""ns: a folder that changed within this time may change again without another modification time."""
+
+RELIST = 60_000_000_000
+"""ns after which a folder is listed anyway: some mounted systems do not keep folders' times."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileStamp:
+    """What tells whether a file has changed: size, time of modification in ns, inode."""
+
+    size: int
+    modified: int
+    inode: int
+
+    @staticmethod
+    def of(found: Stat) -> FileStamp:
+        """The stamp of a file."""
+        return FileStamp(found.st_size, found.st_mtime_ns, found.st_ino)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a listing found.
+
+    files: new files by their paths below the source's folder
+    skipped: paths whose names fit, but which are not files that can be read, and what they are
+    """
+
+    files: dict[str, FileStamp] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """A folder as it was listed: its time of modification, when that was, and the folders in it."""
+
+    modified: int
+    moment: int
+    folders: tuple[str, ...]
+
+
+class FolderWatch:
+    """The folder of one source, and what was seen of it."""
+
+    def __init__(self, source: ListedSource) -> None:
+        self._source = source
+        self._folder = Path(source.folder)
+        self._fits = name_filter(source)
+        self._listed: dict[str, _Listed] = {}
+        self._young: set[str] = set()
+
+    def new_files(self, is_known: Callable[[str], bool], now: int) -> Found:
+        """The files in the parts of the folder that may have changed.
+
+        is_known: whether a path is left out
+        now: the wall clock, ns since 1970. Raises OSError if the folder cannot be listed.
+        """
+        found = Found()
+        candidates = self._young
+        self._young = set()
+        for path in sorted(candidates):
+            self._look_at(path, is_known, now, found)
+        for path in self._names(now):
+            if path not in candidates:
+                self._look_at(path, is_known, now, found)
+        return found
+
+    def names(self) -> set[str]:
+        """The names of all files that are there; the folder is listed anew."""
+        self._listed.clear()
+        return set(self._names(0))
+
+    def stamp(self, path: str) -> FileStamp:
+        """A file's stamp now; raises OSError."""
+        return FileStamp.of(Path(self._folder, path).stat())
+
+    def _look_at(self, path: str, is_known: Callable[[str], bool], now: int, found: Found) -> None:
+        if is_known(path):
+            return
+        try:
+            status = Path(self._folder, path).stat()
+        except FileNotFoundError:
+            return  # removed since it was listed, or a link to nowhere
+        except OSError as error:
+            found.skipped[path] = str(error.strerror)
+            return
+        if stat.S_ISDIR(status.st_mode):
+            found.skipped[path] = "is a folder; `recursiveFileLookup: true` reads what is in it"
+        elif not stat.S_ISREG(status.st_mode):
+            found.skipped[path] = "is not a file"
+        elif status.st_mtime_ns > now - self._source.min_age * 1000 and self._source.min_age:
+            self._young.add(path)
+        else:
+            found.files[path] = FileStamp.of(status)
+
+    def _names(self, now: int) -> Iterator[str]:
+        """The paths of files in folders that may have changed."""
+        visited: set[tuple[int, int]] = set()
+        waiting = [""]
+        while waiting:
+            folder = waiting.pop()
+            try:
+                yield from self._names_in(folder, now, visited)
+            except FileNotFoundError:
+                if not folder:
+                    raise
+                self._listed.pop(folder, None)
+                continue
+            if folder in self._listed:
+                waiting.extend(self._listed[folder].folders)
+
+    def _names_in(self, folder: str, now: int, visited: set[tuple[int, int]]) -> Iterator[str]:
+        status = Path(self._folder, folder).stat()
+        if (status.st_dev, status.st_ino) in visited:
+            self._listed.pop(folder, None)  # a link to a folder above it, or to one that was listed
+            return
+        visited.add((status.st_dev, status.st_ino))
+        before = self._listed.get(folder)
+        if before is not None and _is_unchanged(before, status.st_mtime_ns, now):
+            return
+        folders: list[str] = []
+        with os.scandir(Path(self._folder, folder)) as entries:
+            for entry in entries:
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                if is_hidden(entry.name):
+                    continue
+                if self._is_entered(entry.name) and entry.is_dir():
+                    folders.append(path)
+                elif self._fits(entry.name) or entry.is_dir():  # a folder that is not read is reported
+                    yield path
+        self._listed[folder] = _Listed(status.st_mtime_ns, now, tuple(sorted(folders)))
+
+    def _is_entered(self, name: str) -> bool:
+        """Folders below are read with `recursiveFileLookup`, and those of partitions, `day=1`."""
+        return self._source.is_recursive or "=" in name
+
+
+def _is_unchanged(before: _Listed, modified: int, now: int) -> bool:
+    is_settled = before.modified < before.moment - GRANULARITY
+    return before.modified == modified and is_settled and now < before.moment + RELIST

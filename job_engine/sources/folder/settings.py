@@ -1,0 +1,140 @@
+"""The settings of a source of files: which ones, in which order, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from job_engine.document.folder_overlaps import FolderKind as Overlapping
+from job_engine.document.setting_keys import Change
+from job_engine.document.yaml_document import Node
+from job_engine.places.place import Place, asked_again, is_same_system, place_of, place_to_plain
+from job_engine.places.remote_path import RemotePath
+from job_engine.sources.folder.listed_source import ListedSource
+from job_engine.sources.kinds import Entry, KindSettings, SourceKind
+from job_engine.sources.located import LIMITS, limit, read_options, read_place, refuse_no_path, refuse_other_decoding
+from querylang.errors import InputError
+from runtime.policies.durations import parse_duration
+from runtime.reading.formats.csv_form import CSV_KEYS, CSV_LISTS, USUAL_CSV, CsvForm, csv_form, read_csv_setting
+from runtime.reading.formats.file_names import COMPRESSIONS
+
+_RECURSIVE, _PATTERN = "recursiveFileLookup", "pathGlobFilter"
+
+ENDINGS: Mapping[str, tuple[str, ...]] = {
+    "parquet": (".parquet",),
+    "csv": (".csv", ".tsv"),
+    "json": (".json", ".jsonl", ".ndjson"),
+    "arrow": (".arrow", ".feather"),
+}
+"""By format: how the names of its files end, in lower case, without that of a compression."""
+
+
+class FolderKind(SourceKind):
+    """Folders of files; see `SourceKind`."""
+
+    title = "sources of files"
+    keys: Mapping[str, Change] = {
+        "path": Change.FIXED,
+        "partition": Change.FIXED,
+        "offset": Change.FIXED,
+        "order": Change.FIXED,
+        "min_age": Change.FREE,
+        "after": Change.FREE,
+        "unreadable": Change.FREE,
+        "csv": Change.FIXED,
+        "infer": Change.FREE,
+    }
+    options: Mapping[str, Change] = {
+        **dict.fromkeys(LIMITS, Change.FREE),
+        _PATTERN: Change.FIXED,
+        _RECURSIVE: Change.FIXED,
+    }
+    usual: Mapping[str, str] = {"order": "time"}
+    needed: Mapping[str, Any] = {"required": ["path"]}
+    control_keys = ("path", "order", "min_age", "after", "unreadable")
+
+    def read(self, entry: Entry) -> KindSettings:
+        """As `SourceKind.read`."""
+        found = entry.found
+        refuse_other_decoding(entry)
+        refuse_no_path(entry)
+        options = read_options(entry, self.options)
+        is_recursive = options.get(_RECURSIVE, "").lower() == "true"
+        place = read_place(entry, self.options, is_recursive=is_recursive)
+        words = {word: word for word in ("time", "name")}
+        order = found["order"].one_of(words) if "order" in found else None
+        age = found["min_age"].parsed(parse_duration, "a length of time such as `5s`") if "min_age" in found else None
+        after, archive = _after(found["after"], place, entry) if "after" in found else ("keep", None)
+        stops = found["unreadable"].one_of({"discard": False, "stop": True}) if "unreadable" in found else None
+        folder, store = ("", {}) if place is None else place_to_plain(place)
+        own = ListedSource(
+            name=entry.name,
+            folder=folder,
+            store=store,
+            suffixes=tuple(end + packing for end in ENDINGS[entry.format] for packing in ("", *COMPRESSIONS)),
+            pattern=options.get(_PATTERN),
+            is_recursive=is_recursive,
+            order=order or "time",
+            min_age=age or 0,
+            max_files=limit(options, LIMITS[0]),
+            max_bytes=limit(options, LIMITS[1]),
+            after=after,
+            archive=None if archive is None else str(archive.resolve()),
+            stops=stops or False,
+            must_prove=not entry.is_control,
+            has_clock=not entry.is_control,
+        )
+        return KindSettings(own, place, csv=_csv(entry))
+
+    def placed(self, own: ListedSource, place: Place) -> ListedSource:
+        """As `SourceKind.placed`."""
+        folder, store = place_to_plain(place)
+        return replace(own, folder=folder, store=store)
+
+    def asked_again(self, own: ListedSource, retry: float | None) -> ListedSource:
+        """As `SourceKind.asked_again`."""
+        return self.placed(own, asked_again(own.place, retry))
+
+
+KIND = FolderKind()
+
+
+def _after(node: Node, place: Place | None, entry: Entry) -> tuple[str, Place | None]:
+    """What happens to a file that was read, and the archive."""
+    word, _, folder = node.text().strip().partition(" ")
+    folder = folder.strip()
+    if word in ("keep", "delete") and not folder:
+        return word, None
+    if word != "archive" or not folder:
+        node.expected("`keep`, `delete` or `archive FOLDER`")
+        return "keep", None
+    # in a store it is reached like the source's own path
+    options = dict(place.options) if isinstance(place, RemotePath) else None
+    archive = place_of(folder, entry.folders.base, options)
+    if place is not None and not is_same_system(archive, place):
+        node.wrong(f"'{entry.name}' can only archive files in the file system that they are in")
+    entry.folders.add(Overlapping.ARCHIVE, entry.name, archive, node)
+    return word, archive
+
+
+def _csv(entry: Entry) -> CsvForm:
+    """How CSV files are written: a mapping, or text as on the command line."""
+    node = entry.found.get("csv")
+    if node is None:
+        return USUAL_CSV
+    if entry.format != "csv":
+        node.wrong(f"'csv' is a setting of CSV; '{entry.name}' is {entry.found['format'].written()}")
+        return USUAL_CSV
+    settings: dict[str, object] = {}
+    for key, own in node.mapping(CSV_KEYS).items():
+        is_list = key in CSV_LISTS and own.items() != [own]
+        try:
+            settings[key] = read_csv_setting(key, [item.text() for item in own.items()] if is_list else own.text())
+        except InputError as error:
+            own.wrong(str(error))
+    try:
+        return csv_form(settings)
+    except InputError as error:
+        node.wrong(str(error))
+    return USUAL_CSV

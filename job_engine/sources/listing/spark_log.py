@@ -1,0 +1,135 @@
+"""Where Spark's own files of a checkpoint are, and what its logs say of manifests: which ones are
+planned and committed.
+
+They are in the checkpoint itself, until its state is moved to another number of buckets. Then Spark
+begins anew in a folder below, and counts its micro-batches from 0 on.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, NotRequired, TypedDict
+
+from job_engine.job_file import JobFile
+from job_engine.places.place import Place, names_in
+from runtime.json_reader import DamagedJson, json_of_text
+from runtime.json_shapes import Count
+
+OFFSET_KEY = "manifest"
+"""The only key of an offset of ours; its value is the number of a manifest."""
+
+RECORD = "ensue.json"
+"""The file in a checkpoint that says what it was made for; its part `moved` concerns this file."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFiles:
+    """Spark's own files of a checkpoint.
+
+    folder: where they are
+    before: how many micro-batches the job had before Spark began to count there
+    manifest: the last manifest of those
+    """
+
+    folder: Place
+    before: int = 0
+    manifest: int = 0
+
+    @property
+    def offsets(self) -> Place:
+        """The log of what micro-batches read."""
+        return self.folder / "offsets"
+
+    @property
+    def commits(self) -> Place:
+        """The log of micro-batches that have ended."""
+        return self.folder / "commits"
+
+
+LATER = re.compile("spark-[0-9]+")
+"""The name of a folder with Spark's files where a checkpoint was moved to."""
+
+
+class _Moved(TypedDict):
+    folder: Annotated[str, LATER]
+    before: Count
+    manifest: Count
+
+
+class _Record(TypedDict):
+    moved: NotRequired[_Moved | None]
+
+
+class _Offset(TypedDict):
+    manifest: Count
+
+
+def spark_files(checkpoint: Place) -> SparkFiles:
+    """Where Spark's files are; a record that cannot be read says nothing: the job refuses it."""
+    record = JobFile(checkpoint / RECORD, _Record).readable()
+    moved = None if record is None else record.get("moved")
+    if moved is None:
+        return SparkFiles(checkpoint)
+    return SparkFiles(checkpoint / moved["folder"], moved["before"], moved["manifest"])
+
+
+def planned_manifest(checkpoint: Place) -> int:
+    """The number of the last manifest that Spark has on record; 0 = none."""
+    files = spark_files(checkpoint)
+    return _last_of(_batches(files.offsets), files)
+
+
+def committed_manifest(checkpoint: Place) -> int:
+    """The number of the last manifest whose micro-batch is committed; 0 = none."""
+    files = spark_files(checkpoint)
+    return _last_of(_batches(files.commits) & _batches(files.offsets), files)
+
+
+def last_batch(checkpoint: Place) -> int:
+    """The number of the last micro-batch that is committed; -1 = none."""
+    files = spark_files(checkpoint)
+    return files.before + max(_batches(files.commits), default=-1)
+
+
+def last_begun(checkpoint: Place) -> int:
+    """The number of the last micro-batch that was begun; -1 = none."""
+    files = spark_files(checkpoint)
+    return files.before + max(_batches(files.offsets), default=-1)
+
+
+def open_batch(checkpoint: Place) -> int | None:
+    """The number of a micro-batch that was begun and is not committed; None = there is none."""
+    files = spark_files(checkpoint)
+    left = _batches(files.offsets) - _batches(files.commits)
+    latest = files.before + max(left, default=-1)
+    return latest if left and latest > last_batch(checkpoint) else None
+
+
+def _last_of(batches: set[int], files: SparkFiles) -> int:
+    """The manifest of the last of these micro-batches that has one."""
+    for batch in sorted(batches, reverse=True):
+        number = _manifest_of(files.offsets / str(batch))
+        if number is not None:
+            return number
+    return files.manifest
+
+
+def _batches(folder: Place) -> set[int]:
+    return {int(name) for name in names_in(folder) if name.isdecimal()}
+
+
+def _manifest_of(file: Place) -> int | None:
+    """The manifest in one entry of the offset log, which has a line for each source."""
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except ConnectionError:
+        raise  # a store that is away says nothing about the entry
+    except (OSError, ValueError):
+        return None
+    for line in lines[2:]:
+        try:
+            return json_of_text(line, _Offset)["manifest"]
+        except DamagedJson:
+            continue  # of another source, or damaged, which the job itself reports
+    return None

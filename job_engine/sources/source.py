@@ -1,0 +1,61 @@
+"""A source of a deployment, whatever kind it is of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from job_engine.document.fixed_settings import FixedValues
+from job_engine.places.place import Place
+from job_engine.wire.clock_sources import Idle
+from querylang.plan.model import TimePolicy
+from runtime.policies.time_forms import USUAL_TIMES, TimeForm
+from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where records come from.
+
+    format: one of FORMATS of `job_engine.sources.kinds`
+    own: what its kind has to know of it
+    place: the folder that it is in; None = it is in no folder
+    table: its name in a catalog; "" = it has none, or `place` says where it is
+    event: every row is of this event type, whatever its columns say; None = `type_field` says it
+    type_field, source_time, arrival: names of columns; None = the usual ones
+    source_column, partition, offset: names of columns that say where rows came from; None = the
+        usual ones. `none` in place of a name = there is no such column
+    is_typeless: its first files showed that its column `event` is a field
+    ordering: the ordering policy of its records; None = as the queries say
+    ordering_line: its line in the deployment file
+    idle: how long it is silent before time advances without it; None = as its ordering policy says
+    ahead: µs that its arrival times may be later than the micro-batch; None = no limit
+    max_record: length of the longest record that is read, in bytes; None = the usual limit
+    csv: how CSV files are written
+    times: how times are written
+    infers: whether types that nothing defines may be inferred from CSV and JSON
+    fixed: its settings that may not change on a checkpoint
+    """
+
+    name: str
+    format: str
+    own: Any = field(repr=False)
+    place: Place | None = None
+    table: str = ""
+    event: str | None = None
+    type_field: str | None = None
+    source_time: str | None = None
+    arrival: str | None = None
+    source_column: str | None = None
+    partition: str | None = None
+    offset: str | None = None
+    is_typeless: bool = False
+    ordering: TimePolicy | None = None
+    ordering_line: int | None = field(default=None, compare=False)
+    idle: Idle | None = None
+    ahead: int | None = None
+    max_record: int | None = None
+    csv: CsvForm = USUAL_CSV
+    times: TimeForm = USUAL_TIMES
+    infers: bool = False
+    fixed: FixedValues = field(default_factory=dict, repr=False, compare=False)

@@ -1,0 +1,84 @@
+"""Read what a task has to on a worker: exactly what the manifest says, as packed rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from job_engine.errors import failed
+from job_engine.sources.command_reading import packed_commands
+from job_engine.sources.crash_marks import CRASHES, NO_MARKS, CrashMarks
+from job_engine.sources.kinds import TaskRun, reading_of
+from job_engine.sources.listing.tasks import SOURCES, Task, sources_of_text
+from job_engine.sources.listing.unread import Unread
+from job_engine.sources.local_names import shown
+from job_engine.sources.reading import Reading
+from job_engine.wire.packed_rows import Signal, pack_reports, pack_signal, pack_unread
+from job_engine.wire.program import load_program
+from job_engine.wire.reports import Report
+from job_engine.wire.source_progress import UnreadFiles
+from runtime.columns.arrivals import place_of
+from runtime.json_reader import json_of_text
+
+
+def read_task(options: Mapping[str, str], text: str) -> Iterator[pa.RecordBatch]:
+    """The packed rows of a task; raises InputError for what is lost or has changed.
+
+    options: as of `reading_options`
+    text: a `Task`
+    """
+    sources, program = sources_of_text(options[SOURCES]), load_program(options["program"])
+    task = Task.of_text(text, sources)
+    if task.signal is not None:
+        yield pack_signal(program.buckets, Signal(task.signal))
+    if task.reports:
+        yield pack_reports(
+            [Report(cause, source, count, shown(example)) for cause, source, count, example in task.reports]
+        )
+    readings = {
+        name: Reading.of_text(reading) for name, reading in json_of_text(options["readings"], dict[str, str]).items()
+    }
+    if task.commands:
+        yield from packed_commands(task.commands, program, len(readings))
+    marks = CrashMarks.of_text(options[CRASHES]) if CRASHES in options else NO_MARKS
+    accepts_loss = options["accept_loss"] == "true"
+
+    def run_of(source: str) -> TaskRun:
+        return TaskRun(program, readings[source], marks, accepts_loss=accepts_loss, is_repeated=task.is_repeated)
+
+    for name, news in task.news.items():
+        yield from reading_of(sources[name].format).news(sources[name].own, news, run_of(name))
+    if task.unread:
+        yield pack_unread(program.buckets, unread_of(task.unread, readings))
+    for name, work in task.work.items():
+        with _stopped_by_stores():
+            yield from reading_of(sources[name].format).packed(sources[name].own, work, run_of(name))
+
+
+def unread_of(left: Mapping[str, Unread | None], readings: Mapping[str, Reading]) -> Mapping[str, UnreadFiles | None]:
+    """What is left of listed files, as clocks know it."""
+
+    def known(source: str, item: Unread) -> UnreadFiles:
+        return UnreadFiles(source, item.first, place_of(readings[source].rank, item.number), shown(item.path))
+
+    return {source: None if item is None else known(source, item) for source, item in left.items()}
+
+
+def labelled(packed: Iterator[pa.RecordBatch], program: str) -> Iterator[pa.RecordBatch]:
+    """Packed rows with the labels of their buckets."""
+    labels = pa.array(load_program(program).labels, pa.int32())
+    for batch in packed:
+        yield batch.set_column(0, batch.schema.field(0), labels.take(batch.column(0)))
+
+
+@contextmanager
+def _stopped_by_stores() -> Iterator[None]:
+    """Stop the job where a store fails or refuses access: that says nothing about the file."""
+    try:
+        yield
+    except OSError as error:
+        if "://" not in str(error.filename):
+            raise
+        raise failed(error, f"{error.filename}: {error.strerror}") from error

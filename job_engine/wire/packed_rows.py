@@ -1,0 +1,286 @@
+"""Packed rows: a batch of records as one binary value per bucket, the only rows of the shuffle.
+
+The JVM never sees a record. Records that no query needs are not sent, but counted. Every bucket
+gets one row per batch, with records or without: it reports the progress of the source partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from job_engine.wire.compact_columns import from_bytes, split_constants, to_bytes
+from job_engine.wire.container import pack, unpack
+from job_engine.wire.partition_groups import EVERY_BUCKET, PartitionGroup, Route, refusing_group
+from job_engine.wire.reports import Report, reports_to_plain
+from job_engine.wire.source_progress import SourceProgress, Unread, UnreadFiles, source_progress
+from querylang.plan.model import Plan
+from runtime.admission.outcomes import Outcome
+from runtime.admission.selection import furthest_time
+from runtime.columns.arrivals import Arrivals, arrivals_schema
+from runtime.instants import NO_TIME
+from runtime.results.ledger import RECEIVED, Account, ledger_table
+from runtime.results.schemas import LEDGER_SCHEMA
+
+PACKED_VERSION = 4
+PACKED_SCHEMA = pa.schema([("bucket", pa.int32()), ("data", pa.binary())])
+PACKED_DDL = "bucket int, data binary"
+_USE = "packed"
+
+HOME = 0
+"""The bucket that counts and reports what all buckets have in common."""
+
+CONTROL = "control"
+"""The name of the control stream; no source of events may have it."""
+
+
+COMMANDS = "ensue control"
+"""The name of commands as a source; no source of events may have it."""
+
+
+class Signal(StrEnum):
+    """What a row without records asks of a bucket; each signal includes those before it."""
+
+    START = "start"
+    """Look at the clock. Spark fires no timeout for a bucket that has never been called."""
+    CATCH_UP = "catch-up"
+    """Process the records held for other sources: all available input has been read."""
+    FLUSH = "flush"
+    """Process all records, then advance time until no timer is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecords:
+    """Records of one source for one partition group.
+
+    group: number of the group
+    is_copy: whether every bucket has these records; bucket HOME counts them
+    source: name of the source in the job's clock
+    rank: place of the source among all; records of equal coordinates are ordered by it
+    arrivals: the records
+    refuses: whether this group reports those that no query can read
+    counted: the titles of the queries that count them as held, by the last arrivals of epochs; none
+        = they are not counted, None = for all queries of the earliest epoch
+    """
+
+    group: int
+    is_copy: bool
+    source: str
+    rank: int
+    arrivals: Arrivals
+    refuses: bool
+    counted: tuple[tuple[int, tuple[str, ...]], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedFile:
+    """A file that is not a table.
+
+    source: its name, as the records of a file have it
+    reason: why it cannot be read
+    """
+
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BucketInput:
+    """The content of one packed row.
+
+    progress: of the source partitions in the batch
+    signal: None = the row carries records
+    records: per partition group
+    ledger: counts of records that were not sent (LEDGER_SCHEMA); only in bucket HOME
+    reports: of the reader; only in bucket HOME
+    refused: files that are not tables, with the reasons; only in bucket HOME
+    commands: as plain data; those that are control events have a record, too
+    latest: all records arrived later than this, µs, and are refused; None = they are not
+    newest: the furthest source time of the batch, µs; NO_TIME = it has none
+    unread: what the micro-batch leaves of listed files
+    """
+
+    progress: tuple[SourceProgress, ...]
+    signal: Signal | None
+    records: tuple[GroupRecords, ...]
+    ledger: pa.Table
+    reports: tuple[Report, ...] = ()
+    refused: tuple[RefusedFile, ...] = ()
+    commands: tuple[Mapping[str, Any], ...] = ()
+    latest: int | None = None
+    newest: int = NO_TIME
+    unread: Unread = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _PackedRecords:
+    group: int
+    is_copy: bool
+    data: bytes
+
+
+def pack_arrivals(
+    arrivals: Arrivals,
+    groups: Sequence[PartitionGroup],
+    buckets: int,
+    *,
+    source: str = "table",
+    rank: int = 0,
+    is_control: bool = False,
+    by_partition: bool = True,
+    is_limited: bool = False,
+    by_topic: bool = False,
+    latest: int | None = None,
+) -> pa.RecordBatch:
+    """A batch of at least one record as one row per bucket; `source`, `rank` as in GroupRecords.
+
+    is_control: these are control events, which report no progress
+    by_partition: whether the clock tells the source's partitions apart
+    is_limited: whether records of the far future are refused, which the operator decides
+    by_topic: as in `ClockSource`
+    latest: as in `BucketInput`; such records report no progress
+    """
+    per_bucket: list[list[_PackedRecords]] = [[] for _ in range(buckets)]
+    account = Account()
+    varying, constants = split_constants(arrivals.table)
+    refusing = 0 if is_control else refusing_group(groups, source)
+    for group in groups:
+        route = group.route(arrivals, buckets, refuses=group.number == refusing)
+        account.update(route.account)
+        for bucket, is_copy, table in _split(varying, route, buckets):
+            per_bucket[bucket].append(_PackedRecords(group.number, is_copy, to_bytes(table, constants)))
+    stream = CONTROL if is_control and source != COMMANDS else source
+    header = {"source": stream, "rank": rank, "progress": [], "signal": None, "refusing": refusing}
+    if latest is not None:
+        header["latest"] = latest
+    elif not is_control:
+        found = source_progress(arrivals, source, by_partition=by_partition, is_limited=is_limited, by_topic=by_topic)
+        header["progress"] = [item.to_plain() for item in found]
+        header["newest"] = furthest_time(arrivals.table, chain.from_iterable(group.selectors for group in groups))
+    counts = ledger_table(account).to_pylist()
+    rows = enumerate(per_bucket)
+    return _batch([_row(header, records, ledger=counts if bucket == HOME else []) for bucket, records in rows])
+
+
+def pack_signal(buckets: int, signal: Signal) -> pa.RecordBatch:
+    """A row per bucket that holds a signal and no records."""
+    return _batch([_row({"source": "", "rank": 0, "progress": [], "signal": str(signal)}, [])] * buckets)
+
+
+def pack_commands(buckets: int, commands: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+    """A row per bucket that holds commands as plain data, and no records."""
+    header = {"source": COMMANDS, "rank": 0, "progress": [], "signal": None, "commands": list(commands)}
+    return _batch([_row(header, [])] * buckets)
+
+
+def pack_progress(buckets: int, progress: Sequence[SourceProgress]) -> pa.RecordBatch:
+    """A row per bucket that advances source partitions without records."""
+    header = {"source": "", "rank": 0, "progress": [item.to_plain() for item in progress], "signal": None}
+    return _batch([_row(header, [])] * buckets)
+
+
+def pack_unread(buckets: int, unread: Unread) -> pa.RecordBatch:
+    """A row per bucket that says what is left of listed files, and holds no records."""
+    plain = {source: None if files is None else files.to_plain() for source, files in unread.items()}
+    header = {"source": "", "rank": 0, "progress": [], "signal": None, "unread": plain}
+    return _batch([_row(header, [])] * buckets)
+
+
+def pack_reports(reports: Sequence[Report]) -> pa.RecordBatch:
+    """A row for bucket HOME that holds reports and no records."""
+    header = {"source": "", "rank": 0, "progress": [], "signal": None}
+    return _batch([_row(header | {"reports": reports_to_plain(reports)}, [])])
+
+
+def pack_refused(file: RefusedFile, queries: Sequence[str]) -> pa.RecordBatch:
+    """A row for bucket HOME that holds a file that is not a table.
+
+    queries: titles of those that count it, as one record
+    """
+    words = (RECEIVED, Outcome.MALFORMED_FILE.word)
+    account = Account({(query, file.source, word): 1 for query in queries for word in words})
+    header = {"source": "", "rank": 0, "progress": [], "signal": None, "refused": [[file.source, file.reason]]}
+    return _batch([_row(header, [], ledger_table(account).to_pylist())])
+
+
+def pack_lost(source: str, queries: Sequence[str], count: int = 1) -> pa.RecordBatch:
+    """A row for bucket HOME that counts what is lost; a file is one, its records are unknown.
+
+    source: its name, as the records of a file have it
+    queries: titles of those that count it
+    """
+    account = Account({(query, source, "lost"): count for query in queries})
+    header = {"source": "", "rank": 0, "progress": [], "signal": None}
+    return _batch([_row(header, [], ledger_table(account).to_pylist())])
+
+
+def unpack_row(data: bytes, plan: Plan) -> BucketInput:
+    """The content of one row; raises ContainerError for a row of another release."""
+    header, parts = unpack(_USE, PACKED_VERSION, data)
+    schema = arrivals_schema(plan)
+    source, rank, refusing = header["source"], header["rank"], header.get("refusing")
+    records = tuple(
+        GroupRecords(group, is_copy, source, rank, Arrivals(from_bytes(part, schema)), group == refusing)
+        for (group, is_copy), part in zip(header["records"], parts, strict=True)
+    )
+    ledger = pa.Table.from_pylist(header["ledger"], schema=LEDGER_SCHEMA)
+    signal = None if header["signal"] is None else Signal(header["signal"])
+    progress = tuple(map(SourceProgress.of_plain, header["progress"]))
+    reports = tuple(Report(*item) for item in header.get("reports", ()))
+    refused = tuple(RefusedFile(*item) for item in header.get("refused", ()))
+    commands = tuple(header.get("commands", ()))
+    unread = header.get("unread", {})
+    return BucketInput(
+        progress,
+        signal,
+        records,
+        ledger,
+        reports,
+        refused,
+        commands,
+        header.get("latest"),
+        header.get("newest", NO_TIME),
+        {source: None if row is None else UnreadFiles.of_plain(row) for source, row in unread.items()},
+    )
+
+
+def _row(header: dict[str, Any], records: Sequence[_PackedRecords], ledger: Sequence[dict[str, Any]] = ()) -> bytes:
+    own = {"ledger": list(ledger), "records": [[item.group, item.is_copy] for item in records]}
+    return pack(_USE, PACKED_VERSION, header | own, [item.data for item in records])
+
+
+def _batch(rows: Sequence[bytes]) -> pa.RecordBatch:
+    columns = [pa.array(range(len(rows)), pa.int32()), pa.array(rows, pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, schema=PACKED_SCHEMA)
+
+
+def _split(table: pa.Table, route: Route, buckets: int) -> Iterator[tuple[int, bool, pa.Table]]:
+    """The records of each bucket in their order, copies apart.
+
+    One stable sort of small integers and one gather cost less than a filter per bucket.
+    """
+    is_copy = route.bucket == EVERY_BUCKET
+    everywhere = np.flatnonzero(route.is_wanted & is_copy)
+    if len(everywhere):
+        copies = table.take(pa.array(everywhere))
+        yield from ((bucket, True, copies) for bucket in range(buckets))
+    own = np.where(route.is_wanted & ~is_copy, route.bucket, buckets)
+    order = np.argsort(_narrow(own, buckets), kind="stable")
+    ends = np.cumsum(np.bincount(own, minlength=buckets))[:buckets]
+    gathered = table.take(pa.array(order[: ends[-1]]))
+    for bucket, end in enumerate(ends):
+        start = 0 if bucket == 0 else ends[bucket - 1]
+        if end > start:
+            yield bucket, False, gathered.slice(start, end - start)
+
+
+def _narrow(bucket: NDArray[np.int64], buckets: int) -> NDArray[Any]:
+    """As 8 or 16 bits, which numpy sorts by radix."""
+    return bucket.astype(np.uint8 if buckets < 1 << 8 else np.uint16 if buckets < 1 << 16 else np.int64)

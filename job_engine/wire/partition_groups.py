@@ -1,0 +1,232 @@
+"""Partition groups: queries with the same keys per event type share shuffle and engine.
+
+A group knows which records it needs, which bucket each one goes to, and how the records are
+counted that are not sent. Queries whose keys share a timeline (of a source partition or an event
+type) form groups of their own, and all records of such a group go to one bucket. All queries of a
+group can have records of the same sources, so that they have one clock.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from job_engine.wire.clock_sources import ClockSource, sources_of
+from querylang.plan.model import Plan, QueryPlan, TimelineKind
+from runtime.admission.outcomes import Outcome
+from runtime.admission.selection import Selector, shared_selectors
+from runtime.columns.arrivals import Arrivals, RecordKind
+from runtime.columns.keys import bucket_of, key_identity
+from runtime.policies.per_input import is_clocked, shares_clock
+from runtime.results.ledger import Account, count_records
+
+EVERY_BUCKET = -1
+"""Among bucket numbers: a copy goes to each bucket."""
+
+GroupName = tuple[str, bool, tuple[str, ...] | None]
+"""As `PartitionGroup.name`."""
+
+_UNWANTED = (Outcome.UNRELATED, Outcome.FILTERED, Outcome.TICK)
+"""Records that only advance the clock, which packed rows report anyway."""
+
+_REFUSED_ONCE = (Outcome.MALFORMED, Outcome.UNKNOWN_TYPE)
+"""Records that are refused once, by the engine of one group, and not once per query."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionGroup:
+    """Queries with the same keys.
+
+    number: place among the plan's groups, from 0
+    plan: a plan of the group's queries alone
+    selectors: one per query; queries with equal inputs have the same one
+    identity: what the queries have in common; the same in every release
+    is_shared: whether their keys share timelines, so that all records must meet in one bucket
+    sources: the names of the sources that can bring their records; None = all, because the sources
+        are not known
+    router: a query that says where records go while the plan has none; None = it has some
+    until: records that arrived up to here, µs, are all sent, because other queries may have run
+        then; None = no others have
+    """
+
+    number: int
+    plan: Plan
+    selectors: tuple[Selector, ...]
+    identity: str
+    is_shared: bool
+    sources: tuple[str, ...] | None
+    router: QueryPlan | None = None
+    until: int | None = None
+
+    def meets(self, source: str) -> bool:
+        """Whether records of a source can concern its queries."""
+        return self.sources is None or source in self.sources
+
+    @property
+    def query(self) -> QueryPlan:
+        """Any query of the group, for questions about keys only."""
+        return self.router or self.plan.queries[0]
+
+    @property
+    def name(self) -> GroupName:
+        """What tells it from the other groups, whichever queries it has at a time."""
+        return self.identity, self.is_shared, self.sources
+
+    def only_bucket(self, buckets: int) -> int | None:
+        """The bucket that gets all records, chosen by the group's identity; None = by key."""
+        return zlib.crc32(self.identity.encode()) % buckets if self.is_shared else None
+
+    def takes_all(self, arrivals: Arrivals) -> bool:
+        """Whether every record is an event of an unfiltered input of every query."""
+        if not self.plan.queries:
+            return False
+        present = np.flatnonzero(np.bincount(arrivals.system("kind") - min(RecordKind))) + min(RecordKind)
+        different = {id(selector): query for query, selector in zip(self.plan.queries, self.selectors, strict=True)}
+        plain = set.intersection(*(_unfiltered(self.plan, query) for query in different.values()))
+        return plain.issuperset(present.tolist())
+
+    def uses(self, arrivals: Arrivals) -> dict[str, NDArray[np.int8]]:
+        """Per query, what it uses each record for (`runtime.admission.outcomes.Outcome`)."""
+        kinds = arrivals.system("kind").astype(np.int64)
+        made = {id(item): item.select(arrivals.table, kinds).outcome for item in dict.fromkeys(self.selectors)}
+        return {
+            query.title: made[id(selector)] for query, selector in zip(self.plan.queries, self.selectors, strict=True)
+        }
+
+    def is_wanted(self, uses: Mapping[str, NDArray[np.int8]], *, refuses: bool) -> NDArray[np.bool_]:
+        """Which records some query of the group, or its engine, needs; `refuses` as in `route`."""
+        unwanted = _UNWANTED if refuses else _UNWANTED + _REFUSED_ONCE
+        wanted: NDArray[np.bool_] = np.logical_or.reduce([~np.isin(use, unwanted) for use in _different(uses)])
+        return wanted
+
+    def route(self, arrivals: Arrivals, buckets: int, *, refuses: bool | None = None) -> Route:
+        """Where each record goes.
+
+        refuses: whether this group reports the records that no query can read; None = if it is the
+            first
+
+        A record without a key (malformed, of an unknown type, or with a null in its key) goes to a
+        bucket chosen by its offset. Control events and heartbeats without a key go to every bucket.
+        """
+        only = self.only_bucket(buckets)
+        if only is None:
+            bucket = bucket_of(arrivals, self.plan, self.query, buckets)
+            has_no_key = bucket < 0
+            if has_no_key.any():
+                bucket = np.where(has_no_key, arrivals.system("offset") % buckets, bucket)
+        else:
+            bucket, has_no_key = np.full(len(arrivals), only), arrivals.system("kind") == RecordKind.CONTROL
+        if self.takes_all(arrivals):
+            return Route(bucket, np.ones(len(bucket), np.bool_), Account())
+        uses, kinds = self.uses(arrivals), arrivals.system("kind")
+        is_for_all = np.logical_or.reduce(
+            [kinds == RecordKind.CONTROL, *(use == Outcome.HEARTBEAT for use in _different(uses))]
+        )
+        bucket[has_no_key & is_for_all] = EVERY_BUCKET
+        refuses = self.number == 0 if refuses is None else refuses
+        wanted = self.is_wanted(uses, refuses=refuses) if uses else _always_wanted(kinds, refuses=refuses)
+        if self.until is not None:
+            wanted = wanted | (arrivals.system("arrival") <= self.until)
+        return Route(bucket, wanted, Account() if wanted.all() else count_uses(arrivals, uses, ~wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where the records of a batch go.
+
+    bucket: per record; EVERY_BUCKET = to each
+    is_wanted: per record, whether it is sent
+    account: counts of the records that are not sent
+    """
+
+    bucket: NDArray[np.int64]
+    is_wanted: NDArray[np.bool_]
+    account: Account
+
+
+def _always_wanted(kinds: NDArray[np.int64], *, refuses: bool) -> NDArray[np.bool_]:
+    """Which records a group needs that has no query now; parameters as of `PartitionGroup`."""
+    return (kinds == RecordKind.CONTROL) | (is_refused_once(kinds) & refuses)
+
+
+def is_refused_once(kinds: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which records no query can read."""
+    return (kinds == RecordKind.MALFORMED) | (kinds == RecordKind.UNKNOWN_TYPE)
+
+
+def _unfiltered(plan: Plan, query: QueryPlan) -> set[int]:
+    """The numbers of the event types all of whose events a query needs."""
+    events = {item.event for item in query.inputs if item.filter is None}
+    return {number for number, event in enumerate(plan.events) if event.name in events}
+
+
+def count_uses(arrivals: Arrivals, uses: Mapping[str, NDArray[np.int8]], rows: NDArray[np.bool_]) -> Account:
+    """Ledger counts of the chosen records, for those that no engine counts."""
+    account: Account = Account()
+    chosen = arrivals.table.column("_source").filter(pa.array(rows)).combine_chunks()
+    sources = pc.dictionary_encode(chosen)
+    own = {id(use): count_records("", sources, use[rows]) for use in _different(uses)}
+    for query, use in uses.items():
+        account.update({(query, source, word): count for (_, source, word), count in own[id(use)].items()})
+    return account
+
+
+def _different(uses: Mapping[str, NDArray[np.int8]]) -> Iterable[NDArray[np.int8]]:
+    """Those of queries that use records alike only once."""
+    return {id(use): use for use in uses.values()}.values()
+
+
+def partition_groups(plan: Plan, sources: Sequence[ClockSource] = ()) -> tuple[PartitionGroup, ...]:
+    """The groups of a plan's queries, in order of their first query.
+
+    sources: those of the job; none = not known
+    """
+    members: dict[GroupName, list[QueryPlan]] = {}
+    for query in plan.queries:
+        members.setdefault(group_name(query, sources), []).append(query)
+    parts = (
+        Plan(plan.events, tuple(queries), () if number else plan.stopped)
+        for number, queries in enumerate(members.values())
+    )
+    return tuple(
+        PartitionGroup(number, part, shared_selectors(part), *identity)
+        for number, (identity, part) in enumerate(zip(members, parts, strict=True))
+    )
+
+
+def group_name(query: QueryPlan, sources: Sequence[ClockSource]) -> GroupName:
+    """As `PartitionGroup.name` of the group that a query belongs to."""
+    met = sources_of(query, sources) if sources else None
+    return json.dumps(key_identity(query)), shares_clock(query), met
+
+
+_ORDERED_BY = {
+    TimelineKind.PARTITION: "by source partition",
+    TimelineKind.SUBSTREAM: "by substreams that its keys do not tell apart",
+    TimelineKind.EVENT_TYPE: "by event type",
+}
+
+
+def refusing_group(groups: Sequence[PartitionGroup], source: str) -> int:
+    """The number of the group that reports what no query can read of a source.
+
+    It is one that waits for this source anyway, if there is one, and that has queries, if one has:
+    it stays until its records are released.
+    """
+    able = [group for group in groups if group.plan.queries]
+    return next((group.number for group in [*(group for group in able if group.meets(source)), *able]), 0)
+
+
+def shared_order(query: QueryPlan) -> str | None:
+    """What forces all records of a query into one task; None: it has a task per bucket."""
+    if not shares_clock(query):
+        return None
+    timelines = dict.fromkeys(item.policy.timeline for item in query.inputs if item.policy and is_clocked(item))
+    return "ordered " + " and ".join(_ORDERED_BY[timeline] for timeline in timelines)

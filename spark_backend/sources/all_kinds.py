@@ -1,7 +1,0 @@
-"""Load what listers and workers need of every kind, before their processes are forked."""
-
-from __future__ import annotations
-
-from spark_backend.sources.kinds import FORMATS, planning_of, reading_of
-
-LOADED = [(planning_of(name), reading_of(name)) for name in FORMATS]
