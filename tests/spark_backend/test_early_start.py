@@ -34,7 +34,7 @@ def test_a_mistake_is_left_to_the_caller() -> None:
 
 def test_a_command_ends_although_something_is_still_starting() -> None:
     code = (
-        "from threading import Event; from spark_backend import early_start; early_start.LONGEST_EXIT = 0.1; "
+        "from threading import Event; from job_engine import early_start; early_start.LONGEST_EXIT = 0.1; "
         "early_start.EarlyStart(Event().wait)"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}

@@ -10,10 +10,9 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -233,18 +232,25 @@ def test_a_job_is_stuck_when_a_micro_batch_takes_too_long() -> None:
     assert pulse.problem(206.0, 5) == "a micro-batch has been at work for 6 s, longer than 5 s"
 
 
-class EndedQuery:
-    """A streaming query that ends; counts how often it was looked at."""
+class EndedRun:
+    """A run that ends; counts how often it was looked at."""
 
-    status: Mapping[str, Any] = MappingProxyType({"isTriggerActive": True, "message": "Processing"})
+    is_idle = is_between_batches = False
+    message = "Processing"
 
     def __init__(self) -> None:
         self.looks = 0
 
     @property
-    def isActive(self) -> bool:  # noqa: N802 # Spark's name
+    def is_active(self) -> bool:
         self.looks += 1
         return self.looks == 1
+
+    def wait(self, seconds: float | None = None) -> bool:
+        return not self.is_active
+
+    def stop(self) -> None:
+        """It ends by itself."""
 
 
 def wait_for(is_so: Callable[[], bool]) -> None:
@@ -260,7 +266,7 @@ def test_metrics_stay_while_a_change_of_the_queries_starts_the_job_again(monkeyp
     figures = Figures(("Rise",), ("north",), {}, JobProgress(), {"Rise": 0})
     server = watch.Watch(Address("127.0.0.1", port), Metrics("sensors", figures, tuple))
     server.hold_while(lambda: is_needed[0])
-    before, after = EndedQuery(), EndedQuery()
+    before, after = EndedRun(), EndedRun()
     server.follow(before)
     wait_for(lambda: before.looks > 5)
     assert asked(port, "healthz") == (200, "ok\n")
