@@ -19,7 +19,7 @@ from job_engine.early_start import EarlyStart
 from job_engine.job.driver import Order
 from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment
-from job_engine.sources.listing.spark_log import spark_files
+from job_engine.sources.listing.batch_log import driver_files
 from job_engine.wire.program import Program
 from querylang.errors import InputError
 from spark_backend.bounded_end import stop_at_end
@@ -137,7 +137,7 @@ class SparkMachine:
 
 def _write(order: Order) -> Callable[[DataFrame, int], None]:
     """The `foreachBatch` function of a run. Spark may call it again with the same micro-batch."""
-    offsets = spark_files(order.checkpoint).offsets  # nothing moves the checkpoint while it runs
+    offsets = driver_files(order.checkpoint).offsets  # nothing moves the checkpoint while it runs
 
     def write(results: DataFrame, batch: int) -> None:
         def run() -> Iterator[bytes]:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from job_engine.places.place import Place
 from job_engine.places.remote_path import RemotePath
-from job_engine.sources.listing.spark_log import spark_files
+from job_engine.sources.listing.batch_log import driver_files
 from querylang.errors import InputError
 
 _CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
@@ -20,7 +20,7 @@ _UMASK = "fs.permissions.umask-mode"
 
 def place_for_spark(checkpoint: Place) -> str:
     """Its files in the checkpoint as Spark names them: Hadoop's word for S3 is `s3a`."""
-    text = str(spark_files(checkpoint).folder.resolve())
+    text = str(driver_files(checkpoint).folder.resolve())
     return f"s3a{text.removeprefix('s3')}" if text.startswith("s3://") else text
 
 

@@ -15,9 +15,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource, InputPartition
 
 from job_engine.places.place import place_of
+from job_engine.sources.listing.batch_log import OFFSET_KEY, driver_files
 from job_engine.sources.listing.input_planner import RunSettings
 from job_engine.sources.listing.lister import Lister
-from job_engine.sources.listing.spark_log import OFFSET_KEY, spark_files
 from spark_backend.stream.spark_reader import HAS_AVAILABLE_NOW, Reader
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class FileStreamReader(Reader):
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         """Before the first manifest."""
-        return {OFFSET_KEY: spark_files(place_of(RunSettings.of_text(self._options["run"]).checkpoint)).manifest}
+        return {OFFSET_KEY: driver_files(place_of(RunSettings.of_text(self._options["run"]).checkpoint)).manifest}
 
     def end_of_next(self, start: dict[str, int] | None) -> dict[str, int]:
         """The next manifest; sources have limits of their own, so Spark's is not needed."""

@@ -67,7 +67,7 @@ DOORS = {
     "job_engine.kafka": "asking client client_options client_settings first_answer listing topic_choice",
     "job_engine.wire": "bucket_labels clock clock_sources container decode epochs file_layouts packed_rows partition_groups plan_text program reports rows_in_files source_progress tagged_rows worker_memory",
     "job_engine.operator": "bucket_state history_run job_clock moved_buckets seeds step",
-    "job_engine.sources": "again backlog crash_marks folder.name_patterns kinds listing.command_folder listing.input_planner listing.lister listing.manifests listing.places listing.read_list listing.spark_log listing.tasks old_lists pushdown reading source table.delta_source table.snapshot table.unit_reading task_reading",
+    "job_engine.sources": "again backlog crash_marks folder.name_patterns kinds listing.command_folder listing.input_planner listing.lister listing.manifests listing.places listing.read_list listing.batch_log listing.tasks old_lists pushdown reading source table.delta_source table.snapshot table.unit_reading task_reading",
     "job_engine.sinks": "bucket_results channels kinds micro_batch one_table path_names run_sinks table.settings table.writing task_files topics.publisher topics.publishing topics.settings",
     "job_engine.document": "fixed_settings folder_overlaps ordering_settings setting_keys setting_values store_settings yaml_document",
     "job_engine.settings": "catalog.table_names deployment deployment_file given_mapping spark_settings watching_settings",

@@ -22,9 +22,9 @@ from job_engine.sources.folder.after_reading import Settled, settle
 from job_engine.sources.folder.folder_listing import FileStamp
 from job_engine.sources.folder.listed_source import ListedSource
 from job_engine.sources.folder.pieces import FolderMemory, ReadFile
+from job_engine.sources.listing.batch_log import committed_manifest
 from job_engine.sources.listing.command_folder import ERROR, CommandFolder
 from job_engine.sources.listing.manifests import ManifestFolder
-from job_engine.sources.listing.spark_log import committed_manifest
 from runtime.json_reader import DamagedJson
 from tests.support.mutants import json_mutant
 from tests.support.old_checkpoint import unpacked

@@ -19,7 +19,7 @@ from job_engine.durable_files import make_checkpoint
 from job_engine.job_file import RESTORE, JobFile
 from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment
-from job_engine.sources.listing.spark_log import LATER, RECORD
+from job_engine.sources.listing.batch_log import LATER, RECORD
 from job_engine.wire.program import Program
 from querylang.errors import InputError
 from querylang.plan.expression import Type

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from job_engine.job.checkpoint.checkpoint_record import Record, write_record
 from job_engine.places.place import Place, files_below, names_in
-from job_engine.sources.listing.spark_log import LATER, SparkFiles, spark_files
+from job_engine.sources.listing.batch_log import LATER, DriverFiles, driver_files
 from job_engine.wire.program import Program
 
 _FIRST = ("metadata", "offsets", "commits", "sources", "state")
@@ -35,14 +35,14 @@ def placed(program: Program, record: Record, checkpoint: Place) -> Program:
     moved = record.moved
     if moved is None:
         return replace(program, tasks=record.tasks)
-    begins = moved.seeds is not None and not _has_ended_one(spark_files(checkpoint))
+    begins = moved.seeds is not None and not _has_ended_one(driver_files(checkpoint))
     seeds = str((checkpoint / str(moved.seeds)).resolve()) if begins else None
     return replace(program, tasks=record.tasks, before=moved.before, seeds=seeds)
 
 
 def remove_old_files(checkpoint: Place, record: Record) -> Record:
     """Remove what moving the checkpoint has left, once a micro-batch has ended there."""
-    moved, files = record.moved, spark_files(checkpoint)
+    moved, files = record.moved, driver_files(checkpoint)
     if moved is None or not _has_ended_one(files):
         return record
     if moved.seeds is not None:
@@ -64,7 +64,7 @@ def remove_unused(checkpoint: Place, record: Record) -> None:
             _remove(checkpoint / "ensue" / name)
 
 
-def _has_ended_one(files: SparkFiles) -> bool:
+def _has_ended_one(files: DriverFiles) -> bool:
     """Whether Spark has ended a micro-batch there: then it has the states of all buckets."""
     return any(name.isdecimal() for name in names_in(files.commits))
 

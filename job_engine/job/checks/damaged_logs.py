@@ -6,7 +6,7 @@ Spark reports a damaged one without its name, or as a mistake in JSON.
 from __future__ import annotations
 
 from job_engine.places.place import Place, names_in
-from job_engine.sources.listing.spark_log import spark_files
+from job_engine.sources.listing.batch_log import driver_files
 from runtime.json_reader import DamagedJson, json_of_text, part_of
 
 _LATEST = 2
@@ -15,7 +15,7 @@ _LATEST = 2
 
 def refuse_damaged_logs(checkpoint: Place) -> None:
     """Raise InputError for a file of Spark's logs that a restart reads and that is damaged."""
-    files = spark_files(checkpoint)
+    files = driver_files(checkpoint)
     _refuse_damaged(files.folder / "metadata", 0, "restore the whole checkpoint from a copy, or choose another one")
     for file in _newest(files.offsets):
         _refuse_damaged(file, 1, "restore the whole checkpoint from a copy, or choose another one")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from job_engine.places.place import Place
 from job_engine.sinks.kinds import Sink, publishing
-from job_engine.sources.listing.spark_log import last_begun
+from job_engine.sources.listing.batch_log import last_begun
 from querylang.errors import InputError
 
 

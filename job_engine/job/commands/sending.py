@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.settings.deployment import Deployment
+from job_engine.sources.listing.batch_log import last_batch, open_batch
 from job_engine.sources.listing.command_folder import EVENT, Command, CommandKind, Outcome
-from job_engine.sources.listing.spark_log import last_batch, open_batch
 from querylang.errors import InputError
 from querylang.logger import warn
 

@@ -18,8 +18,8 @@ from job_engine.job.journal.written import (
 )
 from job_engine.job.plan_rules import finished, finishing
 from job_engine.settings.deployment import Deployment
+from job_engine.sources.listing.batch_log import last_batch, open_batch
 from job_engine.sources.listing.command_folder import CHANGE
-from job_engine.sources.listing.spark_log import last_batch, open_batch
 from job_engine.wire.plan_text import plan_text
 from job_engine.wire.program import Program
 from querylang.changes.merging import FileChange

@@ -20,8 +20,8 @@ from job_engine.job.plan_rules import finishing
 from job_engine.job.preflight import Checked
 from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment
+from job_engine.sources.listing.batch_log import last_batch, open_batch
 from job_engine.sources.listing.command_folder import CHANGE, ERROR, Answer, Command, CommandFolder
-from job_engine.sources.listing.spark_log import last_batch, open_batch
 from job_engine.wire.epochs import Epoch
 from job_engine.wire.program import Program
 from querylang.errors import InputError

@@ -31,8 +31,8 @@ from job_engine.job_file import JobFile
 from job_engine.places.place import Place, retry_of
 from job_engine.settings.deployment import Deployment
 from job_engine.sinks import run_sinks
+from job_engine.sources.listing.batch_log import last_begun, open_batch
 from job_engine.sources.listing.input_planner import RunSettings
-from job_engine.sources.listing.spark_log import last_begun, open_batch
 from job_engine.sources.source import Source
 from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.packed_rows import Signal

@@ -30,7 +30,7 @@ from job_engine.places.remote_path import RemotePath
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sinks.kinds import publishing
-from job_engine.sources.listing.spark_log import RECORD, last_begun
+from job_engine.sources.listing.batch_log import RECORD, last_begun
 from querylang.errors import InputError, counted
 from querylang.logger import warn
 from runtime.json_shapes import Count

@@ -14,7 +14,7 @@ from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.places.place import Place
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sinks.kinds import Compacted, Compaction, publishing
-from job_engine.sources.listing.spark_log import last_batch, spark_files
+from job_engine.sources.listing.batch_log import driver_files, last_batch
 from querylang.errors import InputError
 
 TARGET = 128 << 20
@@ -95,7 +95,7 @@ def _last_certain(checkpoint: Place, kept: int) -> int:
     newest = last_batch(checkpoint)
     last = newest - kept
     if last >= 0:
-        files = spark_files(checkpoint)
+        files = driver_files(checkpoint)
         for number in range(max(0, last - files.before), newest - files.before + 1):
             if (files.commits / str(number)).exists():
                 sync(files.commits / str(number))

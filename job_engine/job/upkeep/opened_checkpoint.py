@@ -15,7 +15,7 @@ from job_engine.job.driver import driver_of
 from job_engine.job.stages.change import kept_program
 from job_engine.operator.seeds import seeds_of
 from job_engine.settings.deployment import Deployment
-from job_engine.sources.listing.spark_log import last_batch
+from job_engine.sources.listing.batch_log import last_batch
 from job_engine.wire.program import Program
 from querylang.errors import InputError
 from querylang.plan.model import Plan

@@ -23,7 +23,7 @@ from job_engine.operator.moved_buckets import moved_buckets
 from job_engine.operator.seeds import write_seeds
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import MAX_BUCKETS, load_deployment
-from job_engine.sources.listing.spark_log import committed_manifest, last_batch, last_begun, spark_files
+from job_engine.sources.listing.batch_log import committed_manifest, driver_files, last_batch, last_begun
 from querylang.errors import InputError
 from querylang.logger import warn
 
@@ -100,7 +100,7 @@ def _moved(opened: Opened, before: int, buckets: int, *, is_set: bool) -> Rebuck
     remove_unused(checkpoint, opened.record)  # what was killed before it had an effect
     folder, seeds = new_places(checkpoint)
     size = write_seeds(checkpoint / seeds, _states(opened, buckets))
-    old = opened.program.seeds or str(spark_files(checkpoint).folder / "state")
+    old = opened.program.seeds or str(driver_files(checkpoint).folder / "state")
     moved = Moved(folder, last + 1, committed_manifest(checkpoint), seeds)
     write_record(checkpoint, replace(record, moved=moved))
     return Rebucketed(before, buckets, tasks, size, last, old, is_set)

@@ -10,7 +10,7 @@ from job_engine.errors import WorkerDied
 from job_engine.job_file import JobFile
 from job_engine.places.place import Place
 from job_engine.sources.crash_marks import CRASHES, CrashMarks, Deadly, marks_of, marks_of_run
-from job_engine.sources.listing.spark_log import open_batch
+from job_engine.sources.listing.batch_log import open_batch
 from querylang.errors import InputError
 from runtime.json_shapes import Count
 

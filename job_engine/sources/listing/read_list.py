@@ -14,9 +14,9 @@ from typing import Any, NotRequired, TypedDict
 from job_engine.job_file import JobFile
 from job_engine.places.place import Place
 from job_engine.sources.kinds import Remembered, planning_of
+from job_engine.sources.listing.batch_log import committed_manifest
 from job_engine.sources.listing.manifests import Manifest, ManifestFolder, damaged_as_manifest, known_planning
 from job_engine.sources.listing.places import RESTORE_ALL, DamagedManifest, inputs_folder
-from job_engine.sources.listing.spark_log import committed_manifest
 from job_engine.sources.old_lists import old_memories
 from runtime.json_reader import shaped
 from runtime.json_shapes import Count

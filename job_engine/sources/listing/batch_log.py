@@ -1,8 +1,8 @@
-"""Where Spark's own files of a checkpoint are, and what its logs say of manifests: which ones are
-planned and committed.
+"""Where the files of a checkpoint's driver are, and what its logs say of manifests: which ones are
+planned and committed. Every driver writes them as Spark does.
 
-They are in the checkpoint itself, until its state is moved to another number of buckets. Then Spark
-begins anew in a folder below, and counts its micro-batches from 0 on.
+They are in the checkpoint itself, until its state is moved to another number of buckets. Then the
+driver begins anew in a folder below, and counts its micro-batches from 0 on.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ RECORD = "ensue.json"
 
 
 @dataclass(frozen=True, slots=True)
-class SparkFiles:
-    """Spark's own files of a checkpoint.
+class DriverFiles:
+    """The files of a checkpoint's driver: its logs, and the states of buckets.
 
     folder: where they are
-    before: how many micro-batches the job had before Spark began to count there
+    before: how many micro-batches the job had before the driver began to count there
     manifest: the last manifest of those
     """
 
@@ -48,7 +48,7 @@ class SparkFiles:
 
 
 LATER = re.compile("spark-[0-9]+")
-"""The name of a folder with Spark's files where a checkpoint was moved to."""
+"""The name of a folder with the driver's files where a checkpoint was moved to."""
 
 
 class _Moved(TypedDict):
@@ -65,48 +65,48 @@ class _Offset(TypedDict):
     manifest: Count
 
 
-def spark_files(checkpoint: Place) -> SparkFiles:
-    """Where Spark's files are; a record that cannot be read says nothing: the job refuses it."""
+def driver_files(checkpoint: Place) -> DriverFiles:
+    """Where they are; a record that cannot be read says nothing: the job refuses it."""
     record = JobFile(checkpoint / RECORD, _Record).readable()
     moved = None if record is None else record.get("moved")
     if moved is None:
-        return SparkFiles(checkpoint)
-    return SparkFiles(checkpoint / moved["folder"], moved["before"], moved["manifest"])
+        return DriverFiles(checkpoint)
+    return DriverFiles(checkpoint / moved["folder"], moved["before"], moved["manifest"])
 
 
 def planned_manifest(checkpoint: Place) -> int:
-    """The number of the last manifest that Spark has on record; 0 = none."""
-    files = spark_files(checkpoint)
+    """The number of the last manifest that the driver has on record; 0 = none."""
+    files = driver_files(checkpoint)
     return _last_of(_batches(files.offsets), files)
 
 
 def committed_manifest(checkpoint: Place) -> int:
     """The number of the last manifest whose micro-batch is committed; 0 = none."""
-    files = spark_files(checkpoint)
+    files = driver_files(checkpoint)
     return _last_of(_batches(files.commits) & _batches(files.offsets), files)
 
 
 def last_batch(checkpoint: Place) -> int:
     """The number of the last micro-batch that is committed; -1 = none."""
-    files = spark_files(checkpoint)
+    files = driver_files(checkpoint)
     return files.before + max(_batches(files.commits), default=-1)
 
 
 def last_begun(checkpoint: Place) -> int:
     """The number of the last micro-batch that was begun; -1 = none."""
-    files = spark_files(checkpoint)
+    files = driver_files(checkpoint)
     return files.before + max(_batches(files.offsets), default=-1)
 
 
 def open_batch(checkpoint: Place) -> int | None:
     """The number of a micro-batch that was begun and is not committed; None = there is none."""
-    files = spark_files(checkpoint)
+    files = driver_files(checkpoint)
     left = _batches(files.offsets) - _batches(files.commits)
     latest = files.before + max(left, default=-1)
     return latest if left and latest > last_batch(checkpoint) else None
 
 
-def _last_of(batches: set[int], files: SparkFiles) -> int:
+def _last_of(batches: set[int], files: DriverFiles) -> int:
     """The manifest of the last of these micro-batches that has one."""
     for batch in sorted(batches, reverse=True):
         number = _manifest_of(files.offsets / str(batch))
