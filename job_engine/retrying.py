@@ -1,12 +1,13 @@
 """Ask again what does not answer, for as long as a job's `retry` says, and tell users of it.
 
-Imports only the standard library, because the process that lists sources has to start fast.
+Imports little, because the process that lists sources has to start fast.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+
+from job_engine.clock import monotonic, sleep
 
 RETRY = "retry"
 """The entry of a place's options that is not its store's: seconds that the store is asked again."""
@@ -41,8 +42,8 @@ class Outage:
         self,
         patience: float,
         tell: Callable[[str], None],
-        now: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = monotonic,
+        sleep: Callable[[float], None] = sleep,
     ) -> None:
         self._patience = patience
         self._tell = tell

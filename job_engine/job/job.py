@@ -8,12 +8,12 @@ another deployment.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from job_engine.clock import monotonic
 from job_engine.errors import as_job_errors, in_plain_words
 from job_engine.job.batches.reports import BatchReport, OnBatch, RunReport, RunTotal
 from job_engine.job.stages.change import kept_program
@@ -95,12 +95,12 @@ def run(
     def begin(job: Job) -> Handle:
         return start(job, report, RunKind(is_bounded=once, flush=flush, accepts_loss=accept_loss))
 
-    started, clock = time.monotonic(), WallClock()
+    started, clock = monotonic(), WallClock()
     try:
         with StopRequest() as stop, in_plain_words(job.checked.deployment.environment):
             while not has_ended(job, begin, stop, clock):
                 job = prepare(path)
-        seconds = time.monotonic() - started
+        seconds = monotonic() - started
         running = kept_program(job.checked.program, job.checked.deployment).running()
         ledger = job.folder.ledger.total()
         report_ = total.report(running, ledger, seconds, stopped_by=stop.signal, idle=job.checked.idle)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
+from job_engine.clock import monotonic, wall_ns
 from job_engine.kafka.client import (
     FORBIDDEN,
     QUIET,
@@ -32,7 +32,7 @@ class AskedBroker:
     client: options of librdkafka
     """
 
-    def __init__(self, client: Mapping[str, str], now: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, client: Mapping[str, str], now: Callable[[], int] = wall_ns) -> None:
         kafka_client()
         from confluent_kafka import KafkaException, admin
 
@@ -55,14 +55,14 @@ class AskedBroker:
         """Wait for the first answer, but not where no broker can be reached."""
         from confluent_kafka import KafkaException
 
-        deadline = time.monotonic() + ANSWER_WITHIN
+        deadline = monotonic() + ANSWER_WITHIN
         for attempt in count(1):
             try:
                 self._admin.list_topics(timeout=1)
             except KafkaException:
                 self._admin.poll(0)
                 is_hopeless = self._reason is not None and attempt >= _ATTEMPTS
-                if is_hopeless or time.monotonic() > deadline:
+                if is_hopeless or monotonic() > deadline:
                     raise
             else:
                 self._has_answered = True

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from time import perf_counter
 
 import pyarrow as pa
 
+from job_engine.clock import monotonic
 from job_engine.operator.bucket_state import BucketState, close_state, open_state
 from job_engine.operator.joining import with_histories
 from job_engine.operator.measures import measures
@@ -60,7 +60,7 @@ def run_step(
 
     Raises InputError for a state of another version or number of buckets.
     """
-    started = perf_counter()
+    started = monotonic()
     visit = Visit.of(program, bucket, timestamp)
     found = read(visit, rows, signal)
     before, joined = with_histories(program, bucket, open_state(program, bucket, state), is_new=state is None)
@@ -81,14 +81,14 @@ def report(
     """The state as bytes, and what was found as tagged rows.
 
     joined: changes of the ledger by histories that the bucket has taken over
-    started: when the step began, as `perf_counter` tells it
+    started: when the step began, as `monotonic` tells it
     """
     counts = (Results(ledger=table) for table in joined)
     results = (*found.results, *processed.results, *counts, *released.results)
     tagged = [row for result in results for row in tagged_rows(result)]
     answers = [*processed.answers, *released.answers, *(found.asked_changes() if visit.is_home else ())]
     state = close_state(visit.program, processed.state).to_bytes()
-    metrics = measures(visit, processed.state, found.newest, state_bytes=len(state), seconds=perf_counter() - started)
+    metrics = measures(visit, processed.state, found.newest, state_bytes=len(state), seconds=monotonic() - started)
     is_one_of_all = any(item.progress or item.signal or item.commands or item.unread for item in found.inputs)
     rows = (*tagged, *_reports(found), *answers, *metrics)
     return StepResult(state, rows, _wake(visit, processed.state), is_one_of_all)

@@ -7,7 +7,6 @@ hence also the matches.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from job_engine.clock import wall_seconds
 from job_engine.wire.packed_rows import pack_arrivals, pack_reports
 from job_engine.wire.program import Program
 from job_engine.wire.reports import Report, reports_of_remarks
@@ -243,7 +243,7 @@ def pack_refused_records(
 def _far_records(arrivals: Arrivals, source: str) -> Iterator[pa.RecordBatch]:
     """A report of records that arrive more than a day after they are read."""
     arrival = arrivals.system("arrival")
-    is_far = arrival > int(time.time() * 1_000_000) + DAY
+    is_far = arrival > int(wall_seconds() * 1_000_000) + DAY
     if is_far.any():
         row = int(np.argmax(arrival))
         where = arrivals.table.slice(row, 1).to_pylist()[0]

@@ -7,8 +7,9 @@ So what a long collection has left is never looked at again.
 from __future__ import annotations
 
 import gc
-import time
 from typing import Any
+
+from job_engine.clock import monotonic
 
 LONGEST = 0.01
 """Seconds that a collection may take before what it has left is set aside."""
@@ -24,7 +25,7 @@ def set_objects_aside() -> None:
 
 def _after_collection(phase: str, _: dict[str, Any]) -> None:
     global _started  # noqa: PLW0603 # Python calls this before and after a collection, and passes nothing on
-    now = time.perf_counter()
+    now = monotonic()
     if phase == "start":
         _started = now
     elif now - _started > LONGEST:

@@ -36,7 +36,7 @@ LAYERS = {
     "querylang": "printable masking recursion logger source paths errors plan syntax formatter checker compiler parameters load changes",
     "querylang.checker": "diagnostics checked names expressions statements event_types query written",
     "runtime": "natural_names number_arrays partition_paths instants json_shapes json_reader threads progress_line compiling arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay single_events",
-    "job_engine": "retrying problems places durable_files job_file early_start errors stopping delta wire document kafka operator sources sinks settings job local",
+    "job_engine": "clock retrying problems places durable_files job_file early_start errors stopping delta wire document kafka operator sources sinks settings job local",
     "spark_backend": "versions connect class_archive cluster launch java session bounded_end spark_checkpoint stream frames job_session catalog_tables driver",
     "job_engine.operator": "group_clock job_clock seeds bucket_state joining epoch_records commands reading ordering releasing processing measures step history_run moved_buckets",
     "job_engine.job": "checkpoint plan_rules told_sources compilation checks journal other_release batches driver commands history preflight watching stages upkeep job",
@@ -99,3 +99,41 @@ BORROWED = {
     }
 }
 """What a package may take from packages before it, where that is not everything."""
+
+WAYS_OUT = {
+    "clock": (
+        "time datetime.datetime.now datetime.datetime.today datetime.datetime.utcnow datetime.date.today",
+        "clock",
+    ),
+    "files": (
+        "os open io.open pathlib shutil tempfile filecmp glob zipfile mmap",
+        "delta.data_files document.setting_values document.yaml_document durable_files job.checkpoint job.compilation job.history job.preflight job.stages.stop job.upkeep job.watching.process_memory places settings sinks.folder.compaction sinks.topics.writing sources.folder sources.local_names sources.located wire.rows_in_files",
+    ),
+    "files of Arrow": (
+        "pyarrow.OSFile pyarrow.memory_map pyarrow.csv pyarrow.dataset pyarrow.json pyarrow.parquet",
+        "job.history.table_files sinks.folder.compaction.merging sinks.folder.writing sinks.table.writing sinks.topics.writing",
+    ),
+    "locks": ("fcntl", "job.checkpoint.run_lock"),
+    "stores": ("pyarrow.fs", "places.stores"),
+    "brokers": ("confluent_kafka", "kafka sinks.topics.publisher sources.topics.consuming"),
+    "tables": ("deltalake", "delta"),
+    "services": ("http ssl urllib.request", "job.watching.watch sources.topics.avro.registry"),
+    "the network": ("asyncio select selectors socket socketserver", "job.checkpoint.store_lock"),
+    "processes": (
+        "ctypes multiprocessing signal subprocess os._exit os.fork os.getpid os.kill os.waitpid",
+        "job.checkpoint.run_lock job.checkpoint.store_lock job.watching.prometheus sources.crash_marks stopping",
+    ),
+    "threads": (
+        "concurrent threading queue",
+        "durable_files early_start job.checkpoint.store_lock job.stages.handle job.watching.backlog job.watching.watch sinks.folder.compaction sinks.topics.publisher sinks.topics.publishing sources.first_arrivals sources.folder.running",
+    ),
+    "chance": (
+        "random secrets uuid numpy.random os.urandom",
+        "delta.publishing durable_files job.checkpoint job.journal.written job.upkeep.backup sinks.table.writing sinks.topics.writing",
+    ),
+    "the environment": ("os.environ os.getenv", "delta.store_access places.stores settings.deployment_file"),
+}
+"""How a job leaves its process: the names behind a way, and the modules of `job_engine` that may go it."""
+
+STAYS_INSIDE = "http.client.HTTPException os.PathLike os.WIFSIGNALED os.WTERMSIG os.fspath os.stat_result os.strerror signal.Signals signal.strsignal socket.AF_INET socket.AF_INET6 threading.Lock threading.current_thread threading.main_thread"
+"""Names of the same modules that only say something."""

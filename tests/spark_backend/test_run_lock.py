@@ -34,7 +34,7 @@ def test_a_second_lock_is_refused_until_the_first_is_released(tmp_path: Path) ->
 def test_those_who_ask_for_the_lock_at_once_see_the_job_and_not_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_lock.time, "sleep", lambda _: pytest.fail("asking waits"))
+    monkeypatch.setattr(run_lock, "sleep", lambda _: pytest.fail("asking waits"))
     lock, asking = RunLock(tmp_path / "at-work"), RunLock(tmp_path / "at-work")
     lock.acquire()
     assert asking.process() == os.getpid()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from job_engine.clock import monotonic, wall_seconds
 from job_engine.job.batches.figures import Observed
 from job_engine.job.batches.reporting import FirstRecords, Reporter
 from job_engine.job.batches.reports import (
@@ -70,7 +70,7 @@ class BatchWriter:
         results: runs the tasks of the micro-batch, and gives `BucketResults` of its buckets
         batch: its number, as the driver counts
         """
-        started = time.monotonic()
+        started = monotonic()
         self.confirm()
         batch += self.program.before
         own = MicroBatch(self.identity, batch)
@@ -80,7 +80,7 @@ class BatchWriter:
             remove_rows(self.rows)
         changes = ledger_changes(written, self.sources)
         ledger = self.folder.ledger.add(batch, changes)
-        report = batch_report(self.program.running(), batch, written, changes, time.monotonic() - started)
+        report = batch_report(self.program.running(), batch, written, changes, monotonic() - started)
         reports = batch_reports(written, changes)
         progress = self._write_progress(batch, written, report, reports)
         self._answer(batch, written)
@@ -88,7 +88,7 @@ class BatchWriter:
         self.reporter.add(reports)
         self.first_records.look_at(ledger, changes)
         if self.observe is not None:
-            self.observe(Observed(report, ledger, progress, kernel_seconds(written), time.time()))
+            self.observe(Observed(report, ledger, progress, kernel_seconds(written), wall_seconds()))
         self.on_batch(report)
 
     def _answer(self, batch: int, written: Sequence[Written]) -> None:

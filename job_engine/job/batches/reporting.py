@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 
+from job_engine.clock import monotonic
 from job_engine.job.checkpoint.job_folder import Ledger
 from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.reports import CAUSES, Report, added_up
@@ -21,7 +21,7 @@ class Reporter:
     now: gives the time in seconds, from any beginning
     """
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, now: Callable[[], float] = monotonic) -> None:
         self._now = now
         self._waiting: dict[str, tuple[Report, ...]] = {}
         self._warned: dict[str, float] = {}

@@ -8,11 +8,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+from job_engine.clock import sleep
 from job_engine.durable_files import make_kept_folder
 from querylang.errors import InputError
 
@@ -101,7 +101,7 @@ class RunLock:
                         " that has locks"
                     ) from error
                 if attempt < attempts - 1:
-                    time.sleep(_PAUSE)
+                    sleep(_PAUSE)
             else:
                 return True
         return False

@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
+from job_engine.clock import monotonic, sleep, wall_seconds
 from job_engine.job_file import JobFile
 from job_engine.places.remote_path import RemotePath
 from querylang.errors import InputError
@@ -77,7 +77,7 @@ class StoreLock:
         """Take the object; raises InputError if another run has it."""
         self.refuse_if_held()
         self._write()
-        time.sleep(SETTLED)
+        sleep(SETTLED)
         self.confirm()
         stopped = self._stopped = threading.Event()
         threading.Thread(target=self._keep, args=(stopped,), daemon=True, name="ensue lock").start()
@@ -108,13 +108,13 @@ class StoreLock:
         first = self._holder()
         if first is None or first.has_ended or first.run == self._run:
             return
-        if abs(time.time() - first.time) < 2 * STALE:
+        if abs(wall_seconds() - first.time) < 2 * STALE:
             warn(
                 f"{self._path.parent.parent}: waits up to {STALE:.0f} s to see whether another {self._work} is at work"
             )
-        limit = time.monotonic() + STALE
-        while time.monotonic() < limit:
-            time.sleep(BEAT / 3)
+        limit = monotonic() + STALE
+        while monotonic() < limit:
+            sleep(BEAT / 3)
             holder = self._holder()
             if holder is None:
                 return
@@ -124,7 +124,7 @@ class StoreLock:
     def is_held(self) -> bool:
         """Whether some job runs, by this machine's clock."""
         holder = self._holder()
-        return holder is not None and not holder.has_ended and time.time() - holder.time < STALE
+        return holder is not None and not holder.has_ended and wall_seconds() - holder.time < STALE
 
     def process(self) -> int | None:
         """The process of this machine that has the lock; None = no job runs here."""
@@ -146,7 +146,7 @@ class StoreLock:
 
     def _write(self) -> None:
         self._beat += 1
-        holder = _Holder(self._run, socket.gethostname(), os.getpid(), self._beat, time.time())
+        holder = _Holder(self._run, socket.gethostname(), os.getpid(), self._beat, wall_seconds())
         self._file.write(asdict(holder))
 
     def _holder(self) -> _Holder | None:
@@ -155,7 +155,7 @@ class StoreLock:
             try:
                 return self._file.read()
             except DamagedJson:
-                time.sleep(SETTLED / LOOKS)
+                sleep(SETTLED / LOOKS)
         return _Holder("", "", 0, 0, 0.0)  # damaged; it counts as one that does not change
 
     def _refusal(self, holder: _Holder | None) -> str:

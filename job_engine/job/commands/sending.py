@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from job_engine.clock import monotonic, sleep
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.settings.deployment import Deployment
@@ -65,11 +65,11 @@ def send_command(
 
 def _outcome(folder: JobFolder, command: Command, runs: Callable[[], bool], seconds: float | None) -> Outcome | None:
     """What became of a command; None = nothing in that time."""
-    limit = None if seconds is None else time.monotonic() + seconds
-    next_question = time.monotonic() + 2
+    limit = None if seconds is None else monotonic() + seconds
+    next_question = monotonic() + 2
     said = ""
     while (found := folder.commands.outcome(command.number)) is None:
-        now = time.monotonic()
+        now = monotonic()
         if limit is not None and now > limit:
             return None
         if now > next_question:
@@ -82,7 +82,7 @@ def _outcome(folder: JobFolder, command: Command, runs: Callable[[], bool], seco
             if reason != said:
                 said = reason
                 warn(f"command {command.number} waits for {reason}")
-        time.sleep(LOOK)
+        sleep(LOOK)
     return found
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from job_engine.clock import wall_ns
 from job_engine.job.journal.journal import HistoryCommand
 from job_engine.job.journal.written import history_of_text
 from job_engine.places.place import Place, files_below, names_in
@@ -23,7 +23,7 @@ def histories(checkpoint: Place) -> Place:
 
 def new_folder(checkpoint: Place) -> Place:
     """One that is not there yet, by the time in µs."""
-    return histories(checkpoint) / f"{time.time_ns() // 1000:020d}"
+    return histories(checkpoint) / f"{wall_ns() // 1000:020d}"
 
 
 def joined_folder(checkpoint: Place, command: int) -> Place:
@@ -40,7 +40,7 @@ def remove_unused(checkpoint: Place, used: Collection[str], waiting: Iterable[st
     stay = {*used, *(command.folder for text in waiting if (command := _asked_history(text)) is not None)}
     for name in names_in(histories(checkpoint)):
         number = name.partition("-")[0]
-        is_new = number.isdecimal() and "-" not in name and int(number) > time.time_ns() // 1000 - DAY
+        is_new = number.isdecimal() and "-" not in name and int(number) > wall_ns() // 1000 - DAY
         if name not in stay and not is_new:
             _remove(histories(checkpoint) / name)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from job_engine.clock import wall_ns
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.history.history_folders import histories
 from job_engine.job.history.marks import Mark, read_mark, write_mark
@@ -182,4 +182,4 @@ def _progress(source: str, partition: int | None, arrival: int) -> SourceProgres
 
 
 def _now() -> int:
-    return time.time_ns() // 1_000_000
+    return wall_ns() // 1_000_000

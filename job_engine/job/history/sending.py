@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
+from job_engine.clock import monotonic
 from job_engine.errors import in_plain_words
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder
@@ -73,9 +73,9 @@ def send_with_history(
             reading = Reading(deployment, program, replace(command, since=_with_held(moment, program, progress)))
             run, mark = reading.begin(progress.clock)
         for _ in range(MOST_ROUNDS):
-            started = time.monotonic()
+            started = monotonic()
             mark, steps = reading.go_on(run, mark)
-            if not steps or time.monotonic() - started < SOON:
+            if not steps or monotonic() - started < SOON:
                 break
         write_history(folder, run, mark)
         return send_command(deployment, history_text(reading.command), kind=CHANGE, at=place, wait=wait)

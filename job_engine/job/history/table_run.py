@@ -7,7 +7,6 @@ source has to wait for another one.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from job_engine.clock import wall_ns
 from job_engine.job.history.table_files import LocalFile, column_names, in_order, local_files
 from job_engine.job.told_sources import file_prefixes
 from job_engine.operator.history_run import HistoryRun
@@ -116,7 +116,7 @@ class _TableReading:
                 own = Arrivals(piece).take(np.flatnonzero(self._counts(arrival)))
                 if len(own):
                     self._note(own)
-                    run.step(list(self._packed(own)), time.time_ns() // 1_000_000, Signal.CATCH_UP)
+                    run.step(list(self._packed(own)), wall_ns() // 1_000_000, Signal.CATCH_UP)
                 if last > self._limits.until:
                     break
         self._refuse_nothing(last)

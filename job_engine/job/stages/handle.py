@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from threading import Lock, Thread
 
+from job_engine.clock import monotonic, sleep
 from job_engine.errors import as_job_errors, in_plain_words
 from job_engine.job.commands.control import send_control
 from job_engine.job.stages.change import has_change
@@ -50,12 +50,12 @@ class Handle:
         Raises what ended it: an InputError in plain words if the mistake is known, else a JobError.
         The error of Spark is its cause.
         """
-        limit = None if seconds is None else time.monotonic() + seconds
+        limit = None if seconds is None else monotonic() + seconds
         try:
             deployment = self._job.checked.deployment
             with as_job_errors(), told_deaths(deployment.checkpoint), in_plain_words(deployment.environment):
-                while not self._waited(LOOK if limit is None else limit - time.monotonic()):
-                    if limit is not None and time.monotonic() >= limit:
+                while not self._waited(LOOK if limit is None else limit - monotonic()):
+                    if limit is not None and monotonic() >= limit:
                         return False
         except Exception:
             self._ended()
@@ -81,7 +81,7 @@ class Handle:
     def _take_changes(self) -> None:
         """Start the job again, between two micro-batches, when a change of its queries waits."""
         while not self._has_ended and self._run.running.is_active:
-            time.sleep(LOOK_FOR_CHANGES)
+            sleep(LOOK_FOR_CHANGES)
             with self._changing:
                 if self._is_stopping or not self._run.running.is_between_batches:
                     continue

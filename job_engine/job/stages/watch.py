@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
+from job_engine.clock import monotonic, wall_seconds
 from job_engine.errors import JobError, WorkerDied, in_plain_words
 from job_engine.job.stages.handle import Handle
 from job_engine.job.stages.prepare import Job
@@ -23,7 +23,7 @@ class WallClock:
     Compares the clock that people see with one that nobody can set.
     """
 
-    def __init__(self, shown: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, shown: Callable[[], float] = wall_seconds, steady: Callable[[], float] = monotonic) -> None:
         self._shown, self._steady = shown, steady
         self._ahead = shown() - steady()
 

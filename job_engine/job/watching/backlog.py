@@ -7,10 +7,10 @@ it is the same whether the job runs or not.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from job_engine.clock import monotonic
 from job_engine.problems import SourceProblem
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.backlog import SourceBacklog
@@ -54,8 +54,8 @@ def _answers(
     ]
     for thread in threads:
         thread.start()
-    deadline = time.monotonic() + patience
+    deadline = monotonic() + patience
     for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
+        thread.join(max(0.0, deadline - monotonic()))
     late = f"did not answer within {patience:g} s"
     return tuple(found.get(name) or SourceBacklog(name, problem=late) for name in names)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from job_engine.clock import monotonic, wall_seconds
 from job_engine.job.batches.figures import Figures
 from job_engine.job.batches.reports import CONTROL
 from job_engine.job.watching.process_memory import memory_of
@@ -101,7 +101,7 @@ class Metrics:
 class Kept:
     """A value that is found anew now and then only: scrapes may be frequent, looking is slow."""
 
-    def __init__(self, find: Callable[[], Any], now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, find: Callable[[], Any], now: Callable[[], float] = monotonic) -> None:
         self._find, self._now = find, now
         self._value: Any = None
         self._until = -1.0
@@ -128,7 +128,7 @@ class _Collector:
 
     def collect(self) -> Iterator[Any]:
         """All metrics but the package's own."""
-        return self._metrics.families(time.time())
+        return self._metrics.families(wall_seconds())
 
 
 def _records(figures: Figures) -> Iterator[Any]:

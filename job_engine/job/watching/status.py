@@ -7,12 +7,12 @@ matches there are. Read from files beside the checkpoint, without Spark.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from job_engine.clock import wall_ns
 from job_engine.errors import in_plain_words
 from job_engine.job.checkpoint.job_folder import JobFolder, Ledger
 from job_engine.job.checkpoint.progress import RECENT, JobProgress, QueryTime, Recent, Timeline
@@ -201,7 +201,7 @@ def read_status(
     now: the wall clock, µs; None = read it
     """
     folder = JobFolder(deployment.checkpoint)
-    at = time.time_ns() // 1000 if now is None else now
+    at = wall_ns() // 1000 if now is None else now
     runs = folder.lock().is_held() if is_active is None else is_active
     process = folder.lock().process() if runs else None
     ledger, damaged = folder.ledger.readable()

@@ -8,11 +8,11 @@ from __future__ import annotations
 import errno
 import socket
 import threading
-import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
+from job_engine.clock import monotonic
 from job_engine.job.batches.figures import Observed, Pulse, figures_at_start
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.driver import Running
@@ -53,7 +53,7 @@ class Watch:
     def __init__(self, address: Address, metrics: Metrics) -> None:
         """Raises InputError if the port cannot be had."""
         self._metrics = metrics
-        self._pulse = Pulse(time.monotonic())
+        self._pulse = Pulse(monotonic())
         self._run: Running | None = None
         self._is_needed: Callable[[], bool] = lambda: False
         self._ended = threading.Event()
@@ -64,7 +64,7 @@ class Watch:
         """After each micro-batch."""
         self._metrics.figures = self._metrics.figures.after(observed)
         self._metrics.durations.observe(observed.report.seconds)
-        self._pulse.beat(time.monotonic())
+        self._pulse.beat(monotonic())
 
     def hold_while(self, is_needed: Callable[[], bool]) -> None:
         """Stay open as long as `is_needed`, between two runs of the job, too."""
@@ -94,7 +94,7 @@ class Watch:
                 has_ended = True  # the job may be about to start again: it is seen at the next look
                 continue
             if run.is_idle:
-                self._pulse.beat(time.monotonic())
+                self._pulse.beat(monotonic())
 
     def _runs(self) -> bool:
         return self._run is None or self._run.is_active or self._is_needed()
@@ -116,7 +116,7 @@ class Watch:
                     return _told("the job is starting")
                 if not self._runs():
                     return _told("the streaming query has ended")
-                return _told(self._pulse.problem(time.monotonic(), within / 1e6))
+                return _told(self._pulse.problem(monotonic(), within / 1e6))
             case _:
                 return 404, _TEXT, b"here are /metrics, /healthz and /readyz\n"
 

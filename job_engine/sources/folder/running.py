@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -10,6 +9,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from job_engine.clock import wall_ns
 from job_engine.durable_files import AT_ONCE, make_folder
 from job_engine.places.inside import below
 from job_engine.places.place import Place, names_in, refuse_missing_bucket
@@ -87,7 +87,7 @@ class RunningFolder(SourceRunning):
         """As `SourceRunning.backlog`."""
         forget_settled({own.name: memory}, SettledFile.of(checkpoint).read())
         try:
-            new = watch_of(own).new_files(memory.files.__contains__, time.time_ns()).files
+            new = watch_of(own).new_files(memory.files.__contains__, wall_ns()).files
         except FileNotFoundError:
             return SourceBacklog(own.name, files=0, bytes=0)  # a control stream's folder is made by its job
         return SourceBacklog(own.name, files=len(new), bytes=sum(stamp.size for stamp in new.values()))

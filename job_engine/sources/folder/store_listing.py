@@ -7,9 +7,9 @@ than half of the time: after a listing that took long the next one waits as long
 from __future__ import annotations
 
 import stat
-import time
 from collections.abc import Callable, Iterator
 
+from job_engine.clock import monotonic
 from job_engine.places.remote_path import RemotePath
 from job_engine.sources.folder.folder_listing import FileStamp, Found
 from job_engine.sources.folder.listed_source import ListedSource
@@ -25,7 +25,7 @@ class StoreWatch:
     clock: seconds of a clock that never goes back
     """
 
-    def __init__(self, source: ListedSource, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, source: ListedSource, clock: Callable[[], float] = monotonic) -> None:
         place = source.place
         assert isinstance(place, RemotePath)
         self._folder = place

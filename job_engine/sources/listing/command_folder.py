@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Final, Literal, TypedDict
 
+from job_engine.clock import wall_ns
 from job_engine.job_file import JobFile, numbers_in
 from job_engine.places.place import Place
 from runtime.instants import EARLIEST, LATEST
@@ -160,7 +160,7 @@ class CommandFolder:
     ) -> Command:
         """Write a command; it survives a power cut. Raises OSError."""
         before = (*self.pending(), *numbers_in(self.done, _NUMBER))
-        number = max([time.time_ns() // 1000, *(last + 1 for last in before)])
+        number = max([wall_ns() // 1000, *(last + 1 for last in before)])
         while True:
             command = Command(number, text, at, kind, origin)
             if self._file(number).create({"version": COMMAND_VERSION, **command.to_plain()}):

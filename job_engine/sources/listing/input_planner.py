@@ -7,11 +7,11 @@ manifests.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from job_engine.clock import wall_ns
 from job_engine.places.place import asked_again, place_of
 from job_engine.sources.kinds import KindPlanner, Part, Planned, PlannedRun, planning_of
 from job_engine.sources.listing.batch_log import committed_manifest
@@ -74,7 +74,7 @@ class InputPlanner:
         self,
         sources: Mapping[str, ToldSource],
         run: RunSettings,
-        now: Callable[[], int] = time.time_ns,
+        now: Callable[[], int] = wall_ns,
         *,
         accepts_loss: bool = False,
         firsts: Mapping[str, str] | None = None,

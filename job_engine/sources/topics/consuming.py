@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from job_engine.clock import monotonic
 from job_engine.kafka.client import (
     FORBIDDEN,
     PASSING,
@@ -77,7 +77,7 @@ def consumed(
     wanted: OffsetRange,
     patience: float = USUAL,
     tell: Callable[[str], None] = warn,
-    now: Callable[[], float] = time.monotonic,
+    now: Callable[[], float] = monotonic,
 ) -> Iterator[Chunk]:
     """The messages of a range. Gaps are normal; what is missing at the end is not.
 

@@ -5,10 +5,10 @@ What is decided is in the manifest, so a repeated micro-batch reads the same and
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from job_engine.clock import sleep, wall_ns
 from job_engine.kafka.listing import Broker, BrokerError, Listing, PartitionListing, TopicListing
 from job_engine.problems import SourceProblem
 from job_engine.retrying import patience_of
@@ -36,7 +36,7 @@ class OffsetPlanner:
         self,
         sources: Sequence[KafkaSource],
         open_broker: Callable[[KafkaSource], Broker],
-        now: Callable[[], int] = time.time_ns,
+        now: Callable[[], int] = wall_ns,
         *,
         accepts_loss: bool = False,
     ) -> None:
@@ -67,7 +67,7 @@ class OffsetPlanner:
             except BrokerError as error:
                 if not error.is_passing or self._now() // 1000 >= until:
                     raise
-                time.sleep(1)
+                sleep(1)
 
     def next(self, before: Positions, report: Report) -> Offsets:
         """What follows `before`; empty if nothing does. Raises BrokerError and LostOffsets."""
