@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from querylang.changes.applying import Applied, Moment, apply
-from querylang.changes.running import Running
-from querylang.changes.texts import ChangeError, Infer, Schemas, annotated_as, compiled
+from querylang.changes.applying import Applied, Infer, Moment, Schemas, apply, compiled
+from querylang.changes.running import ChangeError, Running, annotated_as
 from querylang.errors import InputError, QueryErrors
 from querylang.load import NAMELESS, check_text, words_of
 from querylang.plan.changes import Change, DeployQuery, Outcome, ReplaceQuery
@@ -203,15 +202,15 @@ class _Director:
 
     def script(self, running: Running, asked: Sequence[Asked]) -> Script:
         """All epochs, and the plan of all queries that run in one of them."""
-        self._begin(running, 0, None, {})
+        self._begin(self._plan(running), running, 0)
         for item in asked:
             running = self._settled(running, item.place)
             moment = Moment(item.place, self._furthest(item))
             done = self._done(item, running, moment)
             self.notices.append(Notice(done.outcomes, item.place, item.record))
-            if not done.is_refused:
+            if done.plan is not None:
                 running = done.running
-                self._begin(running, item.record + 1, None, done.heirs)
+                self._begin(done.plan, running, item.record + 1, heirs=done.heirs)
         self._settled(running, None)
         whole = Plan(self.reading.events, _all_queries(self.epochs), self.epochs[0].plan.stopped)
         return Script(whole, tuple(self.epochs), tuple(self.notices))
@@ -226,9 +225,19 @@ class _Director:
     def _check(self, plan: Plan) -> Plan:
         return self.finish(replace(plan, events=self.reading.events))
 
-    def _begin(self, running: Running, first: int, begins: int | None, heirs: Mapping[str, str]) -> None:
-        plan = self.finish(replace(running.plan(), events=self.reading.events))
-        self.epochs.append(Epoch(plan, first, begins, heirs, frozenset(event.name for event in running.events)))
+    def _plan(self, running: Running) -> Plan:
+        return self._check(running.plan())
+
+    def _begin(
+        self,
+        plan: Plan,
+        running: Running,
+        first: int,
+        begins: int | None = None,
+        heirs: Mapping[str, str] | None = None,
+    ) -> None:
+        known = frozenset(event.name for event in running.events)
+        self.epochs.append(Epoch(plan, first, begins, heirs or {}, known))
 
     def _settled(self, running: Running, before: int | None) -> Running:
         """What runs once the texts have ended that are done before a place; None = ever."""
@@ -238,7 +247,7 @@ class _Director:
             arrival = self.arrivals.system("arrival")
             first = int(np.searchsorted(arrival, done, side="right"))
             self.notices.append(Notice(outcomes, done, None))
-            self._begin(running, first, done, {})
+            self._begin(self._plan(running), running, first, done)
         return running
 
 

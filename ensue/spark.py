@@ -25,7 +25,7 @@ from job_engine.sources.reading import Reading
 from job_engine.wire.clock import Clock
 from job_engine.wire.clock_sources import Idle
 from job_engine.wire.program import Program
-from querylang.changes.texts import Infer
+from querylang.changes.applying import Infer
 from querylang.errors import InputError, QueryErrors
 from querylang.load import Schemas, check_text
 from querylang.logger import warn

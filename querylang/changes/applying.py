@@ -5,14 +5,14 @@ A wrong change changes nothing, and its outcome says all that is wrong with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from querylang.changes.reach import keeps_state, reach_of, settled_after
-from querylang.changes.running import LIVE, Running, RunningQuery, Version
-from querylang.changes.texts import ChangeError, Infer, compiled, nothing_inferred
-from querylang.errors import InputError, did_you_mean, listed
+from querylang.changes.running import LIVE, ChangeError, Running, RunningQuery, Version, with_events
+from querylang.errors import InputError, QueryErrors, did_you_mean, listed
+from querylang.load import compile_for_known
 from querylang.parameters.binding import InstanceError
 from querylang.parameters.instances import INSTANCE_NAME, needed
 from querylang.plan.changes import (
@@ -25,7 +25,20 @@ from querylang.plan.changes import (
     SetParameters,
     UndeployQuery,
 )
-from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.model import EventType, Plan, QueryPlan
+from querylang.plan.value_types import Type
+from querylang.source import Source
+from querylang.syntax.parser import parse
+
+Schemas = Mapping[str, Mapping[str, Type]]
+
+Infer = Callable[[str], Schemas]
+"""Gives the fields of event types that neither the text nor the known types define, from data."""
+
+
+def nothing_inferred(_text: str) -> Schemas:
+    """There is no data to see fields in."""
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +67,13 @@ class Applied:
     heirs: by title of an instance, the title of the one whose state it takes over; those with the
         same title take it over anyway
     outcomes: one per query instance that is concerned; a refused change has one `error`
+    plan: of what runs then, with the settings of the run; None = it was not asked for, or refused
     """
 
     running: Running
     outcomes: tuple[Outcome, ...]
     heirs: Mapping[str, str] = field(default_factory=dict)
+    plan: Plan | None = None
 
     @property
     def is_refused(self) -> bool:
@@ -87,19 +102,18 @@ def apply(
 ) -> Applied:
     """What runs after a change, and what became of it."""
     try:
-        applied = _applied(change, running, moment, infer)
-        applied = with_unknown_ends(applied, check(applied.running.plan()))
+        return with_plan(_applied(change, running, moment, infer), check)
     except (ChangeError, InputError) as error:
         return Applied(running, (refusal(change, str(error)),))
-    return applied
 
 
-def with_unknown_ends(applied: Applied, finished: Plan) -> Applied:
-    """The same, where old texts continue whose events an ordering policy may bring late.
+def with_plan(applied: Applied, check: Check) -> Applied:
+    """The same with its plan; old texts continue whose events an ordering policy may bring late.
 
-    finished: its plan, with the settings of the run
+    Raises InputError if it cannot run here.
     """
-    ordered = {query.name for query in finished.queries if any(item.policy is not None for item in query.inputs)}
+    plan = check(applied.running.plan())
+    ordered = {query.name for query in plan.queries if any(item.policy is not None for item in query.inputs)}
     queries = dict(applied.running.queries)
     for name in ordered & queries.keys():
         *old, current = queries[name].versions
@@ -110,7 +124,7 @@ def with_unknown_ends(applied: Applied, finished: Plan) -> Applied:
         else item
         for item in applied.outcomes
     )
-    return replace(applied, running=replace(applied.running, queries=queries), outcomes=outcomes)
+    return replace(applied, running=replace(applied.running, queries=queries), outcomes=outcomes, plan=plan)
 
 
 def refusal(change: Change, reason: str) -> Outcome:
@@ -290,6 +304,28 @@ def _set(change: SetParameters, running: Running) -> Applied:
     return Applied(running.with_query(changed), (outcome,))
 
 
+def with_instances_of(running: Running, query: str, shadow: str) -> Applied:
+    """What runs when a shadow has got the instances of a query, with their values."""
+    own, other = running.queries.get(query), running.queries.get(shadow)
+    if own is None or other is None:
+        text = f"there is no query '{query if own is None else shadow}'"
+        return Applied(running, (Outcome("error", query, "", f"the shadow of '{query}': {text}"),))
+    changed = replace(
+        other,
+        instances=own.instances,
+        hidden=own.hidden,
+        value_origins=dict.fromkeys(own.instances, LIVE),
+    )
+    try:
+        bound(changed)
+    except ChangeError as error:
+        return Applied(running, (Outcome("error", shadow, "", str(error)),))
+    outcomes = tuple(
+        set_outcome(shadow, name, own.shown(name), is_new=name not in other.instances) for name in own.instances
+    )
+    return Applied(running.with_query(changed), outcomes)
+
+
 def set_outcome(query: str, instance: str, values: Mapping[str, Any], *, is_new: bool) -> Outcome:
     """The outcome for an instance that has got values."""
     shown = ", ".join(f"{name}={value}" for name, value in values.items()) or "defaults"
@@ -326,3 +362,20 @@ def bound(query: RunningQuery) -> list[QueryPlan]:
         return list(query.plans())
     except InstanceError as error:
         raise ChangeError(str(error)) from None
+
+
+def compiled(
+    text: str, known: Sequence[EventType], infer: Infer = nothing_inferred
+) -> tuple[Plan, tuple[EventType, ...]]:
+    """The templates of a text, and all event types, its own last; raises ChangeError."""
+    file, _ = parse(Source("query", text))
+    defined = {item.name.text for item in file.events}
+    used = [event for event in known if event.fields and event.name not in defined]
+    try:
+        plan = compile_for_known(text, used, infer(text)).plan
+    except QueryErrors as errors:
+        found = (f"line {error.span.line}: {error.message}" for error in errors.errors)
+        raise ChangeError("; ".join(found)) from None
+    if not plan.queries:
+        raise ChangeError("the text has no query")
+    return plan, with_events(known, plan.events)

@@ -21,8 +21,15 @@ from querylang.changes.applying import (
     set_outcome,
     undeployed,
 )
-from querylang.changes.running import FILE, LIVE, Running, RunningQuery, without_hidden
-from querylang.changes.texts import annotated_as, with_events
+from querylang.changes.running import (
+    FILE,
+    LIVE,
+    Running,
+    RunningQuery,
+    annotated_as,
+    with_events,
+    without_hidden,
+)
 from querylang.plan.changes import Outcome
 from querylang.plan.model import EventType, QueryPlan
 

@@ -1,13 +1,13 @@
-"""The queries that run at a moment: their texts, their instances, and the plan of both."""
+"""The queries that run at a moment, and the event types that are known: texts, instances, plans."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from querylang.changes.texts import annotated_as
+from querylang.checker.event_types.known_types import other_actions
 from querylang.parameters.binding import NONE_HIDDEN, bind
 from querylang.plan.model import EventType, Plan, QueryPlan, Stopped
 
@@ -16,6 +16,10 @@ FILE, LIVE = "file", "live"
 
 Hidden = Mapping[str, Mapping[str, str]]
 """By instance and parameter, what is shown in place of a value that may be secret: `${TOKEN}`."""
+
+
+class ChangeError(Exception):
+    """A change cannot be done; the message says all that is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,3 +200,45 @@ def _changed(template: QueryPlan, instance: QueryPlan) -> dict[str, Any]:
     """The values that are not the defaults of the text."""
     own = _values(template)
     return {name: value for name, value in _values(instance).items() if own.get(name) != value}
+
+
+def with_events(known: Sequence[EventType], more: Sequence[EventType]) -> tuple[EventType, ...]:
+    """The known event types, then the new ones: the number of a type never changes.
+
+    A known type may get fields if it has none, actions, and other annotations. Raises ChangeError
+    for a type with other fields, or with another action of a known name.
+    """
+    own = {event.name: event for event in more}
+    joined = [_joined(event, own.pop(event.name)) if event.name in own else event for event in known]
+    return (*joined, *own.values())
+
+
+def _joined(known: EventType, event: EventType) -> EventType:
+    """A known event type once a text defines it, too."""
+    if not known.fields or not event.fields:
+        return event if not known.fields else known
+    if event.fields != known.fields:
+        raise ChangeError(f"event type '{event.name}' is known with other fields: {_difference(known, event)}")
+    others = other_actions(known, event)
+    if others:
+        raise ChangeError(f"event type '{event.name}' is known with another action '{others[0]}'; rename the new one")
+    names = {action.name for action in known.actions}
+    actions = (*known.actions, *(action for action in event.actions if action.name not in names))
+    return replace(known, actions=actions).annotated_as(event)
+
+
+def _difference(known: EventType, event: EventType) -> str:
+    """How the fields of a definition differ from the known ones."""
+    before, now = ({field.name: field.type for field in item.fields} for item in (known, event))
+    words = [f"'{name}' is new" for name in now if name not in before]
+    words += [f"'{name}' is missing" for name in before if name not in now]
+    words += [
+        f"'{name}' is {now[name]}, not {before[name]}" for name in now if now[name] != before.get(name, now[name])
+    ]
+    return ", ".join(words) or "they are in another order"
+
+
+def annotated_as(events: Sequence[EventType], others: Iterable[EventType]) -> tuple[EventType, ...]:
+    """The event types with the annotations that others of equal name and fields have."""
+    own = {(event.name, event.fields): event for event in others}
+    return tuple(event.annotated_as(own.get((event.name, event.fields), event)) for event in events)

@@ -2,40 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from querylang.changes.applying import Applied, bound, set_outcome
-from querylang.changes.running import LIVE, Running
-from querylang.changes.texts import ChangeError
 from querylang.errors import InputError, QueryErrors
-from querylang.plan.changes import Outcome
 from querylang.source import Source
 from querylang.syntax.ast import Broken
 from querylang.syntax.parser import parse
 
 SUFFIX = "_shadow"
-
-
-def with_instances_of(running: Running, query: str, shadow: str) -> Applied:
-    """What runs when a shadow has got the instances of a query, with their values."""
-    own, other = running.queries.get(query), running.queries.get(shadow)
-    if own is None or other is None:
-        text = f"there is no query '{query if own is None else shadow}'"
-        return Applied(running, (Outcome("error", query, "", f"the shadow of '{query}': {text}"),))
-    changed = replace(
-        other,
-        instances=own.instances,
-        hidden=own.hidden,
-        value_origins=dict.fromkeys(own.instances, LIVE),
-    )
-    try:
-        bound(changed)
-    except ChangeError as error:
-        return Applied(running, (Outcome("error", shadow, "", str(error)),))
-    outcomes = tuple(
-        set_outcome(shadow, name, own.shown(name), is_new=name not in other.instances) for name in own.instances
-    )
-    return Applied(running.with_query(changed), outcomes)
 
 
 @dataclass(frozen=True, slots=True)

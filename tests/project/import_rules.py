@@ -50,7 +50,7 @@ DOORS = {
     "querylang.formatter": "definition_text formatting",
     "querylang.checker": "checked diagnostics event_types.catalogue event_types.known_types query.check_query written",
     "querylang.parameters": "binding given_values instances",
-    "querylang.changes": "applying merging reach running shadows texts",
+    "querylang.changes": "applying merging reach running shadows",
     "runtime.compiling": "ahead choice compiled files notice shipped",
     "runtime.interpreter": "aggregates context decimals event_text expressions json_text statements strings value_text values",
     "runtime.policies": "durations forget_keys per_input plan_policies sizes time_forms",

@@ -11,8 +11,7 @@ import pytest
 import querylang
 from querylang.changes.applying import Applied, Moment, apply
 from querylang.changes.merging import FileChange, merge
-from querylang.changes.running import Running
-from querylang.changes.texts import ChangeError
+from querylang.changes.running import ChangeError, Running
 from querylang.parameters.given_values import Given
 from querylang.parameters.instances import with_instances
 from runtime.reading.control_events import parse_change

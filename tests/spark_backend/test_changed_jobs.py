@@ -10,8 +10,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from job_engine.job.journal.journal import JournalEpoch
 from job_engine.wire.clock_sources import ClockSource
-from job_engine.wire.epochs import Epoch
 from job_engine.wire.packed_rows import Signal
 from job_engine.wire.tagged_rows import Tag
 from runtime.replay.replay import read_records
@@ -76,7 +76,7 @@ def compare(
     places = arrivals.system("place")
     *left, control = [np.flatnonzero(places == place) for place in np.unique(places)]
     job.step({"control": arrivals.take(control)})  # they wait for the sources
-    epochs: dict[int, Epoch] = {}
+    epochs: dict[int, JournalEpoch] = {}
     for number, parts in enumerate(read_unevenly(random, arrivals, left)):
         job.step(parts)
         drawn = [change_of(random) for _ in range(int(random.integers(0, 3)) * int(random.random() < 0.6))]

@@ -13,10 +13,10 @@ import pytest
 
 import querylang
 from job_engine.job.history.table_run import limits_of, met_sources
-from job_engine.job.journal.journal import HistoryCommand, moment_of_change
+from job_engine.job.journal.journal import HistoryCommand, JournalEpoch, moment_of_change
 from job_engine.operator.history_run import HistoryRun
 from job_engine.wire.clock_sources import ClockSource
-from job_engine.wire.epochs import Epoch, History
+from job_engine.wire.epochs import History
 from job_engine.wire.packed_rows import Signal, pack_arrivals
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag
@@ -243,7 +243,7 @@ def test_from_its_place_on_a_query_answers_as_if_it_had_always_been_there(seed: 
     left = [np.flatnonzero(sources == place) for place in np.unique(sources)]
     waiting = [str(name) for name in random.permutation(list(HEIRS))[:3]]
     places: dict[str, int] = {}
-    epochs: dict[int, Epoch] = {}
+    epochs: dict[int, JournalEpoch] = {}
     for parts in read_unevenly(random, arrivals, left):
         job.step(parts)
         epochs = {**epochs, **{epoch.number: epoch for epoch in job.journal.epochs}}

@@ -15,7 +15,7 @@ import pytest
 from job_engine.job.checkpoint.checkpoint_record import Moved, Record, write_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.history.marks import Mark, read_mark, write_mark
-from job_engine.job.journal.journal import Journal, Taken
+from job_engine.job.journal.journal import Journal, JournalEpoch, Taken
 from job_engine.job.journal.written import write_files, write_journal
 from job_engine.job.stages.start import Settings, write_settings
 from job_engine.job_file import JobFile, numbers_in
@@ -35,8 +35,7 @@ from job_engine.sources.listing.unread import Unread
 from job_engine.sources.table.table_units import TableFile, TablePiece, TablePosition, TableUnit
 from job_engine.sources.topics.offsets import OffsetRange, TopicPosition, TopicsPiece, topics_to_plain
 from job_engine.wire.clock_sources import ClockSource
-from job_engine.wire.epochs import Epoch, Notice
-from job_engine.wire.plan_text import plan_text
+from job_engine.wire.epochs import Notice
 from querylang.changes.running import Running
 from querylang.plan.model import Plan
 from runtime.json_reader import DamagedJson
@@ -92,7 +91,7 @@ def _journal(folder: Path) -> Path:
     (folder / "ensue").mkdir()
     running = Running((), {}, {})
     taken = (Taken(17, 7, 3, Notice(1, 7, (), 0)),)
-    write_journal(folder, Journal(running, {"Q": 5}, (Epoch(0, plan_text(Plan((), ()))),), taken))
+    write_journal(folder, Journal(running, {"Q": 5}, (JournalEpoch(0, Plan((), ())),), taken))
     return folder / "ensue/program.json"
 
 

@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 
 import querylang
 from job_engine.job.checkpoint.progress import JobProgress
-from job_engine.job.journal.journal import Journal, moment_of_change
+from job_engine.job.journal.journal import Journal, JournalEpoch, moment_of_change
 from job_engine.job.journal.written import PlainJournal, asked_of_text, journal_of_plain, journal_to_plain
 from job_engine.wire.clock_sources import ClockSource
-from job_engine.wire.epochs import Epoch
 from job_engine.wire.packed_rows import Signal
-from job_engine.wire.plan_text import load_plan
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.tagged_rows import Tag
 from querylang.changes.running import Running
@@ -167,10 +165,10 @@ def refused_of(rows: list[dict[str, object]]) -> list[tuple[object, ...]]:
 
 
 def by_themselves(
-    arrivals: Arrivals, epochs: list[Epoch]
+    arrivals: Arrivals, epochs: list[JournalEpoch]
 ) -> tuple[Counter[tuple[str, str]], Account, set[tuple[object, ...]]]:
     """The matches, accounts and `refused_of` engines that have one query each, epoch by epoch."""
-    plans = [load_plan(epoch.plan) for epoch in epochs] or [INSTANCES]
+    plans = [epoch.plan for epoch in epochs] or [INSTANCES]
     matches: Counter[tuple[str, str]] = Counter()
     account: Account = Counter()
     refused: set[tuple[object, ...]] = set()

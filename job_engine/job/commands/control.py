@@ -9,7 +9,6 @@ from job_engine.job.compilation import compile_deployment
 from job_engine.job.journal.written import read_journal
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.command_folder import CHANGE
-from job_engine.wire.plan_text import load_plan
 from querylang.errors import InputError
 from querylang.plan.changes import CHANGES
 from querylang.plan.model import Plan, QueryPlan
@@ -59,7 +58,7 @@ def _running(deployment: Deployment) -> Plan:
     """What runs on the checkpoint: the texts of the files, or what changes have made of them."""
     journal = read_journal(deployment)
     if journal is not None:
-        return load_plan(journal.epochs[-1].plan)
+        return journal.plan
     record = read_record(deployment.checkpoint)
     return compile_deployment(deployment, None if record is None else record.types()).plan
 

@@ -28,7 +28,6 @@ from job_engine.sources.listing.tasks import Task, reading_options
 from job_engine.sources.task_reading import read_task
 from job_engine.wire.clock import Clock
 from job_engine.wire.packed_rows import Signal, pack_progress
-from job_engine.wire.plan_text import load_plan
 from job_engine.wire.program import Program
 from job_engine.wire.source_progress import SourceProgress
 from querylang.errors import InputError
@@ -43,9 +42,8 @@ def history_program(journal: Journal, program: Program) -> Program:
     """
     history = journal.epochs[-1].history
     assert history is not None, "its last change has one"
-    own = load_plan(journal.epochs[-1].plan)
-    queries = tuple(query for query in own.queries if query.title in history.titles)
-    plan = Plan(load_plan(journal.program(program).plans[0]).events, queries)
+    queries = tuple(query for query in journal.plan.queries if query.title in history.titles)
+    plan = Plan(journal.plan.events, queries)
     return Program.of(plan, buckets=program.buckets, clock=program.clock, sources=program.sources).without_idle()
 
 

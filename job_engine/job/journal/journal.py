@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import dropwhile
 from typing import Annotated, Any
 
 from job_engine.job.checkpoint.progress import JobProgress
 from job_engine.job.plan_rules import Finish
 from job_engine.wire.epochs import Epoch, History, Notice, all_queries
-from job_engine.wire.plan_text import load_plan, plan_text
+from job_engine.wire.plan_text import plan_text
 from job_engine.wire.program import Program
-from querylang.changes.applying import Applied, Moment, apply, with_unknown_ends
+from querylang.changes.applying import Applied, Moment, apply, with_instances_of, with_plan
 from querylang.changes.merging import FileChange, merge
-from querylang.changes.running import Running, RunningQuery, Version, known_value
-from querylang.changes.shadows import with_instances_of
-from querylang.changes.texts import ChangeError, with_events
+from querylang.changes.running import ChangeError, Running, RunningQuery, Version, known_value, with_events
 from querylang.errors import InputError
 from querylang.parameters.binding import bind
 from querylang.plan.changes import Change, DeployQuery, Outcome
@@ -89,6 +87,53 @@ class HiddenPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class JournalEpoch:
+    """An epoch, with its plan.
+
+    plan: with the settings of the job, without annotations of event types
+    hidden: instances of the plan with values that are not written down
+    number, begins, heirs, history, behind: as of `Epoch`
+    """
+
+    number: int
+    plan: Plan
+    hidden: tuple[HiddenPlan, ...] = ()
+    begins: int | None = None
+    heirs: tuple[tuple[str, str], ...] = ()
+    history: History | None = None
+    behind: tuple[int, int, int] | None = None
+
+    @staticmethod
+    def of(
+        number: int,
+        plan: Plan,
+        running: Running,
+        begins: int | None = None,
+        heirs: tuple[tuple[str, str], ...] = (),
+    ) -> JournalEpoch:
+        """An epoch in which these queries run; `plan`: theirs, with the settings of the job."""
+        return JournalEpoch(number, plan.without_annotations(), (), begins, heirs).hiding(running)
+
+    def hiding(self, running: Running) -> JournalEpoch:
+        """The same without values that may be secret, as these queries know them."""
+        return replace(self, hidden=hidden_plans(running, self.plan))
+
+    @property
+    def names(self) -> set[str]:
+        """Of its queries."""
+        return {query.name for query in self.plan.queries}
+
+    def with_queries(self, queries: tuple[QueryPlan, ...], plan: Plan) -> JournalEpoch:
+        """The same in which more queries run; `plan`: the one that knows their event types."""
+        events = with_events(self.plan.events, plan.events)
+        return replace(self, plan=replace(self.plan, events=events, queries=(*self.plan.queries, *queries)))
+
+    def sent(self) -> Epoch:
+        """As buckets get it."""
+        return Epoch(self.number, plan_text(self.plan), self.begins, self.heirs, self.history, self.behind)
+
+
+@dataclass(frozen=True, slots=True)
 class Taken:
     """A change that was done or refused.
 
@@ -116,20 +161,22 @@ class Journal:
     since: by query, the place of its last change, µs; others run since the beginning
     epochs: oldest first; at least one
     taken: changes that may not be reported yet, oldest first
-    hidden: by number of an epoch, its instances with values that are not written down
     """
 
     running: Running
     since: Mapping[str, int]
-    epochs: tuple[Epoch, ...]
+    epochs: tuple[JournalEpoch, ...]
     taken: tuple[Taken, ...]
-    hidden: Mapping[int, tuple[HiddenPlan, ...]] = field(default_factory=dict)
 
     @staticmethod
     def begin(running: Running, program: Program) -> Journal:
         """The journal of a job whose queries have never changed."""
-        first = Epoch(0, program.plans[0])
-        return _hiding(Journal(running, {}, (first,), ()))
+        return Journal(running, {}, (JournalEpoch.of(0, program.plan(), running),), ())
+
+    @property
+    def plan(self) -> Plan:
+        """What runs after the last change, with the settings of the job."""
+        return self.epochs[-1].plan
 
     def annotated_by(self, files: Running) -> Journal:
         """The journal with annotations of event types; where none were kept, those of the files."""
@@ -156,22 +203,20 @@ class Journal:
         """
         moment = self._not_before_the_last(moment)
         before = self.handed_over(moment.place, batch, finish)
-        running = {query.title for query in before.running.plan().queries}
-        left = {query.name for epoch in before.epochs for query in load_plan(epoch.plan).queries} - {
-            query.name for query in before.running.plan().queries
-        }
+        running = before.running.plan().queries
+        titles, names = {query.title for query in running}, {query.name for query in running}
+        left = {name for epoch in before.epochs for name in epoch.names} - names
         after = _changed(before, command, asked, moment, batch, finish)
         if after.taken[-1].errors:
             return after
-        plan = load_plan(after.epochs[-1].plan)
-        new = tuple(query for query in plan.queries if query.title not in running)
+        new = tuple(query for query in after.plan.queries if query.title not in titles)
         if not new:
             return before.refused(command, "DeployQuery: a history needs values for all parameters", moment, batch)
         ended = [query.name for query in new if query.name in left]
         if ended:
             reason = f"DeployQuery: records of the '{ended[0]}' that has ended are still to be processed; try later"
             return before.refused(command, reason, moment, batch)
-        earlier = tuple(_with_queries(epoch, new, plan) for epoch in before.epochs)
+        earlier = tuple(epoch.with_queries(new, after.plan) for epoch in before.epochs)
         last = replace(after.epochs[-1], history=History(folder, tuple(query.title for query in new)))
         return replace(after, epochs=(*earlier, last))
 
@@ -196,11 +241,10 @@ class Journal:
         while (done := journal.running.next_done()) is not None and (place is None or done <= place):
             running, names = journal.running.without_done(done)
             outcomes = tuple(Outcome("handed_over", name, "", f"the old text of '{name}' has ended") for name in names)
-            epoch = _next_epoch(journal, running, done, (), finish)
-            number = journal.next_notice
-            taken = Taken(0, done, batch, Notice(number, done, outcomes, epoch.number))
+            epoch = _next_epoch(journal, running, finish(running.plan()), done)
+            taken = Taken(0, done, batch, Notice(journal.next_notice, done, outcomes, epoch.number))
             epochs, all_taken = (*journal.epochs, epoch), (*journal.taken, taken)
-            journal = _hiding(replace(journal, running=running, epochs=epochs, taken=all_taken))
+            journal = replace(journal, running=running, epochs=epochs, taken=all_taken)
         return journal
 
     def settled(self, progress: JobProgress, batch: int) -> Journal:
@@ -222,57 +266,40 @@ class Journal:
         left = (epoch for epoch in self.epochs if epoch.number >= least)
         # no bucket asks for a history any more that all have got
         epochs = tuple(replace(epoch, history=None) if epoch.number <= earliest else epoch for epoch in left)
-        hidden = {epoch.number: self.hidden[epoch.number] for epoch in epochs if epoch.number in self.hidden}
-        return replace(self, epochs=epochs, taken=taken, hidden=hidden)
+        return replace(self, epochs=epochs, taken=taken)
 
     def program(self, program: Program) -> Program:
         """What the buckets run."""
-        last = load_plan(self.epochs[-1].plan)
-        plans = [load_plan(epoch.plan) for epoch in self.epochs]
-        whole = replace(all_queries(plans), events=last.events)
-        notices = tuple(item.notice for item in self.taken)
-        return replace(program, plans=(plan_text(whole),), epochs=self.epochs, notices=notices)
+        epochs = tuple(epoch.sent() for epoch in self.epochs)
+        whole = plan_text(all_queries([epoch.plan for epoch in self.epochs]))
+        return replace(program, plans=(whole,), epochs=epochs, notices=tuple(item.notice for item in self.taken))
 
 
 def _changed(journal: Journal, command: int, asked: Asked, moment: Moment, batch: int, finish: Finish) -> Journal:
     applied = _applied(asked, journal.running, moment, finish)
     place, number = moment.place, journal.next_notice
     taken = (*journal.taken, Taken(command, place, batch, Notice(number, place, applied.outcomes)))
-    if applied.is_refused or not applied.outcomes:
-        return _hiding(replace(journal, running=applied.running, taken=taken))
-    epoch = _next_epoch(journal, applied.running, place, tuple(sorted(applied.heirs.items())), finish)
-    touched = {item.query: place for item in applied.outcomes}
-    since = {**journal.since, **touched}
-    return _hiding(replace(journal, running=applied.running, since=since, epochs=(*journal.epochs, epoch), taken=taken))
+    if applied.plan is None or not applied.outcomes:
+        epochs = (*journal.epochs[:-1], journal.epochs[-1].hiding(applied.running))
+        return replace(journal, running=applied.running, epochs=epochs, taken=taken)
+    epoch = _next_epoch(journal, applied.running, applied.plan, place, tuple(sorted(applied.heirs.items())))
+    since = {**journal.since, **{item.query: place for item in applied.outcomes}}
+    return replace(journal, running=applied.running, since=since, epochs=(*journal.epochs, epoch), taken=taken)
 
 
-def _hiding(journal: Journal) -> Journal:
-    """The same with what is not written down of the last epoch."""
-    last = journal.epochs[-1]
-    own = hidden_plans(journal.running, load_plan(last.plan))
-    return replace(journal, hidden={**journal.hidden, last.number: own})
-
-
-def _kept_from(epochs: Sequence[Epoch], earliest: int) -> int:
+def _kept_from(epochs: Sequence[JournalEpoch], earliest: int) -> int:
     """The number of the first epoch that is kept: buckets need one with queries, whose engines they
     have while no query runs."""
-    numbers = [epoch.number for epoch in epochs if epoch.number <= earliest and load_plan(epoch.plan).queries]
-    has_queries = next((bool(load_plan(it.plan).queries) for it in epochs if it.number >= earliest), True)
+    numbers = [epoch.number for epoch in epochs if epoch.number <= earliest and epoch.plan.queries]
+    has_queries = next((bool(epoch.plan.queries) for epoch in epochs if epoch.number >= earliest), True)
     return earliest if has_queries or not numbers else numbers[-1]
 
 
-def _with_queries(epoch: Epoch, queries: tuple[QueryPlan, ...], plan: Plan) -> Epoch:
-    """An epoch in which queries run, too; `plan`: the one that knows their event types."""
-    own = load_plan(epoch.plan)
-    events = with_events(own.events, plan.events)
-    return replace(epoch, plan=plan_text(replace(own, events=events, queries=(*own.queries, *queries))))
-
-
 def _next_epoch(
-    journal: Journal, running: Running, begins: int, heirs: tuple[tuple[str, str], ...], finish: Finish
-) -> Epoch:
-    plan = replace(finish(running.plan()), stopped=())
-    return Epoch(journal.epochs[-1].number + 1, plan_text(plan), begins, heirs)
+    journal: Journal, running: Running, plan: Plan, begins: int, heirs: tuple[tuple[str, str], ...] = ()
+) -> JournalEpoch:
+    """The one behind the last; `plan`: of what runs, with the settings of the job."""
+    return JournalEpoch.of(journal.epochs[-1].number + 1, replace(plan, stopped=()), running, begins, heirs)
 
 
 def _applied(asked: Asked, running: Running, moment: Moment, finish: Finish) -> Applied:
@@ -280,7 +307,8 @@ def _applied(asked: Asked, running: Running, moment: Moment, finish: Finish) -> 
         case FileChange():
             return _with_files(asked, running, moment, finish)
         case InstancesCommand():
-            return with_instances_of(running, asked.query, asked.shadow)
+            applied = with_instances_of(running, asked.query, asked.shadow)
+            return applied if applied.is_refused else with_plan(applied, finish)
         case HistoryCommand():
             return apply(DeployQuery(asked.text), running, moment, check=finish)
         case Mistake():
@@ -291,11 +319,9 @@ def _applied(asked: Asked, running: Running, moment: Moment, finish: Finish) -> 
 
 def _with_files(files: FileChange, running: Running, moment: Moment, finish: Finish) -> Applied:
     try:
-        applied = merge(files, running, moment)
-        applied = with_unknown_ends(applied, finish(applied.running.plan()))
+        return with_plan(merge(files, running, moment), finish)
     except (ChangeError, InputError) as error:
         return Applied(running, (Outcome("error", "", "", f"the files: {' '.join(str(error).split())}"),))
-    return applied
 
 
 def moment_of_change(progress: JobProgress, at: int | None) -> Moment:

@@ -25,6 +25,7 @@ from job_engine.job.journal.journal import (
     HistoryName,
     InstancesCommand,
     Journal,
+    JournalEpoch,
     Mistake,
     Taken,
     instance_words,
@@ -32,7 +33,7 @@ from job_engine.job.journal.journal import (
 from job_engine.job_file import RESTORE, JobFile, indented
 from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment
-from job_engine.wire.epochs import Epoch, History
+from job_engine.wire.epochs import History
 from job_engine.wire.plan_text import load_alone, load_plan, plan_text, template_text
 from querylang.changes.merging import FileChange
 from querylang.changes.running import Changed, Running, RunningQuery, Version
@@ -159,20 +160,26 @@ def _is(text: str, name: str) -> bool:
 
 def journal_to_plain(journal: Journal) -> dict[str, Any]:
     """The journal as files may hold it: without values that may be secret."""
-    is_hiding = has_hidden(journal.running) or any(journal.hidden.values())
+    is_hiding = has_hidden(journal.running) or any(epoch.hidden for epoch in journal.epochs)
     return {
         "version": JOURNAL_VERSION if is_hiding else 1,
         "running": running_to_plain(journal.running),
         "since": dict(journal.since),
-        "epochs": [_epoch_to_plain(journal, epoch) for epoch in journal.epochs],
+        "epochs": [_epoch_to_plain(epoch) for epoch in journal.epochs],
         "taken": [asdict(item) for item in journal.taken],
     }
 
 
-def _epoch_to_plain(journal: Journal, epoch: Epoch) -> dict[str, Any]:
-    hidden = journal.hidden.get(epoch.number, ())
-    plain = asdict(replace(epoch, plan=plan_without(epoch.plan, hidden)))
-    return plain | ({"hidden": [hidden_to_plain(item) for item in hidden]} if hidden else {})
+def _epoch_to_plain(epoch: JournalEpoch) -> dict[str, Any]:
+    plain = asdict(replace(epoch, plan=_without_hidden(epoch)).sent())
+    return plain | ({"hidden": [hidden_to_plain(item) for item in epoch.hidden]} if epoch.hidden else {})
+
+
+def _without_hidden(epoch: JournalEpoch) -> Plan:
+    """The plan without the instances that have values which may be secret."""
+    places = {item.place for item in epoch.hidden}
+    queries = (query for place, query in enumerate(epoch.plan.queries) if place not in places)
+    return replace(epoch.plan, queries=tuple(queries))
 
 
 def journal_of_plain(data: PlainJournal, resolve: Resolve = no_variables) -> Journal:
@@ -182,44 +189,19 @@ def journal_of_plain(data: PlainJournal, resolve: Resolve = no_variables) -> Jou
     """
     if not data["epochs"]:
         raise DamagedJson("'epochs': expected at least one")
-    hidden = {
-        item["number"]: tuple(hidden_of_plain(own, resolve) for own in item.get("hidden", ()))
-        for item in data["epochs"]
-    }
-    epochs = (_epoch(item) for item in data["epochs"])
-    return Journal(
-        running_of_plain(data["running"], resolve),
-        data["since"],
-        tuple(replace(epoch, plan=plan_with(epoch.plan, hidden[epoch.number])) for epoch in epochs),
-        data["taken"],
-        hidden,
-    )
+    epochs = tuple(_epoch_of_plain(item, resolve) for item in data["epochs"])
+    return Journal(running_of_plain(data["running"], resolve), data["since"], epochs, data["taken"])
 
 
-def _epoch(data: _PlainEpoch) -> Epoch:
-    load_plan(data["plan"])  # it may be damaged, which is said here
-    history = data.get("history")
-    known = None if history is None else History(history["folder"], history["titles"])
-    return Epoch(data["number"], data["plan"], data["begins"], data["heirs"], known, data.get("behind"))
-
-
-def plan_without(text: str, hidden: Sequence[HiddenPlan]) -> str:
-    """The text of a plan without the instances that have such values."""
-    places = {item.place for item in hidden}
-    plan = load_plan(text)
-    left = tuple(query for place, query in enumerate(plan.queries) if place not in places)
-    return plan_text(replace(plan, queries=left)) if places else text
-
-
-def plan_with(text: str, hidden: Sequence[HiddenPlan]) -> str:
-    """The inverse of `plan_without`."""
-    if not hidden:
-        return text
-    plan = load_plan(text)
+def _epoch_of_plain(data: _PlainEpoch, resolve: Resolve) -> JournalEpoch:
+    hidden = tuple(hidden_of_plain(item, resolve) for item in data.get("hidden", ()))
+    plan, found = load_plan(data["plan"]), data.get("history")
+    history = None if found is None else History(found["folder"], found["titles"])
     queries = list(plan.queries)
     for item in sorted(hidden, key=lambda item: item.place):
         queries.insert(item.place, item.plan)
-    return plan_text(replace(plan, queries=tuple(queries)))
+    plan = replace(plan, queries=tuple(queries))
+    return JournalEpoch(data["number"], plan, hidden, data["begins"], data["heirs"], history, data.get("behind"))
 
 
 def hidden_to_plain(item: HiddenPlan) -> dict[str, Any]:
