@@ -7,13 +7,13 @@ to sync. Imports only the standard library, because the process that lists files
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from job_engine.chance import new_name
 from job_engine.places.place import Place
 from job_engine.places.remote_path import RemotePath
 
@@ -47,7 +47,7 @@ def create_durably(path: Place, text: str) -> bool:
             return False
         path.write_text(text)
         return True
-    draft = path.with_name(f".{uuid.uuid4().hex}.draft")
+    draft = path.with_name(f".{new_name()}.draft")
     try:
         with new_file(draft) as file:
             file.write(text.encode("utf-8"))

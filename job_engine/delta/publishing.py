@@ -6,7 +6,6 @@ micro-batch that is repeated after a crash is committed once.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from job_engine.chance import any_length
 from job_engine.clock import sleep, wall_seconds
 from job_engine.delta.commit_log import LOG, commit_file
 from job_engine.delta.features import refuse_unwritable
@@ -96,7 +96,7 @@ def publish_files(
         if version is not None:
             _sync_log(path, version)
             return True
-        sleep(random.uniform(0, 0.05 * 2 ** min(attempt, 5)))  # noqa: S311 # writers that meet once shall not again
+        sleep(any_length(0.05 * 2 ** min(attempt, 5)))  # writers that meet once shall not again
         attempt += 1
     raise InputError(f"{path}: other writers have changed the Delta table during each of {ATTEMPTS} commits; try again")
 

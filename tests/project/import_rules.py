@@ -36,7 +36,7 @@ LAYERS = {
     "querylang": "printable masking recursion logger source paths errors plan syntax formatter checker compiler parameters load changes",
     "querylang.checker": "diagnostics checked names expressions statements event_types query written",
     "runtime": "natural_names number_arrays partition_paths instants json_shapes json_reader threads progress_line compiling arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay single_events",
-    "job_engine": "clock retrying problems places durable_files job_file early_start errors stopping delta wire document kafka operator sources sinks settings job local",
+    "job_engine": "clock chance retrying problems places durable_files job_file early_start errors stopping delta wire document kafka operator sources sinks settings job local",
     "spark_backend": "versions connect class_archive cluster launch java session bounded_end spark_checkpoint stream frames job_session catalog_tables driver",
     "job_engine.operator": "group_clock job_clock seeds bucket_state joining epoch_records commands reading ordering releasing processing measures step history_run moved_buckets",
     "job_engine.job": "checkpoint plan_rules told_sources compilation checks journal other_release batches driver commands history preflight watching stages upkeep job",
@@ -129,7 +129,7 @@ WAYS_OUT = {
     ),
     "chance": (
         "random secrets uuid numpy.random os.urandom",
-        "delta.publishing durable_files job.checkpoint job.journal.written job.upkeep.backup sinks.table.writing sinks.topics.writing",
+        "chance",
     ),
     "the environment": ("os.environ os.getenv", "delta.store_access places.stores settings.deployment_file"),
 }

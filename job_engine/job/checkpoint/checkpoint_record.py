@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Annotated, Any
 
+from job_engine.chance import new_name
 from job_engine.document.fixed_settings import FixedValues, Kept, differences
 from job_engine.durable_files import make_checkpoint
 from job_engine.job_file import RESTORE, JobFile
@@ -92,7 +92,7 @@ class Record:
         deployment: Deployment, program: Program, schemas: Schemas, fields: Mapping[str, Sequence[str]] = NO_FIELDS
     ) -> Record:
         """The record of a new checkpoint."""
-        identity = uuid.uuid4().hex[:12]
+        identity = new_name(12)
         return Record(
             identity=identity,
             settings=_kept(deployment.fixed, identity),

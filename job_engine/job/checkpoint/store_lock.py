@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
+from job_engine.chance import new_name
 from job_engine.clock import monotonic, sleep, wall_seconds
 from job_engine.job_file import JobFile
 from job_engine.places.remote_path import RemotePath
@@ -67,7 +67,7 @@ class StoreLock:
         self._path = file
         self._file = JobFile(file, _Holder)
         self._work = work
-        self._run = uuid.uuid4().hex
+        self._run = new_name()
         self._beat = 0
         self._is_needed: Callable[[], bool] = lambda: True
         self._stopped: threading.Event | None = None

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NotRequired, TypedDict
 
+from job_engine.chance import new_salt
 from job_engine.job.journal.journal import (
     Asked,
     HiddenPlan,
@@ -314,7 +314,7 @@ def masked(values: Mapping[str, Any], hidden: Mapping[str, str]) -> dict[str, An
 def _masked(value: Any, written: str) -> Mapping[str, str]:
     if isinstance(value, Changed):
         return value.kept
-    salt = secrets.token_hex(16)
+    salt = new_salt()
     return {"from": written, "salt": salt, "hash": _hashed(value, salt)}
 
 

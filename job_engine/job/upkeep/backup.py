@@ -11,13 +11,13 @@ import hashlib
 import os
 import re
 import shutil
-import uuid
 import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from job_engine.chance import new_name
 from job_engine.durable_files import make_checkpoint, make_kept_folder, new_file, sync
 from job_engine.errors import in_plain_words
 from job_engine.job.checkpoint.checkpoint_record import IDENTITY, LOCK, Record, read_record, refuse_difference
@@ -248,7 +248,7 @@ def _put_aside(checkpoint: Place, *, may: bool) -> str | None:
         raise InputError(f"{checkpoint}: there is a checkpoint; add --replace to put it aside")
     if isinstance(checkpoint, RemotePath):
         raise InputError(f"{checkpoint}: in a store a checkpoint cannot be renamed; move its objects away first")
-    aside = checkpoint.with_name(f"{checkpoint.name}.before-{uuid.uuid4().hex[:8]}")
+    aside = checkpoint.with_name(f"{checkpoint.name}.before-{new_name(8)}")
     checkpoint.rename(aside)
     sync(aside.parent)
     return str(aside)
@@ -261,7 +261,7 @@ def _place(copy: Place, checkpoint: Place, listed: _Listed, mode: int | None) ->
     """
     draft = checkpoint
     if isinstance(checkpoint, Path):
-        draft = checkpoint.with_name(f".{checkpoint.name}.{uuid.uuid4().hex[:8]}.draft")
+        draft = checkpoint.with_name(f".{checkpoint.name}.{new_name(8)}.draft")
     try:
         make_checkpoint(draft, mode)
         for name in sorted(listed.files, key=lambda name: name == RECORD):

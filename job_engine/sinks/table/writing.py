@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from job_engine.chance import new_name
 from job_engine.delta.publishing import DataFile
 from job_engine.delta.statistics import file_statistics
 from job_engine.durable_files import complete, make_folder, sync
@@ -150,7 +150,7 @@ class DeltaWriter:
             partition = dict(zip(self._partition_by, values, strict=True))
             day = partition.get(DAY)
             folder = "" if day is None else f"{DAY}={day}/"
-            path = f"{folder}{self._stem}-{uuid.uuid4().hex[:8]}.parquet"
+            path = f"{folder}{self._stem}-{new_name(8)}.parquet"
             self._open[key] = _OpenFile(self._base / part, path, partition)
         file = self._open[key]
         file.write(rows)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 
+from job_engine.chance import new_name
 from job_engine.errors import writing_to
 from job_engine.sinks import kinds
 from job_engine.sinks.kinds import Draft, MicroBatch, Sink
@@ -45,7 +45,7 @@ class MessageWriter:
             if self._sink.drafts:
                 folder = Path(self._sink.drafts)
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may have been cleaned up
-                self._path = folder / f"{self._sink.name}-{uuid.uuid4().hex}.messages"
+                self._path = folder / f"{self._sink.name}-{new_name()}.messages"
                 self._target = pa.OSFile(str(self._path), "wb")
             else:
                 self._target = pa.BufferOutputStream()
