@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ensue.data_options import DataOptions, FrameOptions
 from ensue.python_words import public_call
 from ensue.queries import Queries
+from querylang.errors import InputError, did_you_mean, listed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -141,27 +142,35 @@ def deploy(
     *,
     accept_loss: bool = False,
     apply: bool = False,
+    engine: str | None = None,
 ) -> Handle:
-    """Start the streaming job of a deployment file, or of a mapping with the same keys.
+    """Start the job of a deployment file, or of a mapping with the same keys.
 
     Its handle has `await_termination`, `status`, `stop` and `is_active`.
 
     deployment: paths of a mapping are relative to the working folder; its `queries` may be paths,
         query texts, or what `load` gives
-    session: beside which the job runs, with settings of its own; None = the one that exists, or a
-        new one as `spark` of the deployment says
+    session: of Spark, beside which the job runs, with settings of its own; None = the one that
+        exists, or a new one as `spark` of the deployment says
     accept_loss: continue without files that an interrupted micro-batch read and that have changed
     apply: take over what has changed in the files of queries and values since the last start
+    engine: what runs the job, `spark` or `local`; None = as `engine` of the deployment says
 
     Raises QueryErrors and InputError before anything starts. What ends the job later is raised by
-    `await_termination` as an EnsueError, whose `__cause__` is Spark's error.
+    `await_termination` as an EnsueError, whose `__cause__` is the first error.
     """
     from spark_backend.versions import refuse_jobs_of_old_spark
 
     refuse_jobs_of_old_spark()
+    from job_engine.document.setting_keys import Engine
     from job_engine.job.job import deploy as start
 
     if isinstance(deployment, Mapping) and isinstance(deployment.get("queries"), Queries):
         queries = deployment["queries"]
         deployment = {**deployment, "queries": list(queries.paths) or queries.texts[0].text}
-    return start(deployment, session=session, accept_loss=accept_loss, apply=apply)
+    known = {str(item): item for item in Engine}
+    if engine is not None and engine not in known:
+        near = did_you_mean(engine, known)
+        raise InputError(f"`engine` must be {listed(known, 'or')}, not {engine!r}{near}")
+    chosen = None if engine is None else known[engine]
+    return start(deployment, session=session, accept_loss=accept_loss, apply=apply, engine=chosen)

@@ -32,7 +32,10 @@ ON_A_CHECKPOINT = {
     Change.APPLIED: "may change, with [`ensue run --apply`](changes.md#changed-files)",
 }
 
-ELSEWHERE = {("job", "buckets"): "refused: [`ensue rebucket`](care.md#another-number-of-buckets) moves it"}
+ELSEWHERE = {
+    ("job", "buckets"): "refused: [`ensue rebucket`](care.md#another-number-of-buckets) moves it",
+    ("job", "engine"): "refused: `ensue move` moves it",
+}
 """What is said of single keys instead."""
 
 HEAD = """\

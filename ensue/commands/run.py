@@ -1,4 +1,4 @@
-"""`ensue run`: run the Spark streaming job of a deployment file."""
+"""`ensue run`: run the job of a deployment file, on Spark or on this machine alone."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ensue.commands.output import (
     print_json,
     print_line,
 )
+from job_engine.document.setting_keys import Engine
 from querylang.logger import LogForm
 
 if TYPE_CHECKING:
@@ -54,19 +55,23 @@ def run(
             help="Leave out a message of a topic from now on; it counts as malformed. May be repeated.",
         ),
     ] = None,
+    engine: Annotated[
+        Engine | None, typer.Option("--engine", help="What runs it, in place of the file's `engine`, else `spark`.")
+    ] = None,
     log: Annotated[
         LogForm | None, typer.Option("--log", help="Write the log as lines of text or as JSON objects, a line each.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run the Spark streaming job of a deployment file."""
-    settings = _Settings(once, flush, accept_loss, apply, tuple(skip or ()), as_json)
+    """Run the job of a deployment file, on Spark or on this machine alone."""
+    settings = _Settings(once, flush, accept_loss, apply, tuple(skip or ()), engine, as_json)
     if log is LogForm.JSON:
         _run_with_json_log(file, settings)
         return
     from job_engine.settings.deployment_file import load_deployment
 
-    deployment = load_deployment(file)  # mistakes in the file are reported before Spark is imported
+    # mistakes in the file are reported before Spark is imported
+    deployment = load_deployment(file, engine=engine)
     if log is None and deployment.log is LogForm.JSON:
         _run_with_json_log(file, settings)
     else:
@@ -82,6 +87,7 @@ class _Settings:
     accept_loss: bool
     apply: bool
     skip: tuple[str, ...]
+    engine: Engine | None
     as_json: bool
 
 
@@ -112,7 +118,7 @@ def _run_with_json_log(file: Path, settings: _Settings) -> None:
     log = JsonLog()
     log.install()
     try:
-        deployment = load_deployment(file)
+        deployment = load_deployment(file, engine=settings.engine)
         log.job = deployment.name
         log.write("start", file=str(file), once=settings.once, flush=settings.flush)
         report = _run(file, deployment, settings, log.batch)
@@ -159,6 +165,7 @@ def _run(file: Path, deployment: Deployment, settings: _Settings, progress: OnBa
         accept_loss=settings.accept_loss,
         skip=settings.skip,
         apply=settings.apply,
+        engine=settings.engine,
     )
     archive_classes_for_next_time()
     return report

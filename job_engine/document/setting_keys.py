@@ -11,6 +11,13 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 
+class Engine(StrEnum):
+    """Which driver runs a job."""
+
+    SPARK = "spark"
+    LOCAL = "local"
+
+
 class Change(StrEnum):
     """Whether a setting may change between two runs on one checkpoint."""
 
@@ -35,6 +42,7 @@ JOB_KEYS: Mapping[str, Change] = {
     "buckets": Change.FIXED,
     "trigger": Change.FREE,
     "checkpoint": Change.FREE,
+    "engine": Change.FIXED,
     "forget_keys": Change.FIXED,
     "parameters": Change.APPLIED,
     "kernels": Change.FREE,
@@ -42,7 +50,10 @@ JOB_KEYS: Mapping[str, Change] = {
     "metrics": Change.FREE,
     "log": Change.FREE,
 }
-"""The record keeps a fingerprint of queries and parameters, and the keys of each source."""
+"""The record keeps a fingerprint of queries and parameters, and the keys of each source.
+
+`ensue rebucket` changes `buckets` on a checkpoint, and `ensue move` its `engine`.
+"""
 
 SOURCE_KEYS: Mapping[str, Change] = {
     "format": Change.FIXED,

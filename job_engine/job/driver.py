@@ -11,13 +11,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
+from job_engine.document.setting_keys import Engine
 from job_engine.job.batches.batch_writer import BatchWriter
 from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment
 from job_engine.sinks.kinds import Sink
 from job_engine.wire.program import Program
 
-DRIVERS = {"spark": "spark_backend.driver", "local": "job_engine.local.driver"}
+DRIVERS = {Engine.SPARK: "spark_backend.driver", Engine.LOCAL: "job_engine.local.driver"}
 """By value of the setting `engine`: the module that has it as DRIVER."""
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from job_engine.clock import monotonic
+from job_engine.document.setting_keys import Engine
 from job_engine.errors import as_job_errors, in_plain_words
 from job_engine.job.batches.reports import BatchReport, OnBatch, RunReport, RunTotal
 from job_engine.job.stages.change import kept_program
@@ -34,6 +35,7 @@ def deploy(
     session: object = None,
     accept_loss: bool = False,
     apply: bool = False,
+    engine: Engine | None = None,
 ) -> Handle:
     """Start a deployment; it runs until it is stopped.
 
@@ -42,11 +44,12 @@ def deploy(
     progress: called after each micro-batch
     accept_loss: continue without files that an interrupted micro-batch read and that have changed
     apply: take over what has changed in the files of queries and values
+    engine: in place of the one that the deployment names
 
-    Raises InputError or QueryErrors before anything starts, and JobError if Spark fails.
+    Raises InputError or QueryErrors before anything starts, and JobError if the driver fails.
     """
     with as_job_errors():
-        job = prepare(given, session, apply=apply)
+        job = prepare(given, session, apply=apply, engine=engine)
     try:
         with as_job_errors(), in_plain_words(job.checked.deployment.environment):
             return start(job, progress or _ignore, RunKind(accepts_loss=accept_loss))
@@ -64,6 +67,7 @@ def run(
     accept_loss: bool = False,
     apply: bool = False,
     skip: Sequence[str] = (),
+    engine: Engine | None = None,
 ) -> RunReport:
     """Run a deployment here and now, until Ctrl-C or SIGTERM. An interrupted run is continued.
 
@@ -73,12 +77,13 @@ def run(
     accept_loss: continue without files that an interrupted micro-batch read and that have changed
     apply: take over what has changed in the files of queries and values
     skip: messages that are left out from now on, each as `SOURCE/PARTITION/OFFSET`
+    engine: in place of the one that the deployment names
 
     Raises InputError or QueryErrors.
     """
     if flush and not once:
         raise InputError("time can only be flushed at the end of input: --flush needs --once")
-    job = prepare(path, apply=apply)
+    job = prepare(path, apply=apply, engine=engine)
     try:
         deployment = job.checked.deployment
         has_log = any(kind_of(source.format).is_log for source in deployment.sources)
@@ -99,7 +104,7 @@ def run(
     try:
         with StopRequest() as stop, in_plain_words(job.checked.deployment.environment):
             while not has_ended(job, begin, stop, clock):
-                job = prepare(path)
+                job = prepare(path, engine=engine)
         seconds = monotonic() - started
         running = kept_program(job.checked.program, job.checked.deployment).running()
         ledger = job.folder.ledger.total()

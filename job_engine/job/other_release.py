@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import TypedDict
 
-from job_engine.job.checkpoint.checkpoint_record import RECORD_VERSION
+from job_engine.job.checkpoint.checkpoint_record import RECORD_VERSION, SPARK_VERSION
 from job_engine.job.journal.written import JOURNAL_VERSION
 from job_engine.job_file import JobFile
 from job_engine.operator.bucket_state import STATE_VERSION
@@ -53,10 +53,12 @@ class _Record(TypedDict):
     version: int
 
 
-def this_release() -> Release:
-    """What writes now."""
+def this_release(checkpoint: Place) -> Release:
+    """What writes a checkpoint now."""
+    has = JobFile(checkpoint / RECORD, _Record).readable()
+    is_newest = has is not None and has["version"] == RECORD_VERSION
     formats = {
-        "record": RECORD_VERSION,
+        "record": RECORD_VERSION if is_newest else SPARK_VERSION,
         "state": STATE_VERSION,
         "engine": ENGINE_VERSION,
         "rows": PACKED_VERSION,
@@ -70,7 +72,7 @@ def this_release() -> Release:
 
 def other_release(deployment: Deployment) -> Iterator[str]:
     """A line if another release has written the checkpoint until now; none for a new one."""
-    before, own = _last_release(deployment.checkpoint), this_release()
+    before, own = _last_release(deployment.checkpoint), this_release(deployment.checkpoint)
     if before is not None and before != own:
         yield (
             f"{deployment.checkpoint}: was written by {before.in_words(own)} until now. Once {own.in_words(before)} has"
@@ -81,8 +83,9 @@ def other_release(deployment: Deployment) -> Iterator[str]:
 
 def note_release(checkpoint: Place) -> None:
     """Note that this release writes the checkpoint."""
-    if _last_release(checkpoint) != this_release():
-        _note(checkpoint).write(asdict(this_release()))
+    own = this_release(checkpoint)
+    if _last_release(checkpoint) != own:
+        _note(checkpoint).write(asdict(own))
 
 
 def _last_release(checkpoint: Place) -> Release | None:

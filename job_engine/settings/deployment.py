@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from job_engine.document.fixed_settings import FixedValues
+from job_engine.document.setting_keys import Engine
 from job_engine.places.place import Place
 from job_engine.settings.watching_settings import Address
 from job_engine.sinks.kinds import Sink
@@ -59,7 +60,7 @@ class Deployment:
     buckets: number of parts that the keys are spread over
     trigger: µs between the starts of micro-batches
     checkpoint: the folder, or the place in a store, that the job continues from
-    engine: which driver runs it, of `job_engine.job.driver.DRIVERS`
+    engine: which driver runs it
     forget_keys: µs without records after which a key is forgotten; None = never
     kernels: an archive of compiled kernels for the executors; None = they compile their own
     spark: settings of Spark by their names there
@@ -84,7 +85,7 @@ class Deployment:
     buckets: int
     trigger: int
     checkpoint: Place
-    engine: str = "spark"
+    engine: Engine = Engine.SPARK
     parameters: Given = NOTHING
     forget_keys: int | None = None
     kernels: Path | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,11 +18,11 @@ from zipfile import is_zipfile
 
 from job_engine.document.fixed_settings import FixedValue, fixed_value
 from job_engine.document.folder_overlaps import FolderKind, overlaps
-from job_engine.document.setting_keys import JOB_KEYS
+from job_engine.document.setting_keys import JOB_KEYS, Engine
 from job_engine.document.setting_values import Folders, duration, idle, is_true, seconds
 from job_engine.document.yaml_document import Mistakes, Node, read_document, read_given, value_of_written
 from job_engine.places.place import asked_again
-from job_engine.settings.catalog.table_names import kept_places, with_places
+from job_engine.settings.catalog.table_names import kept_places, unplaced, with_places
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.given_mapping import NAME, document_of, places_in_words
 from job_engine.settings.sink_settings import read_channels, read_sinks
@@ -50,15 +50,22 @@ LONGEST_PATTERN = 1_000
 """Characters of one name in a pattern. Reading a pattern takes the square of its length."""
 
 
-def load_deployment(given: Path | str | Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Deployment:
-    """Read and check a deployment file, or a mapping with the same keys; raises InputError."""
+def load_deployment(
+    given: Path | str | Mapping[str, Any],
+    environment: Mapping[str, str] | None = None,
+    engine: Engine | None = None,
+) -> Deployment:
+    """Read and check a deployment file, or a mapping with the same keys; raises InputError.
+
+    engine: in place of the one that it names
+    """
     variables = os.environ if environment is None else environment
     if isinstance(given, Mapping):
         document = document_of(given)
         mistakes = Mistakes(NAME, variables)
         with places_in_words(document.places):
             root = Node(document.root, NAME, mistakes)
-            deployment = _read(Path(NAME), root, Folders(Path.cwd()), takes_text=True)
+            deployment = _read(Path(NAME), root, Folders(Path.cwd()), engine, takes_text=True)
         return replace(deployment, places=document.places)
     file = Path(given)
     if file.suffix in QUERY_SUFFIXES and exists(file):
@@ -66,17 +73,20 @@ def load_deployment(given: Path | str | Mapping[str, Any], environment: Mapping[
             str(given), [(None, "is a query file; a deployment file, such as `job.yaml`, names it under `queries`")]
         )
     root = read_document(file_text(file), Mistakes(str(given), variables))
-    return _read(file, root, Folders(file.resolve().parent))
+    return _read(file, root, Folders(file.resolve().parent), engine)
 
 
-def _read(file: Path, root: Node, folders: Folders, *, takes_text: bool = False) -> Deployment:
+def _read(file: Path, root: Node, folders: Folders, engine: Engine | None, *, takes_text: bool = False) -> Deployment:
     """The deployment; raises FileErrors with all mistakes."""
     mistakes = root.mistakes
-    deployment = _deployment(file, root, folders, takes_text=takes_text)
+    deployment = _deployment(file, root, folders, engine, takes_text=takes_text)
     for line, message in overlaps(folders.named):
         mistakes.add(line, message)
     mistakes.raise_if_any()
     placed = with_places(deployment, kept_places(deployment))
+    if placed.engine is Engine.LOCAL:
+        _refuse_names(root, unplaced(placed))
+        mistakes.raise_if_any()
     value_of = partial(value_of_written, path=mistakes.path, environment=mistakes.environment)
     return replace(_with_retry(placed), environment=mistakes.used, value_of=value_of)
 
@@ -106,7 +116,20 @@ def _is_live(found: Mapping[str, Node]) -> bool:
     return is_live
 
 
-def _deployment(file: Path, root: Node, folders: Folders, *, takes_text: bool) -> Deployment:
+def _refuse_names(root: Node, names: Collection[str]) -> None:
+    """Report tables that only a catalog could find, which is Spark's."""
+    found = root.mapping(JOB_KEYS)
+    for group in ("sources", "sinks", "channels"):
+        for item in found[group].mapping().values() if group in found else ():
+            table = item.mapping().get("table")
+            if table is not None and table.text() in names:
+                table.wrong(
+                    f"the table '{table.written()}' is found by the catalog of Spark, which `engine: local` does not"
+                    " have; name the folder of the table as 'path'"
+                )
+
+
+def _deployment(file: Path, root: Node, folders: Folders, engine: Engine | None, *, takes_text: bool) -> Deployment:
     found = root.mapping(JOB_KEYS)
     for key in ("name", "queries", "sources", "sinks", "checkpoint"):
         if key not in found:
@@ -119,6 +142,7 @@ def _deployment(file: Path, root: Node, folders: Folders, *, takes_text: bool) -
     forget_keys = found["forget_keys"].parsed(forget_length, EXPECTED) if "forget_keys" in found else None
     forgets = "none" if forget_keys is None else f"{forget_keys} us"
     fixed = {"clock": str(clock or Clock.ARRIVAL), "buckets": str(buckets), "forget_keys": forgets}
+    written = found["engine"].one_of({str(engine): engine for engine in Engine}) if "engine" in found else None
     sources = _with_idle(found, clock or Clock.ARRIVAL, folders) if "sources" in found else ()
     return Deployment(
         file=file,
@@ -132,10 +156,11 @@ def _deployment(file: Path, root: Node, folders: Folders, *, takes_text: bool) -
         buckets=buckets,
         trigger=duration(found, "trigger", DEFAULT_TRIGGER) or 0,
         checkpoint=checkpoint,
+        engine=engine or written or Engine.SPARK,
         parameters=read_given(found["parameters"]) if "parameters" in found else NOTHING,
         forget_keys=forget_keys,
         kernels=_archive(found["kernels"], folders) if "kernels" in found else None,
-        spark=read_spark(found["spark"], folders) if "spark" in found else {},
+        spark=read_spark(found["spark"], folders, written if engine is None else None) if "spark" in found else {},
         metrics=read_metrics(found),
         log=read_log(found),
         mode=found["mode"].parsed(_permissions, _MODES) if "mode" in found else None,

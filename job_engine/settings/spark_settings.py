@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from job_engine.document.setting_keys import SPARK_KEYS
+from job_engine.document.setting_keys import SPARK_KEYS, Engine
 from job_engine.document.setting_values import Folders
 from job_engine.document.yaml_document import Node
 from querylang.errors import did_you_mean, near_file
@@ -41,8 +41,11 @@ _MEMORY = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
 _URI = re.compile(r"[A-Za-z][\w+.-]*:/")
 
 
-def read_spark(node: Node, folders: Folders) -> dict[str, str]:
-    """Spark's settings by their names; mistakes are reported."""
+def read_spark(node: Node, folders: Folders, engine: Engine | None = None) -> dict[str, str]:
+    """Spark's settings by their names; mistakes are reported.
+
+    engine: what the file names; only Spark has a cluster
+    """
     found = node.mapping(SPARK_KEYS)
     chosen: dict[str, str] = {}
     if "master" in found:
@@ -57,7 +60,18 @@ def read_spark(node: Node, folders: Folders) -> dict[str, str]:
             _note(chosen, key, found[key].parsed(lambda text: text if _MEMORY.fullmatch(text) else None, is_size))
     if "conf" in found:
         chosen |= _conf(found["conf"], found)
+    if engine is Engine.LOCAL and not _LOCAL.fullmatch(chosen.get(MASTER, "local")):
+        found.get("master", node).wrong(
+            f"'{chosen[MASTER]}' is a cluster, and `engine: local` runs on this machine alone; leave the master out, or"
+            " choose `engine: spark`"
+        )
     return chosen
+
+
+def unused_settings(file: object, spark: Mapping[str, str], engine: Engine) -> Iterator[str]:
+    """A line for settings of Spark where it does not run: a file may be for both engines."""
+    if spark and engine is not Engine.SPARK:
+        yield f"{file}: what `spark` sets is for `engine: spark`; `engine: {engine}` does not use it"
 
 
 def _note(chosen: dict[str, str], key: str, value: str | None) -> None:

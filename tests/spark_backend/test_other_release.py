@@ -23,7 +23,7 @@ def job_of(folder: Path, sample: str) -> Deployment:
 
 def test_a_checkpoint_without_a_note_is_of_an_earlier_version(tmp_path: Path) -> None:
     deployment = job_of(tmp_path, "checkpoint-4.tar.gz")
-    record, own = tmp_path / "state/ensue.json", this_release()
+    record, own = tmp_path / "state/ensue.json", this_release(deployment.checkpoint)
     (line,) = other_release(deployment)
     assert line == (
         f"{tmp_path / 'state'}: was written by an earlier version of Ensue until now. Once Ensue {own.release} has run on"
@@ -46,7 +46,8 @@ def test_a_plan_says_it_before_anything_is_written_and_nobody_says_it_twice(tmp_
 
 @pytest.mark.parametrize("release", ["0.0.9", None])
 def test_what_another_release_has_noted_is_named(tmp_path: Path, release: str | None) -> None:
-    deployment, own = job_of(tmp_path, "checkpoint-4.tar.gz"), this_release()
+    deployment = job_of(tmp_path, "checkpoint-4.tar.gz")
+    own = this_release(deployment.checkpoint)
     name = release or own.release
     other = {"release": name, "formats": {**own.formats, "plan": 99, "later": 1}, "later": True}
     (tmp_path / "state/ensue/release.json").write_text(json.dumps(other))

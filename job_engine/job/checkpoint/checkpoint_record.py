@@ -1,7 +1,7 @@
 """Record what a checkpoint was made for, and refuse to continue it with something else.
 
-The record is `<checkpoint>/ensue.json`. Spark itself tells sources apart by position only, and
-notices neither another plan nor another number of buckets.
+The record is `<checkpoint>/ensue.json`. Drivers themselves notice neither another plan nor another
+number of buckets, and Spark tells sources apart by position only.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 from job_engine.chance import new_name
 from job_engine.document.fixed_settings import FixedValues, Kept, differences
+from job_engine.document.setting_keys import Engine
 from job_engine.durable_files import make_checkpoint
 from job_engine.job_file import RESTORE, JobFile
 from job_engine.places.place import Place
@@ -26,12 +27,15 @@ from querylang.plan.expression import Type
 from runtime.json_reader import OtherVersion
 from runtime.json_shapes import Count
 
-RECORD_VERSION = 4
-"""Every later version reads this one, and this one reads version 3, which has no `moved`, and
-version 2, which has no `tasks` either.
+RECORD_VERSION = 5
+"""Every later version reads this one. This one reads version 4, which has no `engine`, version 3,
+which has no `moved` either, and version 2, which has no `tasks` either.
 
 Version 1, of release 0.1, is refused.
 """
+
+SPARK_VERSION = 4
+"""The version of Spark's checkpoints: it has no `engine`, so earlier releases read it."""
 
 IDENTITY = re.compile("[0-9a-f]{12}")
 """What names a checkpoint: names of result files begin with it."""
@@ -47,12 +51,13 @@ Schemas = Mapping[str, Mapping[str, Type]]
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Where Spark began anew, with another number of buckets.
+    """Where a driver began anew, with another number of buckets.
 
-    folder: of Spark's files, below the checkpoint
+    folder: of the driver's files, below the checkpoint
     before: how many micro-batches the job had before
     manifest: the last manifest of those
-    seeds: the folder below the checkpoint that has the state of each bucket; None = Spark has them
+    seeds: the folder below the checkpoint that has the state of each bucket; None = the driver has
+        them
     """
 
     folder: Annotated[str, LATER]
@@ -71,10 +76,11 @@ class Record:
     plan: fingerprint of the program's plans
     queries: titles
     schemas: inferred event types, as text
-    tasks: of Spark, that the buckets are divided among; None = the buckets have no labels
-    moved: None = Spark's files are in the checkpoint itself
+    tasks: that the buckets are divided among; None = the buckets have no labels
+    moved: None = the driver's files are in the checkpoint itself
     fields: by source: roles, by the names of their standard columns, which are fields; of older
         releases there are none
+    engine: whose files the checkpoint has
     """
 
     identity: Annotated[str, IDENTITY]
@@ -86,6 +92,7 @@ class Record:
     tasks: int | None = None
     moved: Moved | None = None
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    engine: Engine = Engine.SPARK
 
     @staticmethod
     def of(
@@ -101,7 +108,18 @@ class Record:
             queries=tuple(query.title for query in program.plan().queries),
             schemas={name: {item: str(type_) for item, type_ in types.items()} for name, types in schemas.items()},
             fields={name: tuple(roles) for name, roles in fields.items()},
+            engine=deployment.engine,
         )
+
+    @property
+    def version(self) -> int:
+        """The version that it is written in."""
+        return SPARK_VERSION if self.engine is Engine.SPARK else RECORD_VERSION
+
+    def to_plain(self) -> dict[str, Any]:
+        """As it is written."""
+        plain = {"version": self.version, **asdict(self)}
+        return {key: value for key, value in plain.items() if key != "engine" or self.version == RECORD_VERSION}
 
     def types(self) -> Schemas:
         """The inferred event types."""
@@ -157,7 +175,18 @@ def _of_other_version(version: object) -> str:
 def write_record(checkpoint: Place, record: Record) -> None:
     """Write the record, before the first micro-batch."""
     make_checkpoint(checkpoint, None)
-    _file(checkpoint).write({"version": RECORD_VERSION, **asdict(record)})
+    _file(checkpoint).write(record.to_plain())
+
+
+def refuse_other_engine(deployment: Deployment) -> None:
+    """Raise InputError for a start on a checkpoint of another driver."""
+    kept = read_record(deployment.checkpoint)
+    if kept is not None and kept.engine is not deployment.engine:
+        raise InputError(
+            f"{deployment.checkpoint}: this checkpoint is of `engine: {kept.engine}`, and this start of `engine:"
+            f" {deployment.engine}`. Continue it with `--engine {kept.engine}`, or move it: `ensue move"
+            f" {deployment.file} --to {deployment.engine}`; nothing was changed"
+        )
 
 
 def refuse_difference(checkpoint: Place, kept: Record, wanted: Record, deployment: Deployment) -> None:

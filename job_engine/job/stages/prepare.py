@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from job_engine.document.setting_keys import Engine
 from job_engine.durable_files import make_checkpoint
 from job_engine.errors import in_plain_words
-from job_engine.job.checkpoint.checkpoint_record import read_record, write_record
+from job_engine.job.checkpoint.checkpoint_record import read_record, refuse_other_engine, write_record
 from job_engine.job.checkpoint.driver_files import remove_old_files
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.checkpoint.run_lock import RunLock
@@ -23,6 +24,7 @@ from job_engine.settings.catalog.table_names import keep_places
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.settings.given_mapping import places_in_words
+from job_engine.settings.spark_settings import unused_settings
 from job_engine.sources.kinds import running_of
 from job_engine.wire.partition_groups import shared_order
 from querylang.logger import warn
@@ -55,17 +57,25 @@ class Job:
         self.lock.release()
 
 
-def prepare(given: Path | str | Mapping[str, Any], session: object = None, *, apply: bool = False) -> Job:
+def prepare(
+    given: Path | str | Mapping[str, Any],
+    session: object = None,
+    *,
+    apply: bool = False,
+    engine: Engine | None = None,
+) -> Job:
     """Check the deployment and lock its checkpoint, then create what it needs.
 
     given: the path of a file, or a mapping with the same keys
     session: of Spark, beside which the job runs; None = the one that exists, or a new one
     apply: take over what has changed in the files of queries and values
+    engine: in place of the one that the deployment names
 
     Raises InputError or QueryErrors; a refused deployment creates nothing.
     """
-    deployment = load_deployment(given)
+    deployment = load_deployment(given, engine=engine)
     with in_plain_words(deployment.environment), places_in_words(deployment.places):
+        refuse_other_engine(deployment)
         driver = driver_of(deployment)
         return _locked(driver, driver.find_tables(deployment, session), session, apply=apply)
 
@@ -76,6 +86,7 @@ def _locked(driver: Driver, deployment: Deployment, session: object, *, apply: b
     ready = checked(deployment, apply=apply)  # a refused deployment creates nothing, not even the lock's file
     for line in (
         *other_release(deployment),
+        *unused_settings(deployment.file, deployment.spark, deployment.engine),
         *(note for item in deployment.all_sources for note in running_of(item).notes(item, is_new=ready.is_new)),
     ):
         warn(line)
@@ -83,7 +94,9 @@ def _locked(driver: Driver, deployment: Deployment, session: object, *, apply: b
     lock.acquire()
     try:
         has_begun = ready.is_new and read_record(deployment.checkpoint) is not None
-        ready = checked(deployment, apply=apply) if has_begun else ready
+        if has_begun:
+            refuse_other_engine(deployment)
+            ready = checked(deployment, apply=apply)
         watch = open_watch(deployment, ready.program.plan())
     except BaseException:
         lock.release()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from job_engine.job.checkpoint.checkpoint_record import Record, read_record, refuse_difference
 from job_engine.job.checkpoint.driver_files import placed
@@ -36,11 +36,12 @@ class Opened:
 
 
 def open_checkpoint(deployment: Deployment) -> Opened:
-    """Open the checkpoint of a deployment; writes nothing.
+    """Open the checkpoint of a deployment, with the driver that it is of; writes nothing.
 
     Raises InputError if there is none, or if it was made for something else.
     """
     record = kept_record(deployment)
+    deployment = replace(deployment, engine=record.engine)
     program, wanted = _wanted(deployment, record)
     refuse_difference(deployment.checkpoint, record, wanted, deployment)
     program = kept_program(program, deployment)
