@@ -115,7 +115,7 @@ WAYS_OUT = {
     ),
     "locks": ("fcntl", "job.checkpoint.run_lock"),
     "stores": ("pyarrow.fs", "places.stores"),
-    "brokers": ("confluent_kafka", "kafka sinks.topics.publisher sources.topics.consuming"),
+    "brokers": ("confluent_kafka", "kafka"),
     "tables": ("deltalake", "delta"),
     "services": ("http ssl urllib.request", "job.watching.watch sources.topics.avro.registry"),
     "the network": ("asyncio select selectors socket socketserver", "job.checkpoint.store_lock"),

@@ -122,13 +122,11 @@ class TopicPublisher:
 
         Raises InputError for what the broker refuses, and Unreachable.
         """
-        from confluent_kafka import KafkaException
-
         while batch >= self.published:
             try:
                 self._send(batch, drafts)
                 self.published = batch + 1
-            except KafkaException as error:
+            except kafka_client().KafkaException as error:
                 self._recover(error.args[0], drafts)
             except _Stuck:
                 self._reopen()
@@ -163,26 +161,23 @@ class TopicPublisher:
 
     def _flush(self) -> None:
         """Wait until the broker has all messages, or has refused one."""
-        from confluent_kafka import KafkaException
-
         left = len(self._producer)
         while left and self._refused is None:
             before, left = left, self._served(lambda: self._producer.flush(1.0))
             self._note_progress(before - left)
         if self._refused is not None:
-            raise KafkaException(self._refused[0])
+            raise kafka_client().KafkaException(self._refused[0])
         if self._outage.is_on:
             raise _Stuck  # the client may not recover within a transaction
 
     def _served(self, call: Callable[[], int]) -> int:
         """What a call gives that runs callbacks, whose fatal errors the client hides or loses."""
-        from confluent_kafka import KafkaError, KafkaException
-
         try:
             return call()
         except SystemError as error:
-            fatal = KafkaError(KafkaError._FATAL, "a fatal error of the client", fatal=True)  # noqa: SLF001  its name
-            lost = KafkaException(fatal)
+            package = kafka_client()
+            code = package.KafkaError._FATAL  # noqa: SLF001  its name
+            lost = package.KafkaException(package.KafkaError(code, "a fatal error of the client", fatal=True))
             raise error.__cause__ or lost from error
 
     def _note_progress(self, sent: int) -> None:
@@ -201,11 +196,9 @@ class TopicPublisher:
 
         The client waits for such a topic as for a broker that does not answer.
         """
-        from confluent_kafka import KafkaException
-
         try:
             known = self._producer.list_topics(timeout=1).topics
-        except KafkaException:
+        except kafka_client().KafkaException:
             return
         if self._sink.topic not in known:
             raise InputError(
@@ -215,8 +208,6 @@ class TopicPublisher:
 
     def _recover(self, error: Any, drafts: Sequence[Draft]) -> None:
         """Make the next attempt possible; raises what makes it impossible."""
-        from confluent_kafka import KafkaException
-
         if error.fatal():
             if not self._outage.is_on:
                 raise self._taken_over()
@@ -226,7 +217,7 @@ class TopicPublisher:
             self._answered(lambda: self._producer.abort_transaction(ANSWER_WITHIN))
             self._wait(error, self._outage.wait)
             return
-        with suppress(KafkaException):  # readers would wait for the end of the transaction
+        with suppress(kafka_client().KafkaException):  # readers would wait for the end of the transaction
             self._producer.abort_transaction(ANSWER_WITHIN)
         if self._refused is not None and error.name() in _TOO_LONG and not self._sends_singly:
             self._sends_singly = True  # a topic for short messages may refuse many that are sent together
@@ -236,12 +227,10 @@ class TopicPublisher:
 
     def _answered(self, ask: Callable[[], Found]) -> Found:
         """What a broker answers; it is asked again while it does not."""
-        from confluent_kafka import KafkaException
-
         while True:
             try:
                 return _in_time(ask)
-            except KafkaException as found:
+            except kafka_client().KafkaException as found:
                 error = found.args[0]
                 if error.fatal() or error.txn_requires_abort() or not is_passing(error):
                     raise
@@ -271,9 +260,7 @@ class TopicPublisher:
             self._refused = (error, message.value() or b"")
 
     def _place(self, offset: int) -> Any:
-        from confluent_kafka import TopicPartition
-
-        return TopicPartition(self._sink.topic, 0, offset)
+        return kafka_client().TopicPartition(self._sink.topic, 0, offset)
 
     def _plain(self, error: Any) -> InputError:
         begin, name = f"sink '{self._sink.name}'", error.name()

@@ -88,20 +88,17 @@ def consumed(
 
     Raises GoneMessages and BrokerError.
     """
-    key = json.dumps(client, sort_keys=True)
+    package, key = kafka_client(), json.dumps(client, sort_keys=True)
     consumer = _consumers.pop(key, None) or _new_consumer(client)
     try:
-        from confluent_kafka import KafkaException, TopicPartition
-
-        try:
-            consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
-            outage = Outage(patience, lambda line: tell(f"{wanted.topic}/{wanted.partition}: {line}"), now)
-            yield from _Reading(client, consumer, wanted, outage, now).chunks()
-            consumer.unassign()
-        except KafkaException as error:
-            raise broker_error(client, error.args[0]) from error
-    except BaseException:
+        consumer.assign([package.TopicPartition(wanted.topic, wanted.partition, wanted.start)])
+        outage = Outage(patience, lambda line: tell(f"{wanted.topic}/{wanted.partition}: {line}"), now)
+        yield from _Reading(client, consumer, wanted, outage, now).chunks()
+        consumer.unassign()
+    except BaseException as error:
         consumer.close()
+        if isinstance(error, package.KafkaException):
+            raise broker_error(client, error.args[0]) from error
         raise
     _consumers[key] = consumer
 
@@ -174,9 +171,7 @@ class _Reading:
             raise broker_error(self.client, error)
 
     def _gone(self) -> GoneMessages:
-        from confluent_kafka import TopicPartition
-
-        place = TopicPartition(self.wanted.topic, self.wanted.partition)
+        place = kafka_client().TopicPartition(self.wanted.topic, self.wanted.partition)
         first, behind = self.consumer.get_watermark_offsets(place, timeout=10)
         known = first if self.next < first else behind
         there = f"the first one is {first}" if first < behind else f"there is no message before {behind}"

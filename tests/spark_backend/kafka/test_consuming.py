@@ -65,8 +65,8 @@ class Message:
 
 
 def read(broker: SilentBroker, monkeypatch: pytest.MonkeyPatch, patience: float = 60.0) -> tuple[list[int], list[str]]:
-    package = SimpleNamespace(Consumer=lambda _: broker, KafkaException=RuntimeError)
-    monkeypatch.setattr(consuming, "kafka_client", lambda: package)
+    client = {"Consumer": lambda _: broker, "KafkaException": RuntimeError, "TopicPartition": lambda *place: place}
+    monkeypatch.setattr(consuming, "kafka_client", lambda: SimpleNamespace(**client))
     monkeypatch.setattr(consuming, "_consumers", {})
     lines: list[str] = []
     chunks = list(consumed(CLIENT, WANTED, patience, lines.append, broker.now))
