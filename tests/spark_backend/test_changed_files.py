@@ -17,12 +17,12 @@ from job_engine.job.journal.file_changes import take_files
 from job_engine.job.journal.written import read_files, read_journal
 from job_engine.job.other_release import note_release
 from job_engine.job.preflight import checked
-from job_engine.job.stages.change import changed_program
 from job_engine.job.upkeep.planning import StartPlan, plan_of
 from job_engine.job.watching.status import status_of
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.wire.program import Program
 from querylang.errors import InputError
+from tests.support.job_without_spark import started
 from tests.support.readings_job import let_it_have_read, write_job
 
 EVENT = "event Reading { string sensor; float value; }\n"
@@ -54,7 +54,7 @@ class Folder:
         take_files(ready.deployment, ready.files, ready.program)
         if ready.has_other_files:
             write_record(ready.deployment.checkpoint, ready.record)
-        return changed_program(ready)
+        return started(ready)
 
     def send(self, name: str, *arguments: object) -> None:
         send_change(load_deployment(self.job), json.dumps({name: arguments}), wait=False)

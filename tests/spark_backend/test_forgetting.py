@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -92,11 +93,11 @@ def test_held_records_are_counted_as_forgotten_for_the_queries_of_their_epoch() 
     first = Program.of(start, buckets=2, sources=SOURCES)
     arrivals = arrivals_of(200, plan=start)
     place = int(np.median(arrivals.system("arrival")))
-    journal = Journal.begin(Running.of(start, start), first)
+    journal = Journal.begin(Running.of(start, start), first.plan())
     deployed = journal.changed(
         1, asked_of_text(json.dumps({"DeployQuery": [other]})), Moment(place, place), 0, lambda plan: plan
     )
-    program = deployed.program(first)
+    program = deployed.program(first, Path())
     states, rows = run(program, {}, [[pack_arrivals(arrivals, program.groups(), 2)]])
     held = [
         arrival

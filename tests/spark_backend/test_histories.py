@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from job_engine.job.history.table_run import limits_of, met_sources
 from job_engine.job.journal.journal import HistoryCommand, JournalEpoch, moment_of_change
 from job_engine.operator.history_run import HistoryRun
 from job_engine.wire.clock_sources import ClockSource
-from job_engine.wire.epochs import History
 from job_engine.wire.packed_rows import Signal, pack_arrivals
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag
@@ -70,13 +68,7 @@ class HistoryJob(ChangingJob):
     def __init__(self, buckets: int, folder: Path, sources: tuple[ClockSource, ...]) -> None:
         super().__init__(buckets, sources)
         self.parts: list[dict[str, Arrivals]] = []
-        self.folder = folder
-
-    def placed(self, program: Program) -> Program:
-        def whole(history: History | None) -> History | None:
-            return None if history is None else replace(history, folder=str(self.folder / history.folder))
-
-        return replace(program, epochs=tuple(replace(one, history=whole(one.history)) for one in program.epochs))
+        self.folder = self.histories = folder
 
     def step(self, parts: dict[str, Arrivals], signal: Signal | None = None) -> None:
         self.parts.append(parts)

@@ -9,12 +9,14 @@ import pytest
 
 from job_engine.job.preflight import checked
 from job_engine.job.stages.start import (
+    Settings,
     settings_of,
     settings_of_interrupted,
     settings_with,
     write_settings,
 )
 from job_engine.settings.deployment_file import load_deployment
+from job_engine.sources.listing.batch_log import batches_of
 from querylang.errors import InputError
 from tests.support.sensors import project_of_two
 
@@ -23,6 +25,10 @@ def begun(checkpoint: Path, name: str) -> None:
     """An entry of Spark's log `offsets` or `commits`."""
     (checkpoint / name).mkdir(parents=True, exist_ok=True)
     (checkpoint / name / "0").write_text("v1\n")
+
+
+def interrupted(checkpoint: Path) -> Settings | None:
+    return settings_of_interrupted(checkpoint, batches_of(checkpoint))
 
 
 def test_a_repeated_micro_batch_has_the_settings_of_the_run_that_began_it(tmp_path: Path) -> None:
@@ -34,11 +40,11 @@ def test_a_repeated_micro_batch_has_the_settings_of_the_run_that_began_it(tmp_pa
     program = checked(old).program
     (checkpoint / "ensue").mkdir(parents=True)
     write_settings(checkpoint, settings_of(program, old))
-    assert settings_of_interrupted(checkpoint) is None  # no micro-batch is open
+    assert interrupted(checkpoint) is None  # no micro-batch is open
     begun(checkpoint, "offsets")
     path.write_text(text.replace(", ahead: 1 hour, max_record: 1 MB", "").replace("idle: none", "idle: 1 minute"))
     new = load_deployment(path)
-    before = settings_of_interrupted(checkpoint)
+    before = interrupted(checkpoint)
     assert before is not None
     assert before != settings_of(replace(program, idle=7), new)
     repeated, sources = settings_with(before, replace(program, sources=(), idle=7), new.sources)
@@ -46,16 +52,16 @@ def test_a_repeated_micro_batch_has_the_settings_of_the_run_that_began_it(tmp_pa
     assert [source.max_record for source in sources] == [source.max_record for source in old.sources]
     assert before == settings_of(repeated, replace(new, sources=sources))
     begun(checkpoint, "commits")
-    assert settings_of_interrupted(checkpoint) is None
+    assert interrupted(checkpoint) is None
 
 
 def test_damaged_settings_are_one_line_and_checkpoints_without_them_are_repeated_as_before(tmp_path: Path) -> None:
     begun(tmp_path, "offsets")
-    assert settings_of_interrupted(tmp_path) is None
+    assert interrupted(tmp_path) is None
     (tmp_path / "ensue").mkdir()
     for text in ("{", "[]", "{}"):
         (tmp_path / "ensue" / "run.json").write_text(text)
         with pytest.raises(
             InputError, match=r"run\.json: is damaged: .* the settings of the last run: delete the file"
         ):
-            settings_of_interrupted(tmp_path)
+            interrupted(tmp_path)

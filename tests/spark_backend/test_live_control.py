@@ -95,7 +95,7 @@ def test_a_repeated_micro_batch_asks_once(tmp_path: Path) -> None:
 
 
 def test_changes_keep_their_order_where_an_earlier_one_takes_place_later() -> None:
-    journal = Journal.begin(Running.of(START, START), Program.of(START, buckets=1))
+    journal = Journal.begin(Running.of(START, START), START)
     for number, (text, place) in enumerate([(DEPLOY, 50), (UNDEPLOY, 10)], 1):
         journal = journal.changed(number, asked_of_text(text), Moment(place, place), 0, lambda plan: plan)
     assert [epoch.begins for epoch in journal.epochs] == [None, 50, 50]

@@ -15,7 +15,6 @@ from job_engine.job.plan_rules import refuse_name_conflicts
 from job_engine.sinks import bucket_results
 from job_engine.wire import plan_text as texts
 from job_engine.wire.partition_groups import partition_groups
-from job_engine.wire.program import Program
 from querylang.changes.applying import Moment
 from querylang.changes.running import Running
 from querylang.plan import model
@@ -129,7 +128,7 @@ def test_a_query_is_read_once_whatever_plans_it_is_in(monkeypatch: pytest.Monkey
 
 def test_a_change_writes_only_the_queries_that_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = _plan(3)
-    journal = Journal.begin(Running.of(plan, plan), Program.of(plan, buckets=1))
+    journal = Journal.begin(Running.of(plan, plan), plan)
     journal_to_plain(journal)
     written: list[str] = []
     to_dict = model.to_dict

@@ -21,9 +21,9 @@ import pytest
 from job_engine.job.commands.control import send_change
 from job_engine.job.job import run
 from job_engine.job.preflight import checked
-from job_engine.job.stages.change import changed_program
 from job_engine.job.upkeep.planning import plan_of
 from job_engine.settings.deployment_file import load_deployment
+from tests.support.job_without_spark import started
 from tests.support.old_checkpoint import continue_as_a_replay, unpacked
 
 SAMPLES = Path(__file__).parents[1] / "snapshots"
@@ -41,7 +41,7 @@ def test_new_texts_on_an_old_checkpoint_have_the_annotations_of_its_files(tmp_pa
     deployment = load_deployment(tmp_path / "old.yaml")
     new = "query New { inputs { A() key k within 9 seconds; } find A:a }"
     send_change(deployment, json.dumps({"DeployQuery": [new]}), wait=False)
-    queries = changed_program(checked(deployment)).running().queries
+    queries = started(checked(deployment)).running().queries
     is_annotated = {query.name: query.inputs[0].out_of_order for query in queries}
     assert is_annotated == {"Rise": True, "Silence": False, "Runs": False, "New": True}
 

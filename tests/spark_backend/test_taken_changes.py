@@ -16,7 +16,7 @@ from job_engine.job.commands.sending import what_it_waits_for
 from job_engine.job.journal.written import journal_file, read_journal
 from job_engine.job.preflight import Checked, checked
 from job_engine.job.stages import change as taking
-from job_engine.job.stages.change import changed_program, has_change
+from job_engine.job.stages.change import has_change
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.listing.command_folder import CHANGE, CommandFolder
 from job_engine.wire.epochs import Notice
@@ -24,6 +24,7 @@ from job_engine.wire.plan_text import load_plan
 from job_engine.wire.program import Program
 from querylang.errors import InputError
 from runtime.json_reader import shaped
+from tests.support.job_without_spark import started
 from tests.support.readings_job import let_it_have_read, write_job
 
 EVENT = "event Reading { string sensor; float value; }\nevent Other { string sensor; }\n"
@@ -58,14 +59,14 @@ def test_changes_are_done_in_order_and_answered(ready: Checked) -> None:
         send(ready, "SetParameters", "Falling", "", {"least": 3.0}),
         send(ready, "UndeployQuery", "Rising"),
     ]
-    program = changed_program(ready)
+    program = started(ready)
     assert queries(program) == ["Falling"]
     assert [epoch.number for epoch in program.epochs] == [0, 1, 2, 3]
     outcomes = [folder(ready).outcome(number) for number in sent]
     kinds = [next(iter(outcome.answers.values())).kind for outcome in outcomes if outcome is not None]
     assert kinds == ["deployed", "set", "undeployed"]
     assert not has_change(ready.deployment.checkpoint)
-    assert queries(changed_program(ready)) == ["Falling"]
+    assert queries(started(ready)) == ["Falling"]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_changes_are_done_in_order_and_answered(ready: Checked) -> None:
 )
 def test_wrong_changes_change_nothing_and_say_why(ready: Checked, change: tuple[object, ...], message: str) -> None:
     number = send(ready, str(change[0]), *change[1:])
-    program = changed_program(ready)
+    program = started(ready)
     assert queries(program) == ["Rising"]
     outcome = folder(ready).outcome(number)
     assert outcome is not None
@@ -96,7 +97,7 @@ def test_wrong_changes_change_nothing_and_say_why(ready: Checked, change: tuple[
 
 def test_a_text_that_runs_already_is_said_to_be_unchanged(ready: Checked) -> None:
     number = send(ready, "ReplaceQuery", RISING)
-    assert queries(changed_program(ready)) == ["Rising"]
+    assert queries(started(ready)) == ["Rising"]
     outcome = folder(ready).outcome(number)
     assert outcome is not None
     assert [(answer.kind, answer.text) for answer in outcome.answers.values()] == [
@@ -106,12 +107,12 @@ def test_a_text_that_runs_already_is_said_to_be_unchanged(ready: Checked) -> Non
 
 def test_a_job_may_be_left_without_queries(ready: Checked) -> None:
     send(ready, "UndeployQuery", "Rising")
-    program = changed_program(ready)
+    program = started(ready)
     assert queries(program) == []
     assert [query.name for query in program.plan().queries] == ["Rising"]
-    assert queries(changed_program(ready)) == []
+    assert queries(started(ready)) == []
     send(ready, "DeployQuery", FALLING)
-    assert queries(changed_program(ready)) == ["Falling"]
+    assert queries(started(ready)) == ["Falling"]
 
 
 def test_a_change_is_refused_at_once_if_it_is_not_one(ready: Checked) -> None:
@@ -124,7 +125,7 @@ def test_a_control_event_may_concern_a_query_that_was_deployed_later(ready: Chec
     with pytest.raises(InputError, match="no query heeds SetDelayedEventsLeeway"):
         send_control(ready.deployment, control, wait=False)
     send(ready, "DeployQuery", FALLING.replace("60 seconds", "60 seconds wait 2 seconds"))
-    changed_program(ready)
+    started(ready)
     assert not send_control(ready.deployment, control, wait=False).is_running
 
 
@@ -133,15 +134,15 @@ def test_a_killed_start_does_a_change_once(ready: Checked, monkeypatch: pytest.M
     with monkeypatch.context() as patch:
         patch.setattr(taking, "write_journal", _killed)
         with pytest.raises(KeyboardInterrupt):
-            changed_program(ready)
+            started(ready)
     assert folder(ready).pending() == [number]
     assert read_journal(ready.deployment) is None
     with monkeypatch.context() as patch:
         patch.setattr(taking, "_answer", _killed)
         with pytest.raises(KeyboardInterrupt):
-            changed_program(ready)
+            started(ready)
     assert folder(ready).pending() == [number]
-    program = changed_program(ready)
+    program = started(ready)
     assert queries(program) == ["Rising", "Falling"]
     assert len(program.notices) == 1
     assert folder(ready).pending() == []
@@ -157,10 +158,10 @@ def test_no_change_is_done_while_a_micro_batch_is_open(ready: Checked) -> None:
         (checkpoint / name).parent.mkdir(exist_ok=True)
         (checkpoint / name).write_text("v1\n{}", "utf-8")
     send(ready, "DeployQuery", FALLING)
-    assert queries(changed_program(ready)) == ["Rising"]
+    assert queries(started(ready)) == ["Rising"]
     assert has_change(checkpoint)
     (checkpoint / "commits" / "1").write_text("v1\n{}", "utf-8")
-    assert queries(changed_program(ready)) == ["Rising", "Falling"]
+    assert queries(started(ready)) == ["Rising", "Falling"]
 
 
 def test_later_commands_wait_for_changes(ready: Checked) -> None:
@@ -168,23 +169,23 @@ def test_later_commands_wait_for_changes(ready: Checked) -> None:
     own.send("first", kind=CHANGE)
     own.send("SetDelayedEventsLeeway(5, 20)")
     assert has_change(ready.deployment.checkpoint)
-    changed_program(ready)
+    started(ready)
     assert len(own.pending()) == 1
     assert not has_change(ready.deployment.checkpoint)
 
 
 def test_a_damaged_journal_is_named(ready: Checked) -> None:
     send(ready, "DeployQuery", FALLING)
-    changed_program(ready)
+    started(ready)
     file = cast("Path", journal_file(ready.deployment.checkpoint).place)
     file.write_text(file.read_text("utf-8")[:-20], "utf-8")
     with pytest.raises(InputError, match=r"program.json: is damaged"):
-        changed_program(replace(ready))
+        started(replace(ready))
 
 
 def test_the_plans_of_a_journal_are_read_back(ready: Checked) -> None:
     send(ready, "DeployQuery", FALLING)
-    program = changed_program(ready)
+    program = started(ready)
     journal = read_journal(ready.deployment)
     assert journal is not None
     assert journal.running.plan().queries == load_plan(program.epochs[-1].plan).queries
@@ -203,13 +204,13 @@ def test_an_old_text_that_never_ends_is_named(tmp_path: Path) -> None:
     write_record(ready.deployment.checkpoint, ready.record)
     let_it_have_read(tmp_path / "state")
     number = send(ready, "ReplaceQuery", RISING.replace("60 seconds", "90 seconds"))
-    changed_program(ready)
+    started(ready)
     outcome = folder(ready).outcome(number)
     assert outcome is not None
     (answer,) = outcome.answers.values()
     assert "so it runs on beside the new one; a replacement with `--now` ends it" in answer.text
     send(ready, "ReplaceQuery", RISING.replace("60 seconds", "120 seconds"), "now")
-    assert len(changed_program(ready).running().queries) == 1
+    assert len(started(ready).running().queries) == 1
 
 
 def test_a_command_that_waits_says_for_what(ready: Checked) -> None:

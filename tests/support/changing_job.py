@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,7 +121,8 @@ class ChangingJob:
         self.stream = Stream(self.base)
         self.progress = JobProgress()
         self.batch = 0
-        self.journal = Journal.begin(Running.of(START, INSTANCES), self.base)
+        self.journal = Journal.begin(Running.of(START, INSTANCES), INSTANCES)
+        self.histories = Path()
 
     def step(self, parts: dict[str, Arrivals], signal: Signal | None = None) -> None:
         self.batch += 1
@@ -142,11 +144,7 @@ class ChangingJob:
     def go_on_with(self, journal: Journal) -> None:
         """Take a journal over, as its file keeps it."""
         self.journal = journal_of_plain(json_of_text(json.dumps(journal_to_plain(journal)), PlainJournal))
-        self.stream.program = load_program(self.placed(self.ahead().program(self.base)).to_text())
-
-    def placed(self, program: Program) -> Program:
-        """The program with the folders of histories in full."""
-        return program
+        self.stream.program = load_program(self.ahead().program(self.base, self.histories).to_text())
 
     def move(self, buckets: int) -> None:
         """Between two runs, to another number of buckets."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from job_engine.job.checkpoint.checkpoint_record import write_record
 from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.job.preflight import checked
+from job_engine.job.preflight import Checked, checked
 from job_engine.job.stages.change import changed_program
 from job_engine.job.told_sources import source_readings, told_sources
 from job_engine.operator.step import run_step
@@ -29,6 +29,11 @@ FALLING = EVENT + (
 )
 
 COLUMNS = {"event": "Reading", "arrival": "at", "source_time": "ts"}
+
+
+def started(ready: Checked) -> Program:
+    """What a start runs, with the changes that wait."""
+    return changed_program(ready, JobFolder(ready.deployment.checkpoint).reached())
 
 
 class JobWithoutSpark:
@@ -81,7 +86,7 @@ class JobWithoutSpark:
         (self.path / source / f"{number}.csv").write_text(f"at,ts,sensor,value\n{rows}", "utf-8")
 
     def start(self) -> None:
-        self.program = changed_program(self.ready)
+        self.program = started(self.ready)
 
     def run(self) -> None:
         """A micro-batch of what there is."""

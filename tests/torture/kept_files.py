@@ -14,8 +14,7 @@ from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.journal.written import read_files
 from job_engine.job.preflight import Checked, checked
 from job_engine.job.stages.change import kept_program
-from job_engine.job.stages.start import settings_of, settings_with, write_settings
-from job_engine.job.stages.start import settings_of_interrupted as interrupted_settings
+from job_engine.job.stages.start import settings_of, settings_of_interrupted, settings_with, write_settings
 from job_engine.job.upkeep.backup import back_up, restore
 from job_engine.job.watching.tries import failed_tries, skip_records
 from job_engine.settings.deployment_file import load_deployment
@@ -25,6 +24,7 @@ from job_engine.sources.folder.after_reading import Settled, SettledFile
 from job_engine.sources.folder.folder_listing import FileStamp
 from job_engine.sources.folder.pieces import FolderPiece, SourceCount, TakenFile
 from job_engine.sources.kinds import Part
+from job_engine.sources.listing.batch_log import batches_of
 from job_engine.sources.listing.manifests import Manifest, ManifestFolder
 from job_engine.sources.listing.read_list import KEPT, load_list
 from job_engine.sources.topics.avro.avro_form import RegistryAddress
@@ -120,11 +120,11 @@ def open_settings() -> Sample:
 
     def run(data: bytes) -> None:
         file.write_bytes(data)
-        found = interrupted_settings(checkpoint)
+        found = settings_of_interrupted(checkpoint, batches_of(checkpoint))
         if found is not None:
             settings_with(found, job.program, job.deployment.sources)
 
-    assert interrupted_settings(checkpoint) is not None
+    assert settings_of_interrupted(checkpoint, batches_of(checkpoint)) is not None
     return (file.read_bytes(),), run
 
 

@@ -18,6 +18,7 @@ from job_engine.job.checkpoint.run_lock import RunLock
 from job_engine.job.checkpoint.store_lock import StoreLock
 from job_engine.job_file import JobFile, numbers_in
 from job_engine.places.place import Place
+from job_engine.sources.listing.batch_log import Batches, batches_of
 from job_engine.sources.listing.command_folder import CommandFolder
 from querylang.errors import InputError
 
@@ -127,6 +128,14 @@ class _ProgressFile(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
+class Reached:
+    """Where a job is, between two micro-batches; `progress`: behind the last that has ended."""
+
+    batches: Batches
+    progress: JobProgress
+
+
+@dataclass(frozen=True, slots=True)
 class JobFolder:
     """What Ensue keeps inside a checkpoint."""
 
@@ -154,6 +163,11 @@ class JobFolder:
         """
         found = self.progress.latest(before)
         return JobProgress.from_plain(None if found is None else found[1]["progress"])
+
+    def reached(self) -> Reached:
+        """Where the job is; raises InputError for a damaged file."""
+        batches = batches_of(self.checkpoint)
+        return Reached(batches, self.last_progress(before=batches.open))
 
     @property
     def commands(self) -> CommandFolder:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from job_engine.places.place import Place
 from job_engine.sinks.kinds import Sink, publishing
-from job_engine.sources.listing.batch_log import last_begun
+from job_engine.sources.listing.batch_log import batches_of
 from querylang.errors import InputError
 
 
@@ -23,7 +23,7 @@ def refuse_other_results(
     identity: of the checkpoint
     totals: by folder beside the checkpoint, the micro-batches that it has a file of
     """
-    newest = last_begun(checkpoint)
+    newest = batches_of(checkpoint).begun
     for name, sink in sinks.items():
         for result in publishing(sink).results(sink):
             if result.identity == identity and result.batch > newest:

@@ -9,7 +9,7 @@ from job_engine.clock import monotonic, sleep
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.settings.deployment import Deployment
-from job_engine.sources.listing.batch_log import last_batch, open_batch
+from job_engine.sources.listing.batch_log import batches_of
 from job_engine.sources.listing.command_folder import EVENT, Command, CommandKind, Outcome
 from querylang.errors import InputError
 from querylang.logger import warn
@@ -91,9 +91,9 @@ def what_it_waits_for(folder: JobFolder, command: Command) -> str:
     earlier = [number for number in folder.commands.pending() if number < command.number]
     if earlier:
         return f"command {earlier[0]}, which was sent before it"
-    interrupted = open_batch(folder.checkpoint)
-    if interrupted is not None:
-        return f"the end of micro-batch {interrupted}, which is being processed"
-    if last_batch(folder.checkpoint) < 0:
+    batches = batches_of(folder.checkpoint)
+    if batches.open is not None:
+        return f"the end of micro-batch {batches.open}, which is being processed"
+    if batches.ended < 0:
         return "the first micro-batch: the job has begun and has not read anything yet"
     return "the next micro-batch; the job's `trigger` and its sources decide when it begins"

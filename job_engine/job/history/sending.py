@@ -136,7 +136,7 @@ def _program(deployment: Deployment, command: HistoryCommand) -> Program:
         compiled.plan, buckets=deployment.buckets, clock=deployment.clock, sources=clock_sources(deployment)
     )
     files = Running.of(compiled.template, compiled.instances, compiled.hidden)
-    journal = (read_journal(deployment) or Journal.begin(files, program)).annotated_by(files)
+    journal = (read_journal(deployment) or Journal.begin(files, program.plan())).annotated_by(files)
     moment = moment_of_change(JobFolder(deployment.checkpoint).last_progress(), None)
     foretold = journal.joined(0, command, "", moment, 0, finishing(deployment))
     if foretold.taken[-1].errors:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.journal.journal import Journal, instance_words, moment_of_change
@@ -18,9 +18,7 @@ from job_engine.job.journal.written import (
 )
 from job_engine.job.plan_rules import finished, finishing
 from job_engine.settings.deployment import Deployment
-from job_engine.sources.listing.batch_log import last_batch, open_batch
 from job_engine.sources.listing.command_folder import CHANGE
-from job_engine.wire.plan_text import plan_text
 from job_engine.wire.program import Program
 from querylang.changes.merging import FileChange
 from querylang.changes.running import LIVE, Running
@@ -91,14 +89,14 @@ def foretell(deployment: Deployment, change: FileChange, program: Program) -> Fo
     Raises InputError if they cannot be applied.
     """
     folder = JobFolder(deployment.checkpoint)
-    progress, batch = folder.last_progress(before=open_batch(folder.checkpoint)), last_batch(folder.checkpoint)
+    reached = folder.reached()
     journal = (read_journal(deployment) or _begun(deployment, change, program)).annotated_by(change.files)
     waiting = (folder.commands.read(number) for number in folder.commands.pending())
     changes = [(command.text, command.at) for command in waiting if command is not None and command.kind == CHANGE]
     for text, at in (*changes, (files_text(change), None)):
-        moment = moment_of_change(progress, at)
+        moment = moment_of_change(reached.progress, at)
         asked = asked_of_text(text, deployment.value_of)
-        journal = journal.changed(0, asked, moment, batch, finishing(deployment))
+        journal = journal.changed(0, asked, moment, reached.batches.ended, finishing(deployment))
     last = journal.taken[-1]
     if last.errors:
         raise InputError(f"{deployment.file}: {'; '.join(last.errors)}")
@@ -137,6 +135,5 @@ def take_files(deployment: Deployment, change: FileChange, program: Program) -> 
 
 def _begun(deployment: Deployment, change: FileChange, program: Program) -> Journal:
     """The journal of a checkpoint whose queries have never changed."""
-    if not is_same(change.before, change.files):
-        program = replace(program, plans=(plan_text(finished(change.before.plan(), deployment)),))
-    return Journal.begin(change.before, program)
+    is_other = not is_same(change.before, change.files)
+    return Journal.begin(change.before, finished(change.before.plan(), deployment) if is_other else program.plan())

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from job_engine.job.checkpoint.progress import JobProgress
 from job_engine.job.plan_rules import Finish
+from job_engine.places.place import Place
 from job_engine.wire.epochs import Epoch, History, Notice, all_queries
 from job_engine.wire.plan_text import plan_text
 from job_engine.wire.program import Program
@@ -128,9 +129,12 @@ class JournalEpoch:
         events = with_events(self.plan.events, plan.events)
         return replace(self, plan=replace(self.plan, events=events, queries=(*self.plan.queries, *queries)))
 
-    def sent(self) -> Epoch:
-        """As buckets get it."""
-        return Epoch(self.number, plan_text(self.plan), self.begins, self.heirs, self.history, self.behind)
+    def sent(self, histories: Place) -> Epoch:
+        """As buckets get it; `histories`: where the folder of a history is."""
+        history = self.history
+        if history is not None:
+            history = replace(history, folder=str((histories / history.folder).resolve()))
+        return Epoch(self.number, plan_text(self.plan), self.begins, self.heirs, history, self.behind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +173,9 @@ class Journal:
     taken: tuple[Taken, ...]
 
     @staticmethod
-    def begin(running: Running, program: Program) -> Journal:
-        """The journal of a job whose queries have never changed."""
-        return Journal(running, {}, (JournalEpoch.of(0, program.plan(), running),), ())
+    def begin(running: Running, plan: Plan) -> Journal:
+        """The journal of a job whose queries never changed; `plan`: as of `JournalEpoch.of`."""
+        return Journal(running, {}, (JournalEpoch.of(0, plan, running),), ())
 
     @property
     def plan(self) -> Plan:
@@ -268,9 +272,9 @@ class Journal:
         epochs = tuple(replace(epoch, history=None) if epoch.number <= earliest else epoch for epoch in left)
         return replace(self, epochs=epochs, taken=taken)
 
-    def program(self, program: Program) -> Program:
-        """What the buckets run."""
-        epochs = tuple(epoch.sent() for epoch in self.epochs)
+    def program(self, program: Program, histories: Place) -> Program:
+        """What the buckets run; `histories`: where folders of histories are."""
+        epochs = tuple(epoch.sent(histories) for epoch in self.epochs)
         whole = plan_text(all_queries([epoch.plan for epoch in self.epochs]))
         return replace(program, plans=(whole,), epochs=epochs, notices=tuple(item.notice for item in self.taken))
 

@@ -171,7 +171,14 @@ def journal_to_plain(journal: Journal) -> dict[str, Any]:
 
 
 def _epoch_to_plain(epoch: JournalEpoch) -> dict[str, Any]:
-    plain = asdict(replace(epoch, plan=_without_hidden(epoch)).sent())
+    plain = {
+        "number": epoch.number,
+        "plan": plan_text(_without_hidden(epoch)),
+        "begins": epoch.begins,
+        "heirs": epoch.heirs,
+        "history": None if epoch.history is None else asdict(epoch.history),
+        "behind": epoch.behind,
+    }
     return plain | ({"hidden": [hidden_to_plain(item) for item in epoch.hidden]} if epoch.hidden else {})
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
-from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.job.checkpoint.progress import JobProgress
+from job_engine.job.checkpoint.job_folder import Reached
 from job_engine.job.history.history_folders import (
     histories,
     joined_folder,
@@ -20,9 +18,7 @@ from job_engine.job.plan_rules import finishing
 from job_engine.job.preflight import Checked
 from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment
-from job_engine.sources.listing.batch_log import last_batch, open_batch
 from job_engine.sources.listing.command_folder import CHANGE, ERROR, Answer, Command, CommandFolder
-from job_engine.wire.epochs import Epoch
 from job_engine.wire.program import Program
 from querylang.errors import InputError
 from querylang.plan.changes import UNCHANGED, Outcome
@@ -42,7 +38,7 @@ def has_change(checkpoint: Place) -> bool:
     return first_change(CommandFolder(checkpoint)) is not None
 
 
-def changed_program(ready: Checked) -> Program:
+def changed_program(ready: Checked, reached: Reached) -> Program:
     """What a run has to do: with the changes that wait, which are written down here.
 
     While a micro-batch is open, no change is taken: it is repeated as it was.
@@ -51,59 +47,40 @@ def changed_program(ready: Checked) -> Program:
     commands, journal = CommandFolder(checkpoint), read_journal(ready.deployment)
     if journal is not None:
         _answer(commands, journal)  # a run may have been killed before it did
-    interrupted = open_batch(checkpoint)
-    progress = JobFolder(checkpoint).last_progress(before=interrupted)
-    taking = Taking(deployment, ready.program, progress, last_batch(checkpoint))
-    if journal is not None:
-        journal = journal.annotated_by(ready.files.files).settled(progress, taking.batch)
-    while interrupted is None and (command := first_change(commands)) is not None:
-        journal = _changed(journal or Journal.begin(ready.files.files, ready.program), taking, command)
+        journal = journal.annotated_by(ready.files.files).settled(reached.progress, reached.batches.ended)
+    while reached.batches.open is None and (command := first_change(commands)) is not None:
+        journal = journal or Journal.begin(ready.files.files, ready.program.plan())
+        journal = _changed(journal, ready, reached, command)
         write_journal(checkpoint, journal)
         _answer(commands, journal)
         remove_done(checkpoint, command.text)
     if journal is None:
         return ready.program
     _remove_histories(commands, journal, checkpoint)
-    return _program(journal, ready.program, deployment, taking.batch)
+    return _program(journal, ready.program, deployment, reached.batches.ended)
 
 
-@dataclass(frozen=True, slots=True)
-class Taking:
-    """Where a job is when it takes a change.
-
-    program: what its files say
-    batch: the last micro-batch
-    """
-
-    deployment: Deployment
-    program: Program
-    progress: JobProgress
-    batch: int
-
-
-def _changed(journal: Journal, taking: Taking, command: Command) -> Journal:
+def _changed(journal: Journal, ready: Checked, reached: Reached, command: Command) -> Journal:
     """The journal after a change that a command asks for."""
-    moment, finish = moment_of_change(taking.progress, command.at), finishing(taking.deployment)
+    deployment, batch = ready.deployment, reached.batches.ended
+    moment, finish = moment_of_change(reached.progress, command.at), finishing(deployment)
     try:
-        asked = asked_of_text(command.text, taking.deployment.value_of)
+        asked = asked_of_text(command.text, deployment.value_of)
     except DamagedJson as error:
-        return journal.handed_over(moment.place, taking.batch, finish).refused(
-            command.number, f"the command is damaged: {error}", moment, taking.batch
-        )
+        reason = f"the command is damaged: {error}"
+        return journal.handed_over(moment.place, batch, finish).refused(command.number, reason, moment, batch)
     if not isinstance(asked, HistoryCommand):
-        return journal.changed(command.number, asked, moment, taking.batch, finish)
-    target = joined_folder(taking.deployment.checkpoint, command.number)
-    joined = journal.joined(command.number, asked, target.name, moment, taking.batch, finish)
+        return journal.changed(command.number, asked, moment, batch, finish)
+    target = joined_folder(deployment.checkpoint, command.number)
+    joined = journal.joined(command.number, asked, target.name, moment, batch, finish)
     if joined.taken[-1].errors:
         return joined
     try:
-        reading = Reading(taking.deployment, history_program(joined, taking.program), asked)
-        reading.finish(taking.progress.clock, target)
+        reading = Reading(deployment, history_program(joined, ready.program), asked)
+        reading.finish(reached.progress.clock, target)
     except (InputError, OSError) as error:
         reason = f"DeployQuery: {' '.join(str(error).split())}"
-        return journal.handed_over(moment.place, taking.batch, finish).refused(
-            command.number, reason, moment, taking.batch
-        )
+        return journal.handed_over(moment.place, batch, finish).refused(command.number, reason, moment, batch)
     return joined
 
 
@@ -122,16 +99,8 @@ def kept_program(program: Program, deployment: Deployment) -> Program:
 
 def _program(journal: Journal, program: Program, deployment: Deployment, batch: int) -> Program:
     """What runs, with the ends of handovers that are known."""
-    whole = journal.handed_over(None, batch, finishing(deployment)).program(program)
-    return replace(whole, epochs=tuple(_placed(epoch, deployment.checkpoint) for epoch in whole.epochs))
-
-
-def _placed(epoch: Epoch, checkpoint: Place) -> Epoch:
-    """The epoch with the folder of its history in full."""
-    if epoch.history is None:
-        return epoch
-    folder = str((histories(checkpoint) / epoch.history.folder).resolve())
-    return replace(epoch, history=replace(epoch.history, folder=folder))
+    journal = journal.handed_over(None, batch, finishing(deployment))
+    return journal.program(program, histories(deployment.checkpoint))
 
 
 def _answer(folder: CommandFolder, journal: Journal) -> None:

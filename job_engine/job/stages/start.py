@@ -15,7 +15,7 @@ from typing import TypedDict
 from job_engine.job.batches.batch_writer import BatchWriter
 from job_engine.job.batches.reporting import Reporter
 from job_engine.job.batches.reports import OnBatch
-from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.checkpoint.job_folder import JobFolder, Reached
 from job_engine.job.checks.lost_outputs import lost_outputs, silent_channels
 from job_engine.job.checks.open_waits import open_waits, unused_source_times
 from job_engine.job.checks.unused_history import unused_history
@@ -31,7 +31,7 @@ from job_engine.job_file import JobFile
 from job_engine.places.place import Place, retry_of
 from job_engine.settings.deployment import Deployment
 from job_engine.sinks import run_sinks
-from job_engine.sources.listing.batch_log import last_begun, open_batch
+from job_engine.sources.listing.batch_log import Batches
 from job_engine.sources.listing.input_planner import RunSettings
 from job_engine.sources.source import Source
 from job_engine.wire.clock_sources import ClockSource
@@ -89,39 +89,42 @@ def start(job: Job, report: OnBatch, kind: RunKind) -> Handle:
 
 def _begin(job: Job, report: OnBatch, kind: RunKind) -> Run:
     """Start a run, with the changes of the queries that wait."""
-    deployment, program = job.checked.deployment, _program(job, kind)
+    deployment, reached = job.checked.deployment, job.folder.reached()
+    program = _program(job, kind, reached)
     settings = settings_of(program, deployment)
-    before = settings_of_interrupted(deployment.checkpoint)
+    before = settings_of_interrupted(deployment.checkpoint, reached.batches)
     if before is not None and before != settings:
         old, sources = settings_with(before, program, deployment.sources)
-        _repeat(
-            job, report, replace(kind, is_bounded=True, only_repeats=True), old, replace(deployment, sources=sources)
-        )
-        program = _program(job, kind)  # no change was taken while a micro-batch was open
+        repeats = replace(kind, is_bounded=True, only_repeats=True)
+        _repeat(job, report, repeats, old, replace(deployment, sources=sources), reached.batches)
+        reached = job.folder.reached()
+        program = _program(job, kind, reached)  # no change was taken while a micro-batch was open
     write_settings(deployment.checkpoint, settings)
-    run = _run(job, report, kind, program, deployment)
+    run = _run(job, report, kind, program, deployment, reached.batches)
     if job.watch is not None:
         job.watch.follow(run.running)
     return run
 
 
-def _program(job: Job, kind: RunKind) -> Program:
-    program = changed_program(job.checked)
+def _program(job: Job, kind: RunKind, reached: Reached) -> Program:
+    program = changed_program(job.checked, reached)
     # the wall clock says nothing about input that is already there
     return program.without_idle() if kind.is_bounded else program
 
 
-def _repeat(job: Job, report: OnBatch, kind: RunKind, program: Program, deployment: Deployment) -> None:
+def _repeat(
+    job: Job, report: OnBatch, kind: RunKind, program: Program, deployment: Deployment, batches: Batches
+) -> None:
     """Repeat the micro-batch that was interrupted, and wait for its end."""
-    run = _run(job, report, kind, program, deployment)
+    run = _run(job, report, kind, program, deployment, batches)
     try:
         run.running.wait()
     finally:
         put_away(job.checked, run)
 
 
-def _run(job: Job, report: OnBatch, kind: RunKind, program: Program, deployment: Deployment) -> Run:
-    """A run of the driver."""
+def _run(job: Job, report: OnBatch, kind: RunKind, program: Program, deployment: Deployment, batches: Batches) -> Run:
+    """A run of the driver; `batches`: how far the job is."""
     checkpoint, identity = deployment.checkpoint, job.checked.record.identity
     has_timeouts = program.needs_timeouts and not kind.is_bounded
     # a step of each bucket reports what became of changes, and takes over its seed: files without
@@ -134,10 +137,10 @@ def _run(job: Job, report: OnBatch, kind: RunKind, program: Program, deployment:
         settings,
         inferred=job.checked.record.schemas,
         accepts_loss=kind.accepts_loss,
-        marks=marks_of_next_run(checkpoint),
+        marks=marks_of_next_run(checkpoint, batches.open),
     )
     rows = job.machine.new_folder()
-    sinks = run_sinks.begin(identity, deployment.sinks, last_begun(checkpoint), drafts=rows)
+    sinks = run_sinks.begin(identity, deployment.sinks, batches.begun, drafts=rows)
     reporter = Reporter()
     sources = [source.name for source in deployment.sources]
     observe = None if job.watch is None else job.watch.observe
@@ -190,12 +193,12 @@ def settings_of(program: Program, deployment: Deployment) -> Settings:
     }
 
 
-def settings_of_interrupted(checkpoint: Place) -> Settings | None:
+def settings_of_interrupted(checkpoint: Place, batches: Batches) -> Settings | None:
     """Those of the run that a micro-batch was interrupted in; None = none was, or not known.
 
     An earlier release did not write them down.
     """
-    return None if open_batch(checkpoint) is None else _settings_file(checkpoint).read()
+    return None if batches.open is None else _settings_file(checkpoint).read()
 
 
 def write_settings(checkpoint: Place, settings: Settings) -> None:

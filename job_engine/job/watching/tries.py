@@ -10,7 +10,7 @@ from job_engine.errors import WorkerDied
 from job_engine.job_file import JobFile
 from job_engine.places.place import Place
 from job_engine.sources.crash_marks import CRASHES, CrashMarks, Deadly, marks_of, marks_of_run
-from job_engine.sources.listing.batch_log import open_batch
+from job_engine.sources.listing.batch_log import batches_of
 from querylang.errors import InputError
 from runtime.json_shapes import Count
 
@@ -33,14 +33,18 @@ class _Failed:
 
 def failed_tries(checkpoint: Place) -> int:
     """How many tries have failed of the micro-batch that is open; 0 = none, or none is open."""
-    batch = open_batch(checkpoint)
+    return _failed_tries(checkpoint, batches_of(checkpoint).open)
+
+
+def _failed_tries(checkpoint: Place, batch: int | None) -> int:
+    """The same; `batch`: the one that is open."""
     found = None if batch is None else _file(checkpoint).readable()
     return 0 if found is None or found.batch != batch else found.tries
 
 
-def marks_of_next_run(checkpoint: Place) -> CrashMarks:
-    """The marks as workers of a run that begins now need them."""
-    return marks_of_run(checkpoint, had_deaths=failed_tries(checkpoint) > 0)
+def marks_of_next_run(checkpoint: Place, batch: int | None) -> CrashMarks:
+    """The marks as workers of a run that begins now need them; `batch`: the one that is open."""
+    return marks_of_run(checkpoint, had_deaths=_failed_tries(checkpoint, batch) > 0)
 
 
 def _file(checkpoint: Place) -> JobFile[_Failed]:
@@ -57,13 +61,13 @@ def told_deaths(checkpoint: Place) -> Iterator[None]:
 
 
 def _where(checkpoint: Place) -> str:
-    marks, batch = marks_of(checkpoint), open_batch(checkpoint)
+    marks, batch = marks_of(checkpoint), batches_of(checkpoint).open
     ranges = [mark.range for mark in marks.marked()]
     more = f" and {len(ranges) - _SHOWN} more" if len(ranges) > _SHOWN else ""
     reading = f" while it read {'; '.join(ranges[:_SHOWN])}{more}" if ranges else ""
     if batch is None:
         return reading
-    tries = failed_tries(checkpoint) + 1
+    tries = _failed_tries(checkpoint, batch) + 1
     _file(checkpoint).write(asdict(_Failed(batch, tries)))
     word = _WORDS[tries - 1] if tries <= len(_WORDS) else f"{tries}th"
     return f"{reading} (micro-batch {batch}, {word} try)"

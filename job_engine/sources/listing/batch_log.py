@@ -47,6 +47,23 @@ class DriverFiles:
         return self.folder / "commits"
 
 
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """How far a job is, between two micro-batches.
+
+    begun: the number of the last micro-batch that was begun; -1 = none
+    ended: of the last one that is committed; -1 = none
+    """
+
+    begun: int
+    ended: int
+
+    @property
+    def open(self) -> int | None:
+        """The number of a micro-batch that was begun and is not committed; None = there is none."""
+        return self.begun if self.begun > self.ended else None
+
+
 LATER = re.compile("spark-[0-9]+")
 """The name of a folder with the driver's files where a checkpoint was moved to."""
 
@@ -86,24 +103,21 @@ def committed_manifest(checkpoint: Place) -> int:
     return _last_of(_batches(files.commits) & _batches(files.offsets), files)
 
 
+def batches_of(checkpoint: Place) -> Batches:
+    """How far the job of a checkpoint is."""
+    files = driver_files(checkpoint)
+    begun, ended = (max(_batches(log), default=-1) for log in (files.offsets, files.commits))
+    return Batches(files.before + begun, files.before + ended)
+
+
 def last_batch(checkpoint: Place) -> int:
     """The number of the last micro-batch that is committed; -1 = none."""
-    files = driver_files(checkpoint)
-    return files.before + max(_batches(files.commits), default=-1)
+    return batches_of(checkpoint).ended
 
 
 def last_begun(checkpoint: Place) -> int:
     """The number of the last micro-batch that was begun; -1 = none."""
-    files = driver_files(checkpoint)
-    return files.before + max(_batches(files.offsets), default=-1)
-
-
-def open_batch(checkpoint: Place) -> int | None:
-    """The number of a micro-batch that was begun and is not committed; None = there is none."""
-    files = driver_files(checkpoint)
-    left = _batches(files.offsets) - _batches(files.commits)
-    latest = files.before + max(left, default=-1)
-    return latest if left and latest > last_batch(checkpoint) else None
+    return batches_of(checkpoint).begun
 
 
 def _last_of(batches: set[int], files: DriverFiles) -> int:
