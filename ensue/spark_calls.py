@@ -159,9 +159,6 @@ def deploy(
     Raises QueryErrors and InputError before anything starts. What ends the job later is raised by
     `await_termination` as an EnsueError, whose `__cause__` is the first error.
     """
-    from spark_backend.versions import refuse_jobs_of_old_spark
-
-    refuse_jobs_of_old_spark()
     from job_engine.document.setting_keys import Engine
     from job_engine.job.job import deploy as start
 

@@ -29,16 +29,18 @@ KEPT_PART = 86_400
 
 _QUIET = "-XX:+IgnoreUnrecognizedVMOptions -Xlog:cds=off -Xlog:cds+dynamic=off"
 _making: Path | None = None
+_without: Path | None = None
 
 
 def archive_file() -> Path | None:
-    """Where the archive for this machine's JVM is, or would be; None = there is no JVM."""
+    """Where the archive for this machine's JVM is, or would be; None = no JVM, or no Spark."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home) / "bin") if home else None)
-    if java is None:
+    found = find_spec("pyspark")
+    if java is None or found is None:
         return None
     binary = Path(java).resolve()
-    spark = os.environ.get("SPARK_HOME") or find_spec("pyspark").origin  # type: ignore[union-attr] # it is there
+    spark = os.environ.get("SPARK_HOME") or found.origin
     settings = os.environ.get("SPARK_CONF_DIR", "")  # a part of the class path
     name = repr((str(binary), binary.stat().st_mtime_ns, version("pyspark"), spark, settings))
     return cache_of_user() / f"spark_classes_{blake2b(name.encode(), digest_size=16).hexdigest()}.jsa"
@@ -46,6 +48,7 @@ def archive_file() -> Path | None:
 
 def class_options() -> str:
     """Options for a JVM that is about to start; "" = it starts without an archive."""
+    global _without  # noqa: PLW0603 # whoever archives classes knows nothing of the JVM
     if _making is not None:
         return f"{_QUIET} {_quoted(f'-XX:ArchiveClassesAtExit={_making}')}"
     with suppress(OSError):
@@ -53,7 +56,13 @@ def class_options() -> str:
         if file is not None and is_private(file):
             os.utime(file)  # says that it is used
             return f"{_QUIET} -XX:+VerifySharedSpaces {_quoted(f'-XX:SharedArchiveFile={file}')}"
+        _without = file
     return ""
+
+
+def missing_archive() -> Path | None:
+    """The archive that a JVM of this process was started without; None = no JVM was."""
+    return _without
 
 
 def _quoted(option: str) -> str:

@@ -11,18 +11,22 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark.errors import PySparkRuntimeError
-
-from job_engine.errors import LESS_MEMORY, MORE_MEMORY
 from querylang.errors import InputError
 from querylang.printable import one_line
 
 OLDEST = 17
 """The oldest version of Java that this Spark runs on."""
 
+MORE_MEMORY = 'Choose how much memory Java gets: PYSPARK_SUBMIT_ARGS="--driver-memory 4g pyspark-shell"'
+
+LESS_MEMORY = (
+    "The system gives Java less than that: raise the limit (`ulimit -v`), or choose less,"
+    ' PYSPARK_SUBMIT_ARGS="--driver-memory 1g pyspark-shell"'
+)
+
 _WAY_OUT = (
     f"Spark needs Java {OLDEST} or later. Install one (on Debian `apt-get install openjdk-17-jre-headless`)"
-    " or set JAVA_HOME to it; `ensue replay` needs no Java"
+    " or set JAVA_HOME to it; `ensue run --engine local` and `ensue replay` need no Java"
 )
 _OPTIONS = ("PYSPARK_SUBMIT_ARGS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 """Variables by which users give options to Java."""
@@ -99,6 +103,8 @@ def _run(command: list[str]) -> tuple[int, str]:
 @contextmanager
 def start_in_plain_words() -> Iterator[None]:
     """Raise InputError if the JVM of a new session does not start."""
+    from pyspark.errors import PySparkRuntimeError
+
     try:
         yield
     except PySparkRuntimeError as error:

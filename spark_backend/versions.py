@@ -11,18 +11,32 @@ from querylang.errors import InputError
 OLDEST_FOR_JOBS = "4.0"
 """The first PySpark that has data sources in Python."""
 
+_MISSING = "PySpark is not installed: `pip install 'ensue[spark]'`"
+
+
+def refuse_missing_spark() -> None:
+    """Raise InputError where PySpark is not installed; imports nothing of it."""
+    if _place() is None:
+        raise InputError(f"{_MISSING}; `ensue.replay` and `ensue.open` need none")
+
 
 def refuse_jobs_of_old_spark() -> None:
-    """Raise InputError where PySpark has no data sources in Python; imports nothing of it."""
-    found = find_spec("pyspark")
-    if found is None or found.origin is None:
-        raise InputError("PySpark is not installed; a job needs it. `ensue replay` does not")
-    folder = Path(found.origin).parent
+    """Raise InputError where PySpark is missing, or has no data sources; imports nothing of it."""
+    place = _place()
+    if place is None:
+        raise InputError(f"{_MISSING}, or run the job on this machine alone: `--engine local`")
+    folder = Path(place).parent
     if folder.is_dir() and not (folder / "sql" / "datasource.py").exists():
         raise InputError(
             f"a job needs PySpark {OLDEST_FOR_JOBS} or later, and this is {_version(folder)}."
             " `ensue.match`, `ensue.batch`, `ensue.stream` and `ensue.streams` run on it"
         )
+
+
+def _place() -> str | None:
+    """The file of PySpark; None = it is not installed."""
+    found = find_spec("pyspark")
+    return None if found is None else found.origin
 
 
 def _version(folder: Path) -> str:

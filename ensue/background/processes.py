@@ -51,11 +51,11 @@ def compile_for_job() -> None:
 
 
 def archive_classes_for_next_time() -> None:
-    """Start a process that archives Spark's classes, if there is no archive; never raises."""
-    from spark_backend.class_archive import archive_file
+    """Archive Spark's classes in a process, if a JVM was started without; never raises."""
+    from spark_backend.class_archive import missing_archive
 
     with suppress(OSError):
-        file = archive_file() if is_wanted(os.environ) else None
+        file = missing_archive() if is_wanted(os.environ) else None
         if file is not None and not file.exists() and can_keep(file.parent):
             start(_CLASSES, _lock_file("classes"), file.name)
 

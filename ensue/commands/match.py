@@ -30,6 +30,7 @@ def match(
     from ensue.plans import any_row_is_read
     from job_engine.errors import in_plain_words
     from querylang.errors import counted
+    from spark_backend.plain_errors import plain_error
 
     refuse_store("--out", out)
     if exists(out):
@@ -39,7 +40,7 @@ def match(
         if not exists(path):
             raise InputError(f"{path}: no such file or folder{near_file(path)}")
     queries = load(file)
-    with in_plain_words({}):
+    with in_plain_words({}, plain_error):
         frame = spark.match_files(queries, paths, data)
         frame.write.parquet(str(out.resolve()))
         count = frame.sparkSession.read.parquet(str(out.resolve())).count()

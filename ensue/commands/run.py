@@ -144,11 +144,11 @@ def _run_with_json_log(file: Path, settings: _Settings) -> None:
 
 
 def _run(file: Path, deployment: Deployment, settings: _Settings, progress: OnBatch) -> RunReport:
-    from spark_backend.launch.jvm import start_early
-    from spark_backend.versions import refuse_jobs_of_old_spark
+    from job_engine.job.driver import driver_of
 
-    refuse_jobs_of_old_spark()
-    start_early(f"ensue {deployment.name}", deployment.spark)
+    driver = driver_of(deployment)
+    driver.refuse_missing()
+    driver.start_early(deployment)
     from ensue.background.processes import archive_classes_for_next_time, compile_for_job
     from job_engine.job import job
 

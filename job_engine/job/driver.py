@@ -6,17 +6,21 @@ Everything else of a job is the same for both, and does not ask which one runs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from job_engine.document.setting_keys import Engine
-from job_engine.job.batches.batch_writer import BatchWriter
-from job_engine.places.place import Place
+from job_engine.errors import in_plain_words
 from job_engine.settings.deployment import Deployment
-from job_engine.sinks.kinds import Sink
-from job_engine.wire.program import Program
+
+if TYPE_CHECKING:  # a driver is asked to start before all else is imported
+    from job_engine.job.batches.batch_writer import BatchWriter
+    from job_engine.places.place import Place
+    from job_engine.sinks.kinds import Sink
+    from job_engine.wire.program import Program
 
 DRIVERS = {Engine.SPARK: "spark_backend.driver", Engine.LOCAL: "job_engine.local.driver"}
 """By value of the setting `engine`: the module that has it as DRIVER."""
@@ -104,7 +108,13 @@ class Machine(Protocol):
 
 
 class Driver(Protocol):
-    """Opens machines."""
+    """Opens machines. Its module imports what it runs on only when it is asked to."""
+
+    def refuse_missing(self) -> None:
+        """Raise InputError where what it runs on is not installed."""
+
+    def start_early(self, deployment: Deployment) -> None:
+        """Begin what takes long to start, before all else is imported; never raises."""
 
     def find_tables(self, deployment: Deployment, given: object) -> Deployment:
         """The deployment with the places of tables that it names; raises InputError.
@@ -118,8 +128,16 @@ class Driver(Protocol):
         given: a session that the user has; None = the one that exists, or a new one
         """
 
+    def plain_error(self, error: Exception) -> Exception:
+        """An InputError in plain words for what ended a run, if known; else the error itself."""
+
 
 def driver_of(deployment: Deployment) -> Driver:
     """That of the setting `engine`."""
     driver: Driver = import_module(DRIVERS[deployment.engine]).DRIVER
     return driver
+
+
+def in_words_of_driver(deployment: Deployment) -> AbstractContextManager[None]:
+    """As `in_plain_words`; the driver of a deployment knows how its own failures read."""
+    return in_plain_words(deployment.environment, driver_of(deployment).plain_error)

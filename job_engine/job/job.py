@@ -15,8 +15,9 @@ from typing import Any
 
 from job_engine.clock import monotonic
 from job_engine.document.setting_keys import Engine
-from job_engine.errors import as_job_errors, in_plain_words
+from job_engine.errors import as_job_errors
 from job_engine.job.batches.reports import BatchReport, OnBatch, RunReport, RunTotal
+from job_engine.job.driver import in_words_of_driver
 from job_engine.job.stages.change import kept_program
 from job_engine.job.stages.handle import Handle
 from job_engine.job.stages.prepare import Job, prepare
@@ -51,7 +52,7 @@ def deploy(
     with as_job_errors():
         job = prepare(given, session, apply=apply, engine=engine)
     try:
-        with as_job_errors(), in_plain_words(job.checked.deployment.environment):
+        with as_job_errors(), in_words_of_driver(job.checked.deployment):
             return start(job, progress or _ignore, RunKind(accepts_loss=accept_loss))
     except BaseException:
         job.close()
@@ -102,7 +103,7 @@ def run(
 
     started, clock = monotonic(), WallClock()
     try:
-        with StopRequest() as stop, in_plain_words(job.checked.deployment.environment):
+        with StopRequest() as stop, in_words_of_driver(job.checked.deployment):
             while not has_ended(job, begin, stop, clock):
                 job = prepare(path, engine=engine)
         seconds = monotonic() - started

@@ -19,6 +19,7 @@ from job_engine.sinks.table.settings import DAY, TableSink
 from job_engine.sinks.table.writing import Details, with_partitions
 from querylang.errors import InputError, did_you_mean
 from spark_backend.frames.batch_drafts import micro_batch, write_drafts
+from spark_backend.plain_errors import plain_error
 
 
 def write_delta(frame: DataFrame, table: str | Path, partition_by: Sequence[str], batch: int | None) -> bool:
@@ -32,7 +33,7 @@ def write_delta(frame: DataFrame, table: str | Path, partition_by: Sequence[str]
     _refuse_partitions(path, schema, partition_by)
     own = micro_batch(frame, batch, "write_delta")
     sink = Sink("delta", TableSink(tuple(partition_by)), path)
-    with in_plain_words({}):
+    with in_plain_words({}, plain_error):
         found = [Details.of_text(draft.details) for draft in write_drafts(frame, sink, own)]
     if not found:
         return True

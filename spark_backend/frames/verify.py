@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from job_engine.errors import plain_error
 from job_engine.wire.packed_rows import PACKED_DDL, PACKED_SCHEMA, Signal, pack_arrivals, pack_signal
 from job_engine.wire.partition_groups import EVERY_BUCKET
 from job_engine.wire.program import Program
@@ -34,6 +33,7 @@ from runtime.replay.order import in_order
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema, match_schema
 from spark_backend.frames.scripts import with_script
+from spark_backend.plain_errors import plain_error
 from spark_backend.session import own_session
 from spark_backend.stream.spark_operator import tagged_bounded, tagged_stream
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +12,9 @@ import pytest
 
 import ensue
 from job_engine.document.setting_keys import Engine
+from job_engine.errors import WorkerDied, plain_error
 from job_engine.job.checkpoint.checkpoint_record import read_record, refuse_other_engine, write_record
+from job_engine.job.driver import in_words_of_driver
 from job_engine.job.other_release import note_release, other_release
 from job_engine.job.preflight import checked
 from job_engine.job.stages.prepare import prepare
@@ -19,6 +23,7 @@ from job_engine.job.upkeep.planning import plan_of
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.settings.spark_settings import unused_settings
 from querylang.errors import InputError
+from tests.project.repository import ROOT
 from tests.support.sensors import project
 
 
@@ -146,3 +151,27 @@ def test_a_start_on_an_own_checkpoint_speaks_of_no_other_release(tmp_path: Path,
     deployment = load_deployment(path, engine=engine)
     note_release(deployment.checkpoint)
     assert list(other_release(deployment)) == []
+
+
+def test_what_only_spark_meets_is_put_in_words_by_spark_alone(tmp_path: Path) -> None:
+    text = "Lost task 0.0 in stage 30.0: Python worker exited unexpectedly (crashed). Consider setting"
+    deployment = load_deployment(project(tmp_path))
+    with pytest.raises(WorkerDied, match="a Python process of Spark ended"), in_words_of_driver(deployment):
+        raise RuntimeError(text)
+    assert not isinstance(plain_error(RuntimeError(text)), InputError)
+
+
+@pytest.mark.parametrize("name", ["errors", "job/driver"])
+def test_no_text_of_all_engines_names_one(name: str) -> None:
+    found = re.findall(r"(?i)\bjava\b|py4j|\bjvm\b", (ROOT / f"job_engine/{name}.py").read_text())
+    assert found == []
+
+
+def test_without_pyspark_a_start_names_both_ways_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(InputError) as caught:
+        prepare(project(tmp_path))
+    assert str(caught.value) == (
+        "PySpark is not installed: `pip install 'ensue[spark]'`, or run the job on this machine alone: `--engine local`"
+    )
+    assert not (tmp_path / "state").exists()

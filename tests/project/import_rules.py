@@ -37,7 +37,7 @@ LAYERS = {
     "querylang.checker": "diagnostics checked names expressions statements event_types query written",
     "runtime": "natural_names number_arrays partition_paths instants json_shapes json_reader threads progress_line compiling arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay single_events",
     "job_engine": "clock chance retrying problems places durable_files job_file early_start errors stopping delta wire document kafka operator sources sinks settings job local",
-    "spark_backend": "versions connect class_archive cluster launch java session bounded_end spark_checkpoint stream frames job_session catalog_tables driver",
+    "spark_backend": "versions connect class_archive cluster launch java plain_errors session bounded_end spark_checkpoint stream frames job_session catalog_tables spark_machine driver",
     "job_engine.operator": "group_clock job_clock seeds bucket_state joining epoch_records commands reading ordering releasing processing measures step history_run moved_buckets",
     "job_engine.job": "checkpoint plan_rules told_sources compilation checks journal other_release batches driver commands history preflight watching stages upkeep job",
     "ensue": "queries parameters data_options python_words event_tables plans changing rendering answer result live background embedded compile_kernels replay_to_file executors spark verify embedded_calls spark_calls testing importing commands cli __main__ demo",

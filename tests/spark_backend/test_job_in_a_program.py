@@ -111,7 +111,7 @@ def test_two_jobs_of_one_session_run_at_once_stop_and_start_again(spark: SparkSe
 
 def test_what_spark_raises_is_the_cause_of_an_error_of_ensue() -> None:
     with (
-        pytest.raises(JobError, match=r"the job ended with an error of Spark: no such thing$") as caught,
+        pytest.raises(JobError, match=r"the job ended with an error: no such thing$") as caught,
         as_job_errors(),
     ):
         raise RuntimeError("no such thing\n\tat java.lang")

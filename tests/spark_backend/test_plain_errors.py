@@ -9,13 +9,14 @@ import pyarrow as pa
 import pytest
 
 from ensue.commands.findings import check_files
-from job_engine.errors import WorkerDied, in_plain_words, plain_error
+from job_engine.errors import WorkerDied, in_plain_words
 from job_engine.job.checks.damaged_logs import refuse_damaged_logs
 from job_engine.job.preflight import checked
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sinks.kinds import FORMATS, MicroBatch, TaskWriter, writing
 from job_engine.sinks.topics.settings import TopicSink
 from querylang.errors import FileErrors, InputError
+from spark_backend.plain_errors import plain_error
 from tests.support.sensors import project
 from tests.support.sinks import sink_of
 from tests.support.small_disk import small_disk
@@ -110,7 +111,7 @@ def test_values_of_the_environment_are_replaced_by_their_names() -> None:
     with pytest.raises(FileErrors) as two, in_plain_words(environment):
         raise FileErrors("/abc-123/d.yaml", [(3, "not abc-123")])
     assert str(two.value) == "/${TOKEN}/d.yaml:3: not ${TOKEN}"
-    with pytest.raises(InputError) as three, in_plain_words(environment):
+    with pytest.raises(InputError) as three, in_plain_words(environment, plain_error):
         raise RuntimeError("File ...\nInputError: password abc-123 is wrong\n")
     assert str(three.value) == "password ${TOKEN} is wrong"
 

@@ -26,7 +26,7 @@ STAGES = {
         "load_deployment": "read the deployment file",
         "checked": "check the deployment",
     },
-    "spark_backend.driver": {"job_session": "session", "sync": "sync Spark's log"},
+    "spark_backend.spark_machine": {"job_session": "session", "sync": "sync Spark's log"},
     "job_engine.job.job": {"start": "start the query"},
     "job_engine.job.batches.batch_writer": {
         "BatchWriter.write": "our part of the driver",

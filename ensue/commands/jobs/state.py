@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated
 
@@ -33,11 +34,13 @@ def state(
 
     It is the state after the last micro-batch. The job may run meanwhile.
     """
+    from job_engine.job.driver import driver_of
     from job_engine.settings.deployment_file import load_deployment
-    from spark_backend.launch.jvm import start_early
+    from job_engine.sources.listing.batch_log import engine_of
 
     deployment = load_deployment(file)  # mistakes in the file are reported before Spark is started
-    start_early(f"ensue {deployment.name}", deployment.spark)
+    deployment = replace(deployment, engine=engine_of(deployment.checkpoint))
+    driver_of(deployment).start_early(deployment)
     from ensue.rendering.state_text import state_text
     from job_engine.job.upkeep.key_state import job_state
 

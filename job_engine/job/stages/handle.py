@@ -6,8 +6,9 @@ from collections.abc import Callable
 from threading import Lock, Thread
 
 from job_engine.clock import monotonic, sleep
-from job_engine.errors import as_job_errors, in_plain_words
+from job_engine.errors import as_job_errors
 from job_engine.job.commands.control import send_control
+from job_engine.job.driver import in_words_of_driver
 from job_engine.job.stages.change import has_change
 from job_engine.job.stages.prepare import Job
 from job_engine.job.stages.stop import Run, put_away
@@ -47,13 +48,13 @@ class Handle:
     def await_termination(self, seconds: float | None = None) -> bool:
         """Wait for the end, at most `seconds`; False = it still runs.
 
-        Raises what ended it: an InputError in plain words if the mistake is known, else a JobError.
-        The error of Spark is its cause.
+        Raises what ended it: an InputError in plain words if the mistake is known, else a JobError
+        whose cause is the first error.
         """
         limit = None if seconds is None else monotonic() + seconds
         try:
             deployment = self._job.checked.deployment
-            with as_job_errors(), told_deaths(deployment.checkpoint), in_plain_words(deployment.environment):
+            with as_job_errors(), told_deaths(deployment.checkpoint), in_words_of_driver(deployment):
                 while not self._waited(LOOK if limit is None else limit - monotonic()):
                     if limit is not None and monotonic() >= limit:
                         return False

@@ -15,7 +15,7 @@ from job_engine.job.checkpoint.driver_files import remove_old_files
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.checkpoint.run_lock import RunLock
 from job_engine.job.checkpoint.store_lock import StoreLock
-from job_engine.job.driver import Driver, Machine, driver_of
+from job_engine.job.driver import Driver, Machine, driver_of, in_words_of_driver
 from job_engine.job.journal.file_changes import take_files
 from job_engine.job.other_release import note_release, other_release
 from job_engine.job.preflight import Checked, checked
@@ -74,9 +74,11 @@ def prepare(
     Raises InputError or QueryErrors; a refused deployment creates nothing.
     """
     deployment = load_deployment(given, engine=engine)
-    with in_plain_words(deployment.environment), places_in_words(deployment.places):
+    with in_plain_words(deployment.environment):
         refuse_other_engine(deployment)
+    with in_words_of_driver(deployment), places_in_words(deployment.places):
         driver = driver_of(deployment)
+        driver.refuse_missing()
         return _locked(driver, driver.find_tables(deployment, session), session, apply=apply)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from job_engine.clock import monotonic, wall_seconds
-from job_engine.errors import JobError, WorkerDied, in_plain_words
+from job_engine.errors import JobError, WorkerDied
+from job_engine.job.driver import in_words_of_driver
 from job_engine.job.stages.handle import Handle
 from job_engine.job.stages.prepare import Job
 from job_engine.job.watching.tries import CONTINUES, MOST_TRIES, failed_tries, told_deaths
@@ -45,7 +46,7 @@ def has_ended(job: Job, start: Callable[[Job], Handle], stop: StopRequest, clock
     """
     deployment = job.checked.deployment
     try:
-        with told_deaths(deployment.checkpoint), in_plain_words(deployment.environment):
+        with told_deaths(deployment.checkpoint), in_words_of_driver(deployment):
             handle = start(job)
         return _await(handle, stop, clock)
     except WorkerDied as error:

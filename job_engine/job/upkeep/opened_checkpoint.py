@@ -11,7 +11,7 @@ from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.checks.damaged_logs import refuse_damaged_logs
 from job_engine.job.checks.open_waits import clock_sources
 from job_engine.job.compilation import compile_deployment
-from job_engine.job.driver import driver_of
+from job_engine.job.driver import driver_of, in_words_of_driver
 from job_engine.job.stages.change import kept_program
 from job_engine.operator.seeds import seeds_of
 from job_engine.settings.deployment import Deployment
@@ -88,8 +88,11 @@ def saved_states(opened: Opened, buckets: list[int] | None = None) -> Iterator[t
     if opened.program.seeds is not None:
         yield from seeds_of(opened.program.seeds, range(opened.program.buckets) if buckets is None else buckets)
         return
-    machine = driver_of(opened.deployment).open(opened.deployment)
-    try:
-        yield from machine.states(checkpoint, opened.program, buckets)
-    finally:
-        machine.close()
+    with in_words_of_driver(opened.deployment):
+        driver = driver_of(opened.deployment)
+        driver.refuse_missing()
+        machine = driver.open(opened.deployment)
+        try:
+            yield from machine.states(checkpoint, opened.program, buckets)
+        finally:
+            machine.close()

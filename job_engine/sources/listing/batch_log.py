@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, NotRequired, TypedDict
 
+from job_engine.document.setting_keys import Engine
 from job_engine.job_file import JobFile
 from job_engine.places.place import Place, names_in
 from runtime.json_reader import DamagedJson, json_of_text
@@ -75,6 +76,7 @@ class _Moved(TypedDict):
 
 
 class _Record(TypedDict):
+    engine: NotRequired[Engine]
     moved: NotRequired[_Moved | None]
 
 
@@ -89,6 +91,12 @@ def driver_files(checkpoint: Place) -> DriverFiles:
     if moved is None:
         return DriverFiles(checkpoint)
     return DriverFiles(checkpoint / moved["folder"], moved["before"], moved["manifest"])
+
+
+def engine_of(checkpoint: Place) -> Engine:
+    """Whose files they are; Spark's where nothing says it."""
+    record = JobFile(checkpoint / RECORD, _Record).readable()
+    return Engine.SPARK if record is None else record.get("engine", Engine.SPARK)
 
 
 def planned_manifest(checkpoint: Place) -> int:
