@@ -6,7 +6,6 @@ to sync. Imports only the standard library, because the process that lists files
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from job_engine.chance import new_name
+from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place
 from job_engine.places.remote_path import RemotePath
 
@@ -52,7 +52,7 @@ def create_durably(path: Place, text: str) -> bool:
         with new_file(draft) as file:
             file.write(text.encode("utf-8"))
         sync(draft)
-        os.link(draft, path)
+        path.hardlink_to(draft)
     except FileExistsError:
         return False
     finally:
@@ -70,8 +70,7 @@ def new_file(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
     with _named(path):
         path.unlink(missing_ok=True)
         mode = path.parent.stat().st_mode & _OF_FILES if mode is None else mode
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-        with os.fdopen(handle, "wb") as file:
+        with LocalPath.of(path).new_file(mode) as file:
             yield file
 
 
@@ -151,12 +150,8 @@ def sync(path: Place) -> None:
     """Wait until the content of a file or folder is on the disk."""
     if isinstance(path, RemotePath):
         return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        with _named(path):
-            os.fsync(handle)
-    finally:
-        os.close(handle)
+    with _named(path):
+        LocalPath.of(path).sync()
 
 
 @contextmanager

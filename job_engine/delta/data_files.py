@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 from job_engine.places.inside import OutsidePath, inside
+from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, UnknownScheme, is_within, place_of
 from job_engine.places.remote_path import RemotePath
 from querylang.errors import InputError
@@ -53,7 +53,7 @@ def _refusal(table: Place, path: str) -> InputError:
 def _place(table: Place, path: str) -> Place:
     local = _FILE.fullmatch(path)
     if local is not None:
-        return Path(local[1])
+        return LocalPath(local[1])
     if _URI.fullmatch(path):
         found = place_of(path)
         if isinstance(found, RemotePath):

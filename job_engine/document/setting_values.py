@@ -8,6 +8,7 @@ from pathlib import Path
 
 from job_engine.document.folder_overlaps import Folder, FolderKind
 from job_engine.document.yaml_document import Node
+from job_engine.places.local_path import LocalPath
 from job_engine.places.place import SHOWN, Place, UnknownScheme, place_of
 from job_engine.places.remote_path import StoreOptions
 from job_engine.wire.clock_sources import Idle
@@ -33,19 +34,19 @@ class Folders:
         if isinstance(found, Path):
             return found
         node.wrong(f"'{node.name}' must be a local or mounted folder, not '{node.written()}'")
-        return Path()
+        return LocalPath()
 
     def place(self, node: Node, options: StoreOptions | None = None) -> Place:
         """The place that a setting says; `options`: how its store is reached."""
         text = node.text()
         if not can_be(text):
             node.wrong(f"'{node.name}' cannot be a path: a name in it is too long, or has a NUL")
-            return Path()
+            return LocalPath()
         try:
             return place_of(text, self.base, options)
         except UnknownScheme:
             node.wrong(f"'{node.name}' must be a local or mounted folder, or {SHOWN}; not '{node.written()}'")
-            return Path()
+            return LocalPath()
 
     def add(self, kind: FolderKind, name: str, path: Place, node: Node, *, is_recursive: bool = False) -> None:
         """Remember a folder: none may lie in another one."""

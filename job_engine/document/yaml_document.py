@@ -6,7 +6,6 @@ from the environment; messages show the name, never the value.
 
 from __future__ import annotations
 
-import pathlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 import yaml
 from yaml.resolver import Resolver
 
+from job_engine.places.local_path import LocalPath
 from querylang import masking
 from querylang.errors import FileErrors, InputError, did_you_mean, listed
 from querylang.parameters.given_values import Given, Path
@@ -200,7 +200,7 @@ class Node:
     def _secret(self, name: str) -> str:
         """The content of a file, without the end of its line: a secret that a system puts there."""
         written = name.removeprefix(_FILE)
-        path = pathlib.Path(self.mistakes.path).parent / written
+        path = LocalPath(self.mistakes.path).parent / written
         try:
             text = path.read_text("utf-8")
         except (OSError, ValueError) as error:

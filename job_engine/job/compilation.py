@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import querylang
 from job_engine.job.checkpoint.checkpoint_record import Schemas
 from job_engine.job.plan_rules import with_source_orderings
+from job_engine.places.local_path import temporary_folder
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.kinds import FirstTables, running_of
 from job_engine.sources.source import Source
@@ -88,8 +88,8 @@ def compile_deployment(deployment: Deployment, kept: Schemas | None) -> Compiled
 
     kept: the event types that the checkpoint was made with; None = a new checkpoint
     """
-    with TemporaryDirectory(prefix="ensue-") as copies:
-        template, schemas, fields = _compiled(deployment, kept, Path(copies))
+    with temporary_folder() as copies:
+        template, schemas, fields = _compiled(deployment, kept, copies)
     instances = with_instances(template, deployment.parameters)
     plan = with_source_orderings(instances, deployment)
     plan = with_forget_keys(plan, deployment.forget_keys)

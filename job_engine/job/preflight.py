@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -16,6 +15,7 @@ from job_engine.job.compilation import Compiled, compile_deployment, with_fields
 from job_engine.job.journal.file_changes import refuse_changed_files
 from job_engine.job.journal.written import is_same, read_files
 from job_engine.job.plan_rules import refuse_name_conflicts
+from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, refuse_missing_bucket
 from job_engine.places.remote_path import RemotePath
 from job_engine.settings.catalog.table_names import unplaced
@@ -166,7 +166,7 @@ def _refuse_unwritable(folder: Place) -> None:
     existing = next(path for path in (folder, *folder.parents) if exists(path))
     if not existing.is_dir():
         raise InputError(f"{folder}: cannot be written: '{existing.name}' is not a folder")
-    if not os.access(existing, os.W_OK | os.X_OK):
+    if not LocalPath.of(existing).is_writable():
         raise InputError(f"{folder}: cannot be written: no permission to write to '{existing}'")
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import filecmp
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from job_engine.places.local_path import LocalPath, temporary_file, temporary_folder
 from job_engine.places.remote_path import RemotePath, StoreOptions
 from job_engine.places.remote_stat import RemoteStat
 from job_engine.retrying import RETRY
@@ -51,10 +50,11 @@ def place_of(text: str, base: Path | None = None, options: StoreOptions | None =
     """
     local = _FILE.fullmatch(text)
     if local is not None:
-        return Path(unquote(local[1]))
+        return LocalPath(unquote(local[1]))
     uri = _URI.fullmatch(text)
-    if uri is None or (base or Path()).joinpath(text).exists():
-        return (base or Path()) / text
+    here = LocalPath() if base is None else LocalPath.of(base)
+    if uri is None or (here / text).exists():
+        return here / text
     scheme, rest = scheme_of(text), uri[2]
     if scheme is None or not rest.startswith("//"):
         raise UnknownScheme(uri[1])
@@ -91,14 +91,14 @@ def place_to_plain(place: Place) -> list[Any]:
 def place_of_plain(data: Sequence[Any]) -> Place:
     """The inverse of `place_to_plain`."""
     text, options = data
-    return Path(text) if text.startswith("/") else place_of(text, options=options)
+    return LocalPath(text) if text.startswith("/") else place_of(text, options=options)
 
 
 def is_within(inner: Place, outer: Place) -> bool:
     """Whether a place is another one, or lies in it; links, `..` and mounts are resolved."""
     if isinstance(inner, RemotePath) or isinstance(outer, RemotePath):
         return isinstance(inner, RemotePath) and isinstance(outer, RemotePath) and inner.is_relative_to(outer)
-    inside, outside = Path(os.path.realpath(inner)), Path(os.path.realpath(outer))
+    inside, outside = LocalPath.of(inner).real(), LocalPath.of(outer).real()
     if inside.is_relative_to(outside):
         return True
     return outside.exists() and any(path.exists() and path.samefile(outside) for path in (inside, *inside.parents))
@@ -106,7 +106,7 @@ def is_within(inner: Place, outer: Place) -> bool:
 
 def in_same_system(place: Place, text: str) -> Place:
     """The place of a text that `str` gave, in the file system of another one."""
-    return replace(place, path=text[len(place.root) + 1 :]) if isinstance(place, RemotePath) else Path(text)
+    return replace(place, path=text[len(place.root) + 1 :]) if isinstance(place, RemotePath) else LocalPath(text)
 
 
 def is_same_system(one: Place, other: Place) -> bool:
@@ -125,8 +125,8 @@ def files_below(folder: Place) -> Iterator[Place]:
     if isinstance(folder, RemotePath):
         yield from (path for path, _ in folder.entries(is_recursive=True))
         return
-    for inner, _, names in os.walk(folder):
-        yield from (Path(inner, name) for name in names)
+    for inner, _, names in LocalPath.of(folder).walk_below():
+        yield from (inner / name for name in names)
 
 
 def files_with_sizes(folder: Place) -> Iterator[tuple[Place, int]]:
@@ -141,15 +141,15 @@ def files_with_sizes(folder: Place) -> Iterator[tuple[Place, int]]:
 
 def is_taken(place: Place) -> bool:
     """Whether something has this name, even a link to nowhere."""
-    return place.exists() if isinstance(place, RemotePath) else os.path.lexists(place)
+    return place.exists() if isinstance(place, RemotePath) else LocalPath.of(place).is_taken()
 
 
 def has_same_content(one: Place, other: Place) -> bool:
     """Whether two files of one file system have the same content."""
     if isinstance(one, Path) and isinstance(other, Path):
-        return other.is_file() and filecmp.cmp(one, other, shallow=False)
+        return other.is_file() and LocalPath.of(one).has_content_of(other)
     with local_copy(one) as first, local_copy(other) as second:
-        return filecmp.cmp(first, second, shallow=False)
+        return LocalPath.of(first).has_content_of(second)
 
 
 @contextmanager
@@ -161,8 +161,8 @@ def local_copy(place: Place) -> Iterator[Path]:
     if isinstance(place, Path):
         yield place
         return
-    with tempfile.TemporaryDirectory(prefix="ensue-") as folder:
-        copy = Path(folder, f"table{''.join(re.findall(r'[.][A-Za-z0-9]+', place.name)[-2:])}")
+    with temporary_folder() as folder:
+        copy = folder / f"table{''.join(re.findall(r'[.][A-Za-z0-9]+', place.name)[-2:])}"
         place.download(copy)
         yield copy
 
@@ -171,9 +171,7 @@ def writable(place: Place) -> Path:
     """The local file to write: the place itself, or one that `complete` copies there."""
     if isinstance(place, Path):
         return place
-    handle, name = tempfile.mkstemp(prefix="ensue-")
-    os.close(handle)
-    return Path(name)
+    return temporary_file()
 
 
 def refuse_missing_bucket(place: Place) -> None:

@@ -21,6 +21,7 @@ from job_engine.document.folder_overlaps import FolderKind, overlaps
 from job_engine.document.setting_keys import JOB_KEYS, Engine
 from job_engine.document.setting_values import Folders, duration, idle, is_true, seconds
 from job_engine.document.yaml_document import Mistakes, Node, read_document, read_given, value_of_written
+from job_engine.places.local_path import LocalPath
 from job_engine.places.place import asked_again
 from job_engine.settings.catalog.table_names import kept_places, unplaced, with_places
 from job_engine.settings.deployment import Deployment
@@ -65,9 +66,9 @@ def load_deployment(
         mistakes = Mistakes(NAME, variables)
         with places_in_words(document.places):
             root = Node(document.root, NAME, mistakes)
-            deployment = _read(Path(NAME), root, Folders(Path.cwd()), engine, takes_text=True)
+            deployment = _read(LocalPath(NAME), root, Folders(LocalPath.cwd()), engine, takes_text=True)
         return replace(deployment, places=document.places)
-    file = Path(given)
+    file = LocalPath(given)
     if file.suffix in QUERY_SUFFIXES and exists(file):
         raise FileErrors(
             str(given), [(None, "is a query file; a deployment file, such as `job.yaml`, names it under `queries`")]
@@ -136,7 +137,7 @@ def _deployment(file: Path, root: Node, folders: Folders, engine: Engine | None,
             root.wrong(f"'{key}' is missing")
     clock = found["clock"].one_of({str(clock): clock for clock in Clock}) if "clock" in found else None
     buckets = _buckets(found)
-    checkpoint = folders.place(found["checkpoint"]) if "checkpoint" in found else Path()
+    checkpoint = folders.place(found["checkpoint"]) if "checkpoint" in found else LocalPath()
     if "checkpoint" in found:
         folders.add(FolderKind.CHECKPOINT, "", checkpoint, found["checkpoint"])
     forget_keys = found["forget_keys"].parsed(forget_length, EXPECTED) if "forget_keys" in found else None
@@ -192,9 +193,17 @@ def _archive(node: Node, folders: Folders) -> Path:
     path = folders.path(node)
     if not path.is_file():
         node.wrong(f"no such archive of kernels: '{node.written()}'{near_file(path)}")
-    elif not is_zipfile(path):
+    elif not _is_zip(path):
         node.wrong(f"not an archive of `ensue compile --out`: '{node.written()}'")
     return path
+
+
+def _is_zip(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return is_zipfile(file)
+    except OSError:
+        return False
 
 
 def _queries(node: Node, folder: Path, *, takes_text: bool) -> tuple[Path | QueryText, ...]:
@@ -211,8 +220,10 @@ def _queries(node: Node, folder: Path, *, takes_text: bool) -> tuple[Path | Quer
 
 def _query_paths(item: Node, pattern: str, folder: Path) -> list[Path]:
     """The files and folders that a path or pattern names."""
-    place = Path(pattern)
-    base, relative = (Path(place.anchor), place.relative_to(place.anchor)) if place.is_absolute() else (folder, place)
+    place = LocalPath(pattern)
+    base, relative = (
+        (LocalPath(place.anchor), place.relative_to(place.anchor)) if place.is_absolute() else (folder, place)
+    )
     existing = [path for path in _matching(base, relative) if exists(path)]
     if not existing:
         item.wrong(f"no such query file: '{item.written()}'{near_file(base / relative)}")

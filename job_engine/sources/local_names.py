@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from job_engine.places.local_path import temporary_folder
 from job_engine.places.place import Place, local_copy
 from job_engine.places.remote_path import RemotePath
 from querylang.errors import InputError
@@ -29,8 +29,8 @@ def readable(path: Place) -> Iterator[str]:
     if shown(path) == str(path):
         yield str(path)
         return
-    with tempfile.TemporaryDirectory(prefix="ensue-") as folder:
-        link = Path(folder) / f"table{''.join(map(shown, kind_of(path)))}"
+    with temporary_folder() as folder:
+        link = folder / f"table{''.join(map(shown, kind_of(path)))}"
         link.symlink_to(path)
         with _named(link, path):
             yield str(link)

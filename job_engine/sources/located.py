@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from pathlib import Path
 
 from job_engine.document.folder_overlaps import FolderKind
 from job_engine.document.store_settings import option_names, store_options
 from job_engine.document.yaml_document import Node
+from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place
 from job_engine.places.remote_path import RemotePath
 from job_engine.sources.kinds import Entry
@@ -66,7 +66,7 @@ def refuse_no_path(entry: Entry) -> None:
 
 def _refuse_no_folder(name: str, path: Place, node: Node) -> None:
     """Report a local path that is not a folder; a store is asked when the job starts."""
-    if isinstance(path, RemotePath) or is_folder(path) or path == Path():
+    if isinstance(path, RemotePath) or is_folder(path) or path == LocalPath():
         return
     if exists(path):
         node.wrong(f"'{name}' must be a folder of files; '{node.written()}' is a file")

@@ -8,8 +8,6 @@ removed: a repeated one packs its rows again.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
@@ -17,6 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from job_engine.places.local_path import LocalPath, temporary_file
 from runtime.json_reader import json_of_text
 from runtime.json_shapes import Count
 
@@ -53,7 +52,7 @@ def fetched(data: bytes) -> bytes:
     if not data.startswith(_MAGIC):
         return data
     path, start, length = json_of_text(data[len(_MAGIC) :], tuple[str, Count, Count])
-    with Path(path).open("rb") as file:
+    with LocalPath(path).open("rb") as file:
         file.seek(start)
         found = file.read(length)
     if len(found) < length:
@@ -69,7 +68,7 @@ def _offsets(rows: pa.BinaryArray) -> list[int]:
 
 def _written(data: pa.Buffer, folder: Path) -> str:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may have been cleaned up
-    handle, path = tempfile.mkstemp(dir=folder)
-    with os.fdopen(handle, "wb") as file:
+    path = temporary_file(folder)
+    with path.open("wb") as file:
         file.write(memoryview(data))
-    return path
+    return str(path)

@@ -62,7 +62,7 @@ DOORS = {
     "runtime.engine": "division engine metrics snapshot",
     "runtime.replay": "divided epochs file_records incremental loading merging order pieces records replay stepping steps",
     "runtime.single_events": "events known results",
-    "job_engine.places": "inside place remote_path remote_stat",
+    "job_engine.places": "arrow_files inside local_path place remote_path remote_stat",
     "job_engine.delta": "checkpoints commit_log data_files features package publishing statistics store_access table_schemas transactions",
     "job_engine.kafka": "asking client client_options client_settings first_answer listing topic_choice",
     "job_engine.wire": "bucket_labels clock clock_sources container decode epochs file_layouts packed_rows partition_groups plan_text program reports rows_in_files source_progress tagged_rows worker_memory",
@@ -107,11 +107,11 @@ WAYS_OUT = {
     ),
     "files": (
         "os open io.open pathlib shutil tempfile filecmp glob zipfile mmap",
-        "delta.data_files document.setting_values document.yaml_document durable_files job.checkpoint job.compilation job.history job.preflight job.stages.stop job.upkeep job.watching.process_memory places settings sinks.folder.compaction sinks.topics.writing sources.folder sources.local_names sources.located wire.rows_in_files",
+        "places.local_path",
     ),
     "files of Arrow": (
         "pyarrow.OSFile pyarrow.memory_map pyarrow.csv pyarrow.dataset pyarrow.json pyarrow.parquet",
-        "job.history.table_files sinks.folder.compaction.merging sinks.folder.writing sinks.table.writing sinks.topics.writing",
+        "places.arrow_files",
     ),
     "locks": ("fcntl", "job.checkpoint.run_lock"),
     "stores": ("pyarrow.fs", "places.stores"),
@@ -135,5 +135,5 @@ WAYS_OUT = {
 }
 """How a job leaves its process: the names behind a way, and the modules of `job_engine` that may go it."""
 
-STAYS_INSIDE = "http.client.HTTPException os.PathLike os.WIFSIGNALED os.WTERMSIG os.fspath os.stat_result os.strerror signal.Signals signal.strsignal socket.AF_INET socket.AF_INET6 threading.Lock threading.current_thread threading.main_thread"
+STAYS_INSIDE = "http.client.HTTPException os.PathLike os.WIFSIGNALED os.WTERMSIG os.fspath os.stat_result os.strerror shutil.copyfileobj zipfile.is_zipfile signal.Signals signal.strsignal socket.AF_INET socket.AF_INET6 threading.Lock threading.current_thread threading.main_thread"
 """Names of the same modules that only say something."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.places.local_path import LocalPath
 from job_engine.sources.folder import after_reading, folder_planner
 from job_engine.sources.folder.folder_listing import FileStamp
 from job_engine.sources.folder.listed_source import ListedSource
@@ -367,7 +368,7 @@ def test_a_new_file_with_the_name_of_one_that_is_being_archived_is_read(
 
     def rename(file: Path, target: Path) -> None:
         if is_other_file_system:
-            monkeypatch.setattr(after_reading.shutil, "copy2", lambda *_: (target.write_text("x"), replace(file)))
+            monkeypatch.setattr(LocalPath, "copy_to", lambda *_: (target.write_text("x"), replace(file)))
             raise OSError(errno.EXDEV, "Invalid cross-device link")
         move(file, target)
         replace(file)

@@ -7,11 +7,11 @@ and the files of before stay until a micro-batch has ended there.
 from __future__ import annotations
 
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 from job_engine.job.checkpoint.checkpoint_record import Record, write_record
+from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, files_below, names_in
 from job_engine.sources.listing.batch_log import LATER, DriverFiles, driver_files
 from job_engine.wire.program import Program
@@ -71,7 +71,7 @@ def _has_ended_one(files: DriverFiles) -> bool:
 
 def _remove(place: Place) -> None:
     if isinstance(place, Path):
-        shutil.rmtree(place, ignore_errors=True) if place.is_dir() else place.unlink(missing_ok=True)
+        LocalPath.of(place).remove_tree() if place.is_dir() else place.unlink(missing_ok=True)
         return
     for file in list(files_below(place)) or [place]:
         file.unlink(missing_ok=True)

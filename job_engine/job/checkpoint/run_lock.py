@@ -14,6 +14,7 @@ from typing import IO
 
 from job_engine.clock import sleep
 from job_engine.durable_files import make_kept_folder
+from job_engine.places.local_path import LocalPath
 from querylang.errors import InputError
 
 _FOR_FILES = 0o666
@@ -41,7 +42,7 @@ class RunLock:
         """Lock the file; raises InputError if another run has it, or if it cannot be locked."""
         self.refuse_if_held()
         make_kept_folder(self._path.parent)
-        file = os.fdopen(_opened(self._path), "a+", encoding="utf-8")
+        file = _opened(self._path)
         if not self._try(file, fcntl.LOCK_EX, _ATTEMPTS):
             file.close()
             raise InputError(self._refusal())
@@ -118,7 +119,6 @@ class RunLock:
         )
 
 
-def _opened(path: Path) -> int:
+def _opened(path: Path) -> IO[str]:
     """The file; a new one has the permissions of its folder."""
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(path, flags, path.parent.stat().st_mode & _FOR_FILES)
+    return LocalPath.of(path).shared_file(path.parent.stat().st_mode & _FOR_FILES)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from job_engine.clock import wall_ns
 from job_engine.job.journal.journal import HistoryCommand
 from job_engine.job.journal.written import history_of_text
+from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, files_below, names_in
 from runtime.json_reader import DamagedJson
 
@@ -62,7 +62,7 @@ def _asked_history(text: str) -> HistoryCommand | None:
 
 def _remove(place: Place) -> None:
     if isinstance(place, Path):
-        shutil.rmtree(place, ignore_errors=True)
+        LocalPath.of(place).remove_tree()
         return
     for file in list(files_below(place)):
         file.unlink(missing_ok=True)

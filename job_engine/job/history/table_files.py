@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from job_engine.delta.data_files import data_file
+from job_engine.places.arrow_files import write_parquet
+from job_engine.places.local_path import temporary_folder
 from job_engine.places.place import Place, local_copy, names_in, place_to_plain
 from job_engine.settings.deployment import HistoryTable
 from job_engine.sources.folder.name_patterns import is_hidden
@@ -60,9 +61,9 @@ def local_files(table: HistoryTable, plan: Plan) -> Iterator[list[LocalFile]]:
     """
     arrival = table.arrival or ARRIVAL
     with ExitStack() as stack, _plain_words(table):
-        own = stack.enter_context(TemporaryDirectory(prefix="ensue-"))
+        own = stack.enter_context(temporary_folder())
         is_delta = table.format == "delta"
-        files = _of_delta(table, plan, stack, Path(own)) if is_delta else _of_folder(table, stack)
+        files = _of_delta(table, plan, stack, own) if is_delta else _of_folder(table, stack)
         found = []
         for path, name in files:
             with open_parquet(path) as parquet:
@@ -118,7 +119,7 @@ def _of_delta(table: HistoryTable, plan: Plan, stack: ExitStack, own: Path) -> I
             present = {name.casefold() for name in parquet.schema_arrow.names}
         if any(name.casefold() not in present for name in position.columns):
             whole = own / f"{number}.parquet"
-            pq.write_table(table_of_file(copy, file, position.columns, needed), whole)
+            write_parquet(table_of_file(copy, file, position.columns, needed), whole)
             copy = whole
         yield copy, file.path
 
@@ -157,8 +158,8 @@ def in_order(files: Sequence[LocalFile], plan: Plan, names: ColumnNames, prefix:
     names = replace(names, elsewhere=lacked)
     to_read = [FileToRead(file.path, f"{prefix}{file.name}", place, plan, names) for place, file in enumerate(files)]
     for cluster in clusters([file.bounds for file in files]):
-        with TemporaryDirectory(prefix="ensue-") as folder:
-            yield from Reading([to_read[place] for place in cluster]).pieces_by_runs(Path(folder))
+        with temporary_folder() as folder:
+            yield from Reading([to_read[place] for place in cluster]).pieces_by_runs(folder)
     for remark in lacked.remarks:
         warn(remark.text)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from job_engine.job.checkpoint.driver_files import remove_old_files
 from job_engine.job.driver import Running
 from job_engine.job.preflight import Checked
 from job_engine.job.told_sources import told_sources
+from job_engine.places.local_path import LocalPath
 from job_engine.sinks import run_sinks
 from job_engine.sources.listing.input_planner import InputPlanner, RunSettings
 from job_engine.sources.listing.places import DamagedManifest
@@ -41,4 +41,4 @@ def put_away(ready: Checked, run: Run) -> None:
         run_sinks.end(record.identity, deployment.sinks)
         run.reporter.finish()
         if run.rows is not None:
-            shutil.rmtree(run.rows, ignore_errors=True)
+            LocalPath.of(run.rows).remove_tree()

@@ -8,13 +8,12 @@ restored.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import shutil
 import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shutil import copyfileobj
 from typing import Annotated, Any
 
 from job_engine.chance import new_name
@@ -25,6 +24,7 @@ from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.upkeep.opened_checkpoint import kept_record, open_record
 from job_engine.job_file import JobFile, indented
 from job_engine.places.inside import inside
+from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, files_below, is_within, local_copy, names_in
 from job_engine.places.remote_path import RemotePath
 from job_engine.settings.deployment import Deployment
@@ -183,8 +183,8 @@ def _files(folder: Place) -> Iterator[tuple[str, Place]]:
     """The files of a checkpoint, which has no links: raises InputError for one."""
     start = len(str(folder)) + 1
     if isinstance(folder, Path):
-        for inner, folders, names in os.walk(folder):
-            for path in (Path(inner, name) for name in (*folders, *names)):
+        for inner, folders, names in LocalPath.of(folder).walk_below():
+            for path in (inner / name for name in (*folders, *names)):
                 if path.is_symlink():
                     raise InputError(f"{path}: is a link, and a checkpoint has none")
     for file in files_below(folder):
@@ -200,22 +200,18 @@ def _copy(file: Place, target: Place) -> None:
             return
         make_kept_folder(target.parent)
         with here.open("rb") as content, new_file(target) as written:
-            shutil.copyfileobj(content, written)
+            copyfileobj(content, written)
         sync(target)
 
 
 def _digest(file: Place, like: str | int = "") -> tuple[int, str | int]:
     """Size and SHA-256 of a file; CRC-32 if the other digest is a number."""
     size, checksum, sha = 0, 0, hashlib.sha256()
-    with local_copy(file) as here, os.fdopen(os.open(here, _FLAGS), "rb") as stream:
+    with local_copy(file) as here, LocalPath.of(here).plain_file() as stream:
         while block := stream.read(1 << 20):
             size, checksum = size + len(block), zlib.crc32(block, checksum)
             sha.update(block)
     return size, checksum if isinstance(like, int) else sha.hexdigest()
-
-
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Neither a link is followed, nor a pipe waited for."""
 
 
 def _later_results(deployment: Deployment, record: Record, batch: int) -> list[Place]:
@@ -275,7 +271,7 @@ def _place(copy: Place, checkpoint: Place, listed: _Listed, mode: int | None) ->
         _remove(draft)
         raise InputError(f"{checkpoint}: cannot be written: {error.strerror or error}; nothing was restored") from error
     if isinstance(checkpoint, Path) and isinstance(draft, Path):
-        shutil.rmtree(checkpoint, ignore_errors=True)  # at most the lock of a run that has ended
+        LocalPath.of(checkpoint).remove_tree()  # at most the lock of a run that has ended
         draft.rename(checkpoint)
         sync(checkpoint.parent)
 
@@ -283,7 +279,7 @@ def _place(copy: Place, checkpoint: Place, listed: _Listed, mode: int | None) ->
 def _remove(folder: Place) -> None:
     """Remove what was copied so far."""
     if isinstance(folder, Path):
-        shutil.rmtree(folder, ignore_errors=True)
+        LocalPath.of(folder).remove_tree()
         return
     for file in list(files_below(folder)):
         file.unlink(missing_ok=True)

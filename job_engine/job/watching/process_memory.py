@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-PROC = Path("/proc")
+from job_engine.places.local_path import LocalPath
+
+PROC = LocalPath("/proc")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
 from job_engine.durable_files import complete, make_folder
 from job_engine.errors import writing_to
+from job_engine.places.arrow_files import csv_writer, parquet_writer
 from job_engine.places.place import Place, writable
 from job_engine.sinks import kinds
 from job_engine.sinks.folder.settings import FolderSink, Formulas
@@ -44,7 +43,7 @@ class _Parquet:
 
     def write(self, table: pa.Table) -> None:
         if self._writer is None:
-            self._writer = pa.parquet.ParquetWriter(self._path, table.schema, **parquet_settings(table.schema))
+            self._writer = parquet_writer(self._path, table.schema, **parquet_settings(table.schema))
         self._writer.write_table(table)
 
     def close(self) -> None:
@@ -65,7 +64,7 @@ class _Csv:
         if self._escapes:
             flat = without_formulas(flat)
         if self._writer is None:
-            self._writer = pa.csv.CSVWriter(self._path, flat.schema)
+            self._writer = csv_writer(self._path, flat.schema)
         self._writer.write_table(flat)
 
     def close(self) -> None:

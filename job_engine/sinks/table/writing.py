@@ -20,6 +20,7 @@ from job_engine.delta.publishing import DataFile
 from job_engine.delta.statistics import file_statistics
 from job_engine.durable_files import complete, make_folder, sync
 from job_engine.errors import writing_to
+from job_engine.places.arrow_files import parquet_writer
 from job_engine.places.place import Place, writable
 from job_engine.sinks import kinds
 from job_engine.sinks.kinds import Draft, MicroBatch, Sink
@@ -104,7 +105,7 @@ class _OpenFile:
             self.schema = rows.schema
             settings = parquet_settings(rows.schema)
             self.local = writable(self.place)
-            self.writer = pq.ParquetWriter(self.local, rows.schema, metadata_collector=self.footers, **settings)
+            self.writer = parquet_writer(self.local, rows.schema, metadata_collector=self.footers, **settings)
         self.writer.write_table(rows)
 
     def close(self) -> Draft:

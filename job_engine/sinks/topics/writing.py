@@ -10,6 +10,8 @@ import pyarrow as pa
 
 from job_engine.chance import new_name
 from job_engine.errors import writing_to
+from job_engine.places.arrow_files import mapped_bytes, new_bytes
+from job_engine.places.local_path import LocalPath
 from job_engine.sinks import kinds
 from job_engine.sinks.kinds import Draft, MicroBatch, Sink
 from job_engine.sinks.topics.messages import SCHEMA, messages_of
@@ -43,10 +45,10 @@ class MessageWriter:
     def _opened(self) -> pa.ipc.RecordBatchStreamWriter:
         if self._writer is None:
             if self._sink.drafts:
-                folder = Path(self._sink.drafts)
+                folder = LocalPath(self._sink.drafts)
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may have been cleaned up
                 self._path = folder / f"{self._sink.name}-{new_name()}.messages"
-                self._target = pa.OSFile(str(self._path), "wb")
+                self._target = new_bytes(self._path)
             else:
                 self._target = pa.BufferOutputStream()
             self._writer = pa.ipc.new_stream(self._target, SCHEMA, options=_OPTIONS)
@@ -75,7 +77,7 @@ class MessageWriter:
 
 def drafted_messages(draft: Draft) -> Iterator[pa.Table]:
     """The messages of a draft, in their order."""
-    source = pa.memory_map(draft.path) if draft.data is None else pa.BufferReader(draft.data)
+    source = mapped_bytes(LocalPath(draft.path)) if draft.data is None else pa.BufferReader(draft.data)
     with source, pa.ipc.open_stream(source) as reader:
         for batch in reader:
             yield pa.Table.from_batches([batch])

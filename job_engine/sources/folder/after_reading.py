@@ -6,7 +6,6 @@ It may be interrupted at any point and is then done again.
 from __future__ import annotations
 
 import errno
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from job_engine.durable_files import make_folder, publish, rename, sync
 from job_engine.job_file import RESTORE, JobFile
 from job_engine.places.inside import OutsidePath, inside
+from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, has_same_content, is_taken
 from job_engine.places.remote_path import RemotePath
 from job_engine.sources.folder.folder_listing import FileStamp
@@ -155,7 +155,7 @@ def _move(file: Place, place: Place, stamp: FileStamp) -> None:
             raise
         # another file system: the copy gets its name when it is complete
         draft = place.with_name(f".{place.name}.draft")
-        shutil.copy2(file, draft)
+        LocalPath.of(file).copy_to(draft)
         publish([(draft, place)])
         _remove(file, stamp)
 

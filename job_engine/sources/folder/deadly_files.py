@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from job_engine.places.local_path import LocalPath, temporary_folder
 from job_engine.sources.crash_marks import WHOLE, CrashMarks, Deadly, death_of, living_parts
 from querylang.errors import InputError
 from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm
@@ -50,8 +50,9 @@ def without_deadly_lines(
     if not skipped and not (is_suspect and (death := death_of(lambda: read(path)))):
         yield path
         return
-    with tempfile.TemporaryDirectory(prefix="ensue-") as folder:
-        copy, records = Path(folder) / Path(path).name, _records(Path(path), csv)
+    with temporary_folder() as folder:
+        table = LocalPath(path)
+        copy, records = folder / table.name, _records(table, csv)
         if not skipped:
             skipped = {} if records is None else _deadly_lines(records, copy, read)
             if records is not None and skipped:

@@ -5,7 +5,6 @@ The reader is that of the job: what it makes of a row is what the row will be.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -14,6 +13,7 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
+from job_engine.places.local_path import LocalPath, temporary_folder
 from job_engine.sources.any_column import ANY_COLUMN
 from job_engine.sources.first_arrivals import of_each, of_statistics, reading_of_source
 from job_engine.sources.folder.listed_source import ListedSource
@@ -54,7 +54,7 @@ def first_arrivals(options: Mapping[str, str], source: ListedSource, files: Sequ
         try:
             with readable(place) as path:
                 # its folders may be keys, which rows need
-                return first_arrival(Path(path), replace(reading, source=shown(file.path)), plan)
+                return first_arrival(LocalPath(path), replace(reading, source=shown(file.path)), plan)
         except FileNotFoundError:
             return None  # removed since it was listed: the planner reports it
 
@@ -84,9 +84,9 @@ def _of_places(path: Path, kind: str, compression: str, reading: Reading, plan: 
     lines = _lines_before(reading.columns.csv) if kind in (".csv", ".tsv") else 0
     names = b"".join(parts[0].splitlines(keepends=True)[:lines])
     found: list[int] = []
-    with tempfile.TemporaryDirectory(prefix="ensue-") as folder:
+    with temporary_folder() as folder:
         for number, part in enumerate(parts):
-            file = Path(folder, f"{number}{kind}")
+            file = folder / f"{number}{kind}"
             file.write_bytes(names + part if number else part)
             least = reading.least_arrival(str(file), plan, ANY_COLUMN)
             if least is None:

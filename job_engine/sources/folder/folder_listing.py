@@ -5,12 +5,11 @@ Only names are compared, so any legal name works.
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Stat
 from job_engine.sources.folder.listed_source import ListedSource
 from job_engine.sources.folder.name_patterns import is_hidden, name_filter
@@ -62,7 +61,7 @@ class FolderWatch:
 
     def __init__(self, source: ListedSource) -> None:
         self._source = source
-        self._folder = Path(source.folder)
+        self._folder = LocalPath(source.folder)
         self._fits = name_filter(source)
         self._listed: dict[str, _Listed] = {}
         self._young: set[str] = set()
@@ -90,13 +89,13 @@ class FolderWatch:
 
     def stamp(self, path: str) -> FileStamp:
         """A file's stamp now; raises OSError."""
-        return FileStamp.of(Path(self._folder, path).stat())
+        return FileStamp.of((self._folder / path).stat())
 
     def _look_at(self, path: str, is_known: Callable[[str], bool], now: int, found: Found) -> None:
         if is_known(path):
             return
         try:
-            status = Path(self._folder, path).stat()
+            status = (self._folder / path).stat()
         except FileNotFoundError:
             return  # removed since it was listed, or a link to nowhere
         except OSError as error:
@@ -128,7 +127,7 @@ class FolderWatch:
                 waiting.extend(self._listed[folder].folders)
 
     def _names_in(self, folder: str, now: int, visited: set[tuple[int, int]]) -> Iterator[str]:
-        status = Path(self._folder, folder).stat()
+        status = (self._folder / folder).stat()
         if (status.st_dev, status.st_ino) in visited:
             self._listed.pop(folder, None)  # a link to a folder above it, or to one that was listed
             return
@@ -137,7 +136,7 @@ class FolderWatch:
         if before is not None and _is_unchanged(before, status.st_mtime_ns, now):
             return
         folders: list[str] = []
-        with os.scandir(Path(self._folder, folder)) as entries:
+        with (self._folder / folder).entries() as entries:
             for entry in entries:
                 path = f"{folder}/{entry.name}" if folder else entry.name
                 if is_hidden(entry.name):

@@ -12,6 +12,7 @@ from pathlib import Path
 from job_engine.clock import wall_ns
 from job_engine.durable_files import AT_ONCE, make_folder
 from job_engine.places.inside import below
+from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, names_in, refuse_missing_bucket
 from job_engine.places.remote_path import RemotePath
 from job_engine.sources.again import Again, PiecesAgain
@@ -113,10 +114,10 @@ def _local(files: Sequence[Place], source: ListedSource, copies: Path, most: int
     """
     folder = source.place
     if not isinstance(folder, RemotePath):
-        return [FileBelow.of(Path(source.folder), Path(str(file))) for file in files]
+        return [FileBelow.of(LocalPath(source.folder), LocalPath(str(file))) for file in files]
     remote = [file for file in files if isinstance(file, RemotePath) and (most is None or file.stat().st_size <= most)]
     names = [file.path.removeprefix(folder.path).lstrip("/") for file in remote]
-    local = [Path(str(below(copies, name))) for name in names]
+    local = [LocalPath(str(below(copies, name))) for name in names]
     for copy in local:
         copy.parent.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(AT_ONCE) as threads:

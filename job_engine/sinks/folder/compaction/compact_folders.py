@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from job_engine.durable_files import AT_ONCE, complete
 from job_engine.errors import FULL
+from job_engine.places.local_path import temporary_folder
 from job_engine.places.place import Place, files_below, files_with_sizes, writable
 from job_engine.sinks.file_names import FIRST_COMPACTED, RESULT_FILE
 from job_engine.sinks.folder.compaction.groups import ResultFile, groups_of
@@ -73,13 +73,13 @@ def _by_folder(base: Place, compaction: Compaction) -> Iterator[tuple[Place, lis
 @contextmanager
 def _local_copies(files: Sequence[ResultFile]) -> Iterator[dict[str, Path]]:
     """The files by their names as local ones: themselves, or copies that are removed afterwards."""
-    with tempfile.TemporaryDirectory(prefix="ensue-") as folder:
+    with temporary_folder() as folder:
 
         def copied(place: Place) -> Path:
             if isinstance(place, Path):
                 return place
-            place.download(Path(folder, place.name))
-            return Path(folder, place.name)
+            place.download(folder / place.name)
+            return folder / place.name
 
         with ThreadPoolExecutor(AT_ONCE) as threads:
             copies = list(threads.map(copied, (file.place for file in files)))

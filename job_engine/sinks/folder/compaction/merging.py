@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import copyfileobj
 from typing import BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from job_engine.places.arrow_files import parquet_rows, parquet_writer
 from querylang.errors import InputError
 from runtime.reading.formats.parquet_files import open_parquet
 from runtime.results.parquet_layout import parquet_settings
@@ -46,11 +46,11 @@ def _merge_parquet(paths: Sequence[Path], out: Path) -> None:
     with open_parquet(paths[0]) as first:
         schema = first.schema_arrow
     rows = 0
-    with pq.ParquetWriter(out, schema, **parquet_settings(schema)) as writer:
+    with parquet_writer(out, schema, **parquet_settings(schema)) as writer:
         for table in _row_groups(paths):
             writer.write_table(table)
             rows += len(table)
-    expected = sum(pq.read_metadata(path).num_rows for path in paths)
+    expected = sum(map(parquet_rows, paths))
     assert rows == expected, f"{rows} of {expected} rows were copied"
 
 
@@ -103,7 +103,7 @@ def _merge_json(paths: Sequence[Path], out: Path) -> None:
 def _append(target: BinaryIO, path: Path, after: int = 0) -> None:
     with path.open("rb") as file:
         file.seek(after)
-        shutil.copyfileobj(file, target, 1 << 20)
+        copyfileobj(file, target, 1 << 20)
 
 
 MERGERS: Mapping[str, Merger] = {

@@ -1,0 +1,99 @@
+"""Paths of this machine: what a job does with local files, beyond `pathlib`.
+
+Every local path that a job makes is one of these, so all that it does on this machine's disks are
+calls of one class. Imports are few, because the process that lists files has to start fast.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path, PosixPath
+from typing import BinaryIO, TextIO
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_SHARED = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+_PREFIX = "ensue-"
+"""Of names in the temporary folder."""
+
+
+class LocalPath(PosixPath):
+    """A file or folder on this machine."""
+
+    @classmethod
+    def of(cls, path: Path) -> LocalPath:
+        """The same path, whoever has made it."""
+        return path if isinstance(path, cls) else cls(path)
+
+    def sync(self) -> None:
+        """Wait until the content of a file or folder is on the disk; a full one names no file."""
+        handle = os.open(self, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def new_file(self, mode: int) -> BinaryIO:
+        """A file that nobody else has made or linked; raises FileExistsError."""
+        return os.fdopen(os.open(self, _NEW, mode), "wb")
+
+    def shared_file(self, mode: int) -> TextIO:
+        """A file that several processes read and write; `mode`: permissions of a new one."""
+        return os.fdopen(os.open(self, _SHARED, mode), "a+", encoding="utf-8")
+
+    def plain_file(self) -> BinaryIO:
+        """The content; neither is a link followed, nor a pipe waited for."""
+        return os.fdopen(os.open(self, _PLAIN), "rb")
+
+    def entries(self) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
+        """What a folder has, with its kinds."""
+        return os.scandir(self)
+
+    def walk_below(self) -> Iterator[tuple[LocalPath, list[str], list[str]]]:
+        """This folder and those below it, with their names of folders and of others."""
+        for inner, folders, names in os.walk(self):
+            yield type(self)(inner), folders, names
+
+    def real(self) -> LocalPath:
+        """The path without links, as far as it exists."""
+        return type(self)(os.path.realpath(self))
+
+    def is_taken(self) -> bool:
+        """Whether something has this name, even a link to nowhere."""
+        return os.path.lexists(self)
+
+    def is_writable(self) -> bool:
+        """Whether this process may make files in this folder."""
+        return os.access(self, os.W_OK | os.X_OK)
+
+    def has_content_of(self, other: Path) -> bool:
+        """Whether two files have the same content."""
+        return filecmp.cmp(self, other, shallow=False)
+
+    def copy_to(self, target: Path) -> None:
+        """Copy a file, with its times and permissions."""
+        shutil.copy2(self, target)
+
+    def remove_tree(self) -> None:
+        """Remove a folder with all that is in it, as far as that is possible."""
+        shutil.rmtree(self, ignore_errors=True)
+
+
+@contextmanager
+def temporary_folder() -> Iterator[LocalPath]:
+    """A folder that is removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as folder:
+        yield LocalPath(folder)
+
+
+def temporary_file(folder: Path | None = None) -> LocalPath:
+    """A new empty file, which the caller removes; `folder`: where, None = the temporary folder."""
+    handle, name = tempfile.mkstemp(prefix=_PREFIX, dir=folder)
+    os.close(handle)
+    return LocalPath(name)
