@@ -14,6 +14,7 @@ from runtime.replay.file_records import FileRecords
 from runtime.replay.records import Records
 from runtime.replay.replay import replay_records
 from runtime.results.schemas import Results
+from spark_backend.versions import refuse_missing_spark
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ def embedded(job: Job) -> Results:
 
 def batch(jobs: Sequence[Job]) -> list[Results]:
     """Run all records as bounded Spark DataFrames."""
+    refuse_missing_spark()
     from spark_backend.frames import verify
 
     cases = [verify.Case(job.plan, job.records.arrivals, (), job.flush, job.script) for job in jobs]
@@ -50,6 +52,7 @@ def batch(jobs: Sequence[Job]) -> list[Results]:
 
 def stream(jobs: Sequence[Job]) -> list[Results]:
     """Run the records as micro-batches on Spark, in a new session after each."""
+    refuse_missing_spark()
     from spark_backend.frames import verify
 
     cases = [verify.Case(job.plan, job.records.arrivals, job.splits, job.flush, job.script) for job in jobs]

@@ -10,6 +10,7 @@ from ensue.data_options import DataOptions, FrameOptions
 from ensue.python_words import public_call
 from ensue.queries import Queries
 from querylang.errors import InputError, did_you_mean, listed
+from spark_backend.versions import refuse_missing_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,6 +38,7 @@ def match(
 
     Raises QueryErrors and InputError.
     """
+    refuse_missing_spark()
     from ensue import spark
 
     return spark.match(frames, queries, DataOptions(**options), flat=flat)
@@ -60,6 +62,7 @@ def batch(
 
     Raises QueryErrors and InputError.
     """
+    refuse_missing_spark()
     from ensue import spark
 
     return spark.batch(frames, queries, DataOptions(**options), flat=flat)
@@ -100,6 +103,7 @@ def stream(
 
     Raises QueryErrors and InputError.
     """
+    refuse_missing_spark()
     from ensue import spark
 
     return spark.stream(
@@ -129,6 +133,7 @@ def streams(
 
     Raises QueryErrors and InputError.
     """
+    refuse_missing_spark()
     from ensue import spark
 
     return spark.streams(

@@ -17,7 +17,7 @@ _MISSING = "PySpark is not installed: `pip install 'ensue[spark]'`"
 def refuse_missing_spark() -> None:
     """Raise InputError where PySpark is not installed; imports nothing of it."""
     if _place() is None:
-        raise InputError(f"{_MISSING}; `ensue.replay` and `ensue.open` need none")
+        raise InputError(f"{_MISSING}; replays, open queries and `ensue run --engine local` need none")
 
 
 def refuse_jobs_of_old_spark() -> None:

@@ -15,6 +15,7 @@ from ensue.event_tables.table_paths import table_paths
 from ensue.queries import load
 from querylang.errors import InputError, near_file
 from querylang.paths import exists
+from spark_backend.versions import refuse_missing_spark
 
 
 @with_data_options
@@ -26,6 +27,7 @@ def match(
     as_json: Json = False,
 ) -> None:
     """Find the matches in event tables on Spark, in batch, and write them as Parquet."""
+    refuse_missing_spark()
     from ensue import spark
     from ensue.plans import any_row_is_read
     from job_engine.errors import in_plain_words

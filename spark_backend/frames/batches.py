@@ -1,4 +1,7 @@
-"""All results of queries as typed DataFrames: of a micro-batch, or of bounded DataFrames."""
+"""All results of queries as typed DataFrames: of a micro-batch, or of bounded DataFrames.
+
+The classes are public names of Ensue, so they are there without PySpark, too.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
-from pyspark.sql.streaming.query import StreamingQuery
+from typing import TYPE_CHECKING
 
 from job_engine.wire.tagged_rows import Tag
 from querylang.errors import InputError, nearest
 from querylang.plan.model import Plan
 from runtime.policies.durations import parse_duration
-from spark_backend.frames.decode import decode
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
 
 AVAILABLE_NOW = "availableNow"
 """The trigger that processes what is there, and ends."""
@@ -25,7 +28,7 @@ METRICS = "ensue"
 """The name of what is counted in `observedMetrics`."""
 
 
-class Matches(Mapping[str, DataFrame]):
+class Matches(Mapping[str, "DataFrame"]):
     """By query: its matches as a DataFrame, with the columns of `ensue.match`."""
 
     def __init__(self, tagged: DataFrame, plan: Plan, *, is_flat: bool) -> None:
@@ -40,7 +43,7 @@ class Matches(Mapping[str, DataFrame]):
                 f"there is no query {query!r}; "
                 + (f"did you mean {meant!r}?" if meant else f"there are {', '.join(self)}")
             )
-        return decode(self._tagged, self._plan, Tag.MATCH, *titles, is_flat=self._is_flat)
+        return _decode(self._tagged, self._plan, Tag.MATCH, *titles, is_flat=self._is_flat)
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys(item.name for item in self._plan.queries))
@@ -71,17 +74,19 @@ class Batch:
     @cached_property
     def outputs(self) -> DataFrame:
         """One row per print, send and error; the columns of a replay's `outputs`."""
-        return decode(self._tagged, self._plan, Tag.OUTPUT)
+        return _decode(self._tagged, self._plan, Tag.OUTPUT)
 
     @cached_property
     def discarded(self) -> DataFrame:
         """One row per discarded record, with the reason; the columns of a replay's `discarded`."""
-        return decode(self._tagged, self._plan, Tag.DISCARDED, is_flat=True)
+        return _decode(self._tagged, self._plan, Tag.DISCARDED, is_flat=True)
 
     @cached_property
     def ledger(self) -> DataFrame:
         """What became of the records: `query`, `source`, `what`, `count`; changes, not totals."""
-        rows = decode(self._tagged, self._plan, Tag.LEDGER)
+        from pyspark.sql import functions as f
+
+        rows = _decode(self._tagged, self._plan, Tag.LEDGER)
         counts = rows.groupBy("query", "source", "what").agg(f.sum("count").alias("count"))
         return counts.where("count <> 0")
 
@@ -135,6 +140,12 @@ class Batch:
         return f"<Batch {self.id}: matches of {', '.join(self.matches)}>"
 
 
+def _decode(tagged: DataFrame, plan: Plan, tag: Tag, *titles: str, is_flat: bool = False) -> DataFrame:
+    from spark_backend.frames.decode import decode
+
+    return decode(tagged, plan, tag, *titles, is_flat=is_flat)
+
+
 def batch_of(tagged: DataFrame, plan: Plan, *, is_flat: bool) -> Batch:
     """The results of bounded DataFrames: found at the first look, then kept."""
     return Batch(0, tagged.persist(), plan, is_flat)
@@ -142,6 +153,8 @@ def batch_of(tagged: DataFrame, plan: Plan, *, is_flat: bool) -> Batch:
 
 def counted(tagged: DataFrame) -> DataFrame:
     """The same rows; Spark counts them by kind in the `observedMetrics` of each micro-batch."""
+    from pyspark.sql import functions as f
+
     kinds = {"matches": Tag.MATCH, "outputs": Tag.OUTPUT, "errors": Tag.ERROR, "discarded": Tag.DISCARDED}
     rows = [
         f.coalesce(f.sum(f.when(f.col("kind") == str(tag), f.col("rows"))), f.lit(0)).alias(name)

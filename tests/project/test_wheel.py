@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import os
 import subprocess
 import sys
@@ -56,6 +57,14 @@ def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_only_an_extra_of_the_wheel_requires_spark(wheel: Path) -> None:
+    content = zipfile.ZipFile(wheel)
+    (name,) = (name for name in content.namelist() if name.endswith(".dist-info/METADATA"))
+    required = email.message_from_bytes(content.read(name)).get_all("Requires-Dist", [])
+    found = [item.partition(";")[2].strip() for item in required if item.startswith(("pyspark", "py4j"))]
+    assert sorted(found) == ["extra == 'demo'", "extra == 'spark'", "extra == 'test'"]
 
 
 def test_a_query_is_checked_and_replayed_without_writing_to_the_installation(installed: Path, tmp_path: Path) -> None:
