@@ -1,4 +1,4 @@
-"""What a job adds to the plan of its queries, and what it refuses of them.
+"""What a job adds to plans and tells their clocks, and what it refuses of plans.
 
 Needs only the language and the standard library, but for changed queries, because `ensue check`
 looks at plans, too.
@@ -7,16 +7,31 @@ looks at plans, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 
 from job_engine.settings.deployment import Deployment
-from job_engine.sinks.path_names import folder_name, same_on_disk
+from job_engine.sinks.path_names import in_one_folder
+from job_engine.sources.kinds import kind_of
+from job_engine.wire.clock_sources import ClockSource, clock_source
 from querylang.errors import FileErrors, InputError, did_you_mean, listed
 from querylang.plan.model import Plan
 from runtime.policies.forget_keys import with_forget_keys
 from runtime.policies.plan_policies import OrderingError, SourceOrdering, with_ordering
+
+
+def clock_sources(deployment: Deployment) -> list[ClockSource]:
+    """What clocks have to know of a deployment's sources."""
+    return [
+        replace(
+            clock_source(item.name, item.event, item.idle, item.ordering, item.ahead),
+            by_topic=kind_of(item.format).is_log,
+            in_files=not kind_of(item.format).is_log,
+        )
+        for item in deployment.sources
+    ]
+
 
 Finish = Callable[[Plan], Plan]
 """Gives a plan the settings of the job; raises InputError for one that cannot run here."""
@@ -85,35 +100,23 @@ def _folders(plan: Plan) -> Iterator[str]:
     instances: dict[str, list[str]] = {}
     for query in plan.queries:
         instances.setdefault(query.name, []).append(query.instance)
-    for group in _same(list(instances)):
+    for group in in_one_folder(list(instances)):
         yield f"the queries {_quoted(group)} would be written to one folder; {_REASON}"
     for name, own in instances.items():
-        for group in _same(own) if len(own) > 1 else ():
+        for group in in_one_folder(own) if len(own) > 1 else ():
             yield f"the instances {_quoted(group)} of query '{name}' would be written to one folder; {_REASON}"
 
 
 def _columns(plan: Plan) -> Iterator[str]:
     for event in plan.events:
-        for group in _same([field.name for field in event.fields]):
+        for group in in_one_folder([field.name for field in event.fields]):
             yield f"the fields {_quoted(group)} of event '{event.name}' would be one column; {_REASON}"
     for query in plan.queries:
-        for group in _same([key.name for key in query.keys]) if len(query.keys) > 1 else ():
+        for group in in_one_folder([key.name for key in query.keys]) if len(query.keys) > 1 else ():
             yield f"the keys {_quoted(group)} of query '{query.title}' would be one column; {_REASON}"
 
 
 _REASON = "some file systems, Spark and SQL do not tell them apart. Rename one of them"
-
-
-def _same(names: Sequence[str]) -> Iterator[list[str]]:
-    """Groups of different names that are the same on some disk."""
-
-    def on_disk(name: str) -> str:
-        return same_on_disk(folder_name(name))
-
-    for _, group in groupby(sorted(set(names), key=lambda name: (on_disk(name), name)), on_disk):
-        members = list(group)
-        if len(members) > 1:
-            yield members
 
 
 def _quoted(names: Sequence[str]) -> str:

@@ -10,11 +10,10 @@ from job_engine.job.checkpoint.driver_files import placed
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.checks.damaged_logs import refuse_damaged_logs
 from job_engine.job.checks.earlier_results import refuse_other_results
-from job_engine.job.checks.open_waits import clock_sources
 from job_engine.job.compilation import Compiled, compile_deployment, with_fields
 from job_engine.job.journal.file_changes import refuse_changed_files
 from job_engine.job.journal.written import is_same, read_files
-from job_engine.job.plan_rules import refuse_name_conflicts
+from job_engine.job.plan_rules import clock_sources, refuse_name_conflicts
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, refuse_missing_bucket
 from job_engine.places.remote_path import RemotePath

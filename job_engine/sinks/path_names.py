@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
+from collections.abc import Iterable, Iterator
 
 from querylang.plan.model import QueryPlan
 
@@ -47,6 +48,16 @@ def match_folder(query: QueryPlan) -> str:
 def same_on_disk(folder: str) -> str:
     """Equal for folders that some file systems take for one: upper and lower case, accents."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", folder).casefold())
+
+
+def in_one_folder(names: Iterable[str]) -> Iterator[list[str]]:
+    """Groups of different names whose folders some file systems take for one."""
+    groups: dict[str, list[str]] = {}
+    for name in sorted(set(names)):
+        groups.setdefault(same_on_disk(folder_name(name)), []).append(name)
+    for _, group in sorted(groups.items()):
+        if len(group) > 1:
+            yield group
 
 
 def _is_safe(char: str) -> bool:

@@ -39,7 +39,7 @@ LAYERS = {
     "job_engine": "clock chance retrying problems places durable_files job_file early_start errors stopping delta wire document kafka operator sources sinks settings job local",
     "spark_backend": "versions connect class_archive cluster launch java plain_errors session bounded_end spark_checkpoint stream frames job_session catalog_tables spark_machine driver",
     "job_engine.operator": "group_clock job_clock seeds bucket_state joining epoch_records commands reading ordering releasing processing measures step history_run moved_buckets",
-    "job_engine.job": "checkpoint plan_rules told_sources compilation checks journal other_release batches driver commands history preflight watching stages upkeep job",
+    "job_engine.job": "checkpoint plan_rules told_sources writing_statements remarks compilation checks journal other_release batches driver commands history preflight watching stages upkeep job",
     "ensue": "queries parameters data_options python_words event_tables plans changing rendering answer result live background embedded compile_kernels replay_to_file executors spark verify embedded_calls spark_calls testing importing commands cli __main__ demo",
 }
 """Per folder its parts, in order: a part imports only itself and what is left of it. `__init__` files are exempt."""
@@ -71,7 +71,7 @@ DOORS = {
     "job_engine.sinks": "bucket_results channels kinds micro_batch one_table path_names run_sinks table.settings table.writing task_files topics.publisher topics.publishing topics.settings",
     "job_engine.document": "fixed_settings folder_overlaps ordering_settings setting_keys setting_values store_settings yaml_document",
     "job_engine.settings": "catalog.table_names deployment deployment_file given_mapping spark_settings watching_settings",
-    "job_engine.job": "batches.reports checks.lost_outputs checks.open_waits checks.writing_statements commands.control commands.sending commands.shadow driver history.sending job plan_rules stages.handle upkeep.backup upkeep.compact_job upkeep.forgetting upkeep.key_state upkeep.planning upkeep.query_diff upkeep.rebucket upkeep.reprocess watching.status",
+    "job_engine.job": "batches.reports commands.control commands.sending commands.shadow driver history.sending job plan_rules remarks stages.handle upkeep.backup upkeep.compact_job upkeep.forgetting upkeep.key_state upkeep.planning upkeep.query_diff upkeep.rebucket upkeep.reprocess watching.status writing_statements",
     "spark_backend.cluster": "dependencies driver_python executor_check executors masters package shared_folders shipping",
     "spark_backend.launch": "jvm other_python session_settings worker_python",
     "spark_backend.frames": "batches bounded change_records decode spark_types streaming verify",

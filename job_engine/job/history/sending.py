@@ -9,7 +9,6 @@ from job_engine.errors import in_plain_words
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.checkpoint.progress import JobProgress
-from job_engine.job.checks.open_waits import clock_sources
 from job_engine.job.commands.control import moment_of
 from job_engine.job.commands.sending import Sent, send_command
 from job_engine.job.compilation import compile_deployment
@@ -18,7 +17,7 @@ from job_engine.job.history.running import Reading, history_program, write_histo
 from job_engine.job.history.table_run import limits_of, run_over_table
 from job_engine.job.journal.journal import HistoryCommand, Journal, moment_of_change
 from job_engine.job.journal.written import history_text, read_journal
-from job_engine.job.plan_rules import finishing
+from job_engine.job.plan_rules import clock_sources, finishing
 from job_engine.operator.history_run import HistoryRun
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.command_folder import CHANGE

@@ -16,11 +16,8 @@ from job_engine.job.batches.batch_writer import BatchWriter
 from job_engine.job.batches.reporting import Reporter
 from job_engine.job.batches.reports import OnBatch
 from job_engine.job.checkpoint.job_folder import JobFolder, Reached
-from job_engine.job.checks.lost_outputs import lost_outputs, silent_channels
-from job_engine.job.checks.open_waits import open_waits, unused_source_times
-from job_engine.job.checks.unused_history import unused_history
-from job_engine.job.checks.writing_statements import lost_routes, taken_events, written_by
 from job_engine.job.driver import Order
+from job_engine.job.remarks import said_at_start
 from job_engine.job.stages.change import changed_program
 from job_engine.job.stages.handle import Handle
 from job_engine.job.stages.prepare import Job
@@ -72,16 +69,8 @@ class RunKind:
 def start(job: Job, report: OnBatch, kind: RunKind) -> Handle:
     """Start a job; its end unlocks the checkpoint."""
     plan, deployment = job.checked.program.plan(), job.checked.deployment
-    written = written_by(plan)
-    for warning in (
-        *lost_outputs(written, deployment),
-        *silent_channels(written, deployment),
-        *lost_routes(written, taken_events(plan)),
-        *(() if kind.is_bounded else open_waits(plan, deployment)),
-        *unused_source_times(plan, deployment),
-        *unused_history(deployment, is_new=job.checked.is_new),
-    ):
-        warn(warning)
+    for remark in said_at_start(plan, deployment, is_bounded=kind.is_bounded, is_new=job.checked.is_new):
+        warn(remark)
     handle = Handle(job, lambda: _begin(job, report, kind), is_bounded=kind.is_bounded)
     _warn_of_slow_queries(plan)
     return handle

@@ -9,9 +9,9 @@ from job_engine.job.checkpoint.checkpoint_record import Record, read_record, ref
 from job_engine.job.checkpoint.driver_files import placed
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.checks.damaged_logs import refuse_damaged_logs
-from job_engine.job.checks.open_waits import clock_sources
 from job_engine.job.compilation import compile_deployment
 from job_engine.job.driver import driver_of, in_words_of_driver
+from job_engine.job.plan_rules import clock_sources
 from job_engine.job.stages.change import kept_program
 from job_engine.operator.seeds import seeds_of
 from job_engine.settings.deployment import Deployment
