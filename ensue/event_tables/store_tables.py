@@ -74,7 +74,7 @@ def _copy_of(folder: Path, place: RemotePath, above: RemotePath | None) -> Path:
 
     above: the folder that a user names; None = the file
     """
-    from job_engine.places.inside import below
+    from job_engine.places.place import below
 
     base = folder / place.root.partition("://")[2]
     below(base, place.path)

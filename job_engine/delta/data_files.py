@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from job_engine.places.inside import OutsidePath, inside
 from job_engine.places.local_path import LocalPath
-from job_engine.places.place import Place, UnknownScheme, is_within, place_of
+from job_engine.places.place import OutsidePath, Place, UnknownScheme, inside, is_within, place_of
 from job_engine.places.remote_path import RemotePath
 from querylang.errors import InputError
 

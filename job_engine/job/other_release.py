@@ -18,8 +18,7 @@ from job_engine.operator.bucket_state import STATE_VERSION
 from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.batch_log import RECORD
-from job_engine.sources.listing.manifests import MANIFEST_VERSION
-from job_engine.sources.listing.read_list import LIST_VERSION
+from job_engine.sources.listing.manifests import LIST_VERSION, MANIFEST_VERSION
 from job_engine.wire.packed_rows import PACKED_VERSION
 from querylang.plan.model import PLAN_VERSION
 from runtime.engine.snapshot import STATE_VERSION as ENGINE_VERSION

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from job_engine.job.checkpoint.checkpoint_record import Record, read_record, refuse_difference
 from job_engine.job.checkpoint.driver_files import placed
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.checks.damaged_logs import refuse_damaged_logs
-from job_engine.job.checks.earlier_results import refuse_other_results
 from job_engine.job.compilation import Compiled, compile_deployment, with_fields
 from job_engine.job.journal.file_changes import refuse_changed_files
 from job_engine.job.journal.written import is_same, read_files
@@ -20,9 +19,10 @@ from job_engine.places.remote_path import RemotePath
 from job_engine.settings.catalog.table_names import unplaced
 from job_engine.settings.deployment import Deployment
 from job_engine.sinks.bucket_results import refuse_unwritable
-from job_engine.sinks.kinds import MATCHES
+from job_engine.sinks.kinds import MATCHES, Sink, publishing
 from job_engine.sinks.one_table import refuse_other_layout
 from job_engine.sources.kinds import running_of
+from job_engine.sources.listing.batch_log import batches_of
 from job_engine.wire.program import Program
 from querylang.changes.applying import is_same_text
 from querylang.changes.merging import FileChange
@@ -177,3 +177,44 @@ def _refuse_unknown_events(deployment: Deployment, events: Iterable[EventType]) 
                 f"{deployment.file}: the source '{source.name}' has the event type '{source.event}', which the queries"
                 f" do not know{did_you_mean(source.event, known) or f'; they know {listed(known)}'}"
             )
+
+
+def refuse_other_results(
+    checkpoint: Place, identity: str, sinks: Mapping[str, Sink], totals: Mapping[str, Iterable[int]]
+) -> None:
+    """Raise InputError if a sink holds results that this checkpoint does not know.
+
+    A checkpoint may be restored from a copy or deleted while the sinks stay. What would then be
+    processed again has its results already. The micro-batch that was interrupted is the exception:
+    it is repeated, and its results are written once.
+
+    identity: of the checkpoint
+    totals: by folder beside the checkpoint, the micro-batches that it has a file of
+    """
+    newest = batches_of(checkpoint).begun
+    for name, sink in sinks.items():
+        for result in publishing(sink).results(sink):
+            if result.identity == identity and result.batch > newest:
+                raise InputError(
+                    _too_late(checkpoint, f"the sink '{name}' holds results", result.batch, newest, identity)
+                )
+            if result.identity != identity and not sink.shared:
+                raise InputError(
+                    f"the sink '{name}' holds results of another checkpoint, such as {result.place}: a job that begins"
+                    " anew would write its matches a second time. Restore that checkpoint, choose an empty folder,"
+                    " or set `shared: true` for the sink"
+                )
+    for folder, numbers in totals.items():
+        last = max(numbers, default=-1)
+        if last > newest:
+            raise InputError(_too_late(checkpoint, f"its folder '{folder}' has counts", last, newest, identity))
+
+
+def _too_late(checkpoint: Place, what: str, batch: int, newest: int, identity: str) -> str:
+    reached = "has processed nothing yet" if newest < 0 else f"has reached micro-batch {newest}"
+    return (
+        f"{checkpoint}: {reached}, but {what} of micro-batch {batch}: it was restored from an older copy,"
+        " or part of it was deleted, and would write results a second time. Restore the newest checkpoint,"
+        f" or remove later files from the sinks ('{identity}-NUMBER-...') and from '{checkpoint / 'ensue'}'."
+        " Delta tables remember their micro-batches: choose new ones"
+    )

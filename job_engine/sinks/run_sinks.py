@@ -1,12 +1,30 @@
-"""The sinks of a run, on the driver: begun, published micro-batch by micro-batch, ended."""
+"""The sinks of a run, on the driver: begun, published micro-batch by micro-batch, ended.
+
+Tasks write the results of buckets; the driver writes what buckets send it, and publishes all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+import pyarrow as pa
+
 from job_engine.places.place import Place
-from job_engine.sinks.kinds import Draft, MicroBatch, Publishing, Sink, publishing
+from job_engine.sinks.bucket_results import (
+    FOR_DRIVER,
+    SINK_OF,
+    BucketResults,
+    Written,
+    put_in_one,
+    put_in_sinks,
+)
+from job_engine.sinks.kinds import MATCHES, Draft, MicroBatch, Publishing, Sink, publishing
+from job_engine.sinks.one_table import is_in_one
+from job_engine.sinks.task_files import Attempt, TaskFiles
+from job_engine.wire.decode import table_of
+from job_engine.wire.program import Program
+from job_engine.wire.tagged_rows import Tag
 
 
 def begin(identity: str, sinks: Mapping[str, Sink], newest: int, drafts: Place | None) -> dict[str, Sink]:
@@ -47,3 +65,69 @@ def _by_kind(sinks: Mapping[str, Sink]) -> list[tuple[Publishing, list[str]]]:
     for name, sink in sinks.items():
         found.setdefault(sink.package, []).append(name)
     return [(publishing(sinks[names[0]]), names) for names in found.values()]
+
+
+FROM_DRIVER = 99_999
+"""The number in the names of files that the driver writes."""
+
+
+def publish_batch(
+    results: Iterable[bytes], program: Program, sinks: Mapping[str, Sink], batch: MicroBatch, *, is_first: bool
+) -> list[Written]:
+    """Make what the tasks of a micro-batch wrote visible.
+
+    results: `BucketResults` of its buckets
+    is_first: whether an earlier run may have been interrupted in this micro-batch
+    """
+    found = [BucketResults.from_bytes(data) for data in results]
+    drafts = [draft for bucket in found for draft in bucket.drafts]
+    tables = [table for bucket in found for table in bucket.tables]
+    _refuse_unfinished(tables, drafts)
+    _refuse_others(drafts, batch.name)
+    written, own = _with_own_files(tables, program, sinks, batch)
+    publish(sinks, [*drafts, *own], batch)
+    if is_first or any(bucket.is_repeated for bucket in found):
+        kept = {draft.place for _, draft in (*drafts, *own)}
+        for sink in sinks.values():
+            publishing(sink).remove_leftovers(sink, batch, kept)
+    return written
+
+
+def _refuse_unfinished(tables: Sequence[Written], drafts: Sequence[tuple[str, Draft]]) -> None:
+    """Raise RuntimeError if a file was begun that nobody finished: its results would be lost."""
+    missing = {row.file for row in tables if row.file is not None} - {draft.place for _, draft in drafts}
+    if missing:
+        raise RuntimeError(f"a task has not finished its files: {', '.join(sorted(missing))}")
+
+
+def _refuse_others(drafts: Sequence[tuple[str, Draft]], name: str) -> None:
+    """Raise RuntimeError for files of another micro-batch: they would replace its results."""
+    others = [draft.place for _, draft in drafts if name not in draft.place]
+    if others:
+        raise RuntimeError(f"a task of micro-batch {name} has written files of another one: {', '.join(others)}")
+
+
+def _with_own_files(
+    tables: Sequence[Written], program: Program, sinks: Mapping[str, Sink], batch: MicroBatch
+) -> tuple[list[Written], list[tuple[str, Draft]]]:
+    """Write what buckets have sent for sinks, all of it together."""
+    plan = program.plan()
+    files = TaskFiles.open(sinks, Attempt(batch, FROM_DRIVER, 0))
+    written, in_one = [], list[tuple[str, pa.Table]]()
+    try:
+        for row in tables:
+            data = row.data if row.tag in FOR_DRIVER else None
+            if row.file is not None or row.data is None or row.tag not in SINK_OF:
+                written.append(replace(row, data=data))
+                continue
+            table = table_of(row.data, row.tag, row.query, plan)
+            if row.tag is Tag.MATCH and is_in_one(sinks, MATCHES):
+                in_one.append((row.query, table))
+                continue
+            written += [replace(part, data=data) for part in put_in_sinks(table, row.tag, row.query, files, plan)]
+        if in_one:
+            written += put_in_one(in_one, files)
+        return written, files.finish()
+    except BaseException:
+        files.abort()
+        raise

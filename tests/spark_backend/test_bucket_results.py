@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import querylang
-from job_engine.sinks import micro_batch
 from job_engine.sinks.bucket_results import SENT, BucketResults, write_results
 from job_engine.sinks.kinds import MicroBatch
+from job_engine.sinks.run_sinks import publish_batch
 from job_engine.sinks.task_files import Attempt
 from job_engine.wire.bucket_labels import task_of
 from job_engine.wire.program import Program
@@ -38,7 +38,7 @@ class Job:
         return write_results(self.program, bucket, tagged, self.sinks, given, is_alone=is_alone)
 
     def publish(self, results: list[BucketResults]) -> list[str]:
-        written = micro_batch.publish_batch(
+        written = publish_batch(
             [item.to_bytes() for item in results],
             self.program,
             self.sinks,
@@ -90,7 +90,7 @@ def test_files_of_another_micro_batch_are_not_published(tmp_path: Path) -> None:
     job = Job(tmp_path)
     results = [job.step(bucket) for task in (0, 1) for bucket in by_task(job, task)]
     with pytest.raises(RuntimeError, match="has written files of another one"):
-        micro_batch.publish_batch(
+        publish_batch(
             [item.to_bytes() for item in results],
             job.program,
             job.sinks,

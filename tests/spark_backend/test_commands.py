@@ -12,8 +12,7 @@ from job_engine.job.commands.control import refuse_unheeded
 from job_engine.operator.step import run_step
 from job_engine.sources.command_reading import control_records, packed_commands
 from job_engine.sources.listing.command_folder import CHANGE, ERROR, TAKEN, Answer, Command, CommandFolder
-from job_engine.sources.listing.manifests import Manifest
-from job_engine.sources.listing.read_list import KEPT
+from job_engine.sources.listing.manifests import KEPT, Manifest
 from job_engine.wire.packed_rows import pack_arrivals
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag, TaggedRow

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from job_engine.job.checks.earlier_results import refuse_other_results
+from job_engine.job.preflight import refuse_other_results
 from querylang.errors import InputError
 from tests.support.sinks import sink_of
 

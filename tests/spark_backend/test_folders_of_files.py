@@ -14,7 +14,7 @@ import pytest
 
 import ensue
 from job_engine.sources.folder.pieces import FolderPiece
-from job_engine.sources.listing import read_list
+from job_engine.sources.listing import manifests as kept_manifests
 from job_engine.sources.listing.manifests import Manifest
 from job_engine.wire.packed_rows import Signal
 from job_engine.wire.tagged_rows import Tag
@@ -230,7 +230,7 @@ def test_a_file_that_waits_and_is_written_again_is_looked_at_again(tmp_path: Pat
 
 
 def test_the_list_keeps_the_files_that_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_list, "KEPT", 2)
+    monkeypatch.setattr(kept_manifests, "KEPT", 2)
     Folder(tmp_path / "in", 1, "parallel").fill()
     job = FolderJob(tmp_path, TEXT, {"in": {**SOURCE, "options": {"maxFilesPerTrigger": 1}}})
     while job.step() is not None:

@@ -16,9 +16,8 @@ from job_engine.sources.folder.listed_source import ListedSource
 from job_engine.sources.folder.name_patterns import alternatives, is_hidden, name_filter
 from job_engine.sources.folder.pieces import TakenFile
 from job_engine.sources.folder.task_split import split
-from job_engine.sources.listing.manifests import Manifest
+from job_engine.sources.listing.manifests import KEPT, Manifest
 from job_engine.sources.listing.places import DamagedManifest, inputs_folder
-from job_engine.sources.listing.read_list import KEPT
 from job_engine.sources.listing.tasks import Task, tasks_of
 from runtime.natural_names import natural_key
 from tests.support.listed_job import LATER, Job, paths

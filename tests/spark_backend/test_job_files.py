@@ -14,7 +14,7 @@ import pytest
 
 from job_engine.job.checkpoint.checkpoint_record import Moved, Record, write_record
 from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.job.history.marks import Mark, read_mark, write_mark
+from job_engine.job.history.history_folders import Mark, read_mark, write_mark
 from job_engine.job.journal.journal import Journal, JournalEpoch, Taken
 from job_engine.job.journal.written import write_files, write_journal
 from job_engine.job.stages.start import Settings, write_settings
@@ -28,9 +28,8 @@ from job_engine.sources.folder.folder_listing import FileStamp
 from job_engine.sources.folder.pieces import FolderPiece, SourceCount, TakenFile, Waited, WaitingFile
 from job_engine.sources.kinds import Part
 from job_engine.sources.listing.command_folder import Answer, CommandFolder
-from job_engine.sources.listing.manifests import Manifest, ManifestFolder
+from job_engine.sources.listing.manifests import KEPT, Manifest, ManifestFolder, ReadList, load_list
 from job_engine.sources.listing.places import DamagedManifest
-from job_engine.sources.listing.read_list import KEPT, ReadList, load_list
 from job_engine.sources.listing.unread import Unread
 from job_engine.sources.table.table_units import TableFile, TablePiece, TablePosition, TableUnit
 from job_engine.sources.topics.offsets import OffsetRange, TopicPosition, TopicsPiece, topics_to_plain

@@ -19,9 +19,9 @@ from job_engine.job.watching.backlog import backlog_of
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.backlog import SourceBacklog
 from job_engine.sources.kinds import FORMATS
-from job_engine.sources.listing import read_list
+from job_engine.sources.listing import manifests as kept_manifests
+from job_engine.sources.listing.manifests import what_was_read
 from job_engine.sources.listing.places import DamagedManifest
-from job_engine.sources.listing.read_list import what_was_read
 from job_engine.sources.listing.tasks import sources_of_text, sources_to_text
 from querylang.errors import FileErrors
 from runtime.reading.tables import read_arrivals
@@ -122,7 +122,7 @@ def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
 
 
 def test_the_list_of_what_was_read_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_list, "KEPT", 2)
+    monkeypatch.setattr(kept_manifests, "KEPT", 2)
     job = journal_job(tmp_path)
     write(job, range(10, 80))
     for _ in range(10):
@@ -182,7 +182,7 @@ def test_a_process_learns_of_it_by_the_sources_of_its_job(tmp_path: Path, monkey
 def test_what_was_read_of_a_kind_that_is_not_known_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
-    monkeypatch.setattr(read_list, "KEPT", 1)
+    monkeypatch.setattr(kept_manifests, "KEPT", 1)
     job = journal_job(tmp_path)
     write(job, range(10, 80))
     for _ in range(1 if "manifests" in file else 6):

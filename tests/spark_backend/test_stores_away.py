@@ -14,14 +14,13 @@ from job_engine.delta.commit_log import last_checkpoint
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import BatchFiles
 from job_engine.job.checks.damaged_logs import refuse_damaged_logs
-from job_engine.job.history.marks import read_mark
+from job_engine.job.history.history_folders import read_mark
 from job_engine.job.journal.written import read_files, read_journal
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.folder.after_reading import SettledFile
 from job_engine.sources.listing.command_folder import CommandFolder
 from job_engine.sources.listing.job_notes import job_notes
-from job_engine.sources.listing.manifests import ManifestFolder
-from job_engine.sources.listing.read_list import load_list
+from job_engine.sources.listing.manifests import ManifestFolder, load_list
 
 READS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a command": (f"ensue/commands/{7:020d}.json", lambda folder: CommandFolder(folder).read(7)),

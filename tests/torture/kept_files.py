@@ -25,8 +25,7 @@ from job_engine.sources.folder.folder_listing import FileStamp
 from job_engine.sources.folder.pieces import FolderPiece, SourceCount, TakenFile
 from job_engine.sources.kinds import Part
 from job_engine.sources.listing.batch_log import batches_of
-from job_engine.sources.listing.manifests import Manifest, ManifestFolder
-from job_engine.sources.listing.read_list import KEPT, load_list
+from job_engine.sources.listing.manifests import KEPT, Manifest, ManifestFolder, load_list
 from job_engine.sources.topics.avro.avro_form import RegistryAddress
 from job_engine.sources.topics.avro.budgets import WrongSchema
 from job_engine.sources.topics.avro.registry import SchemaRegistry, UnknownSchema

@@ -34,7 +34,7 @@ STAGES = {
         "BatchWriter._write_progress": "write progress",
     },
     "job_engine.job.checkpoint.job_folder": {"LedgerFiles.add": "write the ledger"},
-    "job_engine.sinks.micro_batch": {"publish": "publish files"},
+    "job_engine.sinks.run_sinks": {"publish": "publish files"},
     "job_engine.sources.task_reading": {"read_task": "read and pack"},
     "job_engine.sources.reading": {"pack_arrivals": "pack"},
     "spark_backend.stream.worker_functions": {"run_step": "step"},

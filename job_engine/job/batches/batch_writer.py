@@ -22,7 +22,7 @@ from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.checkpoint.progress import JobProgress
 from job_engine.sinks.bucket_results import Written
 from job_engine.sinks.kinds import MicroBatch, Sink
-from job_engine.sinks.micro_batch import publish_batch
+from job_engine.sinks.run_sinks import publish_batch
 from job_engine.sources.listing.command_folder import Answer
 from job_engine.wire.partition_groups import shared_order
 from job_engine.wire.program import Program

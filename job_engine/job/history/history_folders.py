@@ -1,16 +1,23 @@
-"""The folders of a checkpoint that states of histories are in: `ensue/history/<number>`."""
+"""The folders of a checkpoint that states of histories are in, and how far those have read.
+
+`ensue/history/<number>` has the states of buckets, and beside them a mark.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypedDict
 
 from job_engine.clock import wall_ns
 from job_engine.job.journal.journal import HistoryCommand
 from job_engine.job.journal.written import history_of_text
+from job_engine.job_file import JobFile
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, files_below, names_in
-from runtime.json_reader import DamagedJson
+from job_engine.sources.old_lists import old_done
+from runtime.json_reader import DamagedJson, shaped
 
 DAY = 86_400_000_000
 """µs; so long a folder stays that nothing refers to: somebody may just be writing it."""
@@ -66,3 +73,49 @@ def _remove(place: Place) -> None:
         return
     for file in list(files_below(place)):
         file.unlink(missing_ok=True)
+
+
+MARK_VERSION = 2
+"""Version 1 has files, topics and tables in keys of their own: `old_lists`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far the sources of a job have been read again.
+
+    titles: of the queries
+    events: the names of the event types that were known, in order
+    by_source: as `SourceRunning.done` gives it
+    """
+
+    titles: tuple[str, ...]
+    events: tuple[str, ...]
+    by_source: Mapping[str, Any]
+
+
+class _Common(TypedDict):
+    """What marks of all versions have."""
+
+    titles: tuple[str, ...]
+    events: tuple[str, ...]
+
+
+def write_mark(folder: Place, mark: Mark) -> None:
+    """Write down how far it is; it survives a power cut."""
+    plain = {"version": MARK_VERSION, "titles": mark.titles, "events": mark.events, "sources": mark.by_source}
+    _mark_file(folder).write(plain)
+
+
+def read_mark(folder: Place) -> Mark:
+    """The inverse of `write_mark`; raises InputError."""
+    file = _mark_file(folder)
+    data = file.needed()
+    with file.checking():
+        common = shaped({key: data.pop(key) for key in _Common.__annotations__ if key in data}, _Common)
+        done = shaped(data["sources"], dict[str, Any]) if "sources" in data else old_done(data)
+        return Mark(common["titles"], common["events"], done)
+
+
+def _mark_file(folder: Place) -> JobFile[dict[str, Any]]:
+    missing = "what the history has left is missing"
+    return JobFile(folder / "mark.json", dict[str, Any], "Deploy again", (1, MARK_VERSION), missing=missing)

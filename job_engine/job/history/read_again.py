@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from job_engine.job.history.marks import Mark
+from job_engine.job.history.history_folders import Mark
 from job_engine.job.history.table_end import TableEnd
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.again import Again, PieceAgain
 from job_engine.sources.kinds import running_of
-from job_engine.sources.listing.read_list import ReadList
+from job_engine.sources.listing.manifests import ReadList
 from querylang.errors import InputError
 
 

@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from job_engine.clock import wall_ns
 from job_engine.job.checkpoint.checkpoint_record import read_record
-from job_engine.job.history.history_folders import histories
-from job_engine.job.history.marks import Mark, read_mark, write_mark
+from job_engine.job.history.history_folders import Mark, histories, read_mark, write_mark
 from job_engine.job.history.read_again import mark_of, pieces_between
 from job_engine.job.history.table_end import TableEnd
 from job_engine.job.history.table_run import met_sources
@@ -23,7 +22,7 @@ from job_engine.settings.deployment import Deployment
 from job_engine.sources.again import PieceAgain
 from job_engine.sources.crash_marks import CRASHES, marks_of_run
 from job_engine.sources.kinds import kind_of
-from job_engine.sources.listing.read_list import ReadList, what_was_read
+from job_engine.sources.listing.manifests import ReadList, what_was_read
 from job_engine.sources.listing.tasks import Task, reading_options
 from job_engine.sources.task_reading import read_task
 from job_engine.wire.clock import Clock

@@ -23,9 +23,8 @@ from job_engine.job.checkpoint.checkpoint_record import IDENTITY, LOCK, Record, 
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.upkeep.opened_checkpoint import kept_record, open_record
 from job_engine.job_file import JobFile, indented
-from job_engine.places.inside import inside
 from job_engine.places.local_path import LocalPath
-from job_engine.places.place import Place, files_below, is_within, local_copy, names_in
+from job_engine.places.place import Place, files_below, inside, is_within, local_copy, names_in
 from job_engine.places.remote_path import RemotePath
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import load_deployment

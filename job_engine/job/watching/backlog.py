@@ -15,8 +15,8 @@ from job_engine.problems import SourceProblem
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.backlog import SourceBacklog
 from job_engine.sources.kinds import running_of
+from job_engine.sources.listing.manifests import what_was_read
 from job_engine.sources.listing.places import DamagedManifest
-from job_engine.sources.listing.read_list import what_was_read
 
 PATIENCE = 1.0
 """Seconds that brokers and folders may take to answer."""

@@ -1,22 +1,23 @@
 """Commands: what a user asks of a job, as files inside its checkpoint.
 
-Whoever asks writes a file with a number of its own. The lister puts new commands into a manifest,
-so that a repeated micro-batch has the same ones. The job writes what became of each to the folder
-`done`, and removes the file. Imports are few, because the process that lists files has to start
-fast.
+Whoever asks writes a file with a number of its own. The lister looks for new commands as often as
+it lists the sources, and puts them into a manifest, so that a repeated micro-batch has the same
+ones. The job writes what became of each to the folder `done`, and removes the file. Imports are
+few, because the process that lists files has to start fast.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Final, Literal, TypedDict
 
 from job_engine.clock import wall_ns
 from job_engine.job_file import JobFile, numbers_in
 from job_engine.places.place import Place
+from job_engine.places.remote_path import RemotePath
 from runtime.instants import EARLIEST, LATEST
 from runtime.json_reader import DamagedJson, json_of_text
 from runtime.json_shapes import Count, Unicode
@@ -233,3 +234,52 @@ class CommandFolder:
 
 _NUMBER = re.compile("0{2}[0-9]{18}")
 """Times in µs have at most 18 digits: the number behind the last one is a number, too."""
+
+
+PAUSE = 5_000_000_000
+"""ns between two looks at a store, where each look is a request."""
+
+
+class CommandWatch:
+    """The commands of a checkpoint, as the lister sees them.
+
+    now: the wall clock, ns since 1970
+    """
+
+    def __init__(self, checkpoint: Place, now: Callable[[], int]) -> None:
+        self._folder = CommandFolder(checkpoint)
+        self._now = now
+        self._pause = PAUSE if isinstance(checkpoint, RemotePath) else 0
+        self._next_look = 0
+        self.has_change = False  # a change of the queries waits: nothing more is read before it is done
+
+    def pending(self) -> list[int]:
+        """The numbers of commands whose files are there."""
+        return self._folder.pending()
+
+    def new(self, taken: Collection[int]) -> tuple[Command, ...]:
+        """The commands that were not taken yet, in order.
+
+        A change of the queries is not for the lister: nothing behind it is taken before it is done.
+        """
+        if self._pause:
+            now = self._now()
+            if now < self._next_look:
+                return ()
+            self._next_look = now + self._pause
+        found: list[Command] = []
+        for number in self._folder.pending():
+            command = None if number in taken else self._folder.read(number)
+            if command is not None and command.kind == CHANGE:
+                self.has_change = True
+                return tuple(found)
+            if command is not None:
+                found.append(command)
+        self.has_change = False
+        return tuple(found)
+
+    def remove_answered(self, taken: Collection[int]) -> None:
+        """Remove the files that a run was killed before it removed them."""
+        for number in self._folder.pending():
+            if number in taken and self._folder.outcome(number) is not None:
+                self._folder.withdraw(number)

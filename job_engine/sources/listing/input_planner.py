@@ -15,12 +15,10 @@ from job_engine.clock import wall_ns
 from job_engine.places.place import asked_again, place_of
 from job_engine.sources.kinds import KindPlanner, Part, Planned, PlannedRun, planning_of
 from job_engine.sources.listing.batch_log import committed_manifest
-from job_engine.sources.listing.command_folder import Command
-from job_engine.sources.listing.command_watch import CommandWatch
+from job_engine.sources.listing.command_folder import Command, CommandWatch
 from job_engine.sources.listing.job_notes import job_notes
-from job_engine.sources.listing.manifests import Manifest, ManifestFolder
+from job_engine.sources.listing.manifests import Manifest, ManifestFolder, ReadList, list_place, load_list
 from job_engine.sources.listing.places import DamagedManifest
-from job_engine.sources.listing.read_list import ReadList, list_place, load_list
 from job_engine.sources.listing.tasks import ToldSource, by_kind
 from runtime.json_reader import json_of_text
 

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from job_engine.delta.data_files import data_file, is_below
-from job_engine.places.inside import OutsidePath
+from job_engine.places.place import OutsidePath
 from job_engine.problems import SourceProblem
 from job_engine.sources.table.delta_source import DeltaSource
 from job_engine.sources.table.table_units import ListedFile, TableFile, TablePosition

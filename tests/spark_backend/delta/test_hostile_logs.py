@@ -17,8 +17,7 @@ from ensue import EnsueError
 from job_engine.delta.checkpoints import column_of_checkpoint
 from job_engine.delta.commit_log import LOG, commit_file, last_checkpoint
 from job_engine.delta.data_files import data_file
-from job_engine.places.inside import OutsidePath, inside
-from job_engine.places.place import Place
+from job_engine.places.place import OutsidePath, Place, inside
 from job_engine.places.remote_path import RemotePath
 from job_engine.sources.table.commit_planner import CommitPlanner
 from job_engine.sources.table.delta_source import DeltaSource
