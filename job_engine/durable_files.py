@@ -76,7 +76,7 @@ def new_file(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
 
 def publish(files: Iterable[tuple[Path, Path]]) -> None:
     """Rename each first file to the second; they are on the disk when this returns."""
-    pairs = list(files)
+    pairs = [(LocalPath.of(draft), LocalPath.of(path)) for draft, path in files]
     for draft, _ in pairs:
         sync(draft)
     rename(pairs)

@@ -74,10 +74,11 @@ def _copy_of(folder: Path, place: RemotePath, above: RemotePath | None) -> Path:
 
     above: the folder that a user names; None = the file
     """
+    from job_engine.places.local_path import LocalPath
     from job_engine.places.place import below
 
     base = folder / place.root.partition("://")[2]
-    below(base, place.path)
+    below(LocalPath.of(base), place.path)
     is_below = above is not None and place.path.rpartition("/")[0] != above.path
     return FileBelow.of(base / above.path, base / place.path) if above and is_below else base / place.path
 

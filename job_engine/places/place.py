@@ -21,7 +21,7 @@ from job_engine.places.remote_stat import RemoteStat
 from job_engine.retrying import RETRY
 from querylang.errors import InputError
 
-Place = Path | RemotePath
+Place = LocalPath | RemotePath
 """Where a file or folder is."""
 
 Stat = os.stat_result | RemoteStat
@@ -153,17 +153,17 @@ def has_same_content(one: Place, other: Place) -> bool:
     if isinstance(one, Path) and isinstance(other, Path):
         return other.is_file() and LocalPath.of(one).has_content_of(other)
     with local_copy(one) as first, local_copy(other) as second:
-        return LocalPath.of(first).has_content_of(second)
+        return first.has_content_of(second)
 
 
 @contextmanager
-def local_copy(place: Place) -> Iterator[Path]:
+def local_copy(place: Place) -> Iterator[LocalPath]:
     """A local file with the content of a place: itself, or a copy that is removed afterwards.
 
     The copy ends like the place, so readers know its format.
     """
     if isinstance(place, Path):
-        yield place
+        yield LocalPath.of(place)
         return
     with temporary_folder() as folder:
         copy = folder / f"table{''.join(re.findall(r'[.][A-Za-z0-9]+', place.name)[-2:])}"
@@ -171,10 +171,10 @@ def local_copy(place: Place) -> Iterator[Path]:
         yield copy
 
 
-def writable(place: Place) -> Path:
+def writable(place: Place) -> LocalPath:
     """The local file to write: the place itself, or one that `complete` copies there."""
     if isinstance(place, Path):
-        return place
+        return LocalPath.of(place)
     return temporary_file()
 
 

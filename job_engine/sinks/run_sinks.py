@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 
-from job_engine.places.place import Place
 from job_engine.sinks.bucket_results import (
     FOR_DRIVER,
     SINK_OF,
@@ -27,7 +27,7 @@ from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag
 
 
-def begin(identity: str, sinks: Mapping[str, Sink], newest: int, drafts: Place | None) -> dict[str, Sink]:
+def begin(identity: str, sinks: Mapping[str, Sink], newest: int, drafts: Path | None) -> dict[str, Sink]:
     """The sinks of a run that begins; raises InputError where the job may not write.
 
     identity: names the checkpoint

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from job_engine.durable_files import make_folder
+from job_engine.places.local_path import LocalPath
 from querylang.errors import InputError
 from spark_backend.cluster.executor_check import LONGEST_TASK
 
@@ -52,7 +53,7 @@ def _marked(folders: Mapping[str, Path]) -> Iterator[dict[str, Path]]:
     marks = {what: folder / name for what, folder in folders.items()}
     try:
         for mark in marks.values():
-            make_folder(mark.parent)
+            make_folder(LocalPath.of(mark.parent))
             mark.touch()
         yield marks
     finally:

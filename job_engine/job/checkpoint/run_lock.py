@@ -34,7 +34,7 @@ class RunLock:
     """
 
     def __init__(self, file: Path, work: str = "run") -> None:
-        self._path = file.absolute()
+        self._path = LocalPath.of(file.absolute())
         self._work = work
         self._file: IO[str] | None = None
 
@@ -119,6 +119,6 @@ class RunLock:
         )
 
 
-def _opened(path: Path) -> IO[str]:
+def _opened(path: LocalPath) -> IO[str]:
     """The file; a new one has the permissions of its folder."""
-    return LocalPath.of(path).shared_file(path.parent.stat().st_mode & _FOR_FILES)
+    return path.shared_file(path.parent.stat().st_mode & _FOR_FILES)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from job_engine.delta.data_files import data_file
 from job_engine.places.arrow_files import write_parquet
-from job_engine.places.local_path import temporary_folder
+from job_engine.places.local_path import LocalPath, temporary_folder
 from job_engine.places.place import Place, local_copy, names_in, place_to_plain
 from job_engine.settings.deployment import HistoryTable
 from job_engine.sources.folder.name_patterns import is_hidden
@@ -103,7 +103,7 @@ def _names_below(folder: Place, above: str) -> Iterator[str]:
             yield f"{above}{name}"
 
 
-def _of_delta(table: HistoryTable, plan: Plan, stack: ExitStack, own: Path) -> Iterator[tuple[Path, str]]:
+def _of_delta(table: HistoryTable, plan: Plan, stack: ExitStack, own: LocalPath) -> Iterator[tuple[Path, str]]:
     folder, store = place_to_plain(table.path)
     outside = table.outside_files
     source = DeltaSource("history", folder, table.arrival or ARRIVAL, outside_files=outside, store=store)

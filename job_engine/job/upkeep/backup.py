@@ -206,7 +206,7 @@ def _copy(file: Place, target: Place) -> None:
 def _digest(file: Place, like: str | int = "") -> tuple[int, str | int]:
     """Size and SHA-256 of a file; CRC-32 if the other digest is a number."""
     size, checksum, sha = 0, 0, hashlib.sha256()
-    with local_copy(file) as here, LocalPath.of(here).plain_file() as stream:
+    with local_copy(file) as here, here.plain_file() as stream:
         while block := stream.read(1 << 20):
             size, checksum = size + len(block), zlib.crc32(block, checksum)
             sha.update(block)

@@ -116,7 +116,7 @@ def _local(files: Sequence[Place], source: ListedSource, copies: Path, most: int
         return [FileBelow.of(LocalPath(source.folder), LocalPath(str(file))) for file in files]
     remote = [file for file in files if isinstance(file, RemotePath) and (most is None or file.stat().st_size <= most)]
     names = [file.path.removeprefix(folder.path).lstrip("/") for file in remote]
-    local = [LocalPath(str(below(copies, name))) for name in names]
+    local = [LocalPath(str(below(LocalPath.of(copies), name))) for name in names]
     for copy in local:
         copy.parent.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(AT_ONCE) as threads:
