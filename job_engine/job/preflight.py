@@ -63,7 +63,7 @@ class Checked:
         return not is_same(self.unapplied.before, self.unapplied.files)
 
     def divided_among(self, tasks: int | None) -> Checked:
-        """The same for a checkpoint whose buckets are divided among so many tasks of Spark."""
+        """The same for a checkpoint whose buckets are divided among so many tasks."""
         record = replace(self.record, tasks=tasks)
         return replace(self, program=placed(self.program, record, self.deployment.checkpoint), record=record)
 

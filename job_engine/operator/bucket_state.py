@@ -1,4 +1,4 @@
-"""A bucket's state: open while engines run, saved as one binary value in Spark's state store."""
+"""A bucket's state: open while engines run, saved as one binary value by the driver."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class SavedBucket:
     sql_nulls: bool = False
 
     def to_bytes(self) -> bytes:
-        """The value for Spark's state store."""
+        """The value that the driver keeps."""
         header = {
             "buckets": self.buckets,
             "groups": len(self.snapshots),

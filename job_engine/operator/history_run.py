@@ -1,4 +1,4 @@
-"""Run queries over the history, without Spark: all buckets of a job, for these queries alone."""
+"""Run queries over the history, without a driver: all buckets of a job, these queries alone."""
 
 from __future__ import annotations
 

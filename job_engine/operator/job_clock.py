@@ -1,7 +1,7 @@
 """The watermarks of a job's source partitions: up to where each has been read.
 
-Pure functions: the wall clock comes in as the timestamp of the micro-batch in ms, which Spark
-logs. All other times are in µs.
+Pure functions: the wall clock comes in as the timestamp of the micro-batch in ms, which the
+driver logs. All other times are in µs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Read the rows of a step: what they bring, what is refused, and which changes they ask for.
 
 Records that arrive further in the future than their source allows (`ahead`) are discarded here, and
-move no clock. What counts is the timestamp of the micro-batch, which Spark logs. So a repeated
+move no clock. What counts is the timestamp of the micro-batch, which the driver logs. So a repeated
 micro-batch refuses the same records. Where records are messages of topics, it is the moment of the
 listing, which is on record before the micro-batch.
 
@@ -116,7 +116,7 @@ def read(visit: Visit, rows: Sequence[bytes], signal: Signal | None = None) -> R
 
 
 def _first(row: BucketInput) -> list[tuple[tuple[int, int], str]]:
-    """What batches are ordered by, because Spark brings them in any order."""
+    """What batches are ordered by, because they come in any order."""
     return sorted((item.first, item.source) for item in row.progress)
 
 

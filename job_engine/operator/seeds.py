@@ -1,4 +1,4 @@
-"""The states that buckets begin with where Spark begins anew, each in a file of its own."""
+"""The states that buckets begin with where a driver begins anew, each in a file of its own."""
 
 from __future__ import annotations
 

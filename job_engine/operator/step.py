@@ -1,6 +1,6 @@
 """One bucket in one micro-batch: state and packed rows in, state and tagged rows out.
 
-Knows nothing of Spark. The engines do everything that has to do with queries. The stages around
+Knows of no driver. The engines do everything that has to do with queries. The stages around
 them decide what "now" is and which records are released; the others are held in the state.
 """
 

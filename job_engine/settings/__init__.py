@@ -1,1 +1,1 @@
-"""Deployment files: every setting of a job, read and checked; needs no Spark."""
+"""Deployment files: every setting of a job, read and checked; needs no driver."""

@@ -45,7 +45,7 @@ DEFAULT_BUCKETS = 16
 MAX_BUCKETS = 10_000
 
 DEFAULT_TRIGGER = 1_000_000
-"""1 s in µs: with timers, Spark runs a micro-batch at nearly every trigger, records or not."""
+"""1 s in µs: with timers, there is a micro-batch at nearly every trigger, records or not."""
 
 LONGEST_PATTERN = 1_000
 """Characters of one name in a pattern. Reading a pattern takes the square of its length."""

@@ -9,7 +9,7 @@ format that it writes. Nobody else knows which kinds there are.
 - `publishing`, with PUBLISHING, a `Publishing`: what the driver does before, in and beside a run
 
 Exactly once. Tasks write drafts, and the driver publishes them once all tasks have ended, so that
-attempts that failed leave nothing visible. Spark may repeat a micro-batch after a crash; the
+attempts that failed leave nothing visible. A micro-batch may be repeated after a crash; the
 repeated one must replace what the interrupted one published.
 """
 
@@ -205,10 +205,10 @@ class Result:
 class Draft:
     """What a task has written and nobody sees yet.
 
-    path: the file that it is in; "" = it passes through Spark
+    path: the file that it is in; "" = it passes through the driver
     place: the place that it is for
     details: what its kind has to know of it to publish it
-    data: its content, if it passes through Spark
+    data: its content, if it passes through the driver
     """
 
     path: str

@@ -32,7 +32,7 @@ def begin(identity: str, sinks: Mapping[str, Sink], newest: int, drafts: Path | 
 
     identity: names the checkpoint
     newest: number of the newest micro-batch that the checkpoint knows; -1 = none
-    drafts: a folder that tasks and the driver see; None = what has no place passes through Spark
+    drafts: a folder that tasks and the driver see; None = what has no place goes to the driver
     """
     placed = {
         name: sink if sink.place is None else replace(sink, place=sink.place.resolve()) for name, sink in sinks.items()

@@ -50,8 +50,8 @@ class Program:
     epochs: the times between changes of the queries, oldest first; its only plan then has all
         queries of all of them. None of them = the queries never change
     notices: what became of changes, in order
-    before: how many micro-batches the job had before Spark began to count them
-    seeds: where the state of each bucket is that Spark has not called yet; None = it has none
+    before: how many micro-batches the job had before the driver began to count them
+    seeds: where the state of each bucket is that was not called yet; None = it has none
     live: whether the control stream may change the queries
     has_changes: whether control events that change queries are those of `epochs`, which then go
         up to their records
@@ -152,7 +152,7 @@ class Program:
 
     @property
     def needs_timeouts(self) -> bool:
-        """Whether time advances without records, so that Spark must call buckets on its own."""
+        """Whether time advances without records, so that buckets must be called for it."""
         return self.clock is Clock.PROCESSING or self.idle_times.has_any
 
     def to_text(self) -> str:

@@ -17,13 +17,13 @@ from job_engine.sources.listing.batch_log import LATER, DriverFiles, driver_file
 from job_engine.wire.program import Program
 
 _FIRST = ("metadata", "offsets", "commits", "sources", "state")
-"""Spark's own names in a checkpoint."""
+"""Names in a checkpoint that are a driver's."""
 
 _SEEDS = re.compile("seeds-[0-9]+")
 
 
 def new_places(checkpoint: Place) -> tuple[str, str]:
-    """Names of new folders below a checkpoint, for Spark's files and for states of buckets."""
+    """Names of new folders below a checkpoint, for a driver's files and for states of buckets."""
     used = [name for name in (*names_in(checkpoint), *names_in(checkpoint / "ensue")) if "-" in name]
     numbers = [int(name.rpartition("-")[2]) for name in used if LATER.fullmatch(name) or _SEEDS.fullmatch(name)]
     number = max(numbers, default=0) + 1
@@ -53,7 +53,7 @@ def remove_old_files(checkpoint: Place, record: Record) -> Record:
 
 
 def remove_unused(checkpoint: Place, record: Record) -> None:
-    """Remove all files of Spark, and states, that the record does not name."""
+    """Remove all files of drivers, and states, that the record does not name."""
     used = ("", "") if record.moved is None else (record.moved.folder, record.moved.seeds or "")
     for name in names_in(checkpoint):
         is_first = name in _FIRST and record.moved is not None and record.moved.seeds is None
@@ -65,7 +65,7 @@ def remove_unused(checkpoint: Place, record: Record) -> None:
 
 
 def _has_ended_one(files: DriverFiles) -> bool:
-    """Whether Spark has ended a micro-batch there: then it has the states of all buckets."""
+    """Whether a micro-batch has ended there: then the driver has the states of all buckets."""
     return any(name.isdecimal() for name in names_in(files.commits))
 
 

@@ -2,7 +2,7 @@
 
 Ledger and progress are running totals, a file per micro-batch, so that repeats are safe.
 
-Reading it needs no Spark, so `ensue status` works whether a job runs or not.
+Reading it needs no driver, so `ensue status` works whether a job runs or not.
 """
 
 from __future__ import annotations

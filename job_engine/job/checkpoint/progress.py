@@ -172,7 +172,7 @@ class JobProgress:
                 case _:
                     pass
         if next_.timestamp == self.timestamp:
-            return next_  # no bucket was called: with timers Spark often runs such micro-batches
+            return next_  # no bucket was called: with timers there are often such micro-batches
         return replace(next_, recent=_recent(self.recent, Recent(next_.timestamp, records, matches)))
 
     def to_plain(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Whether Spark's own logs in a checkpoint can be read.
+"""Whether the driver's own logs in a checkpoint can be read.
 
 Spark reports a damaged one without its name, or as a mistake in JSON.
 """
@@ -10,11 +10,11 @@ from job_engine.sources.listing.batch_log import driver_files
 from runtime.json_reader import DamagedJson, json_of_text, part_of
 
 _LATEST = 2
-"""Spark reads so many of the newest entries of a log when a job starts."""
+"""So many of the newest entries of a log are read when a job starts."""
 
 
 def refuse_damaged_logs(checkpoint: Place) -> None:
-    """Raise InputError for a file of Spark's logs that a restart reads and that is damaged."""
+    """Raise InputError for a file of the driver's logs that a restart reads and that is damaged."""
     files = driver_files(checkpoint)
     _refuse_damaged(files.folder / "metadata", 0, "restore the whole checkpoint from a copy, or choose another one")
     for file in _newest(files.offsets):

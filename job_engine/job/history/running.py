@@ -1,4 +1,4 @@
-"""Run queries over what a job has read, without Spark, until they are where the job is."""
+"""Run queries over what a job has read, without its driver, until they are where the job is."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def _run(job: Job, report: OnBatch, kind: RunKind, program: Program, deployment:
 
 
 def _warn_of_slow_queries(plan: Plan) -> None:
-    """Say which queries run on the reference matcher, while Spark plans the first micro-batch."""
+    """Say which queries run on the reference matcher, while the first micro-batch is planned."""
     from runtime.matching.choose import slow_queries
 
     for line in slow_queries(plan):

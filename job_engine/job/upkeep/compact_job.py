@@ -21,10 +21,10 @@ TARGET = 128 << 20
 """Bytes of a compacted file: large enough for readers, small enough to be written in seconds."""
 
 KEPT_RUNNING = 100
-"""The newest micro-batches, which stay as they are: a checkpoint of Spark can go back so far."""
+"""The newest micro-batches, which stay as they are: a checkpoint can go back so far."""
 
 KEPT_STOPPED = 2
-"""As many as may be repeated after a power cut, or because a log of Spark was damaged."""
+"""As many as may be repeated after a power cut, or because a log of the driver was damaged."""
 
 
 @dataclass(frozen=True, slots=True)

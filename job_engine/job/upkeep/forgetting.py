@@ -56,7 +56,7 @@ def _removed(outcome: Outcome | None) -> Mapping[str, int]:
 
 
 def _remains(deployment: Deployment) -> list[str]:
-    """What is not touched: results, sources, and what Spark keeps of earlier micro-batches."""
+    """What is not touched: results, sources, and what the driver keeps of earlier micro-batches."""
     sinks = [
         f"results of the sink '{name}': {sink_kind(sink.format).shown(sink)}" for name, sink in deployment.sinks.items()
     ]
@@ -64,5 +64,5 @@ def _remains(deployment: Deployment) -> list[str]:
         f"records of the source '{source.name}': {kind_of(source.format).shown(source)}"
         for source in deployment.sources
     ]
-    older = f"states of the last 100 micro-batches, until Spark removes them: {deployment.checkpoint}"
+    older = f"states of up to 100 earlier micro-batches, until they are removed: {deployment.checkpoint}"
     return [*sinks, *sources, older]

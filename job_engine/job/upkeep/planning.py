@@ -1,4 +1,4 @@
-"""Plan a start of a job: what its files would change on the checkpoint. Needs no Spark."""
+"""Plan a start of a job: what its files would change on the checkpoint. Needs no driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much memory a job's processes have on this machine: the driver, Java, Python workers."""
+"""How much memory a job's processes have here: the driver, workers, and Java if it is Spark's."""
 
 from __future__ import annotations
 

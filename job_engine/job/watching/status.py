@@ -1,7 +1,7 @@
 """The status of a deployment as of its last micro-batch, whether its job runs or not.
 
 It says how far time has advanced, which source holds it back, and how many records, events and
-matches there are. Read from files beside the checkpoint, without Spark.
+matches there are. Read from files beside the checkpoint, without the driver.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Status:
     kept: number of events in windows or pending
     ledger: counts since the checkpoint's beginning
     reports: of what was lost, moved or is suspicious since then, by cause and source
-    message: what Spark says that the job is doing; "" = asked from another process
+    message: what the driver says that the job is doing; "" = asked from another process
     damaged: what is wrong with files that could not be read; the rest is of the ones before them
     waiting: number of matches that wait
     next_due: when the next of them is due, µs; None = none waits
@@ -196,7 +196,7 @@ def read_status(
 ) -> Status:
     """The status of a deployment.
 
-    message: what Spark says that its job is doing
+    message: what the driver says that its job is doing
     is_active: whether its job runs; None = ask the checkpoint's lock
     now: the wall clock, µs; None = read it
     """

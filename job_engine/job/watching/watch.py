@@ -1,6 +1,6 @@
 """The HTTP server beside a job: `/metrics`, `/healthz` and `/readyz`.
 
-It answers from before Spark starts until the job ends.
+It answers from before the driver starts until the job ends.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class TopicSink:
     topic: its name
     is_channel: whether messages are the events that a query has sent, not rows of results
     client: options of librdkafka; they may be secret
-    drafts: the folder where tasks put messages for the driver; "" = they pass through Spark
+    drafts: the folder where tasks put messages for the driver; "" = they pass through the driver
     retry: seconds that a broker which does not answer is asked again; None = as is usual
     """
 

@@ -1,6 +1,6 @@
 """Decide what the next micro-batch reads, which signals go with it, and what is to be reported.
 
-Spark asks for the end of the next micro-batch, given the end of the last one. Both are numbers of
+Asked is the end of the next micro-batch, given the end of the last one. Both are numbers of
 manifests.
 """
 
@@ -30,7 +30,7 @@ FLUSH = "flush"
 class RunSettings:
     """What one run of a job asks of the lister.
 
-    checkpoint: the folder of Spark's checkpoint, or its URI
+    checkpoint: the folder of the checkpoint, or its URI
     at_start: signal with the run's first manifest; None = none
     at_end: signal behind all files of a run that ends; None = none
     retry: seconds that the checkpoint's store is asked again; None = as its client does
@@ -141,11 +141,11 @@ class InputPlanner:
         return self._plain_reports()
 
     def _read_up_to(self, start: int) -> ReadList:
-        """What was read up to a manifest, which Spark's offset log has."""
+        """What was read up to a manifest, which the driver's offset log has."""
         read = self._read
         if read is None:
             read = self._loaded(start)
-            # Spark does not know these: the run ended before it wrote them down
+            # the driver does not know these: the run ended before it wrote them down
             self._manifests.remove(number for number in self._manifests.numbers() if number > start)
             for kind in self._kinds:
                 kind.planner.begin(read.memories(kind.formats))
@@ -155,7 +155,7 @@ class InputPlanner:
             for kind in self._kinds:
                 kind.planner.advance({name: self._next.by_source[name].piece for name in kind.formats})
         elif read.number != start:
-            raise DamagedManifest(f"Spark asks for what follows manifest {start}, after manifest {read.number}")
+            raise DamagedManifest(f"the driver asks for what follows manifest {start}, after manifest {read.number}")
         self._read, self._next = read, None
         if read.is_long():
             for kind in self._kinds:

@@ -258,7 +258,7 @@ def load_list(file: Place, manifests: ManifestFolder, number: int) -> ReadList:
     found = _load(file)
     if found.number > number:
         raise DamagedManifest(
-            f"{file}: reaches to manifest {found.number}, Spark's checkpoint only to {number}; restore both from one copy"
+            f"{file}: reaches to manifest {found.number}, the driver's log only to {number}; restore both from one copy"
         )
     for next_ in range(found.number + 1, number + 1):
         found.add(manifests.read(next_))
