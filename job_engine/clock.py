@@ -6,6 +6,7 @@ Everything that a job knows of time comes through here, so a whole job can run i
 from __future__ import annotations
 
 import time
+from threading import Event
 
 
 def wall_ns() -> int:
@@ -26,3 +27,8 @@ def monotonic() -> float:
 def sleep(seconds: float) -> None:
     """Wait so long."""
     time.sleep(seconds)
+
+
+def wait_for(event: Event, seconds: float) -> bool:
+    """Wait until something has happened, at most so long; False = it has not."""
+    return event.wait(seconds)

@@ -14,7 +14,7 @@ from job_engine.operator.joining import account_file, read_account
 from job_engine.operator.releasing import held_ledger
 from job_engine.operator.seeds import read_seed, write_seeds
 from job_engine.operator.step import run_step
-from job_engine.places.place import Place
+from job_engine.places.place import Place, place_of
 from job_engine.wire.packed_rows import HOME, Signal
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag
@@ -38,7 +38,7 @@ class HistoryRun:
     def read(program: Program, folder: str) -> HistoryRun:
         """A run that continues where `write` was called."""
         run = HistoryRun(program)
-        run._states = {bucket: read_seed(folder, bucket) for bucket in range(program.buckets)}
+        run._states = {bucket: read_seed(place_of(folder), bucket) for bucket in range(program.buckets)}
         run._account = _of_plain(read_account(folder))
         run._account.update(run._held())
         return run

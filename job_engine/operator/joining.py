@@ -67,7 +67,7 @@ class _Joining:
         self._program, self._stage, self._history, self._is_new = program, stage, history, is_new
         self._groups = program.stages[0].groups
         self._is_home = bucket % program.buckets == HOME
-        self._saved = SavedBucket.from_bytes(read_seed(history.folder, bucket))
+        self._saved = SavedBucket.from_bytes(read_seed(place_of(history.folder), bucket))
         self._account: Account = Account()
         self._tables: list[pa.Table] = []
 

@@ -27,12 +27,12 @@ def write_seeds(folder: Place, states: Iterable[tuple[int, bytes]]) -> int:
 
 def first_state(program: Program, bucket: int) -> bytes | None:
     """The state that a bucket begins with; None = it begins empty."""
-    return None if program.seeds is None else read_seed(program.seeds, bucket)
+    return None if program.seeds is None else read_seed(place_of(program.seeds), bucket)
 
 
-def read_seed(folder: str, bucket: int) -> bytes:
+def read_seed(folder: Place, bucket: int) -> bytes:
     """The state that a bucket begins with; raises InputError if it is not there."""
-    file = place_of(folder) / _name(bucket)
+    file = folder / _name(bucket)
     try:
         with local_copy(file) as here:
             return here.read_bytes()
@@ -43,7 +43,7 @@ def read_seed(folder: str, bucket: int) -> bytes:
 def seeds_of(folder: str, buckets: Iterable[int]) -> Iterator[tuple[int, bytes]]:
     """The states of buckets, one at a time."""
     for bucket in buckets:
-        yield bucket, read_seed(folder, bucket)
+        yield bucket, read_seed(place_of(folder), bucket)
 
 
 def _name(bucket: int) -> str:

@@ -7,7 +7,7 @@ them decide what "now" is and which records are released; the others are held in
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -24,7 +24,37 @@ from job_engine.wire.packed_rows import Signal
 from job_engine.wire.program import Program
 from job_engine.wire.reports import added_up, report_table
 from job_engine.wire.tagged_rows import Tag, TaggedRow, tagged_rows
+from runtime.instants import NO_TIME
 from runtime.results.schemas import Results
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBucket:
+    """A bucket whose engines stay open from step to step.
+
+    state: it changes in place while a step runs; a step that fails leaves it useless
+    joined: changes of the ledger by histories that it has taken over; its next step reports them
+    timestamp: of its last step, ms
+    newest: the furthest source time of the records of its steps since it was measured, µs; NO_TIME
+        = none has one
+    seconds: time spent in those steps
+    """
+
+    state: BucketState
+    joined: tuple[pa.Table, ...] = ()
+    timestamp: int = 0
+    newest: int = NO_TIME
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStep:
+    """What a step over an open bucket leaves and gives; fields as in `StepResult`."""
+
+    bucket: OpenBucket
+    rows: tuple[TaggedRow, ...]
+    wake: int | None
+    is_one_of_all: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,37 +91,83 @@ def run_step(
     Raises InputError for a state of another version or number of buckets.
     """
     started = monotonic()
+    opened = open_bucket(program, bucket, state)
+    work = _work(program, bucket, opened.state, rows, timestamp, signal)
+    data = close_state(program, work.processed.state).to_bytes()
+    tagged = report(work, opened.joined)
+    seconds = monotonic() - started
+    metrics = measures(work.visit, work.processed.state, work.found.newest, state_bytes=len(data), seconds=seconds)
+    return StepResult(data, (*tagged, *metrics), work.wake, work.is_one_of_all)
+
+
+def open_bucket(program: Program, bucket: int, state: bytes | None) -> OpenBucket:
+    """A bucket with running engines; `state`, and what is raised: as of `run_step`."""
+    opened, joined = with_histories(program, bucket, open_state(program, bucket, state), is_new=state is None)
+    return OpenBucket(opened, tuple(joined))
+
+
+def close_bucket(program: Program, bucket: OpenBucket) -> bytes:
+    """What `open_bucket` opens again; the bucket itself stays open."""
+    return close_state(program, bucket.state).to_bytes()
+
+
+def run_open_step(program: Program, bucket: int, opened: OpenBucket, rows: Sequence[bytes], timestamp: int) -> OpenStep:
+    """As `run_step`, for a bucket that stays open, and that is not measured: that may take long."""
+    started = monotonic()
+    work = _work(program, bucket, opened.state, rows, timestamp, None)
+    tagged = report(work, opened.joined)
+    newest, seconds = max(opened.newest, work.found.newest), opened.seconds + monotonic() - started
+    left = OpenBucket(work.processed.state, (), timestamp, newest, seconds)
+    return OpenStep(left, tagged, work.wake, work.is_one_of_all)
+
+
+def measured(program: Program, bucket: int, opened: OpenBucket, state_bytes: int) -> tuple[OpenBucket, list[TaggedRow]]:
+    """The measures of a bucket since it was measured last; `state_bytes`: as of `measures`."""
+    visit = Visit.of(program, bucket, opened.timestamp)
+    rows = measures(visit, opened.state, opened.newest, state_bytes=state_bytes, seconds=opened.seconds)
+    return replace(opened, newest=NO_TIME, seconds=0.0), rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What the stages of a step have found."""
+
+    visit: Visit
+    found: ReadRows
+    released: Released
+    processed: Processed
+
+    @property
+    def wake(self) -> int | None:
+        return _wake(self.visit, self.processed.state)
+
+    @property
+    def is_one_of_all(self) -> bool:
+        return any(item.progress or item.signal or item.commands or item.unread for item in self.found.inputs)
+
+
+def _work(
+    program: Program, bucket: int, before: BucketState, rows: Sequence[bytes], timestamp: int, signal: Signal | None
+) -> _Work:
+    """The stages between the state before and the report."""
     visit = Visit.of(program, bucket, timestamp)
     found = read(visit, rows, signal)
-    before, joined = with_histories(program, bucket, open_state(program, bucket, state), is_new=state is None)
     ordered = order(visit, before.clock, found)
     released = release(visit, before, found.inputs, ordered)
-    processed = process(visit, found, ordered.turns, released)
-    return report(visit, found, joined, released, processed, started)
+    return _Work(visit, found, released, process(visit, found, ordered.turns, released))
 
 
-def report(
-    visit: Visit,
-    found: ReadRows,
-    joined: Sequence[pa.Table],
-    released: Released,
-    processed: Processed,
-    started: float,
-) -> StepResult:
-    """The state as bytes, and what was found as tagged rows.
+def report(work: _Work, joined: Sequence[pa.Table]) -> tuple[TaggedRow, ...]:
+    """What was found, as tagged rows.
 
     joined: changes of the ledger by histories that the bucket has taken over
-    started: when the step began, as `monotonic` tells it
     """
+    visit, found, released, processed = work.visit, work.found, work.released, work.processed
     counts = (Results(ledger=table) for table in joined)
     results = (*found.results, *processed.results, *counts, *released.results)
     tagged = [row for result in results for row in tagged_rows(result)]
     answers = [*processed.answers, *released.answers, *(found.asked_changes() if visit.is_home else ())]
-    state = close_state(visit.program, processed.state).to_bytes()
-    metrics = measures(visit, processed.state, found.newest, state_bytes=len(state), seconds=monotonic() - started)
-    is_one_of_all = any(item.progress or item.signal or item.commands or item.unread for item in found.inputs)
-    rows = (*tagged, *_reports(found), *answers, *metrics)
-    return StepResult(state, rows, _wake(visit, processed.state), is_one_of_all)
+    return (*tagged, *_reports(found), *answers)
 
 
 def _reports(found: ReadRows) -> Iterator[TaggedRow]:

@@ -92,6 +92,11 @@ def temporary_folder() -> Iterator[LocalPath]:
         yield LocalPath(folder)
 
 
+def own_folder(parent: Path | None = None) -> LocalPath:
+    """A new empty folder, which the caller removes; `parent`: None = the temporary folder."""
+    return LocalPath(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+
+
 def temporary_file(folder: Path | None = None) -> LocalPath:
     """A new empty file, which the caller removes; `folder`: where, None = the temporary folder."""
     handle, name = tempfile.mkstemp(prefix=_PREFIX, dir=folder)

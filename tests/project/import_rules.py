@@ -67,7 +67,7 @@ DOORS = {
     "job_engine.kafka": "asking client client_options client_settings first_answer listing topic_choice",
     "job_engine.wire": "bucket_labels clock clock_sources container decode epochs file_layouts packed_rows partition_groups plan_text program reports rows_in_files source_progress tagged_rows worker_memory",
     "job_engine.operator": "bucket_state history_run job_clock moved_buckets seeds step",
-    "job_engine.sources": "again backlog crash_marks folder.name_patterns kinds listing.command_folder listing.input_planner listing.lister listing.manifests listing.places listing.batch_log listing.tasks old_lists pushdown reading source table.delta_source table.snapshot table.unit_reading task_reading",
+    "job_engine.sources": "again backlog crash_marks folder.name_patterns kinds listing.command_folder listing.input_planner listing.job_notes listing.lister listing.manifests listing.places listing.batch_log listing.tasks old_lists pushdown reading source table.delta_source table.snapshot table.unit_reading task_reading",
     "job_engine.sinks": "bucket_results channels kinds one_table path_names run_sinks table.settings table.writing task_files topics.publisher topics.publishing topics.settings",
     "job_engine.document": "fixed_settings folder_overlaps ordering_settings setting_keys setting_values store_settings yaml_document",
     "job_engine.settings": "catalog.table_names deployment deployment_file given_mapping spark_settings watching_settings",
@@ -118,20 +118,26 @@ WAYS_OUT = {
     "brokers": ("confluent_kafka", "kafka"),
     "tables": ("deltalake", "delta"),
     "services": ("http ssl urllib.request", "job.watching.watch sources.topics.avro.registry"),
-    "the network": ("asyncio select selectors socket socketserver", "job.checkpoint.store_lock"),
+    "the network": (
+        "asyncio select selectors socket socketserver",
+        "job.checkpoint.store_lock local.fork_server local.pool",
+    ),
     "processes": (
-        "ctypes multiprocessing signal subprocess os._exit os.fork os.getpid os.kill os.waitpid",
-        "job.checkpoint.run_lock job.checkpoint.store_lock job.watching.prometheus sources.crash_marks stopping",
+        "ctypes multiprocessing signal subprocess os.WNOHANG os._exit os.fork os.getpid os.getppid os.kill os.waitpid os.waitstatus_to_exitcode",
+        "job.checkpoint.run_lock job.checkpoint.store_lock job.watching.prometheus local.fork_server local.pool local.worker sources.crash_marks stopping",
     ),
     "threads": (
         "concurrent threading queue",
-        "durable_files early_start job.checkpoint.store_lock job.stages.handle job.watching.backlog job.watching.watch sinks.folder.compaction sinks.topics.publisher sinks.topics.publishing sources.first_arrivals sources.folder.running",
+        "durable_files early_start job.checkpoint.store_lock job.stages.handle job.watching.backlog job.watching.watch local.machine local.run sinks.folder.compaction sinks.topics.publisher sinks.topics.publishing sources.first_arrivals sources.folder.running",
     ),
     "chance": (
         "random secrets uuid numpy.random os.urandom",
         "chance",
     ),
-    "the environment": ("os.environ os.getenv", "delta.store_access places.stores settings.deployment_file"),
+    "the environment": (
+        "os.environ os.getenv",
+        "delta.store_access local.driver local.pool places.stores settings.deployment_file",
+    ),
 }
 """How a job leaves its process: the names behind a way, and the modules of `job_engine` that may go it."""
 

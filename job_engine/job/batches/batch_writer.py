@@ -11,6 +11,7 @@ from job_engine.job.batches.figures import Observed
 from job_engine.job.batches.reporting import FirstRecords, Reporter
 from job_engine.job.batches.reports import (
     BatchReport,
+    DriverTables,
     OnBatch,
     batch_report,
     batch_reports,
@@ -18,17 +19,60 @@ from job_engine.job.batches.reports import (
     kernel_seconds,
     ledger_changes,
 )
-from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.checkpoint.job_folder import JobFolder, Ledger
 from job_engine.job.checkpoint.progress import JobProgress
-from job_engine.sinks.bucket_results import Written
 from job_engine.sinks.kinds import MicroBatch, Sink
 from job_engine.sinks.run_sinks import publish_batch
 from job_engine.sources.listing.command_folder import Answer
+from job_engine.sources.listing.job_notes import JobNotes
 from job_engine.wire.partition_groups import shared_order
 from job_engine.wire.program import Program
 from job_engine.wire.reports import Report
 from job_engine.wire.rows_in_files import remove_rows
 from job_engine.wire.tagged_rows import Tag
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What was found since buckets were measured, and what metrics have not shown yet.
+
+    seconds: time spent in steps
+    """
+
+    records: int = 0
+    matches: int = 0
+    seconds: float = 0.0
+
+    def with_batch(self, report: BatchReport, seconds: float) -> Counts:
+        """The same, with one more micro-batch."""
+        matches = self.matches + sum(report.matches.values())
+        return Counts(self.records + report.records, matches, self.seconds + seconds)
+
+    def with_seconds(self, seconds: float) -> Counts:
+        """The same, with more time."""
+        return replace(self, seconds=self.seconds + seconds)
+
+    def behind(self, before: JobProgress, after: JobProgress) -> Counts:
+        """What is left of them once progress has gone on: it may have counted them."""
+        return self if after.timestamp == before.timestamp else Counts(seconds=self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Ledger and progress since the checkpoint's beginning, behind a micro-batch.
+
+    counts: what progress does not have yet
+    """
+
+    batch: int
+    ledger: Ledger
+    progress: JobProgress
+    counts: Counts = Counts()
+
+    @staticmethod
+    def before(folder: JobFolder, batch: int) -> Totals:
+        """As they were saved before a micro-batch, whatever later ones have left."""
+        return Totals(batch - 1, folder.ledger.total(before=batch), folder.last_progress(before=batch))
 
 
 @dataclass(slots=True)
@@ -45,6 +89,7 @@ class BatchWriter:
     observe: called after each micro-batch with what metrics show; None = there are none
     is_first: whether the next micro-batch may be a repeated one
     first_records: warns of a source whose first records come too late
+    totals: behind the last micro-batch of the run; None = there was none
     """
 
     confirm: Callable[[], None]
@@ -59,63 +104,92 @@ class BatchWriter:
     observe: Callable[[Observed], None] | None = None
     is_first: bool = field(default=True)
     first_records: FirstRecords = field(init=False)
+    totals: Totals | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         """The first records of each source are looked at once."""
         self.first_records = FirstRecords(self.program.sources)
 
     def write(self, results: Callable[[], Iterable[bytes]], batch: int) -> None:
-        """May be called again with the same micro-batch, after a crash.
+        """Publish a micro-batch and save the totals behind it.
+
+        May be called again with the same micro-batch, after a crash; parameters as of `publish`.
+        """
+        self.publish(results, batch, may_be_repeated=self.is_first)
+        self.is_first = False
+        self.save()
+
+    def publish(self, results: Callable[[], Iterable[bytes]], batch: int, *, may_be_repeated: bool) -> None:
+        """Make visible what a micro-batch gives; its totals are saved later.
 
         results: runs the tasks of the micro-batch, and gives `BucketResults` of its buckets
         batch: its number, as the driver counts
+        may_be_repeated: an earlier run may have been interrupted in it, or behind it
         """
         started = monotonic()
         self.confirm()
         batch += self.program.before
         own = MicroBatch(self.identity, batch)
-        written = publish_batch(results(), self.program, self.sinks, own, is_first=self.is_first)
-        self.is_first = False
+        written = publish_batch(results(), self.program, self.sinks, own, is_first=may_be_repeated)
         if self.rows is not None:
             remove_rows(self.rows)
-        changes = ledger_changes(written, self.sources)
-        ledger = self.folder.ledger.add(batch, changes)
-        report = batch_report(self.program.running(), batch, written, changes, monotonic() - started)
-        reports = batch_reports(written, changes)
-        progress = self._write_progress(batch, written, report, reports)
-        self._answer(batch, written)
-        self._ask_for_changes(written)
+        tables = driver_tables(written)
+        changes = ledger_changes(tables, self.sources)
+        report = batch_report(self.program.running(), batch, written, tables, changes, monotonic() - started)
+        reports = batch_reports(tables, changes)
+        before = self.totals or Totals.before(self.folder, batch)
+        ledger = before.ledger
+        for key, count in changes.items():
+            ledger[key] = ledger.get(key, 0) + count
+        counts = before.counts.with_batch(report, kernel_seconds(tables))
+        progress = self._progress_after(before.progress, tables, counts, reports)
+        left = replace(counts.behind(before.progress, progress), seconds=0.0)
+        self.totals = Totals(batch, ledger, progress, left)
+        self._answer(batch, tables)
+        self._ask_for_changes(tables)
         self.reporter.add(reports)
         self.first_records.look_at(ledger, changes)
         if self.observe is not None:
-            self.observe(Observed(report, ledger, progress, kernel_seconds(written), wall_seconds()))
+            self.observe(Observed(report, dict(ledger), progress, counts.seconds, wall_seconds()))
         self.on_batch(report)
 
-    def _answer(self, batch: int, written: Sequence[Written]) -> None:
-        """Write down what became of commands; who waits for them looks there."""
-        tables = [table for tag, table in driver_tables(written) if tag is Tag.ANSWER]
-        if tables:
-            self.folder.commands.add(batch, (Answer(**row) for table in tables for row in table.to_pylist()))
+    def measure(self, tables: DriverTables) -> None:
+        """Take measures of buckets that came without the results of a micro-batch."""
+        if self.totals is not None:
+            counts = self.totals.counts.with_seconds(kernel_seconds(tables))
+            progress = self._progress_after(self.totals.progress, tables, counts, ())
+            self.totals = replace(self.totals, progress=progress, counts=counts.behind(self.totals.progress, progress))
 
-    def _ask_for_changes(self, written: Sequence[Written]) -> None:
+    def save(self) -> None:
+        """Write the totals behind the last micro-batch; they survive a power cut."""
+        if self.totals is not None:
+            self.folder.ledger.write(self.totals.batch, self.totals.ledger)
+            queries = {query.public_title: shared_order(query) for query in self.program.running().queries}
+            plain = {"queries": queries, "progress": self.totals.progress.to_plain()}
+            self.folder.progress.write(self.totals.batch, plain)
+
+    def notes(self) -> JobNotes | None:
+        """What the lister has to know of the micro-batches of this run; None = there was none."""
+        return None if self.totals is None else self.totals.progress.notes
+
+    def _answer(self, batch: int, tables: DriverTables) -> None:
+        """Write down what became of commands; who waits for them looks there."""
+        answers = [Answer(**row) for tag, table in tables if tag is Tag.ANSWER for row in table.to_pylist()]
+        if answers:
+            self.folder.commands.add(batch, answers)
+
+    def _ask_for_changes(self, tables: DriverTables) -> None:
         """Write down the changes that the control stream asks for; the job does them later."""
-        asked = [row for tag, table in driver_tables(written) if tag is Tag.ASKED for row in table.to_pylist()]
+        asked = [row for tag, table in tables if tag is Tag.ASKED for row in table.to_pylist()]
         if asked:
             self.folder.commands.send_changes(asked)
 
-    def _write_progress(
-        self, batch: int, written: Sequence[Written], report: BatchReport, reports: Sequence[Report]
+    def _progress_after(
+        self, before: JobProgress, tables: DriverTables, counts: Counts, reports: Sequence[Report]
     ) -> JobProgress:
-        before = self.folder.last_progress(before=batch).of_buckets(self.program.buckets)
-        progress = before.after(
-            driver_tables(written),
-            records=report.records,
-            matches=sum(report.matches.values()),
-            reports=reports,
+        progress = before.of_buckets(self.program.buckets).after(
+            tables, records=counts.records, matches=counts.matches, reports=reports
         )
         known = {query.public_title for query in self.program.plan().queries}
         reached = {title: time for title, time in progress.queries.items() if title in known}
-        progress = replace(progress, queries=reached)
-        queries = {query.public_title: shared_order(query) for query in self.program.running().queries}
-        self.folder.progress.write(batch, {"queries": queries, "progress": progress.to_plain()})
-        return progress
+        return replace(progress, queries=reached)

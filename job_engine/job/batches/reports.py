@@ -22,7 +22,7 @@ class BatchReport:
     batch: its number
     records: number of records read from sources
     matches: by query's title
-    state_bytes: size of the state of the buckets that were called
+    state_bytes: size of the state of the buckets that were measured
     seconds: time spent
     malformed: number of records and of whole files that could not be read
     """
@@ -107,7 +107,13 @@ class RunTotal:
         )
 
 
-def batch_report(plan: Plan, batch: int, written: Sequence[Written], changes: Ledger, seconds: float) -> BatchReport:
+DriverTables = Sequence[tuple[Tag, pa.Table]]
+"""The tables of a micro-batch that the driver was sent, with their kinds."""
+
+
+def batch_report(
+    plan: Plan, batch: int, written: Sequence[Written], tables: DriverTables, changes: Ledger, seconds: float
+) -> BatchReport:
     """The report of one micro-batch; `changes`: of the ledger."""
     matches: dict[str, int] = {}
     for row in written:
@@ -119,7 +125,6 @@ def batch_report(plan: Plan, batch: int, written: Sequence[Written], changes: Le
     for (query, _, what), count in changes.items():
         if query == first:
             counts[what] += count
-    metrics = [table for tag, table in driver_tables(written) if tag is Tag.METRIC]
     return BatchReport(
         batch=batch,
         records=counts["received"],
@@ -127,19 +132,19 @@ def batch_report(plan: Plan, batch: int, written: Sequence[Written], changes: Le
         outputs=_rows(written, Tag.OUTPUT),
         errors=_rows(written, Tag.ERROR),
         discarded=_rows(written, Tag.DISCARDED),
-        state_bytes=sum(sum(table.column("state_bytes").to_pylist()) for table in metrics),
+        state_bytes=sum(sum(table.column("state_bytes").to_pylist()) for tag, table in tables if tag is Tag.METRIC),
         seconds=seconds,
         malformed=counts["malformed"] + counts["malformed_file"],
     )
 
 
-def ledger_changes(written: Sequence[Written], sources: Sequence[str]) -> Ledger:
+def ledger_changes(tables: DriverTables, sources: Sequence[str]) -> Ledger:
     """The ledger's changes in one micro-batch, by source: files are in the ledger's sink only.
 
     sources: the names of the job's sources
     """
     changes: Ledger = {}
-    for table in (table for tag, table in driver_tables(written) if tag is Tag.LEDGER):
+    for table in (table for tag, table in tables if tag is Tag.LEDGER):
         for row in table.to_pylist():
             key = (row["query"], source_of(row["source"], row["what"], sources), row["what"])
             changes[key] = changes.get(key, 0) + row["count"]
@@ -156,16 +161,15 @@ def source_of(file: str, what: str, sources: Sequence[str]) -> str:
     return max(owners, key=len, default=file)
 
 
-def batch_reports(written: Sequence[Written], changes: Ledger) -> tuple[Report, ...]:
+def batch_reports(tables: DriverTables, changes: Ledger) -> tuple[Report, ...]:
     """What one micro-batch reports, of itself and by its changes of the ledger."""
-    tables = (table for tag, table in driver_tables(written) if tag is Tag.REPORT)
-    own = [Report(**row) for table in tables for row in table.to_pylist()]
+    own = [Report(**row) for tag, table in tables if tag is Tag.REPORT for row in table.to_pylist()]
     return added_up((*own, *reports_from_ledger(changes)))
 
 
-def kernel_seconds(written: Sequence[Written]) -> float:
+def kernel_seconds(tables: DriverTables) -> float:
     """Time spent in the steps of buckets in one micro-batch, added up."""
-    metrics = [table for tag, table in driver_tables(written) if tag is Tag.METRIC]
+    metrics = [table for tag, table in tables if tag is Tag.METRIC]
     return float(sum(sum(table.column("seconds").to_pylist()) for table in metrics))
 
 

@@ -110,8 +110,12 @@ class LedgerFiles:
         total = self.total(before=batch)
         for key, count in changes.items():
             total[key] = total.get(key, 0) + count
-        self.files.write(batch, [[*key, count] for key, count in sorted(total.items()) if count])
+        self.write(batch, total)
         return total
+
+    def write(self, batch: int, total: Ledger) -> None:
+        """Write the counts behind a micro-batch."""
+        self.files.write(batch, [[*key, count] for key, count in sorted(total.items()) if count])
 
 
 def _ledger_of(data: Any) -> Ledger:
@@ -167,7 +171,7 @@ class JobFolder:
     def reached(self) -> Reached:
         """Where the job is; raises InputError for a damaged file."""
         batches = batches_of(self.checkpoint)
-        return Reached(batches, self.last_progress(before=batches.open))
+        return Reached(batches, self.last_progress(before=batches.first_open))
 
     @property
     def commands(self) -> CommandFolder:

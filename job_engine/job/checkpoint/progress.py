@@ -12,6 +12,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 import pyarrow as pa
 
 from job_engine.operator.job_clock import JobClock, SourceWatermark
+from job_engine.sources.listing.job_notes import JobNotes
 from job_engine.wire.reports import Report, added_up, reports_to_plain
 from job_engine.wire.tagged_rows import Tag
 from runtime.instants import NO_TIME
@@ -142,6 +143,12 @@ class JobProgress:
         """When the next of them is due, µs; None = none waits."""
         return min((size.next_due for size in self.buckets.values() if size.next_due is not None), default=None)
 
+    @property
+    def notes(self) -> JobNotes:
+        """What the lister has to know of it."""
+        brought = frozenset(item.source for item in self.clock.sources if item.arrival != NO_TIME)
+        return JobNotes(brought, len(self.clock.sources) > 1 or self.held > 0)
+
     def of_buckets(self, count: int) -> JobProgress:
         """The same without sizes of buckets that there are not any more."""
         return replace(self, buckets={number: size for number, size in self.buckets.items() if number < count})
@@ -181,10 +188,7 @@ class JobProgress:
             "version": PROGRESS_VERSION,
             "timestamp": self.timestamp,
             "clocks": self.clock.to_plain(),
-            "notes": {  # as `job_engine.sources.listing.job_notes` reads them
-                "brought": sorted({item.source for item in self.clock.sources if item.arrival != NO_TIME}),
-                "needs_catch_up": len(self.clock.sources) > 1 or self.held > 0,
-            },
+            "notes": {"brought": sorted(self.notes.brought), "needs_catch_up": self.notes.needs_catch_up},
             "queries": {title: _query_to_plain(query) for title, query in self.queries.items()},
             "buckets": [[number, *asdict(size).values()] for number, size in sorted(self.buckets.items())],
             "recent": [list(asdict(item).values()) for item in self.recent],

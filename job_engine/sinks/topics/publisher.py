@@ -85,6 +85,7 @@ class TopicPublisher:
         self._producer: Any = None
         self._consumer: Any = None
         self.published = 0
+        self._by_others: int | None = None
 
     def open(self) -> None:
         """Take over the transactional id, and learn which micro-batch is `published` next."""
@@ -102,6 +103,7 @@ class TopicPublisher:
         self._answered(lambda: self._producer.init_transactions(ANSWER_WITHIN))
         (place,) = self._answered(lambda: self._consumer.committed([self._place(0)], timeout=ANSWER_WITHIN))
         self.published = max(place.offset, 0)
+        self._by_others = self.published if self._by_others is None else self._by_others
         self._outage.over(self._where)
 
     def _reopen(self) -> None:
@@ -120,8 +122,12 @@ class TopicPublisher:
     def publish(self, batch: int, drafts: Sequence[Draft]) -> None:
         """Send the messages of a micro-batch, unless that has been done.
 
+        A run repeats all micro-batches that the one before has published and not committed.
+
         Raises InputError for what the broker refuses, and Unreachable.
         """
+        if self._by_others is not None and batch < self._by_others:
+            return
         while batch >= self.published:
             try:
                 self._send(batch, drafts)

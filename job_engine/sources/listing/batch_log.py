@@ -61,8 +61,13 @@ class Batches:
 
     @property
     def open(self) -> int | None:
-        """The number of a micro-batch that was begun and is not committed; None = there is none."""
+        """The last micro-batch that was begun, if it is not committed; None = it is."""
         return self.begun if self.begun > self.ended else None
+
+    @property
+    def first_open(self) -> int | None:
+        """The first one that a crash repeats, with all behind it; None = there is none."""
+        return None if self.open is None else self.ended + 1
 
 
 LATER = re.compile("spark-[0-9]+")

@@ -16,7 +16,7 @@ from job_engine.places.place import asked_again, place_of
 from job_engine.sources.kinds import KindPlanner, Part, Planned, PlannedRun, planning_of
 from job_engine.sources.listing.batch_log import committed_manifest
 from job_engine.sources.listing.command_folder import Command, CommandWatch
-from job_engine.sources.listing.job_notes import job_notes
+from job_engine.sources.listing.job_notes import JobNotes, job_notes
 from job_engine.sources.listing.manifests import Manifest, ManifestFolder, ReadList, list_place, load_list
 from job_engine.sources.listing.places import DamagedManifest
 from job_engine.sources.listing.tasks import ToldSource, by_kind
@@ -66,6 +66,7 @@ class InputPlanner:
 
     now: the wall clock, ns since 1970; only how often and when something is looked at depends on it
     accepts_loss, firsts: as in `PlannedRun`
+    notes: of the last micro-batch; None = as they are in the checkpoint
     """
 
     def __init__(
@@ -76,9 +77,11 @@ class InputPlanner:
         *,
         accepts_loss: bool = False,
         firsts: Mapping[str, str] | None = None,
+        notes: Callable[[], JobNotes] | None = None,
     ) -> None:
         self._run = run
         self._checkpoint = asked_again(place_of(run.checkpoint), run.retry)
+        self._notes = notes or (lambda: job_notes(self._checkpoint))
         self._manifests = ManifestFolder.of(self._checkpoint)
         self._list_file = list_place(self._checkpoint)
         self._commands = CommandWatch(self._checkpoint, now)
@@ -234,4 +237,4 @@ class InputPlanner:
         """Whether the signal at the end changes anything."""
         if read.number == 0 or read.last_signal in (self._run.at_end, FLUSH):
             return False  # nothing was read, or nothing since a signal that asked for as much
-        return self._run.at_end == FLUSH or job_notes(self._checkpoint).needs_catch_up
+        return self._run.at_end == FLUSH or self._notes().needs_catch_up

@@ -5,7 +5,7 @@ Imports little: Spark starts it in a process of its own, which has to be fast.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypedDict
 
@@ -14,7 +14,7 @@ from job_engine.problems import SourceProblem
 from job_engine.sources.kinds import planning_of
 from job_engine.sources.listing.batch_log import planned_manifest
 from job_engine.sources.listing.input_planner import InputPlanner, RunSettings
-from job_engine.sources.listing.job_notes import job_notes
+from job_engine.sources.listing.job_notes import JobNotes, job_notes
 from job_engine.sources.listing.places import DamagedManifest
 from job_engine.sources.listing.tasks import SOURCES, Task, sources_of_text, tasks_of
 from job_engine.wire.clock import Clock
@@ -25,13 +25,15 @@ class Lister:
     """Plans the micro-batches of one run; raises InputError in words for users.
 
     options: `reading_options`, with `RunSettings` as `run`, and how many tasks there are as `tasks`
+    notes: of the last micro-batch; None = as they are in the checkpoint
     """
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], notes: Callable[[], JobNotes] | None = None) -> None:
         self._options = options
         self._run = RunSettings.of_text(options["run"])
         self._sources = sources_of_text(options[SOURCES])
         self._proven: frozenset[str] = frozenset()
+        self._notes = notes or (lambda: job_notes(self._checkpoint))
         # whether arrival times matter, and not the wall clock alone
         has_clock = json_of_text(options["program"], _ProgramClock)["clock"] == Clock.ARRIVAL
         with plain_errors():
@@ -40,6 +42,7 @@ class Lister:
                 self._run,
                 accepts_loss=options["accept_loss"] == "true",
                 firsts=options if has_clock else None,
+                notes=self._notes,
             )
 
     @property
@@ -50,6 +53,11 @@ class Lister:
     @property
     def _checkpoint(self) -> Place:
         return place_of(self._run.checkpoint)
+
+    @property
+    def has_unproven(self) -> bool:
+        """Whether a source has to prove itself, and has not brought a record before."""
+        return bool(self._unproven())
 
     def fix_end(self) -> None:
         """The run ends with what is there now."""
@@ -89,7 +97,7 @@ class Lister:
         """The sources that have not brought a record before, as far as it matters."""
         names = [name for name, source in self._sources.items() if planning_of(source.format).must_prove(source.own)]
         if not self._proven.issuperset(names):
-            self._proven = job_notes(self._checkpoint).brought
+            self._proven = self._notes().brought
         return [name for name in names if name not in self._proven]
 
 

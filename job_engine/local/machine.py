@@ -1,0 +1,106 @@
+"""The machine of local jobs: a thread that runs micro-batches, and the workers of its pool."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+from job_engine.job.driver import Order
+from job_engine.local.pool import Pool
+from job_engine.local.run import PACE, LocalRun, Pace
+from job_engine.local.run_log import RunLog
+from job_engine.operator.seeds import read_seed
+from job_engine.places.local_path import LocalPath, own_folder
+from job_engine.places.place import Place
+from job_engine.settings.deployment import Deployment
+from job_engine.wire.program import Program
+
+
+class LocalRunning:
+    """A run in a thread of this process; see `Running`."""
+
+    def __init__(self, run: LocalRun) -> None:
+        self._run = run
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="ensue job", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            self._run.run()
+        except BaseException as error:  # noqa: BLE001 # whoever waits for the end gets it
+            self._failure = error
+
+    @property
+    def is_active(self) -> bool:
+        """As `Running.is_active`."""
+        return self._thread.is_alive()
+
+    @property
+    def is_between_batches(self) -> bool:
+        """Always: it is stopped behind the micro-batch that is at work."""
+        return True
+
+    @property
+    def is_idle(self) -> bool:
+        """As `Running.is_idle`."""
+        return self._run.is_waiting
+
+    @property
+    def message(self) -> str:
+        """As `Running.message`."""
+        return "Waiting for data to arrive" if self._run.is_waiting else "Processing new data"
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """As `Running.wait`."""
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            return False
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+    def stop(self) -> None:
+        """As `Running.stop`."""
+        self._run.stop()
+        self._thread.join()
+
+
+class LocalMachine:
+    """The workers of one job; see `Machine`. `pace`: of its runs."""
+
+    def __init__(self, pool: Pool, pace: Pace = PACE) -> None:
+        self.pool = pool
+        self.pace = pace
+
+    def tasks(self, deployment: Deployment) -> int:  # noqa: ARG002
+        """One: whoever has a bucket is decided anew in each run."""
+        return 1
+
+    def keep_tasks(self, deployment: Deployment, tasks: int) -> None:
+        """Nothing depends on it."""
+
+    def new_folder(self) -> LocalPath:
+        """As `Machine.new_folder`."""
+        return own_folder(self.pool.folder)
+
+    def begin(self, order: Order) -> LocalRunning:
+        """As `Machine.begin`."""
+        return LocalRunning(LocalRun(order, self.pool, self.pace))
+
+    def states(
+        self,
+        checkpoint: Place,
+        program: Program,  # noqa: ARG002 # buckets are known by their own numbers
+        buckets: list[int] | None,
+    ) -> Iterator[tuple[int, bytes]]:
+        """As `Machine.states`."""
+        log = RunLog(checkpoint)
+        saved = log.committed()
+        if saved is not None:
+            for bucket in sorted(saved.buckets if buckets is None else set(buckets) & set(saved.buckets)):
+                yield bucket, read_seed(log.states_of(saved.number), bucket)
+
+    def close(self) -> None:
+        """As `Machine.close`."""
+        self.pool.close()

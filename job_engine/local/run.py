@@ -1,0 +1,227 @@
+"""A run of a local job: micro-batch after micro-batch, until it is stopped or its input ends.
+
+The order of what is written durably, and why a crash between two of them loses and doubles nothing:
+
+    manifest  what a micro-batch reads; one that the log does not name is removed and made anew
+    entry     from now on the micro-batch is repeated after a crash: the same input and moment
+    results   a repeated micro-batch gives the same ones, and sinks know what they have already
+    states    in a folder of their own, which nothing names yet
+    totals    ledger and progress, added to those before the first micro-batch that is repeated
+    commit    names the states: nothing up to this micro-batch is repeated from now on
+
+The last three follow at intervals, not in each micro-batch: states are written as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from threading import Event
+
+from job_engine.clock import monotonic, wait_for, wall_seconds
+from job_engine.job.driver import Order
+from job_engine.local.frames import Frame, Word
+from job_engine.local.pool import Pool
+from job_engine.local.run_log import Begun, Committed, RunLog
+from job_engine.places.place import place_to_plain
+from job_engine.sources.listing.job_notes import JobNotes, job_notes
+from job_engine.sources.listing.lister import Lister
+from job_engine.sources.listing.tasks import Task
+from job_engine.wire.tagged_rows import Tag, read_table
+
+SHARE = 20
+"""A commit waits so many times as long as the one before took: 5 % of the time."""
+
+MOST_OPEN = 50
+"""Micro-batches between two commits. Manifests of the last hundred are kept one by one."""
+
+SHORTEST, LONGEST = 0.005, 0.2
+"""Seconds between two looks for input: soon after there was some, and after a long silence."""
+
+
+def _nothing(_: str) -> None:
+    """Nobody looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a run is.
+
+    interval: seconds between two commits, at least: so much is repeated after a crash; 0 = each
+        micro-batch is committed
+    now: the wall clock, in seconds since 1970
+    at: is called at each point between two durable writes, with its name
+    """
+
+    interval: float = 1.0
+    now: Callable[[], float] = wall_seconds
+    at: Callable[[str], None] = _nothing
+
+
+PACE = Pace()
+
+
+class LocalRun:
+    """One run; `run` returns at its end, `stop` is called by other threads."""
+
+    def __init__(self, order: Order, pool: Pool, pace: Pace = PACE) -> None:
+        self._order = order
+        self._pool = pool
+        self._pace = pace
+        self._log = RunLog(order.checkpoint)
+        self._lister = Lister({**order.options, "tasks": str(pool.count)}, self._notes)
+        self._stopping = Event()
+        self._wakes: dict[int, int] = {}
+        self._open = 0
+        self._last = Begun(-1, 0, self._log.first_manifest)
+        self._started = self._next_commit = monotonic()
+        self.is_waiting = False
+
+    def stop(self) -> None:
+        """Let it end behind the micro-batch that is at work, which is committed."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Process micro-batches; raises what ends the run, WorkerDied among it."""
+        self._begin()
+        if self._order.is_bounded:
+            self._lister.fix_end()
+        for entry in self._log.begun():
+            self._process(entry, may_be_repeated=True)
+        self._commit()
+        while not self._stopping.is_set():
+            manifest = self._lister.latest(self._last.manifest)
+            if manifest > self._last.manifest or self._is_due():
+                self._started = monotonic()
+                self._process(self._recorded(manifest), may_be_repeated=False)
+            elif self._order.is_bounded:
+                break
+            else:
+                self._wait(self._seconds_of_silence())
+            if self._open >= MOST_OPEN or (self._open and monotonic() >= self._next_commit):
+                self._commit()
+            if not self._order.is_bounded:
+                self._wait(self._started + self._order.trigger / 1e6 - monotonic())
+        self._commit()
+
+    def _begin(self) -> None:
+        """Let workers begin with the states of the last commit."""
+        order, saved = self._order, self._log.committed()
+        if saved is not None:
+            self._wakes, self._last = dict(saved.wakes), self._log.entry(saved.number)
+        self._log.remove_old()
+        assert order.rows is not None, "workers see the same folder"
+        self._pool.begin(
+            {
+                "program": order.program.to_text(),
+                "options": dict(order.options),
+                "sinks": {name: sink.to_plain() for name, sink in order.sinks.items()},
+                "identity": order.writer.identity,
+                "rows": str(order.rows),
+                "states": None if saved is None else place_to_plain(self._log.states_of(saved.number)),
+                "saved": [] if saved is None else list(saved.buckets),
+            }
+        )
+        self._next_commit = monotonic() + self._pace.interval
+
+    def _notes(self) -> JobNotes:
+        return self._order.writer.notes() or job_notes(self._order.checkpoint)
+
+    def _recorded(self, manifest: int) -> Begun:
+        """The next micro-batch, on record. Its moment is later than that of the one before."""
+        self._pace.at("manifest")
+        moment = max(int(self._pace.now() * 1000), self._last.timestamp + 1)
+        entry = Begun(self._last.number + 1, moment, manifest)
+        self._log.begin(entry)
+        self._pace.at("begun")
+        return entry
+
+    def _process(self, entry: Begun, *, may_be_repeated: bool) -> None:
+        """Read, step and publish one micro-batch."""
+        self._order.writer.publish(lambda: self._results(entry), entry.number, may_be_repeated=may_be_repeated)
+        self._last, self._open = entry, self._open + 1
+        self._pace.at("published")
+
+    def _results(self, entry: Begun) -> list[bytes]:
+        """What the buckets give in a micro-batch."""
+        results = self._stepped(entry, self._read(self._lister.tasks(self._last.manifest, entry.manifest)))
+        self._pace.at("stepped")
+        return results
+
+    def _read(self, tasks: Sequence[Task]) -> dict[int, list[bytes]]:
+        """The packed rows of tasks, by bucket; all workers read."""
+        shares = [tasks[worker :: self._pool.count] for worker in range(self._pool.count)]
+        asked = {
+            worker: Frame(Word.READ, {"tasks": [task.to_text() for task in share]})
+            for worker, share in enumerate(shares)
+            if share
+        }
+        rows: dict[int, list[bytes]] = {}
+        for answer in self._pool.ask(asked).values():
+            for bucket, part in zip(answer.header["buckets"], answer.parts, strict=True):
+                rows.setdefault(bucket, []).append(bytes(part))
+        return rows
+
+    def _stepped(self, entry: Begun, rows: Mapping[int, Sequence[bytes]]) -> list[bytes]:
+        """The results of the buckets that have a step: for their rows, or because time is up."""
+        due = [bucket for bucket, wake in sorted(self._wakes.items()) if wake <= entry.timestamp]
+        asked = {}
+        for worker in range(self._pool.count):
+            own = [bucket for bucket in sorted(rows) if bucket % self._pool.count == worker]
+            waking = [bucket for bucket in due if bucket % self._pool.count == worker]
+            if own or waking:
+                header = {
+                    "batch": entry.number,
+                    "timestamp": entry.timestamp,
+                    "buckets": [bucket for bucket in own for _ in rows[bucket]],
+                    "due": waking,
+                    "is_measured": self._order.is_bounded or self._lister.has_unproven,
+                }
+                asked[worker] = Frame(Word.STEP, header, [row for bucket in own for row in rows[bucket]])
+        found: dict[int, bytes] = {}
+        for answer in self._pool.ask(asked).values():
+            for bucket, part in zip(answer.header["buckets"], answer.parts, strict=True):
+                found[bucket] = bytes(part)
+                self._wakes.pop(bucket, None)
+            self._wakes |= {int(bucket): wake for bucket, wake in answer.header["wakes"].items()}
+        return [found[bucket] for bucket in sorted(found)]
+
+    def _commit(self) -> None:
+        """Save the states, and repeat nothing of what is published from now on."""
+        if not self._open:
+            return
+        began, writer = monotonic(), self._order.writer
+        asked = Frame(Word.SAVE, {"folder": place_to_plain(self._log.states_of(self._last.number))})
+        answers = self._pool.ask(dict.fromkeys(range(self._pool.count), asked)).values()
+        self._pace.at("states")
+        tables = [
+            (Tag(tag), read_table(bytes(part)))
+            for answer in answers
+            for tag, part in zip(answer.header["tags"], answer.parts, strict=True)
+        ]
+        writer.measure(tables)
+        writer.save()
+        self._pace.at("totals")
+        saved = sorted(bucket for answer in answers for bucket in answer.header["saved"])
+        self._log.commit(Committed(self._last.number, saved, self._wakes))
+        self._open = 0
+        ended = monotonic()
+        self._next_commit = ended + (max(self._pace.interval, SHARE * (ended - began)) if self._pace.interval else 0.0)
+        self._pace.at("committed")
+
+    def _is_due(self) -> bool:
+        return self._order.has_timeouts and min(self._wakes.values(), default=inf) <= self._pace.now() * 1000
+
+    def _seconds_of_silence(self) -> float:
+        """How long to wait where there is nothing to read: longer if there was nothing for long."""
+        seconds = min(max(SHORTEST, (monotonic() - self._started) / 20), LONGEST)
+        if self._order.has_timeouts and self._wakes:
+            seconds = min(seconds, min(self._wakes.values()) / 1000 - self._pace.now())
+        return min(seconds, self._next_commit - monotonic()) if self._open else seconds
+
+    def _wait(self, seconds: float) -> None:
+        if seconds > 0:
+            self.is_waiting = True
+            wait_for(self._stopping, seconds)
+            self.is_waiting = False

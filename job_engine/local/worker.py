@@ -1,0 +1,179 @@
+"""A worker of a local job: reads tasks, and holds its buckets open from micro-batch to micro-batch.
+
+Bucket b is of worker b modulo their number. A worker does one thing at a time, as it is asked to.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from job_engine.errors import Unreachable, WorkerDied, plain_error
+from job_engine.local.frames import Ended, Frame, Word, receive, send
+from job_engine.operator.seeds import first_state, read_seed, write_seeds
+from job_engine.operator.step import OpenBucket, close_bucket, measured, open_bucket, run_open_step
+from job_engine.places.local_path import LocalPath
+from job_engine.places.place import place_of_plain
+from job_engine.sinks.bucket_results import write_results
+from job_engine.sinks.kinds import MicroBatch, Sink
+from job_engine.sinks.task_files import Attempt
+from job_engine.sources.task_reading import read_task
+from job_engine.wire.program import Program, load_program
+from job_engine.wire.rows_in_files import fetched, put_aside
+from job_engine.wire.tagged_rows import TaggedRow
+from job_engine.wire.worker_memory import set_objects_aside
+from querylang.errors import InputError
+from runtime.json_reader import shaped
+from runtime.json_shapes import Count
+
+
+@dataclass(frozen=True, slots=True)
+class RunOfWorker:
+    """What a worker has to know of a run.
+
+    program: as JSON text
+    options: of the sources, as `reading_options` has them
+    sinks: as `Sink.to_plain`, by their names
+    identity: names the checkpoint
+    rows: where packed rows are put that are too many for a frame
+    worker, workers: its number, and how many there are
+    states: the folder with the states of buckets, `place_to_plain`; None = they begin as seeds say
+    saved: the buckets that have one
+    """
+
+    program: str
+    options: dict[str, str]
+    sinks: dict[str, dict[str, Any]]
+    identity: str
+    rows: str
+    worker: Count
+    workers: Count
+    states: list[Any] | None = None
+    saved: list[Count] = field(default_factory=list)
+
+
+class Worker:
+    """One run, as a worker sees it."""
+
+    def __init__(self, run: RunOfWorker) -> None:
+        self._run = run
+        self._states, self._saved = run.states, set(run.saved)
+        self._program: Program = load_program(run.program)
+        self._sinks = {name: Sink.from_plain(plain) for name, plain in run.sinks.items()}
+        self._open: dict[int, OpenBucket] = {}
+        self._sizes: dict[int, int] = {}
+
+    def read(self, tasks: list[str]) -> Frame:
+        """The packed rows of tasks, with the bucket of each."""
+        buckets: list[int] = []
+        rows: list[bytes] = []
+        for task in tasks:
+            for batch in put_aside(read_task(self._run.options, task), LocalPath(self._run.rows)):
+                buckets += batch.column(0).to_pylist()
+                rows += batch.column(1).to_pylist()
+        return Frame(Word.DONE, {"buckets": buckets}, rows)
+
+    def step(self, batch: int, timestamp: int, rows: Mapping[int, list[bytes]], *, is_measured: bool) -> Frame:
+        """The results of buckets, and when each wakes; `rows`: of those that have a step."""
+        wakes: dict[str, int] = {}
+        results: list[bytes] = []
+        for bucket, own in sorted(rows.items()):
+            opened = self._open.pop(bucket, None) or self._opened(bucket)
+            step = run_open_step(self._program, bucket, opened, list(map(fetched, own)), timestamp)
+            self._open[bucket] = step.bucket
+            if step.wake is not None:
+                wakes[str(bucket)] = timestamp + step.wake
+            given = (*step.rows, *(self._measured(bucket) if is_measured else ()))
+            attempt = Attempt(MicroBatch(self._run.identity, self._program.before + batch), bucket, os.getpid())
+            found = write_results(self._program, bucket, given, self._sinks, attempt, is_alone=True)
+            results.append(found.to_bytes())
+        return Frame(Word.DONE, {"buckets": sorted(rows), "wakes": wakes}, results)
+
+    def save(self, folder: list[Any]) -> Frame:
+        """Write the states of the buckets; gives their sizes and measures."""
+        sizes: dict[int, int] = {}
+
+        def states() -> Iterator[tuple[int, bytes]]:
+            for bucket in range(self._run.worker, self._program.buckets, self._run.workers):
+                state = self._state(bucket)
+                if state is not None:
+                    sizes[bucket] = len(state)
+                    yield bucket, state
+
+        write_seeds(place_of_plain(folder), states())
+        self._sizes, self._states, self._saved = sizes, folder, set(sizes)
+        rows = [row for bucket in sorted(self._open) for row in self._measured(bucket)]
+        return Frame(
+            Word.DONE, {"saved": sorted(sizes), "tags": [row.tag for row in rows]}, [row.data() for row in rows]
+        )
+
+    def _measured(self, bucket: int) -> list[TaggedRow]:
+        self._open[bucket], rows = measured(self._program, bucket, self._open[bucket], self._sizes.get(bucket, 0))
+        return rows
+
+    def _state(self, bucket: int) -> bytes | None:
+        opened = self._open.get(bucket)
+        return self._first(bucket) if opened is None else close_bucket(self._program, opened)
+
+    def _opened(self, bucket: int) -> OpenBucket:
+        state = self._first(bucket)
+        self._sizes[bucket] = 0 if state is None else len(state)
+        return open_bucket(self._program, bucket, state)
+
+    def _first(self, bucket: int) -> bytes | None:
+        """The state that a bucket has before its first step in this run."""
+        if self._states is None:
+            return first_state(self._program, bucket)
+        return read_seed(place_of_plain(self._states), bucket) if bucket in self._saved else None
+
+
+def serve(connection: socket.socket) -> None:
+    """Answer what the driver asks, until it closes the connection."""
+    set_objects_aside()
+    worker: Worker | None = None
+    with suppress(Ended):
+        while True:
+            frame = receive(connection)
+            try:
+                if frame.word is Word.BEGIN:
+                    worker = Worker(shaped(dict(frame.header), RunOfWorker))
+                    answer = Frame(Word.DONE)
+                else:
+                    assert worker is not None, "a run has begun"
+                    answer = _answer(worker, frame)
+            except Exception as error:  # noqa: BLE001 # the driver raises it
+                answer = _failed(error)
+            send(connection, answer)
+    os._exit(0)  # whatever threads libraries have left
+
+
+def _answer(worker: Worker, frame: Frame) -> Frame:
+    header = frame.header
+    match frame.word:
+        case Word.READ:
+            return worker.read(header["tasks"])
+        case Word.STEP:
+            rows: dict[int, list[bytes]] = {bucket: [] for bucket in header["due"]}
+            for bucket, part in zip(header["buckets"], frame.parts, strict=True):
+                rows.setdefault(bucket, []).append(bytes(part))
+            return worker.step(header["batch"], header["timestamp"], rows, is_measured=header["is_measured"])
+        case Word.SAVE:
+            return worker.save(header["folder"])
+        case _:
+            raise AssertionError(f"nobody asks a worker for '{frame.word}'")
+
+
+def _failed(error: Exception) -> Frame:
+    """An error as text: the driver raises it again."""
+    if isinstance(error, MemoryError):
+        return Frame(Word.FAILED, {"kind": "WorkerDied", "text": "a worker process had too little memory"})
+    plain = error if isinstance(error, InputError) else plain_error(error)
+    kind = next((kind for kind in (Unreachable, WorkerDied, InputError) if isinstance(plain, kind)), None)
+    if kind is None:
+        return Frame(Word.FAILED, {"kind": "", "text": "".join(traceback.format_exception(error))})
+    return Frame(Word.FAILED, {"kind": kind.__name__, "text": str(plain)})

@@ -1,0 +1,142 @@
+"""Processes of a local job that end: workers are replaced, and nothing outlives the driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.support.killed_runs import ROOT, start, wait_until
+from tests.support.local_jobs import local
+from tests.support.sensors import add_files, expected, project, streamed, table
+
+DEADLY = """\
+name: numbers
+queries: [q.query]
+engine: local
+sources:
+  numbers: {format: json, path: data, event: A}
+sinks:
+  matches:   {format: csv, path: out/matches}
+  discarded: {format: csv, path: out/discarded}
+checkpoint: state
+"""
+
+
+def children(pid: int) -> list[int]:
+    """All processes below one."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text()
+        except OSError:
+            continue
+        if int(text.rpartition(")")[2].split()[1]) == pid:
+            own = int(stat.parent.name)
+            found += [own, *children(own)]
+    return found
+
+
+def is_there(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+
+
+def wait_for_end(pids: list[int]) -> None:
+    limit = time.monotonic() + 20
+    while any(map(is_there, pids)):
+        assert time.monotonic() < limit, [pid for pid in pids if is_there(pid)]
+        time.sleep(0.02)
+
+
+def test_nothing_outlives_a_driver_that_is_killed(tmp_path: Path) -> None:
+    path = local(project(tmp_path, files=1))
+    add_files(tmp_path, table(), 6)
+    process = start(path, "-m", "ensue.cli", "run")
+    wait_until(process, (tmp_path / "state" / "offsets" / "2").exists)
+    others = children(process.pid)
+    folders = [found for found in Path("/tmp").glob("ensue-*") if is_of(found, others)]
+    assert len(others) >= 3
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    wait_for_end(others)
+    assert not [folder for folder in folders if folder.exists()]
+
+
+def is_of(folder: Path, pids: list[int]) -> bool:
+    """Whether it is the folder of a pool with these processes."""
+    return any(str(folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids)
+
+
+def test_a_driver_killed_in_the_middle_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    path = local(project(tmp_path, files=1))
+    add_files(tmp_path, table(), 12)
+    for number in (2, 5, 9):
+        process = start(path)
+        wait_until(process, lambda number=number: any((tmp_path / "out").rglob(f"*-{number:08}-*")))
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    output, _ = start(path).communicate(timeout=240)
+    assert streamed(tmp_path) == expected(tmp_path)
+    account = {tuple(row[:3]): row[3] for row in json.loads(output.strip().split("\n")[-1])}
+    assert sum(count for (query, _, what), count in account.items() if (query, what) == ("Rise", "received")) == 3000
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_worker_that_is_killed_is_replaced(tmp_path: Path, number: int) -> None:
+    path = local(project(tmp_path, files=1))
+    path.write_text(path.read_text() + "trigger: 0s\n")
+    add_files(tmp_path, table(), 12)
+    process = start(path, "-m", "ensue.cli", "run", "--once", "--flush")
+    for batch in (1, 6):
+        wait_until(process, lambda batch=batch: any((tmp_path / "out").rglob(f"*-{batch:08}-*")))
+        _server, *workers = children(process.pid)
+        os.kill(workers[-1], number)
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    told = [line for line in errors.splitlines() if "It is tried again" in line]
+    assert len(told) == 2
+    assert all(f"a worker process ended with signal {number}" in line for line in told)
+    assert streamed(tmp_path) == expected(tmp_path)
+
+
+def test_a_line_that_ends_its_reader_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "q.query").write_text("event A { integer n; }\nquery Q { inputs { A() retain 1; } find A as a }\n")
+    (tmp_path / "job.yaml").write_text(DEADLY)
+    (tmp_path / "data").mkdir()
+    lines = [json.dumps({"at": number, "n": number}) for number in range(20)]
+    (tmp_path / "data" / "a.jsonl").write_text("\n".join(lines))
+    lines[4], lines[13] = '{"at": 4, "n": "deadly"}', "null"
+    (tmp_path / "data" / "b.jsonl").write_text("\n".join(lines))
+    done = subprocess.run(
+        [sys.executable, "-m", "ensue", "run", "--once", "job.yaml"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": f"{ROOT / 'tests' / 'support' / 'deadly_reader'}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr
+    told = [line for line in done.stderr.splitlines() if "signal 11" in line]
+    assert [line.partition("(micro-batch ")[2] for line in told] == [
+        "0, first try). It is tried again",
+        "0, second try). It is tried again",
+    ]
+    assert all("signal 11 (Segmentation fault) while it read source 'numbers': b.jsonl" in line for line in told)
+    matches = pd.concat([pd.read_csv(file) for file in (tmp_path / "out" / "matches").rglob("*.csv")])
+    discarded = pd.concat([pd.read_csv(file) for file in (tmp_path / "out" / "discarded").rglob("*.csv")])
+    assert len(matches) == 38
+    assert sorted(zip(discarded["source"], discarded["offset"], discarded["reason"], strict=True)) == [
+        ("b.jsonl", 5, "malformed"),
+        ("b.jsonl", 14, "malformed"),
+    ]
