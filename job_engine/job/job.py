@@ -21,7 +21,8 @@ from job_engine.job.driver import in_words_of_driver
 from job_engine.job.stages.change import kept_program
 from job_engine.job.stages.handle import Handle
 from job_engine.job.stages.prepare import Job, prepare
-from job_engine.job.stages.start import RunKind, start
+from job_engine.job.stages.run import RunKind
+from job_engine.job.stages.start import start
 from job_engine.job.stages.watch import WallClock, has_ended
 from job_engine.job.watching.tries import skip_records
 from job_engine.sources.kinds import kind_of

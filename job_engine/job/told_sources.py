@@ -29,8 +29,8 @@ def run_options(
     accepts_loss: whether the run continues without what was removed or has changed since
     marks: of records that end a process
     """
-    readings = source_readings(deployment, inferred)
-    options = reading_options(told_sources(deployment), readings, program, accepts_loss=accepts_loss)
+    told, readings = told_sources(deployment), source_readings(deployment, inferred)
+    options = reading_options(told, readings, program, accepts_loss=accepts_loss)
     return {**options, "run": run.to_text(), CRASHES: marks.to_text()}
 
 

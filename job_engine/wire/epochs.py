@@ -85,14 +85,6 @@ class Stage:
     behind: tuple[int, int, int] | None = None
 
 
-def all_queries(plans: Sequence[Plan]) -> Plan:
-    """The queries of all plans, those of earlier plans first, as the last plan has each."""
-    queries: dict[str, QueryPlan] = {}
-    for plan in plans:
-        queries.update({query.title: query for query in plan.queries})
-    return Plan(plans[-1].events, tuple(queries.values()), plans[0].stopped)
-
-
 @lru_cache(maxsize=16)
 def epoch_stages(whole: str, epochs: tuple[Epoch, ...], sources: tuple[ClockSource, ...]) -> tuple[Stage, ...]:
     """The stages of a program; computed once per process.

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from job_engine.job.checkpoint.progress import JobProgress
 from job_engine.job.plan_rules import Finish
 from job_engine.places.place import Place
-from job_engine.wire.epochs import Epoch, History, Notice, all_queries
+from job_engine.wire.epochs import Epoch, History, Notice
 from job_engine.wire.plan_text import plan_text
 from job_engine.wire.program import Program
 from querylang.changes.applying import Applied, Moment, apply, with_instances_of, with_plan
@@ -275,7 +275,7 @@ class Journal:
     def program(self, program: Program, histories: Place) -> Program:
         """What the buckets run; `histories`: where folders of histories are."""
         epochs = tuple(epoch.sent(histories) for epoch in self.epochs)
-        whole = plan_text(all_queries([epoch.plan for epoch in self.epochs]))
+        whole = plan_text(_all_queries([epoch.plan for epoch in self.epochs]))
         return replace(program, plans=(whole,), epochs=epochs, notices=tuple(item.notice for item in self.taken))
 
 
@@ -289,6 +289,14 @@ def _changed(journal: Journal, command: int, asked: Asked, moment: Moment, batch
     epoch = _next_epoch(journal, applied.running, applied.plan, place, tuple(sorted(applied.heirs.items())))
     since = {**journal.since, **{item.query: place for item in applied.outcomes}}
     return replace(journal, running=applied.running, since=since, epochs=(*journal.epochs, epoch), taken=taken)
+
+
+def _all_queries(plans: Sequence[Plan]) -> Plan:
+    """The queries of all plans, those of earlier plans first, as the last plan has each."""
+    queries: dict[str, QueryPlan] = {}
+    for plan in plans:
+        queries.update({query.title: query for query in plan.queries})
+    return Plan(plans[-1].events, tuple(queries.values()), plans[0].stopped)
 
 
 def _kept_from(epochs: Sequence[JournalEpoch], earliest: int) -> int:

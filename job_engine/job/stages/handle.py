@@ -11,7 +11,7 @@ from job_engine.job.commands.control import send_control
 from job_engine.job.driver import in_words_of_driver
 from job_engine.job.stages.change import has_change
 from job_engine.job.stages.prepare import Job
-from job_engine.job.stages.stop import Run, put_away
+from job_engine.job.stages.run import Run, put_away
 from job_engine.job.watching.status import Status, read_status
 from job_engine.job.watching.tries import told_deaths
 from job_engine.sources.listing.command_folder import Outcome

@@ -9,61 +9,25 @@ those sinks twice.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TypedDict
 
-from job_engine.job.batches.batch_writer import BatchWriter
-from job_engine.job.batches.reporting import Reporter
 from job_engine.job.batches.reports import OnBatch
 from job_engine.job.checkpoint.job_folder import JobFolder, Reached
-from job_engine.job.driver import Order
 from job_engine.job.remarks import said_at_start
 from job_engine.job.stages.change import changed_program
 from job_engine.job.stages.handle import Handle
 from job_engine.job.stages.prepare import Job
-from job_engine.job.stages.stop import Run, put_away
-from job_engine.job.told_sources import run_options
-from job_engine.job.watching.tries import marks_of_next_run
+from job_engine.job.stages.run import Run, RunKind, begin_run, put_away
 from job_engine.job_file import JobFile
-from job_engine.places.place import Place, retry_of
+from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment
-from job_engine.sinks import run_sinks
 from job_engine.sources.listing.batch_log import Batches
-from job_engine.sources.listing.input_planner import RunSettings
 from job_engine.sources.source import Source
 from job_engine.wire.clock_sources import ClockSource
-from job_engine.wire.packed_rows import Signal
 from job_engine.wire.program import Program
 from querylang.logger import warn
 from querylang.plan.model import Plan
-
-
-@dataclass(frozen=True, slots=True)
-class RunKind:
-    """How a job runs.
-
-    is_bounded: it ends when all input that is there at its start has been processed
-    flush: then time advances until no timer is left
-    accepts_loss: files that an interrupted micro-batch read may be gone or different
-    only_repeats: it ends behind a micro-batch that was interrupted
-    """
-
-    is_bounded: bool = False
-    flush: bool = False
-    accepts_loss: bool = False
-    only_repeats: bool = False
-
-    def settings(self, checkpoint: Place, *, has_signal: bool) -> RunSettings:
-        """What the lister has to know of it."""
-        if self.only_repeats:
-            return RunSettings(str(checkpoint.resolve()), retry=retry_of(checkpoint), only_repeats=True)
-        at_end = Signal.FLUSH if self.flush else Signal.CATCH_UP
-        return RunSettings(
-            str(checkpoint.resolve()),
-            at_start=str(Signal.START) if has_signal else None,
-            at_end=str(at_end) if self.is_bounded else None,
-            retry=retry_of(checkpoint),
-        )
 
 
 def start(job: Job, report: OnBatch, kind: RunKind) -> Handle:
@@ -89,7 +53,7 @@ def _begin(job: Job, report: OnBatch, kind: RunKind) -> Run:
         reached = job.folder.reached()
         program = _program(job, kind, reached)  # no change was taken while a micro-batch was open
     write_settings(deployment.checkpoint, settings)
-    run = _run(job, report, kind, program, deployment, reached.batches)
+    run = begin_run(job, report, kind, program, deployment, reached.batches)
     if job.watch is not None:
         job.watch.follow(run.running)
     return run
@@ -105,49 +69,11 @@ def _repeat(
     job: Job, report: OnBatch, kind: RunKind, program: Program, deployment: Deployment, batches: Batches
 ) -> None:
     """Repeat the micro-batch that was interrupted, and wait for its end."""
-    run = _run(job, report, kind, program, deployment, batches)
+    run = begin_run(job, report, kind, program, deployment, batches)
     try:
         run.running.wait()
     finally:
         put_away(job.checked, run)
-
-
-def _run(job: Job, report: OnBatch, kind: RunKind, program: Program, deployment: Deployment, batches: Batches) -> Run:
-    """A run of the driver; `batches`: how far the job is."""
-    checkpoint, identity = deployment.checkpoint, job.checked.record.identity
-    has_timeouts = program.needs_timeouts and not kind.is_bounded
-    # a step of each bucket reports what became of changes, and takes over its seed: files without
-    # records would end a micro-batch without one; seeds are removed once a micro-batch has ended
-    has_signal = has_timeouts or bool(program.notices) or program.seeds is not None
-    settings = kind.settings(checkpoint, has_signal=has_signal)
-    options = run_options(
-        deployment,
-        program,
-        settings,
-        inferred=job.checked.record.schemas,
-        accepts_loss=kind.accepts_loss,
-        marks=marks_of_next_run(checkpoint, batches.open),
-    )
-    rows = job.machine.new_folder()
-    sinks = run_sinks.begin(identity, deployment.sinks, batches.begun, drafts=rows)
-    reporter = Reporter()
-    sources = [source.name for source in deployment.sources]
-    observe = None if job.watch is None else job.watch.observe
-    confirm = job.lock.confirm
-    writer = BatchWriter(confirm, program, sinks, sources, identity, job.folder, rows, report, reporter, observe)
-    order = Order(
-        deployment.name,
-        checkpoint,
-        options,
-        program,
-        sinks,
-        writer,
-        kind.is_bounded,
-        has_timeouts,
-        deployment.trigger,
-        rows,
-    )
-    return Run(job.machine.begin(order), settings, reporter, rows)
 
 
 def _warn_of_slow_queries(plan: Plan) -> None:
