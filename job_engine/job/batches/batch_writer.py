@@ -89,6 +89,8 @@ class BatchWriter:
     observe: called after each micro-batch with what metrics show; None = there are none
     is_first: whether the next micro-batch may be a repeated one
     first_records: warns of a source whose first records come too late
+    orders: `shared_order` of the queries that run, by title
+    titles: of all queries of the program
     totals: behind the last micro-batch of the run; None = there was none
     """
 
@@ -104,11 +106,15 @@ class BatchWriter:
     observe: Callable[[Observed], None] | None = None
     is_first: bool = field(default=True)
     first_records: FirstRecords = field(init=False)
+    orders: dict[str, str | None] = field(init=False)
+    titles: frozenset[str] = field(init=False)
     totals: Totals | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        """The first records of each source are looked at once."""
+        """What is the same in all micro-batches of a run is found once."""
         self.first_records = FirstRecords(self.program.sources)
+        self.orders = {query.public_title: shared_order(query) for query in self.program.running().queries}
+        self.titles = frozenset(query.public_title for query in self.program.plan().queries)
 
     def write(self, results: Callable[[], Iterable[bytes]], batch: int) -> None:
         """Publish a micro-batch and save the totals behind it.
@@ -164,8 +170,7 @@ class BatchWriter:
         """Write the totals behind the last micro-batch; they survive a power cut."""
         if self.totals is not None:
             self.folder.ledger.write(self.totals.batch, self.totals.ledger)
-            queries = {query.public_title: shared_order(query) for query in self.program.running().queries}
-            plain = {"queries": queries, "progress": self.totals.progress.to_plain()}
+            plain = {"queries": self.orders, "progress": self.totals.progress.to_plain()}
             self.folder.progress.write(self.totals.batch, plain)
 
     def notes(self) -> JobNotes | None:
@@ -190,6 +195,5 @@ class BatchWriter:
         progress = before.of_buckets(self.program.buckets).after(
             tables, records=counts.records, matches=counts.matches, reports=reports
         )
-        known = {query.public_title for query in self.program.plan().queries}
-        reached = {title: time for title, time in progress.queries.items() if title in known}
+        reached = {title: time for title, time in progress.queries.items() if title in self.titles}
         return replace(progress, queries=reached)
