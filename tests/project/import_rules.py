@@ -141,5 +141,5 @@ WAYS_OUT = {
 }
 """How a job leaves its process: the names behind a way, and the modules of `job_engine` that may go it."""
 
-STAYS_INSIDE = "http.client.HTTPException os.PathLike os.WIFSIGNALED os.WTERMSIG os.fspath os.stat_result os.strerror shutil.copyfileobj zipfile.is_zipfile signal.Signals signal.strsignal socket.AF_INET socket.AF_INET6 threading.Lock threading.current_thread threading.main_thread"
+STAYS_INSIDE = "http.client.HTTPException os.PathLike os.WIFSIGNALED os.WTERMSIG os.fspath os.pathsep.join os.stat_result os.strerror shutil.copyfileobj zipfile.is_zipfile signal.Signals signal.strsignal socket.AF_INET socket.AF_INET6 threading.Lock threading.current_thread threading.main_thread"
 """Names of the same modules that only say something."""
