@@ -131,5 +131,7 @@ def test_an_older_checkpoint_is_refused(tmp_path: Path, broker: Broker) -> None:
     crashed(job.path, CrashAt("published", 4))
     for number in (3, 4):
         (tmp_path / "state" / "offsets" / str(number)).unlink()
-    with pytest.raises(InputError, match="has reached micro-batch 2, but the sink .matches. holds results of micro-batch 4"):
+    with pytest.raises(
+        InputError, match=r"has reached micro-batch 2, but the sink .matches. holds results of micro-batch 4"
+    ):
         run(job.path)

@@ -1,0 +1,183 @@
+"""Local jobs without an end: changes of their queries, time that passes, and what is asked of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from job_engine.errors import JobError
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.stages.handle import Handle
+from job_engine.job.stages.start import RunKind
+from tests.support.local_jobs import NEVER, Crash, CrashAt, begun, crashed, run
+
+EVENT = "event Reading { float ts; string sensor; float value; }\n"
+RISING = """query Rising {
+  inputs { Reading() key sensor within 60.0; }
+  find Reading:a -> Reading:b where b.value > a.value
+}"""
+FALLING = RISING.replace("Rising", "Falling").replace("b.value >", "b.value <")
+SILENCE = """query Silent {
+  inputs { Reading() key sensor within 60.0; }
+  find Reading:a -> wait(2.0):w
+}"""
+
+
+def job(folder: Path, text: str = RISING, **settings: object) -> Path:
+    """A job on two folders."""
+    (folder / "q.query").write_text(EVENT + text)
+    sources = {}
+    for name in ("north", "south"):
+        (folder / name).mkdir()
+        sources[name] = {"format": "csv", "path": name, "event": "Reading", "arrival": "at", "source_time": "ts"}
+    deployment = {
+        "name": "readings",
+        "engine": "local",
+        "queries": "q.query",
+        "sources": sources,
+        "sinks": {"matches": {"path": "out", "format": "json"}},
+        "checkpoint": "state",
+        "buckets": 2,
+        "trigger": "50ms",
+        **settings,
+    }
+    path = folder / "job.yaml"
+    path.write_text(json.dumps(deployment))
+    return path
+
+
+def bring(folder: Path, source: str, number: int, moments: range) -> None:
+    rows = "".join(f"{at}.0,{at}.0,s{at % 3},{(at * 7 + at // 9) % 10}.0\n" for at in moments)
+    draft = folder / f".{number}.csv"
+    draft.write_text(f"at,ts,sensor,value\n{rows}")
+    draft.rename(folder / source / f"{number}.csv")
+
+
+def matches(folder: Path, query: str, column: str = "match_id") -> list[str]:
+    files = (folder / "out" / query).glob("*.json") if (folder / "out" / query).exists() else ()
+    return sorted(json.loads(line)[column] for file in files for line in file.read_text().splitlines())
+
+
+def wait_until(is_time: Callable[[], object]) -> None:
+    limit = time.monotonic() + 60
+    while not is_time():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
+@contextmanager
+def running(path: Path, *, interval: float = 0.2) -> Iterator[Handle]:
+    handle, _ = begun(path, interval=interval, kind=RunKind())
+    try:
+        yield handle
+    finally:
+        handle.stop()
+
+
+def read(folder: Path) -> int:
+    """The number of records that the account of what is committed has."""
+    total = JobFolder(folder / "state").ledger.total()
+    return sum(count for (_, _, what), count in total.items() if what == "received")
+
+
+def test_queries_are_changed_while_a_job_runs(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    bring(tmp_path, "north", 1, range(100))
+    bring(tmp_path, "south", 1, range(100))
+    with running(path) as handle:
+        wait_until(lambda: matches(tmp_path, "Rising"))
+        outcome = handle.control(json.dumps({"DeployQuery": [FALLING]}), seconds=60)
+        assert outcome is not None
+        assert not outcome.errors
+        bring(tmp_path, "north", 2, range(100, 200))
+        bring(tmp_path, "south", 2, range(100, 200))
+        wait_until(lambda: matches(tmp_path, "Falling"))
+        outcome = handle.control('UndeployQuery("Rising")', seconds=60)
+        assert outcome is not None
+        assert not outcome.errors
+    before = matches(tmp_path, "Falling")
+    bring(tmp_path, "north", 3, range(200, 300))
+    bring(tmp_path, "south", 3, range(200, 300))
+    run(path)
+    assert max(matches(tmp_path, "Rising", "time")) < "1970-01-01T00:03:20"
+    after = matches(tmp_path, "Falling")
+    assert len(set(after)) == len(after) > len(before)
+
+
+def test_time_passes_a_silent_source(tmp_path: Path) -> None:
+    path = job(tmp_path, SILENCE, idle="1s")
+    now = int(time.time())
+    bring(tmp_path, "north", 1, range(now - 100, now - 90))
+    bring(tmp_path, "south", 1, range(now - 100, now - 99))
+    with running(path):
+        wait_until(lambda: len(matches(tmp_path, "Silent")) == 11)
+    assert len(set(matches(tmp_path, "Silent"))) == 11
+
+
+def test_micro_batches_of_timers_are_repeated_at_their_moments(tmp_path: Path) -> None:
+    path = job(tmp_path, SILENCE, idle="1s")
+    now = int(time.time())
+    bring(tmp_path, "north", 1, range(now - 100, now - 90))
+    bring(tmp_path, "south", 1, range(now - 100, now - 99))
+
+    def at(point: str) -> None:
+        if point == "published" and len(matches(tmp_path, "Silent")) == 11:
+            raise Crash(point)
+
+    handle, _ = begun(path, at, interval=NEVER, kind=RunKind())
+    with pytest.raises(JobError, match="published"):
+        handle.await_termination(60)
+    found = matches(tmp_path, "Silent")
+    moments = {file.name: file.read_text() for file in (tmp_path / "state" / "offsets").iterdir()}
+    assert len(moments) > 2
+    assert not list((tmp_path / "state" / "commits").iterdir())
+    with running(path):
+        wait_until(lambda: list((tmp_path / "state" / "commits").iterdir()))
+    assert matches(tmp_path, "Silent") == found
+    again = {name: (tmp_path / "state" / "offsets" / name).read_text() for name in moments}
+    assert again == moments
+
+
+def test_a_stop_commits_what_was_published(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    bring(tmp_path, "north", 1, range(100))
+    bring(tmp_path, "south", 1, range(100))
+    with running(path, interval=NEVER):
+        wait_until(lambda: matches(tmp_path, "Rising"))
+        assert not list((tmp_path / "state" / "commits").glob("[0-9]*"))
+    begun_, committed = (
+        sorted(int(file.name) for file in (tmp_path / "state" / log).glob("[0-9]*")) for log in ("offsets", "commits")
+    )
+    assert committed == begun_[-1:]
+    assert read(tmp_path) == 200
+
+
+def test_a_running_job_commits_now_and_then(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    with running(path, interval=0.1) as handle:
+        for number in range(3):
+            for name in ("north", "south"):
+                bring(tmp_path, name, number, range(number * 100, number * 100 + 100))
+            wait_until(lambda number=number: read(tmp_path) == 200 * (number + 1))
+        status = handle.status()
+        assert status.is_active
+
+
+def test_files_are_archived_once_they_are_committed(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    text = json.loads(path.read_text())
+    (tmp_path / "done").mkdir()
+    text["sources"]["north"] |= {"after": "archive done"}
+    path.write_text(json.dumps(text))
+    bring(tmp_path, "north", 1, range(100))
+    bring(tmp_path, "south", 1, range(100))
+    crashed(path, CrashAt("published"))
+    assert (tmp_path / "north" / "1.csv").exists()
+    run(path)
+    assert not (tmp_path / "north" / "1.csv").exists()
+    assert len(matches(tmp_path, "Rising")) == len(set(matches(tmp_path, "Rising")))
