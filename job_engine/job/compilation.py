@@ -12,12 +12,13 @@ from typing import Any
 
 import querylang
 from job_engine.job.checkpoint.checkpoint_record import Schemas
-from job_engine.job.plan_rules import with_source_orderings
+from job_engine.job.plan_rules import clock_sources, with_source_orderings
 from job_engine.places.local_path import temporary_folder
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.kinds import FirstTables, running_of
 from job_engine.sources.source import Source
-from querylang.changes.running import Hidden
+from job_engine.wire.program import Program
+from querylang.changes.running import Hidden, Running
 from querylang.checker.checked import Checked
 from querylang.errors import FileErrors, QueryErrors
 from querylang.formatter.definition_text import definitions
@@ -67,6 +68,17 @@ class Compiled:
     template: Plan
     instances: Plan
     hidden: Mapping[str, Hidden]
+
+    @property
+    def running(self) -> Running:
+        """What the files say: queries, instances and their values."""
+        return Running.of(self.template, self.instances, self.hidden)
+
+    def program(self, deployment: Deployment) -> Program:
+        """What buckets run of it."""
+        sources = clock_sources(deployment)
+        program = Program.of(self.plan, buckets=deployment.buckets, clock=deployment.clock, sources=sources)
+        return replace(program, live=deployment.live)
 
     def with_failing_nulls(self, names: Container[str] | None = None) -> Compiled:
         """As `Plan.with_failing_nulls`."""

@@ -12,7 +12,7 @@ from job_engine.job.checks.damaged_logs import refuse_damaged_logs
 from job_engine.job.compilation import Compiled, compile_deployment, with_fields
 from job_engine.job.journal.file_changes import refuse_changed_files
 from job_engine.job.journal.written import is_same, read_files
-from job_engine.job.plan_rules import clock_sources, refuse_name_conflicts
+from job_engine.job.plan_rules import refuse_name_conflicts
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, refuse_missing_bucket
 from job_engine.places.remote_path import RemotePath
@@ -42,6 +42,7 @@ class Checked:
     files: what the files say, before and now
     unapplied: the same by the rules for nulls that the checkpoint has, which hold until files are
         applied
+    is_written: whether what the files said before is written down
     """
 
     deployment: Deployment
@@ -51,6 +52,7 @@ class Checked:
     idle: tuple[QueryPlan, ...]
     files: FileChange
     unapplied: FileChange
+    is_written: bool
 
     @property
     def has_other_files(self) -> bool:
@@ -88,14 +90,14 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
     refuse_name_conflicts(deployment.file, compiled.plan)
     before = None if kept is None else read_files(deployment)
     earlier = compiled if kept is None else _by_kept_rules(compiled, before, kept, deployment)
-    same = _files(earlier)
+    is_written, same, program = before is not None, earlier.running, earlier.program(deployment)
     if kept is not None:
-        _refuse_difference(deployment, kept, earlier, is_written=before is not None)
+        _refuse_difference(deployment, kept, Record.of(deployment, program, earlier.schemas), is_written=is_written)
     before = same if before is None else before.annotated_by(same)
-    unapplied = FileChange(before, same, returns=False)
+    unapplied = change = FileChange(before, same, returns=False)
     compiled = compiled if apply else earlier
-    change = FileChange(before, _files(compiled), returns=apply)
-    program = _program(compiled, deployment)
+    if apply:
+        change, program = FileChange(before, compiled.running, returns=True), compiled.program(deployment)
     wanted = Record.of(deployment, program, compiled.schemas, compiled.fields)
     if kept is not None:
         wanted = replace(kept, plan=wanted.plan, queries=wanted.queries)
@@ -107,19 +109,8 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
         refuse_other_layout(deployment.sinks[MATCHES])
     _refuse_doubled_results(deployment, wanted)
     deployment = with_fields(deployment, wanted.fields)
-    checked = Checked(deployment, program, wanted, kept is None, compiled.idle, change, unapplied)
+    checked = Checked(deployment, program, wanted, kept is None, compiled.idle, change, unapplied, is_written)
     return checked.divided_among(checked.record.tasks)
-
-
-def _program(compiled: Compiled, deployment: Deployment) -> Program:
-    program = Program.of(
-        compiled.plan, buckets=deployment.buckets, clock=deployment.clock, sources=clock_sources(deployment)
-    )
-    return replace(program, live=deployment.live)
-
-
-def _files(compiled: Compiled) -> Running:
-    return Running.of(compiled.template, compiled.instances, compiled.hidden)
 
 
 def _by_kept_rules(compiled: Compiled, before: Running | None, kept: Record, deployment: Deployment) -> Compiled:
@@ -129,7 +120,7 @@ def _by_kept_rules(compiled: Compiled, before: Running | None, kept: Record, dep
     """
     old = compiled.with_failing_nulls()
     if before is None:
-        return old if _program(old, deployment).fingerprint() == kept.plan else compiled
+        return old if old.program(deployment).fingerprint() == kept.plan else compiled
     known = {name: query.current.template for name, query in before.queries.items()}
     names = {
         query.name for query in old.template.queries if query.name in known and is_same_text(query, known[query.name])
@@ -137,9 +128,8 @@ def _by_kept_rules(compiled: Compiled, before: Running | None, kept: Record, dep
     return compiled.with_failing_nulls(names)
 
 
-def _refuse_difference(deployment: Deployment, kept: Record, compiled: Compiled, *, is_written: bool) -> None:
+def _refuse_difference(deployment: Deployment, kept: Record, wanted: Record, *, is_written: bool) -> None:
     """Raise InputError for another deployment; `is_written`: what the files said is known."""
-    wanted = Record.of(deployment, _program(compiled, deployment), compiled.schemas)
     known = replace(kept, plan=wanted.plan, queries=wanted.queries) if is_written else kept
     refuse_difference(deployment.checkpoint, known, wanted, deployment)
 

@@ -51,7 +51,7 @@ class Folder:
         if ready.is_new:
             write_record(ready.deployment.checkpoint, ready.record)
         note_release(ready.deployment.checkpoint)
-        take_files(ready.deployment, ready.files, ready.program)
+        take_files(ready.deployment, ready.files, ready.program, is_written=ready.is_written)
         if ready.has_other_files:
             write_record(ready.deployment.checkpoint, ready.record)
         return started(ready)

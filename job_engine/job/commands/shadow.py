@@ -85,7 +85,7 @@ def _running(deployment: Deployment) -> Running:
             return journal.running
         record = read_record(deployment.checkpoint)
         compiled = compile_deployment(deployment, None if record is None else record.types())
-        return Running.of(compiled.template, compiled.instances, compiled.hidden)
+        return compiled.running
 
 
 def _hint(name: str, running: Running) -> str:

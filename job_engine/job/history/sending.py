@@ -17,13 +17,12 @@ from job_engine.job.history.running import Reading, history_program, write_histo
 from job_engine.job.history.table_run import limits_of, run_over_table
 from job_engine.job.journal.journal import HistoryCommand, Journal, moment_of_change
 from job_engine.job.journal.written import history_text, read_journal
-from job_engine.job.plan_rules import clock_sources, finishing
+from job_engine.job.plan_rules import finishing
 from job_engine.operator.history_run import HistoryRun
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.command_folder import CHANGE
 from job_engine.wire.clock import Clock
 from job_engine.wire.program import Program
-from querylang.changes.running import Running
 from querylang.errors import InputError
 from runtime.columns.timestamps import format_time
 from runtime.instants import EXPECTED, NO_TIME, parse_moment
@@ -131,10 +130,7 @@ def _program(deployment: Deployment, command: HistoryCommand) -> Program:
             f"{deployment.checkpoint}: no job has run on this checkpoint yet; start it with `ensue run {deployment.file}`"
         )
     compiled = compile_deployment(deployment, record.types())
-    program = Program.of(
-        compiled.plan, buckets=deployment.buckets, clock=deployment.clock, sources=clock_sources(deployment)
-    )
-    files = Running.of(compiled.template, compiled.instances, compiled.hidden)
+    program, files = compiled.program(deployment), compiled.running
     journal = (read_journal(deployment) or Journal.begin(files, program.plan())).annotated_by(files)
     moment = moment_of_change(JobFolder(deployment.checkpoint).last_progress(), None)
     foretold = journal.joined(0, command, "", moment, 0, finishing(deployment))

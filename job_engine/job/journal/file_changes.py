@@ -11,7 +11,6 @@ from job_engine.job.journal.written import (
     asked_of_text,
     files_text,
     is_same,
-    read_files,
     read_journal,
     write_files,
     write_journal,
@@ -118,8 +117,10 @@ def refuse_changed_files(deployment: Deployment, change: FileChange, program: Pr
         )
 
 
-def take_files(deployment: Deployment, change: FileChange, program: Program) -> None:
+def take_files(deployment: Deployment, change: FileChange, program: Program, *, is_written: bool) -> None:
     """Let the next start apply the files, before it reads more records.
+
+    is_written: whether what the files said before is written down
 
     The command has all that is to be done: whatever is killed, it is done once.
     """
@@ -129,7 +130,7 @@ def take_files(deployment: Deployment, change: FileChange, program: Program) -> 
         if read_journal(deployment) is None:
             write_journal(checkpoint, _begun(deployment, change, program))
         JobFolder(checkpoint).commands.send(files_text(change), kind=CHANGE)
-    if is_needed or read_files(deployment) is None:
+    if is_needed or not is_written:
         write_files(checkpoint, change.files)
 
 

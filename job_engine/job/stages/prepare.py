@@ -123,7 +123,7 @@ def _prepared(ready: Checked, lock: RunLock | StoreLock, machine: Machine, watch
         write_record(deployment.checkpoint, ready.record)
     note_release(deployment.checkpoint)
     keep_places(deployment)
-    take_files(deployment, ready.files, ready.program)
+    take_files(deployment, ready.files, ready.program, is_written=ready.is_written)
     if ready.has_other_files:
         write_record(deployment.checkpoint, ready.record)
     remove_old_files(deployment.checkpoint, ready.record)  # what a run that was killed has left
