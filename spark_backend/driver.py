@@ -27,12 +27,14 @@ class SparkDriver(Driver):
 
     def find_tables(self, deployment: Deployment, given: object) -> Deployment:
         """From the catalog of the session."""
+        refuse_jobs_of_old_spark()
         from spark_backend.catalog_tables import find_tables
 
         return find_tables(deployment, _session(given))
 
     def open(self, deployment: Deployment, given: object = None) -> Machine:
         """A session beside the one that is given or exists, or a new one."""
+        refuse_jobs_of_old_spark()
         from spark_backend.spark_machine import open_machine
 
         return open_machine(deployment, _session(given))

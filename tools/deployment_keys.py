@@ -44,7 +44,7 @@ HEAD = """\
 <!-- Written by tools/reference.py from the reader's table of keys and deployment.yaml; do not edit. -->
 
 Every key of the file that `ensue run` starts, with its type, its default and an example. The last column says what happens
-if it is another one when the job continues from its checkpoint. [Spark jobs](spark.md) explains how they work together.
+if it is another one when the job continues from its checkpoint. [Jobs](spark.md) explains how they work together.
 """
 
 TITLES = {

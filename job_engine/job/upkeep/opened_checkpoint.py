@@ -89,9 +89,7 @@ def saved_states(opened: Opened, buckets: list[int] | None = None) -> Iterator[t
         yield from seeds_of(opened.program.seeds, range(opened.program.buckets) if buckets is None else buckets)
         return
     with in_words_of_driver(opened.deployment):
-        driver = driver_of(opened.deployment)
-        driver.refuse_missing()
-        machine = driver.open(opened.deployment)
+        machine = driver_of(opened.deployment).open(opened.deployment)
         try:
             yield from machine.states(checkpoint, opened.program, buckets)
         finally:
