@@ -142,7 +142,7 @@ def write_results(
         is_shared = False
         files = TaskFiles.open(sinks, attempt, OWN_FILES + bucket) if _is_large(rows, sinks) else None
     if files is None:
-        return BucketResults(tuple(_sent(row) for row in rows), (), attempt.is_repeated)
+        return BucketResults(tuple(_sent(row, sinks) for row in rows), (), attempt.is_repeated)
     try:
         tables = tuple(_all_written(rows, files, plan))
         is_last = not is_shared or label == last_label(label, program.buckets, program.tasks or 1)
@@ -154,10 +154,11 @@ def write_results(
 
 
 def _is_large(rows: Sequence[TaggedRow], sinks: Sinks) -> bool:
-    return sum(row.table.nbytes for row in rows if _has_sink(row.tag, sinks) and row.tag not in FOR_DRIVER) > SENT
+    return sum(row.table.nbytes for row in rows if has_sink(row.tag, sinks) and row.tag not in FOR_DRIVER) > SENT
 
 
-def _has_sink(tag: Tag, sinks: Sinks) -> bool:
+def has_sink(tag: Tag, sinks: Sinks) -> bool:
+    """Whether some sink takes tables of this kind."""
     return SINK_OF.get(tag) in sinks or (tag is Tag.OUTPUT and bool(channels(sinks)))
 
 
@@ -183,7 +184,7 @@ def put_in_one(matches: Sequence[tuple[str, pa.Table]], files: TaskFiles) -> lis
 
 def _written(row: TaggedRow, files: TaskFiles, plan: Plan) -> Iterator[Written]:
     data = row.data() if row.tag in FOR_DRIVER else None
-    if not _has_sink(row.tag, files.sinks):
+    if not has_sink(row.tag, files.sinks):
         yield Written(row.tag, row.query, row.table.num_rows, None, data)
         return
     table = user_table(row.table, row.tag, row.query, plan)
@@ -200,8 +201,9 @@ def put_in_sinks(table: pa.Table, tag: Tag, query: str, files: TaskFiles, plan: 
         yield Written(tag, query, part.num_rows, file, None)
 
 
-def _sent(row: TaggedRow) -> Written:
-    return Written(row.tag, row.query, row.table.num_rows, None, row.data())
+def _sent(row: TaggedRow, sinks: Sinks) -> Written:
+    data = row.data() if row.tag in FOR_DRIVER or has_sink(row.tag, sinks) else None
+    return Written(row.tag, row.query, row.table.num_rows, None, data)
 
 
 def part_of(tag: Tag, query: str, plan: Plan) -> str:

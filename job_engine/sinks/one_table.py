@@ -15,7 +15,7 @@ from job_engine.delta.commit_log import is_table
 from job_engine.places.place import Place
 from job_engine.sinks.file_names import RESULT_FILE
 from job_engine.sinks.kinds import Layout, Sink, publishing
-from job_engine.wire.file_layouts import json_rows
+from job_engine.wire.file_layouts import json_rows, json_texts
 from querylang.errors import InputError
 from runtime.arrow_types import has_column
 from runtime.json_reader import json_of_text
@@ -31,7 +31,7 @@ def one_table(matches: pa.Table) -> pa.Table:
     columns = {name: matches.column(name) for name in COMMON}
     keys = json_rows(matches.select([KEY])) if has_column(matches, KEY) else [{KEY: {}}] * len(matches)
     columns[KEY] = pa.array([_text(row[KEY]) for row in keys], pa.string())
-    columns[MEMBERS] = pa.array(map(_text, json_rows(matches.select(own))), pa.string())
+    columns[MEMBERS] = pa.array(json_texts(matches.select(own)), pa.string())
     return pa.table(columns)
 
 

@@ -5,7 +5,7 @@ Tasks write the results of buckets; the driver writes what buckets send it, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,18 +13,18 @@ import pyarrow as pa
 
 from job_engine.sinks.bucket_results import (
     FOR_DRIVER,
-    SINK_OF,
     BucketResults,
     Written,
+    has_sink,
     put_in_one,
     put_in_sinks,
 )
 from job_engine.sinks.kinds import MATCHES, Draft, MicroBatch, Publishing, Sink, publishing
 from job_engine.sinks.one_table import is_in_one
 from job_engine.sinks.task_files import Attempt, TaskFiles
-from job_engine.wire.decode import table_of
+from job_engine.wire.decode import user_table
 from job_engine.wire.program import Program
-from job_engine.wire.tagged_rows import Tag
+from job_engine.wire.tagged_rows import Tag, read_table
 
 
 def begin(identity: str, sinks: Mapping[str, Sink], newest: int, drafts: Path | None) -> dict[str, Sink]:
@@ -107,6 +107,32 @@ def _refuse_others(drafts: Sequence[tuple[str, Draft]], name: str) -> None:
         raise RuntimeError(f"a task of micro-batch {name} has written files of another one: {', '.join(others)}")
 
 
+def _joined(tables: Sequence[Written], sinks: Mapping[str, Sink]) -> Iterator[tuple[Written, pa.Table | None]]:
+    """The tables of buckets, those that the driver writes as one per kind, query and schema.
+
+    The table is None for what is written already, and for what no sink takes.
+    """
+    own: dict[tuple[Tag, str], list[list[pa.Table]]] = {}
+    for row in tables:
+        if row.file is not None or row.data is None or not has_sink(row.tag, sinks):
+            yield row, None
+            continue
+        table = read_table(row.data)
+        if row.tag in FOR_DRIVER:
+            yield row, table
+            continue
+        groups = own.setdefault((row.tag, row.query), [])
+        alike = next((group for group in groups if group[0].schema.equals(table.schema)), None)
+        if alike is None:  # while one text of a query hands over to another
+            groups.append([table])
+        else:
+            alike.append(table)
+    for (tag, query), groups in own.items():
+        for group in groups:
+            table = pa.concat_tables(group)
+            yield Written(tag, query, len(table), None, None), table
+
+
 def _with_own_files(
     tables: Sequence[Written], program: Program, sinks: Mapping[str, Sink], batch: MicroBatch
 ) -> tuple[list[Written], list[tuple[str, Draft]]]:
@@ -115,12 +141,12 @@ def _with_own_files(
     files = TaskFiles.open(sinks, Attempt(batch, FROM_DRIVER, 0))
     written, in_one = [], list[tuple[str, pa.Table]]()
     try:
-        for row in tables:
+        for row, sent in _joined(tables, sinks):
             data = row.data if row.tag in FOR_DRIVER else None
-            if row.file is not None or row.data is None or row.tag not in SINK_OF:
+            if sent is None:
                 written.append(replace(row, data=data))
                 continue
-            table = table_of(row.data, row.tag, row.query, plan)
+            table = user_table(sent, row.tag, row.query, plan)
             if row.tag is Tag.MATCH and is_in_one(sinks, MATCHES):
                 in_one.append((row.query, table))
                 continue

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,7 @@ def flattened(table: pa.Table) -> pa.Table:
 def _text_of_nested(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pa.types.is_nested(column.type):
         return column
-    texts = [None if cell is None else json.dumps(plain_value(cell), ensure_ascii=False) for cell in cells(column)]
+    texts = [None if cell is None else _json(plain_value(cell)) for cell in cells(column)]
     return pa.chunked_array([pa.array(texts, pa.string())])
 
 
@@ -52,6 +54,55 @@ def json_rows(table: pa.Table) -> list[Plain]:
 
 def _plain(row: dict[str, Any]) -> Plain:
     return {name: plain_value(value) for name, value in row.items()}
+
+
+def json_texts(table: pa.Table) -> list[str]:
+    """`json_rows`, each as JSON text: made by column, as objects cost ten times as much."""
+    columns = [_texts(one_chunk(column)) for column in table.columns]
+    return _objects(table.column_names, columns, len(table))
+
+
+def _objects(names: Sequence[str], columns: Sequence[Sequence[str]], count: int) -> list[str]:
+    """JSON objects, of the texts of their values by column."""
+    if not names:
+        return ["{}"] * count
+    form = ", ".join(f"{_TEXT(name)}: ".replace("%", "%%") + "%s" for name in names)
+    return [f"{{{form}}}" % row for row in zip(*columns, strict=True)]
+
+
+def _texts(column: pa.Array) -> list[str]:
+    """The JSON texts of a column's cells."""
+    kind = column.type
+    if pa.types.is_struct(kind):
+        fields = [_texts(part) for part in column.flatten()]
+        return _or_null(column, _objects([field.name for field in kind], fields, len(column)))
+    if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+        each = iter(_texts(column.flatten()))
+        counts = column.value_lengths().fill_null(0).to_pylist()
+        return _or_null(column, [f"[{', '.join(islice(each, count))}]" for count in counts])
+    if pa.types.is_timestamp(kind):
+        column = _with_text_times(column)
+    elif pa.types.is_integer(kind):
+        return _or_null(column, list(map(str, column.to_pylist())))
+    elif pa.types.is_boolean(kind):
+        return [_BOOLEANS[value] for value in column.to_pylist()]
+    if pa.types.is_string(column.type):
+        return ["null" if value is None else _TEXT(value) for value in column.to_pylist()]
+    return [_json(plain_value(value)) for value in cells(column)]
+
+
+_TEXT = json.encoder.encode_basestring
+_BOOLEANS = {True: "true", False: "false", None: "null"}
+
+
+def _or_null(column: pa.Array, texts: list[str]) -> list[str]:
+    if not column.null_count:
+        return texts
+    return [text if there else "null" for text, there in zip(texts, column.is_valid().to_pylist(), strict=True)]
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _with_text_times(column: pa.Array) -> pa.Array:

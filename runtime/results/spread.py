@@ -162,7 +162,7 @@ def without_empty_structs(table: pa.Table) -> pa.Table:
     """For Parquet and Spark: the table without the empty structs of events that have no fields."""
     fields = [(field.name, _pruned(field.type)) for field in table.schema]
     schema = pa.schema([(name, type_) for name, type_ in fields if type_ is not None])
-    return table.select(schema.names).cast(schema)
+    return table if schema.equals(table.schema, check_metadata=True) else table.select(schema.names).cast(schema)
 
 
 def _pruned(type_: pa.DataType) -> pa.DataType | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from decimal import Decimal
 
 import pyarrow as pa
 
-from job_engine.wire.file_layouts import flattened, json_rows
+from job_engine.wire.file_layouts import flattened, json_rows, json_texts
 from runtime.results.spread import without_empty_structs
 
 NOTHING = pa.struct([])
@@ -62,3 +63,24 @@ def test_a_row_of_json_has_what_json_can_hold() -> None:
         },
         {"tags": [], "w": None},
     ]
+
+
+def test_rows_as_json_text_are_the_rows_that_json_can_hold() -> None:
+    event = pa.struct([("t", pa.timestamp("us", "UTC")), ("a %s", pa.string()), ("none", pa.struct([]))])
+    cells = [{"t": AT, "a %s": 'é"\n%', "none": {}}, {"t": None, "a %s": None, "none": None}, None]
+    columns = {
+        "n": pa.array([1, None, -3]),
+        "x": pa.array([1.5, float("nan"), None]),
+        "yes": pa.array([True, None, False]),
+        "text": pa.array(["a", None, "b"], pa.large_string()),
+        "word": pa.array(["a", None, "b"]).dictionary_encode(),
+        "at": pa.array([AT, None, AT], pa.timestamp("us", "UTC")),
+        "w": pa.array(cells, event),
+        "run": pa.array([cells, None, []], pa.list_(event)),
+        "numbers": pa.array([[1.0, float("inf")], None, []], pa.list_(pa.float64())),
+        "map": pa.array([[("k", Decimal("1.5"))], None, []], pa.map_(pa.string(), pa.decimal128(5, 2))),
+        "nothing": pa.nulls(3),
+    }
+    for table in (MATCHES, pa.table(columns), pa.table(columns).slice(1), pa.table(columns).slice(0, 0)):
+        assert json_texts(table) == [json.dumps(row, ensure_ascii=False) for row in json_rows(table)]
+    assert json_texts(pa.table(columns).select([])) == ["{}"] * 3

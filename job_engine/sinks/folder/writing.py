@@ -6,7 +6,6 @@ query inside the sink's folder.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import count
@@ -22,7 +21,7 @@ from job_engine.places.place import Place, writable
 from job_engine.sinks import kinds
 from job_engine.sinks.folder.settings import FolderSink, Formulas
 from job_engine.sinks.kinds import Draft, MicroBatch, Sink
-from job_engine.wire.file_layouts import flattened, json_rows, without_formulas
+from job_engine.wire.file_layouts import flattened, json_texts, without_formulas
 from runtime.results.parquet_layout import parquet_settings
 
 
@@ -79,8 +78,7 @@ class _Json:
         self._file = path.open("w", encoding="utf-8")
 
     def write(self, table: pa.Table) -> None:
-        for row in json_rows(table):
-            self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        self._file.writelines(f"{text}\n" for text in json_texts(table))
 
     def close(self) -> None:
         self._file.close()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from job_engine.wire.file_layouts import json_rows
+from job_engine.wire.file_layouts import json_rows, json_texts
 from runtime.json_reader import json_of_text
 
 ID = "ensue-id"
@@ -25,14 +25,23 @@ SCHEMA = pa.schema([("key", pa.string()), ("value", pa.string()), *((name, pa.st
 """Messages as a table; what is null is not sent."""
 
 
+_IDENTIFYING = ("key", "match_id", "kind", "channel", "query", "source", "partition", "offset")
+"""The columns of results that key and identity of a message are made of."""
+
+
 def messages_of(table: pa.Table, begin: str, first: int = 0, *, is_channel: bool = False) -> pa.Table:
     """The rows of a table as messages (SCHEMA).
 
     begin, first: what identifies rows without coordinates: a text, and the number of the first row
     is_channel: whether values are the events that were sent, not the rows
     """
-    rows = json_rows(table)
-    found: list[dict[str, str | None]] = [_event_message(row) if is_channel else {"value": _text(row)} for row in rows]
+    if is_channel:
+        rows = json_rows(table)
+        found: list[dict[str, str | None]] = list(map(_event_message, rows))
+    else:
+        names = [name for name in table.column_names if name in _IDENTIFYING]
+        rows = json_rows(table.select(names)) if names else [{}] * len(table)
+        found = [{"value": value} for value in json_texts(table)]
     numbers = Counter[tuple[str, ...]]()
     for place, (row, message) in enumerate(zip(rows, found, strict=True), first):
         message["key"] = _key(row.get("key"))

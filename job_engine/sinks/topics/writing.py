@@ -17,6 +17,9 @@ from job_engine.sinks.kinds import Draft, MicroBatch, Sink
 from job_engine.sinks.topics.messages import SCHEMA, messages_of
 from job_engine.sinks.topics.settings import TopicSink
 
+FEW = 256 << 10
+"""Bytes of messages that go to the driver without a file."""
+
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -29,6 +32,7 @@ class MessageWriter:
     def __init__(self, sink: TopicSink, place: str) -> None:
         self._sink = sink
         self._place = place
+        self._few: list[pa.Table] = []
         self._path: Path | None = None
         self._target: pa.NativeFile | None = None
         self._writer: pa.ipc.RecordBatchStreamWriter | None = None
@@ -38,32 +42,39 @@ class MessageWriter:
         """Add a table; all parts go to the one topic."""
         messages = messages_of(table, f"{self._place}-", self._rows, is_channel=self._sink.is_channel)
         self._rows += len(messages)
-        with writing_to(self._sink.drafts):
-            self._opened().write_table(messages)
+        self._few.append(messages)
+        if self._sink.drafts and sum(own.nbytes for own in self._few) > FEW:
+            self._write_file()
         return self._place
 
-    def _opened(self) -> pa.ipc.RecordBatchStreamWriter:
-        if self._writer is None:
-            if self._sink.drafts:
-                folder = LocalPath(self._sink.drafts)
+    def _write_file(self) -> None:
+        """Move to the file what is in memory."""
+        with writing_to(self._sink.drafts):
+            if self._writer is None:
+                folder = LocalPath(self._sink.drafts or "")
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may have been cleaned up
                 self._path = folder / f"{self._sink.name}-{new_name()}.messages"
                 self._target = new_bytes(self._path)
-            else:
-                self._target = pa.BufferOutputStream()
-            self._writer = pa.ipc.new_stream(self._target, SCHEMA, options=_OPTIONS)
-        return self._writer
+                self._writer = pa.ipc.new_stream(self._target, SCHEMA, options=_OPTIONS)
+            for messages in self._few:
+                self._writer.write_table(messages)
+        self._few = []
 
     def finish(self) -> tuple[Draft, ...]:
         """Close them. After a power cut the repeated micro-batch makes them again."""
-        if self._writer is None or self._target is None:
+        if self._writer is not None and self._target is not None:
+            self._write_file()
+            with writing_to(self._sink.drafts):
+                self._writer.close()
+                self._target.close()
+            return (Draft(str(self._path), self._place),)
+        if not self._few:
             return ()
-        with writing_to(self._sink.drafts):
-            self._writer.close()
-            if self._path is None:
-                return (Draft("", self._place, data=self._target.getvalue().to_pybytes()),)
-            self._target.close()
-        return (Draft(str(self._path), self._place),)
+        data = pa.BufferOutputStream()
+        with pa.ipc.new_stream(data, SCHEMA, options=None if self._sink.drafts else _OPTIONS) as writer:
+            for messages in self._few:
+                writer.write_table(messages)
+        return (Draft("", self._place, data=data.getvalue().to_pybytes()),)
 
     def abort(self) -> None:
         """Remove them."""
