@@ -44,8 +44,11 @@ def remove_unused(checkpoint: Place, used: Collection[str], waiting: Iterable[st
     used: names of folders that stay
     waiting: texts of commands whose folders stay, too
     """
+    names = names_in(histories(checkpoint))
+    if not names:  # nearly always
+        return
     stay = {*used, *(command.folder for text in waiting if (command := _asked_history(text)) is not None)}
-    for name in names_in(histories(checkpoint)):
+    for name in names:
         number = name.partition("-")[0]
         is_new = number.isdecimal() and "-" not in name and int(number) > wall_ns() // 1000 - DAY
         if name not in stay and not is_new:

@@ -88,7 +88,7 @@ def _remove_histories(commands: CommandFolder, journal: Journal, checkpoint: Pla
     """Remove the states of histories that all buckets have taken over."""
     used = {epoch.history.folder for epoch in journal.epochs if epoch.history is not None}
     waiting = (commands.read(number) for number in commands.pending())
-    remove_unused(checkpoint, used, [command.text for command in waiting if command is not None])
+    remove_unused(checkpoint, used, (command.text for command in waiting if command is not None))
 
 
 def kept_program(program: Program, deployment: Deployment) -> Program:
