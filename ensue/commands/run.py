@@ -56,7 +56,10 @@ def run(
         ),
     ] = None,
     engine: Annotated[
-        Engine | None, typer.Option("--engine", help="What runs it, in place of the file's `engine`, else `spark`.")
+        Engine | None,
+        typer.Option(
+            "--engine", help="What runs it, in place of `engine` of the file, else of `ENSUE_ENGINE`, else `spark`."
+        ),
     ] = None,
     log: Annotated[
         LogForm | None, typer.Option("--log", help="Write the log as lines of text or as JSON objects, a line each.")

@@ -33,7 +33,7 @@ from job_engine.settings.watching_settings import read_log, read_metrics
 from job_engine.sources.kinds import kind_of, source_keys
 from job_engine.sources.source import Source
 from job_engine.wire.clock import Clock
-from querylang.errors import FileErrors, near_file
+from querylang.errors import FileErrors, InputError, did_you_mean, listed, near_file
 from querylang.load import NAMELESS, QUERY_SUFFIXES, is_query_text
 from querylang.parameters.given_values import NOTHING
 from querylang.paths import exists
@@ -46,6 +46,9 @@ MAX_BUCKETS = 10_000
 
 DEFAULT_TRIGGER = 1_000_000
 """1 s in µs: with timers, there is a micro-batch at nearly every trigger, records or not."""
+
+ENGINE_VARIABLE = "ENSUE_ENGINE"
+"""Of the environment: what runs jobs whose file and start do not say it."""
 
 LONGEST_PATTERN = 1_000
 """Characters of one name in a pattern. Reading a pattern takes the square of its length."""
@@ -143,7 +146,7 @@ def _deployment(file: Path, root: Node, folders: Folders, engine: Engine | None,
     forget_keys = found["forget_keys"].parsed(forget_length, EXPECTED) if "forget_keys" in found else None
     forgets = "none" if forget_keys is None else f"{forget_keys} us"
     fixed = {"clock": str(clock or Clock.ARRIVAL), "buckets": str(buckets), "forget_keys": forgets}
-    written = found["engine"].one_of({str(engine): engine for engine in Engine}) if "engine" in found else None
+    written = found["engine"].one_of({str(item): item for item in Engine}) if "engine" in found else None
     sources = _with_idle(found, clock or Clock.ARRIVAL, folders) if "sources" in found else ()
     return Deployment(
         file=file,
@@ -157,7 +160,7 @@ def _deployment(file: Path, root: Node, folders: Folders, engine: Engine | None,
         buckets=buckets,
         trigger=duration(found, "trigger", DEFAULT_TRIGGER) or 0,
         checkpoint=checkpoint,
-        engine=engine or written or Engine.SPARK,
+        engine=engine or written or _engine_of(root.mistakes.environment),
         parameters=read_given(found["parameters"]) if "parameters" in found else NOTHING,
         forget_keys=forget_keys,
         kernels=_archive(found["kernels"], folders) if "kernels" in found else None,
@@ -172,6 +175,18 @@ def _deployment(file: Path, root: Node, folders: Folders, engine: Engine | None,
         ),
         fixed={key: fixed_value(found[key], text) if key in found else FixedValue(text) for key, text in fixed.items()},
     )
+
+
+def _engine_of(variables: Mapping[str, str]) -> Engine:
+    """What runs a job whose file and start do not say; raises InputError."""
+    words = {str(item): item for item in Engine}
+    word = variables.get(ENGINE_VARIABLE) or Engine.SPARK
+    if word not in words:
+        near = did_you_mean(word, words)
+        raise InputError(
+            f"the environment variable {ENGINE_VARIABLE} must be {listed(words, 'or')}, not '{word}'{near}"
+        )
+    return words[word]
 
 
 _MODES = "permissions of folders such as `0700` or `0750`"

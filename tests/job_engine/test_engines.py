@@ -48,6 +48,22 @@ def test_a_file_names_its_engine_and_a_start_another_one(tmp_path: Path) -> None
     assert load_deployment(path, engine=Engine.SPARK).engine is Engine.SPARK
 
 
+def test_where_neither_says_it_a_variable_of_the_environment_does(tmp_path: Path) -> None:
+    path = project(tmp_path)
+    variable = {"ENSUE_ENGINE": "local"}
+    assert load_deployment(path, variable).engine is Engine.LOCAL
+    assert load_deployment(path, {"ENSUE_ENGINE": ""}).engine is Engine.SPARK
+    assert load_deployment(path, variable, Engine.SPARK).engine is Engine.SPARK
+    assert load_deployment(with_text(path, "engine: spark\n"), variable).engine is Engine.SPARK
+
+
+def test_an_unknown_engine_of_the_environment_has_a_hint(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        load_deployment(project(tmp_path), {"ENSUE_ENGINE": "lcal"})
+    told = "the environment variable ENSUE_ENGINE must be spark or local, not 'lcal'; did you mean 'local'?"
+    assert str(caught.value) == told
+
+
 def test_an_unknown_engine_has_a_hint(tmp_path: Path) -> None:
     path = with_text(project(tmp_path), "engine: lcal\n")
     (line,) = mistakes(path)
