@@ -1,13 +1,16 @@
-"""Run records in one of three ways: embedded, in batch on Spark, as a stream on Spark.
+"""Run records in one of four ways: embedded, in worker processes of a local job, in batch and as a
+stream on Spark.
 
-All three must have the same results. Spark is imported on first use.
+All must have the same results. Spark is imported on first use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.replay.epochs import Script, replay_epochs
 from runtime.replay.file_records import FileRecords
@@ -15,6 +18,9 @@ from runtime.replay.records import Records
 from runtime.replay.replay import replay_records
 from runtime.results.schemas import Results
 from spark_backend.versions import refuse_missing_spark
+
+if TYPE_CHECKING:
+    from job_engine.operator.cases import Case
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +47,19 @@ def embedded(job: Job) -> Results:
     return replay_records(job.plan, job.records, flush=job.flush)
 
 
+def local(jobs: Sequence[Job]) -> list[Results]:
+    """Run the records as micro-batches in workers, which save and read their states in between."""
+    from job_engine.local.cases import run_local
+
+    return run_local(_cases(jobs))
+
+
 def batch(jobs: Sequence[Job]) -> list[Results]:
     """Run all records as bounded Spark DataFrames."""
     refuse_missing_spark()
     from spark_backend.frames import verify
 
-    cases = [verify.Case(job.plan, job.records.arrivals, (), job.flush, job.script) for job in jobs]
-    return verify.run_bounded(cases)
+    return verify.run_bounded(_cases(jobs))
 
 
 def stream(jobs: Sequence[Job]) -> list[Results]:
@@ -55,8 +67,22 @@ def stream(jobs: Sequence[Job]) -> list[Results]:
     refuse_missing_spark()
     from spark_backend.frames import verify
 
-    cases = [verify.Case(job.plan, job.records.arrivals, job.splits, job.flush, job.script) for job in jobs]
-    return verify.run_streams(cases)
+    return verify.run_streams(_cases(jobs))
+
+
+def spark_is_missing() -> str:
+    """Why nothing can run on Spark; "" = PySpark is installed."""
+    try:
+        refuse_missing_spark()
+    except InputError as error:
+        return str(error).partition(";")[0]
+    return ""
+
+
+def _cases(jobs: Sequence[Job]) -> list[Case]:
+    from job_engine.operator.cases import Case
+
+    return [Case(job.plan, job.records.arrivals, job.splits, job.flush, job.script) for job in jobs]
 
 
 def even_splits(count: int, batches: int) -> tuple[int, ...]:

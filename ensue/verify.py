@@ -1,4 +1,5 @@
-"""Compare an embedded replay with Spark, in batch and as a stream, on a user's own data.
+"""Compare an embedded replay with the other ways to run queries, on a user's own data: worker
+processes of this machine, and Spark, in batch and as a stream.
 
 Everything is compared: matches with their times, outputs, discards, accounts.
 """
@@ -42,12 +43,14 @@ class Verdict:
     """What was compared, and every difference.
 
     counts: results of the embedded run by kind
-    batches: micro-batches of the stream
+    batches: micro-batches of the streams
+    left_out: why Spark was not asked; "" = it was
     """
 
     counts: dict[str, int]
     batches: int
     differences: Sequence[Difference]
+    left_out: str = ""
 
     @property
     def is_equal(self) -> bool:
@@ -60,13 +63,27 @@ class Verdict:
             {"executor": item.executor, "what": item.what, "missing": len(item.missing), "added": len(item.added)}
             for item in self.differences
         ]
-        return {"equal": self.is_equal, "counts": self.counts, "batches": self.batches, "differences": differences}
+        return {
+            "equal": self.is_equal,
+            "counts": self.counts,
+            "batches": self.batches,
+            "differences": differences,
+            "left_out": self.left_out,
+        }
 
     def text(self) -> str:
         """For people."""
         if self.is_equal:
             compared = ", ".join(counted(count, SINGULAR[what], what) for what, count in self.counts.items())
-            return f"embedded = batch = stream ({counted(self.batches, 'micro-batch', 'micro-batches')}): {compared}"
+            ways = "embedded = local" if self.left_out else "embedded = local = batch = stream"
+            lines = [f"{ways} ({counted(self.batches, 'micro-batch', 'micro-batches')}): {compared}"]
+        else:
+            lines = self._told()
+        if self.left_out:
+            lines.append(f"not compared with Spark: {self.left_out}")
+        return "\n".join(lines)
+
+    def _told(self) -> list[str]:
         lines = []
         for item in self.differences:
             lines.append(
@@ -74,17 +91,20 @@ class Verdict:
             )
             lines += [f"  - {text}" for text in item.missing[:MOST_SHOWN]]
             lines += [f"  + {text}" for text in item.added[:MOST_SHOWN]]
-        return "\n".join(lines)
+        return lines
 
 
 def compare(replay: Replay, batches: int) -> Verdict:
-    """Run the replay's records on Spark, in batch and as a stream, and compare the results.
+    """Run the replay's records in the other ways, and compare the results.
 
-    batches: micro-batches of the stream
+    batches: micro-batches of the streams
     """
     splits = executors.even_splits(len(replay.records.rows), batches)
     job = executors.Job(replay.plan, replay.records, replay.flush, splits, replay.script)
-    others = {"batch": executors.batch([job])[0], "stream": executors.stream([job])[0]}
+    left_out = executors.spark_is_missing()
+    others = {"local": executors.local([job])[0]}
+    if not left_out:
+        others |= {"batch": executors.batch([job])[0], "stream": executors.stream([job])[0]}
     expected = contents(replay.results)
     differences = [
         Difference(executor, what, _sorted(counter - found[what]), _sorted(found[what] - counter))
@@ -94,7 +114,7 @@ def compare(replay: Replay, batches: int) -> Verdict:
         if counter != found[what]
     ]
     counts = {what: counter.total() for what, counter in expected.items() if what != "accounts"}
-    return Verdict(counts, len(splits) + 1, differences)
+    return Verdict(counts, len(splits) + 1, differences, left_out)
 
 
 def contents(results: Results) -> dict[str, Counter[str]]:

@@ -1,4 +1,4 @@
-"""`ensue verify`: compare the three ways of running queries on a user's data."""
+"""`ensue verify`: compare the ways of running queries on a user's data."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def verify(
     file: QueryFile,
     events: EventFiles,
     data: DataOptions,
-    batches: Annotated[int, typer.Option(metavar="N", min=1, help="Micro-batches of the stream.")] = 3,
+    batches: Annotated[int, typer.Option(metavar="N", min=1, help="Micro-batches of the streams.")] = 3,
     as_json: Json = False,
 ) -> None:
-    """Compare embedded, batch and stream on this data; exit code 1 if their results differ."""
+    """Compare embedded, local, batch and stream on this data; exit code 1 if their results differ."""
     from ensue import embedded
     from ensue.verify import compare
     from runtime.reading.plan_needs import input_types

@@ -87,8 +87,12 @@ def run_embedded(case: Case) -> Iterator[Outcome]:
     yield _outcome("embedded, all at once", case, job, executors.embedded(job))
 
 
-class SparkRuns:
-    """The cases of a test run on one Spark executor; all run when the first is needed."""
+RUNS = {"local": executors.local, "batch": executors.batch, "stream": executors.stream}
+"""How jobs run, by the executor."""
+
+
+class JobRuns:
+    """The cases of a test run on one executor of jobs; all run when the first is needed."""
 
     def __init__(self, executor: str, cases: Sequence[Case]) -> None:
         self._executor = executor
@@ -115,7 +119,7 @@ class SparkRuns:
             self._outcomes[id(case)] = []
             runs += [(case, what, variant) for what, variant in self._variants(job)]
         jobs = [job for _, _, job in runs]
-        found = executors.batch(jobs) if self._executor == "batch" else executors.stream(jobs)
+        found = RUNS[self._executor](jobs)
         for (case, what, job), results in zip(runs, found, strict=True):
             outcomes = self._outcomes[id(case)]
             assert isinstance(outcomes, list), "only cases without an error were run"
@@ -127,7 +131,10 @@ class SparkRuns:
         count = len(job.records.rows)
         splits = dict.fromkeys(even_splits(count, number) for number in (*MICRO_BATCHES, count))
         return [
-            (f"stream, {len(cuts) + 1} micro-batches", Job(job.plan, job.records, job.flush, cuts, job.script))
+            (
+                f"{self._executor}, {len(cuts) + 1} micro-batches",
+                Job(job.plan, job.records, job.flush, cuts, job.script),
+            )
             for cuts in splits
         ]
 

@@ -1,8 +1,8 @@
 """The pytest plugin: a `*.case.yaml` beside a query is a test.
 
-A case runs on each executor of `--ensue-executors` (embedded, batch, stream). Results are compared
-with expectations row by row; a failure shows both tables side by side. `--ensue-accept` rewrites
-expectations to the results of the embedded run. The fixture `ensue_replay` is `ensue.replay`.
+A case runs on each executor of `--ensue-executors` (embedded, local, batch, stream). Results are
+compared with expectations row by row; a failure shows both tables side by side. `--ensue-accept`
+rewrites expectations to the results of the embedded run. The fixture `ensue_replay` is `ensue.replay`.
 Everything heavy is imported when a case is read: other people's tests pay nothing.
 """
 
@@ -19,12 +19,12 @@ import pytest
 
 if TYPE_CHECKING:
     from ensue.result import Replay
-    from ensue.testing.case_run import Outcome, SparkRuns
+    from ensue.testing.case_run import JobRuns, Outcome
     from ensue.testing.cases import Case
     from querylang.errors import EnsueError
 
-EXECUTORS = ("embedded", "batch", "stream")
-SPARK_RUNS = pytest.StashKey[dict[str, "SparkRuns"]]()
+EXECUTORS = ("embedded", "local", "batch", "stream")
+JOB_RUNS = pytest.StashKey[dict[str, "JobRuns"]]()
 HAS_CASES = pytest.StashKey[bool]()
 
 
@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--ensue-executors",
         default="embedded",
-        help="how cases run: a comma-separated list of embedded, batch, stream (default: embedded)",
+        help="how cases run: a comma-separated list of embedded, local, batch, stream (default: embedded)",
     )
     group.addoption("--ensue-accept", action="store_true", help="rewrite the cases' expectations to what comes out")
 
@@ -157,14 +157,14 @@ class CaseItem(pytest.Item):
             raise CaseDiffersError(f"{outcome.what}\n{side_by_side(outcome.expected, outcome.observed, difference)}")
 
     def _outcomes(self) -> Iterable[Outcome]:
-        from ensue.testing.case_run import SparkRuns, run_embedded
+        from ensue.testing.case_run import JobRuns, run_embedded
 
         if self.executor == "embedded":
             return run_embedded(self.case)
-        runs = self.config.stash.setdefault(SPARK_RUNS, {})
+        runs = self.config.stash.setdefault(JOB_RUNS, {})
         if self.executor not in runs:
             items = [item for item in self.session.items if isinstance(item, CaseItem)]
-            runs[self.executor] = SparkRuns(
+            runs[self.executor] = JobRuns(
                 self.executor, [item.case for item in items if item.executor == self.executor]
             )
         return runs[self.executor].outcomes(self.case)

@@ -14,13 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from job_engine.sources.reading import Reading
 from job_engine.wire.program import Program
+from job_engine.wire.scripts import with_script
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import place_of
 from runtime.replay.epochs import Script
 from spark_backend.frames.change_records import BoundedSource
 from spark_backend.frames.files import file_list, packed_files
 from spark_backend.frames.frames import columns_of_all, packed_frame
-from spark_backend.frames.scripts import with_script
 from spark_backend.frames.streaming import union_by_name
 from spark_backend.session import with_package_path
 from spark_backend.stream.spark_operator import tagged_bounded

@@ -1,7 +1,7 @@
-"""Every case on Spark: in batch, and as a stream of 1, 2, 3 and n micro-batches, stopped and restarted at every cut.
+"""Every case in jobs: in batch, and as a stream of 1, 2, 3 and n micro-batches, stopped and restarted at every cut.
 
 The embedded engine runs the same files as tests of their own (`*.case.yaml`). Here all cases go through one Spark job an
-executor. That a wrong expectation is noticed is shown for each runner.
+executor, and through worker processes of this machine. That a wrong expectation is noticed is shown for each runner.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 from ensue.testing.case_check import first_difference, side_by_side
 from ensue.testing.case_file import read_cases
-from ensue.testing.case_run import Outcome, SparkRuns, run_embedded
+from ensue.testing.case_run import JobRuns, Outcome, run_embedded
 from ensue.testing.cases import Case, Row
 
 FOLDERS = (Path(__file__).parent, Path(__file__).parents[2] / "queries")
@@ -47,9 +47,9 @@ def differences(outcomes: Iterable[Outcome]) -> list[str]:
 WRONG = [wrong for case in CASES if case.name == "case1_out_of_order_annotation" for wrong in altered(case)]
 
 
-@pytest.mark.parametrize("executor", ["batch", "stream"])
-def test_every_case_gives_the_same_on_spark_and_a_wrong_one_is_noticed(executor: str) -> None:
-    runs = SparkRuns(executor, [*CASES, *WRONG])
+@pytest.mark.parametrize("executor", ["local", "batch", "stream"])
+def test_every_case_gives_the_same_in_jobs_and_a_wrong_one_is_noticed(executor: str) -> None:
+    runs = JobRuns(executor, [*CASES, *WRONG])
     told = [f"{case.name}: {text}" for case in CASES for text in differences(runs.outcomes(case))]
     assert not told, "\n\n".join(told)
     assert WRONG

@@ -130,7 +130,7 @@ def test_every_executor_has_the_same_answer_to_shuffled_tables(spark: SparkSessi
         replays.append(ensue.replay(QUERY, random.sample(rows, len(rows))))
         assert shown(replays[-1]) == shown(ensue.replay(QUERY, rows))
     jobs = [executors.Job(replay.plan, replay.records, replay.flush, (30,)) for replay in replays]
-    for given in (executors.batch(jobs), executors.stream(jobs)):
+    for given in (executors.local(jobs), executors.batch(jobs), executors.stream(jobs)):
         for replay, results in zip(replays, given, strict=True):
             assert contents(results) == contents(replay.results)
 

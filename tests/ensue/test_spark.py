@@ -112,7 +112,7 @@ def test_match_writes_parquet_and_verify_compares(
     wanted = ensue.replay("q.query", files).matches
     assert sorted(pyarrow.parquet.read_table("found")["match_id"].to_pylist()) == sorted(wanted["match_id"])
     assert capsys.readouterr().out == (
-        "6 matches in found\nembedded = batch = stream (2 micro-batches): 6 matches, 0 outputs, 3 discards\n"
+        "6 matches in found\nembedded = local = batch = stream (2 micro-batches): 6 matches, 0 outputs, 3 discards\n"
     )
 
 

@@ -18,11 +18,11 @@ from ensue.embedded import replay
 from ensue.executors import even_splits
 from ensue.result import Replay
 from ensue.spark import match_files
+from job_engine.operator.cases import Case, Cases, Found
 from job_engine.operator.step import run_step
 from job_engine.wire.packed_rows import Signal
 from runtime.results.schemas import Results
 from spark_backend.frames.change_records import has_change
-from spark_backend.frames.verify import Case, _Cases, _Found
 
 EVENT = "event A { string k; integer v; }\n"
 PATTERNS = (
@@ -76,7 +76,7 @@ def rows_of(chance: random.Random, count: int = 30) -> list[dict[str, object]]:
 
 def in_buckets(case: Case, buckets: int, *, is_bounded: bool) -> Results:
     """A case through the buckets of Spark's operator, each called anew from its state."""
-    job = _Cases([replace(case, splits=()) if is_bounded else case], buckets)
+    job = Cases([replace(case, splits=()) if is_bounded else case], buckets)
     states: dict[int, bytes] = {}
     for step in range(len(job.cases[0].pieces())):
         packed = [batch.to_pydict() for batch in job._packed(0, step)]
@@ -85,7 +85,7 @@ def in_buckets(case: Case, buckets: int, *, is_bounded: bool) -> Results:
             signal = Signal.CATCH_UP if is_bounded else None
             done = run_step(job.program, bucket, states.get(bucket), rows, 0, signal=signal)
             states[bucket] = done.state
-            job.found += [_Found(0, bucket, step, row.tag, row.query, row.table) for row in done.rows]
+            job.found += [Found(0, bucket, step, row.tag, row.query, row.table) for row in done.rows]
     return job.results()[0]
 
 

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 import querylang
 from job_engine.job.job import run
+from job_engine.operator.cases import Case
 from job_engine.wire.tagged_rows import Tag, without_order
 from querylang.errors import InputError
 from querylang.parameters.given_values import Given
@@ -30,7 +31,7 @@ from runtime.replay.replay import read_records, replay_records
 from runtime.results.spread import spread_matches
 from spark_backend.frames.bounded import match_tagged
 from spark_backend.frames.decode import decode
-from spark_backend.frames.verify import Case, run_bounded, run_streams
+from spark_backend.frames.verify import run_bounded, run_streams
 from tests.support.embedded import by_word, ledger_of, plain
 
 QUERIES = Path(__file__).with_name("constructs.query")

@@ -16,12 +16,13 @@ from job_engine.job.batches.reports import RunReport
 from job_engine.job.compilation import compile_deployment
 from job_engine.job.job import run
 from job_engine.job.watching.status import Status, status_of
+from job_engine.operator.cases import Case
 from job_engine.settings.deployment_file import load_deployment
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals
 from runtime.reading.tables import read_arrivals
 from runtime.results.schemas import Results
-from spark_backend.frames.verify import Case, run_streams
+from spark_backend.frames.verify import run_streams
 from tests.spark_backend.samples import POLICIES, ordered, places
 from tests.support.embedded import by_word, embedded, ledger_of, match_ids, plain
 from tests.support.sensors import add_files

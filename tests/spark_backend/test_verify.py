@@ -7,8 +7,9 @@ import dataclasses
 import pytest
 from pyspark.sql import SparkSession
 
+from job_engine.operator.cases import Case
 from runtime.columns.arrivals import Arrivals
-from spark_backend.frames.verify import Case, run_bounded, run_streams
+from spark_backend.frames.verify import run_bounded, run_streams
 from tests.spark_backend.samples import PLAN, SEVERAL, arrivals_of, with_system_rows
 from tests.support.embedded import embedded, plain
 

@@ -1,4 +1,4 @@
-"""The published tables of Stream Analytics and StreamInsight on Spark: in batch, and as micro-batches with a restart between them.
+"""The published tables of Stream Analytics and StreamInsight in jobs: in batch, and as micro-batches with a restart between them.
 
 All of them run in one job an executor. What they expect is what the oracle of time says, which is shown elsewhere to be what the tables
 say, and which the embedded engine gives too.
@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ensue import executors
 from ensue.executors import Job, even_splits
+from ensue.testing.case_run import RUNS
 from runtime.replay.records import Records
 from tests.conformance.published import SOURCE, idle_cases, increment_cases, ordered_tables
 from tests.differential.timed_compare import Seen, expectation, same, take
@@ -43,11 +43,11 @@ def job_of(query: Timed) -> Job:
     return Job(plan, records, flush=True, splits=even_splits(len(numbered), MICRO_BATCHES))
 
 
-@pytest.mark.parametrize("executor", ["batch", "stream"])
-def test_every_table_gives_the_same_on_spark(executor: str) -> None:
+@pytest.mark.parametrize("executor", ["local", "batch", "stream"])
+def test_every_table_gives_the_same_in_jobs(executor: str) -> None:
     named = list(queries())
     jobs = [job_of(query) for _, query in named]
-    found = executors.batch(jobs) if executor == "batch" else executors.stream(jobs)
+    found = RUNS[executor](jobs)
     told = []
     for (name, query), job, results in zip(named, jobs, found, strict=True):
         seen = Seen()
