@@ -87,11 +87,11 @@ COMMANDS: dict[str, list[str]] = {
     "schema": [],
     "import": ["dip.sql"],
     "package": ["--out", "ensue.zip"],
+    "verify": ["rising.query", "in/1.csv"],
 }
 
 NEED_SPARK: dict[str, list[str]] = {
     "match": ["rising.query", "in/1.csv", "--out", "found"],
-    "verify": ["rising.query", "in/1.csv"],
 }
 
 SAME_CODE = {
