@@ -1,4 +1,4 @@
-# make demo    patterns in a year of real flights, embedded and on Spark       make test   everything that must hold
+# make demo    a year of real flights, embedded, as a job here, and on Spark     make test   everything that must hold
 # make demo-kafka  the same flights through a broker of Kafka into Delta tables
 # make bench   how fast, against what                                          make lock   choose newer packages
 # make torture kills, random deployments, a million broken inputs (hours)      make soak   an hour at half of the highest rate

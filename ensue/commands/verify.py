@@ -19,7 +19,7 @@ def verify(
     batches: Annotated[int, typer.Option(metavar="N", min=1, help="Micro-batches of the streams.")] = 3,
     as_json: Json = False,
 ) -> None:
-    """Compare embedded, local, batch and stream on this data; exit code 1 if their results differ."""
+    """Compare embedded, local, batch and stream on this data; exit code 1 if they differ."""
     from ensue import embedded
     from ensue.verify import compare
     from runtime.reading.plan_needs import input_types

@@ -1,4 +1,4 @@
-"""Compare the results of the replay with those of the streaming job.
+"""Compare the results of the replay with those of a job.
 
 Every column counts: members, times, when a match was definitive and why it had to wait.
 """
@@ -29,7 +29,7 @@ def replay_totals(results: Results) -> Totals:
 
 
 def job_totals(ledger: Mapping[tuple[str, str, str], int]) -> Totals:
-    """The accounts of a streaming job (by query, source and word), over all sources."""
+    """The accounts of a job (by query, source and word), over all sources."""
     totals: Counter[tuple[str, str]] = Counter()
     for (query, _, what), count in ledger.items():
         totals[query, what] += count
@@ -44,8 +44,8 @@ def differences(results: Results, folder: Path, read: ReadTable = pyarrow.parque
             continue
         ids, other = set(ours["match_id"].to_pylist()), set(theirs["match_id"].to_pylist())
         missing, extra = len(ids - other), len(other - ids)
-        reason = f"{missing} missing on Spark, {extra} on Spark only" if missing or extra else "some columns differ"
-        yield f"{query}: {len(ours)} embedded, {len(theirs)} on Spark; {reason}"
+        reason = f"{missing} missing in the job, {extra} in the job only" if missing or extra else "some columns differ"
+        yield f"{query}: {len(ours)} embedded, {len(theirs)} in the job; {reason}"
 
 
 def _embedded(table: pa.Table) -> pa.Table:

@@ -2,8 +2,8 @@
 
 A case runs on each executor of `--ensue-executors` (embedded, local, batch, stream). Results are
 compared with expectations row by row; a failure shows both tables side by side. `--ensue-accept`
-rewrites expectations to the results of the embedded run. The fixture `ensue_replay` is `ensue.replay`.
-Everything heavy is imported when a case is read: other people's tests pay nothing.
+rewrites expectations to the results of the embedded run. The fixture `ensue_replay` is
+`ensue.replay`. Everything heavy is imported when a case is read: other people's tests pay nothing.
 """
 
 from __future__ import annotations
