@@ -7,7 +7,6 @@ to sync. Imports only the standard library, because the process that lists files
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -16,6 +15,7 @@ from job_engine.chance import new_name
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place
 from job_engine.places.remote_path import RemotePath
+from runtime.threads import in_threads
 
 PRIVATE = 0o700
 """Permissions of a checkpoint: it has records of users, and values of keys."""
@@ -91,8 +91,7 @@ def rename(pairs: Sequence[tuple[Place, Place]]) -> None:
     for folder in sorted({path.parent for _, path in local}):
         sync(folder)
     if remote:
-        with ThreadPoolExecutor(min(AT_ONCE, len(remote))) as threads:
-            list(threads.map(lambda pair: pair[0].replace(pair[1]), remote))
+        in_threads(lambda pair: pair[0].replace(pair[1]), remote, AT_ONCE)
 
 
 def make_folder(folder: Place) -> None:
@@ -140,8 +139,7 @@ def complete(files: Sequence[tuple[Path, Place]]) -> None:
     for _, place in files:
         sync(place)
     if remote:
-        with ThreadPoolExecutor(min(AT_ONCE, len(remote))) as threads:
-            list(threads.map(lambda pair: pair[1].upload(pair[0]), remote))
+        in_threads(lambda pair: pair[1].upload(pair[0]), remote, AT_ONCE)
         for file, _ in remote:
             file.unlink()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import atexit
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Thread
+
+from job_engine.threads import in_background
 
 LONGEST_EXIT = 2.0
 """Seconds that a process waits at its end for something that is being started."""
@@ -16,8 +17,7 @@ class EarlyStart:
 
     def __init__(self, start: Callable[[], object]) -> None:
         self._start = start
-        self._thread = Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self._thread = in_background(self._run, "ensue early start")
         atexit.register(self._thread.join, LONGEST_EXIT)
 
     def _run(self) -> None:

@@ -7,7 +7,6 @@ clock has to know what those can bring that are still to be read.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,6 +20,7 @@ from runtime.instants import NO_TIME
 from runtime.json_reader import json_of_text
 from runtime.reading.column_names import ARRIVAL
 from runtime.reading.formats.parquet_files import open_parquet
+from runtime.threads import in_threads
 
 THREADS = 8
 """Files that are looked at at once in a store, which answers slowly."""
@@ -38,8 +38,7 @@ def reading_of_source(options: Mapping[str, str], source: str) -> Reading:
 
 def of_each(place: Place, first: Callable[[Looked], int | None], files: Sequence[Looked]) -> list[int | None]:
     """That of each file, several at once; `place`: their folder."""
-    with ThreadPoolExecutor(THREADS if isinstance(place, RemotePath) else LOCAL_THREADS) as pool:
-        return list(pool.map(first, files))
+    return in_threads(first, files, THREADS if isinstance(place, RemotePath) else LOCAL_THREADS)
 
 
 def of_statistics(path: Path, reading: Reading) -> int | None:

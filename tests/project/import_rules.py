@@ -36,7 +36,7 @@ LAYERS = {
     "querylang": "printable masking recursion logger source paths errors plan syntax formatter checker compiler parameters load changes",
     "querylang.checker": "diagnostics checked names expressions statements event_types query written",
     "runtime": "natural_names number_arrays partition_paths instants json_shapes json_reader threads progress_line compiling arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay single_events",
-    "job_engine": "clock chance retrying problems places durable_files job_file early_start errors stopping delta wire document kafka operator sources sinks settings job local",
+    "job_engine": "clock chance threads retrying problems places durable_files job_file early_start errors stopping delta wire document kafka operator sources sinks settings job local",
     "spark_backend": "versions connect class_archive cluster launch java plain_errors session bounded_end spark_checkpoint stream frames job_session catalog_tables spark_machine driver",
     "job_engine.operator": "group_clock job_clock seeds bucket_state joining epoch_records commands reading ordering releasing processing measures step history_run cases moved_buckets",
     "job_engine.job": "checkpoint plan_rules told_sources writing_statements remarks compilation checks journal other_release batches driver commands history preflight watching stages upkeep job",
@@ -129,7 +129,7 @@ WAYS_OUT = {
     ),
     "threads": (
         "concurrent threading queue",
-        "durable_files early_start job.checkpoint.store_lock job.stages.handle job.watching.backlog job.watching.watch local.machine local.run sinks.folder.compaction sinks.topics.publisher sinks.topics.publishing sources.first_arrivals sources.folder.running",
+        "threads",
     ),
     "chance": (
         "random secrets uuid numpy.random os.urandom",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import pytest
 
 from tests.project.import_rules import STAYS_INSIDE, WAYS_OUT
 from tests.project.modules import FILES
+from tests.project.repository import ROOT
 from tests.project.ways_out import is_in, ways_used
 
 JOB = "job_engine."
@@ -49,6 +51,18 @@ def test_what_leaves_the_process_goes_its_way(module: str) -> None:
 def test_every_module_of_a_way_goes_it(way: str) -> None:
     going = [module for module, used in USED.items() if way in used]
     assert [name for name in ALLOWED[way] if not any(is_in(module, [name]) for module in going)] == []
+
+
+def documented(text: str) -> dict[str, list[str]]:
+    """By way: its modules, as a table of Markdown has them."""
+    rows = [line.strip("|").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    return {row[0].strip(): re.findall("`([^`]+)`", row[1].replace("/", ".")) for row in rows[1:]}
+
+
+def test_the_document_has_the_ways() -> None:
+    section = (ROOT / "docs" / "architecture.md").read_text().partition("## Ways out\n")[2].partition("\n## ")[0]
+    assert documented(section) == ALLOWED
+    assert documented("| way | modules |\n|---|---|\n| a | `b/c`, `d` | `e` |\n") == {"a": ["b.c", "d"]}
 
 
 WRONG = {

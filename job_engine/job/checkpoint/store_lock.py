@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
+from threading import Event
 
 from job_engine.chance import new_name
 from job_engine.clock import monotonic, sleep, wall_seconds
 from job_engine.job_file import JobFile
 from job_engine.places.remote_path import RemotePath
+from job_engine.threads import in_background, new_event
 from querylang.errors import InputError
 from querylang.logger import warn
 from runtime.json_reader import DamagedJson
@@ -70,7 +72,7 @@ class StoreLock:
         self._run = new_name()
         self._beat = 0
         self._is_needed: Callable[[], bool] = lambda: True
-        self._stopped: threading.Event | None = None
+        self._stopped: Event | None = None
         self._taken_by: _Holder | None = None
 
     def acquire(self) -> None:
@@ -79,8 +81,8 @@ class StoreLock:
         self._write()
         sleep(SETTLED)
         self.confirm()
-        stopped = self._stopped = threading.Event()
-        threading.Thread(target=self._keep, args=(stopped,), daemon=True, name="ensue lock").start()
+        stopped = self._stopped = new_event()
+        in_background(partial(self._keep, stopped), "ensue lock")
 
     def hold_while(self, is_needed: Callable[[], bool]) -> None:
         """Release the object as soon as `is_needed` is false: a handle need not be kept."""
@@ -131,7 +133,7 @@ class StoreLock:
         holder = self._holder() if self.is_held() else None
         return holder.process if holder is not None and holder.host == socket.gethostname() else None
 
-    def _keep(self, stopped: threading.Event) -> None:
+    def _keep(self, stopped: Event) -> None:
         """Change the object until the run ends, or another one has taken it."""
         while not stopped.wait(BEAT):
             if not self._is_needed():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Lock, Thread
+from threading import Lock
 
 from job_engine.clock import monotonic, sleep
 from job_engine.errors import as_job_errors
@@ -15,6 +15,7 @@ from job_engine.job.stages.run import Run, put_away
 from job_engine.job.watching.status import Status, read_status
 from job_engine.job.watching.tries import told_deaths
 from job_engine.sources.listing.command_folder import Outcome
+from job_engine.threads import in_background
 
 LOOK = 1.0
 """Seconds between two looks whether a run has ended."""
@@ -40,7 +41,7 @@ class Handle:
         if job.watch is not None:
             job.watch.hold_while(self._is_needed)
         if not is_bounded:
-            Thread(target=self._take_changes, name="ensue changes", daemon=True).start()
+            in_background(self._take_changes, "ensue changes")
 
     def _is_needed(self) -> bool:
         return self._changing.locked() or self._run.running.is_active

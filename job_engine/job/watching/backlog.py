@@ -6,7 +6,6 @@ it is the same whether the job runs or not.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -17,6 +16,7 @@ from job_engine.sources.backlog import SourceBacklog
 from job_engine.sources.kinds import running_of
 from job_engine.sources.listing.manifests import what_was_read
 from job_engine.sources.listing.places import DamagedManifest
+from job_engine.threads import in_background
 
 PATIENCE = 1.0
 """Seconds that brokers and folders may take to answer."""
@@ -48,12 +48,8 @@ def _answers(
         except (SourceProblem, DamagedManifest, OSError) as error:
             found[name] = SourceBacklog(name, problem=str(error))
 
-    threads = [
-        threading.Thread(target=ask, args=pair, daemon=True, name="ensue-backlog")
-        for pair in zip(names, asked, strict=True)
-    ]
-    for thread in threads:
-        thread.start()
+    questions = [partial(ask, *pair) for pair in zip(names, asked, strict=True)]
+    threads = [in_background(question, "ensue-backlog") for question in questions]
     deadline = monotonic() + patience
     for thread in threads:
         thread.join(max(0.0, deadline - monotonic()))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import errno
 import socket
-import threading
 from collections.abc import Callable
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -21,6 +21,7 @@ from job_engine.job.watching.prometheus import Metrics
 from job_engine.job.watching.tries import failed_tries
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.watching_settings import Address
+from job_engine.threads import in_background, new_event
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.policies.durations import parse_duration
@@ -56,9 +57,9 @@ class Watch:
         self._pulse = Pulse(monotonic())
         self._run: Running | None = None
         self._is_needed: Callable[[], bool] = lambda: False
-        self._ended = threading.Event()
+        self._ended = new_event()
         self._server = _server(address, self._answer)
-        threading.Thread(target=self._server.serve_forever, args=(0.2,), daemon=True, name="ensue-metrics").start()
+        in_background(partial(self._server.serve_forever, 0.2), "ensue-metrics")
 
     def observe(self, observed: Observed) -> None:
         """After each micro-batch."""
@@ -73,7 +74,7 @@ class Watch:
     def follow(self, run: Running) -> None:
         """Look at a run of the job until the job ends; then close."""
         self._run = run
-        threading.Thread(target=self._look, args=(run,), daemon=True, name="ensue-pulse").start()
+        in_background(partial(self._look, run), "ensue-pulse")
 
     def close(self) -> None:
         """Free the port."""

@@ -9,10 +9,7 @@ takes over the transactional id, after which the first one cannot write.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -23,6 +20,7 @@ from job_engine.sinks.kinds import Draft
 from job_engine.sinks.topics.messages import ID, each_message
 from job_engine.sinks.topics.settings import TopicSink
 from job_engine.sinks.topics.writing import drafted_messages
+from job_engine.threads import within
 from querylang.errors import InputError
 from querylang.logger import warn
 from querylang.printable import one_line
@@ -300,18 +298,9 @@ class _Stuck(Exception):
 
 def _in_time(call: Callable[[], Found]) -> Found:
     """What a call gives, if it returns at all; raises _Stuck."""
-    found: Future[Found] = Future()
-
-    def run() -> None:
-        try:
-            found.set_result(call())
-        except BaseException as error:  # noqa: BLE001  raised where the result is wanted
-            found.set_exception(error)
-
-    threading.Thread(target=run, name="ensue-kafka", daemon=True).start()
     try:
-        return found.result(_STUCK)
-    except FutureTimeout:
+        return within(_STUCK, call, "ensue-kafka")
+    except TimeoutError:
         raise _Stuck from None
 
 

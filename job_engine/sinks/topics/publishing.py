@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from job_engine.sinks.kinds import Draft, MicroBatch, Result, Sink
 from job_engine.sinks.topics.publisher import TopicPublisher, may_not_write
 from job_engine.sinks.topics.settings import TopicSink
 from querylang.errors import InputError, did_you_mean
+from runtime.threads import in_threads
 
 _NEEDED = frozenset({"READ", "WRITE"})
 
@@ -33,9 +33,7 @@ class Publishing(kinds.Publishing):
     def publish(self, batch: MicroBatch, drafts: Sequence[tuple[Sink, Sequence[Draft]]]) -> None:
         """Send the messages of a micro-batch: to several topics at the same time."""
         tasks = [(self._publisher(batch.identity, sink.own), own) for sink, own in drafts]
-        with ThreadPoolExecutor(len(tasks)) as threads:
-            for done in [threads.submit(publisher.publish, batch.number, own) for publisher, own in tasks]:
-                done.result()
+        in_threads(lambda task: task[0].publish(batch.number, task[1]), tasks, len(tasks))
 
     def _publisher(self, identity: str, own: TopicSink) -> TopicPublisher:
         name = (identity, own.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -33,6 +32,7 @@ from runtime.partition_paths import FileBelow
 from runtime.reading.column_names import ColumnNames
 from runtime.reading.files import iter_raw
 from runtime.reading.formats.asked import Asked
+from runtime.threads import in_threads
 
 _TRIED = 4
 """So many parts of a file are tried before the job reads it; a file below 64 MB is one part."""
@@ -119,8 +119,7 @@ def _local(files: Sequence[Place], source: ListedSource, copies: Path, most: int
     local = [LocalPath(str(below(LocalPath.of(copies), name))) for name in names]
     for copy in local:
         copy.parent.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(AT_ONCE) as threads:
-        list(threads.map(RemotePath.download, remote, local))
+    in_threads(lambda pair: pair[0].download(pair[1]), zip(remote, local, strict=True), AT_ONCE)
     return [FileBelow.of(copies, copy) for copy in local]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -18,6 +17,7 @@ from job_engine.sinks.folder.compaction.merging import MERGERS, Merger
 from job_engine.sinks.folder.compaction.replacement import Replacement, interrupted, remove_drafts
 from job_engine.sinks.kinds import Compacted, Compaction, Sink
 from querylang.errors import InputError
+from runtime.threads import in_threads
 
 
 def compact_sink(sink: Sink, compaction: Compaction) -> Compacted:
@@ -81,8 +81,7 @@ def _local_copies(files: Sequence[ResultFile]) -> Iterator[dict[str, Path]]:
             place.download(folder / place.name)
             return folder / place.name
 
-        with ThreadPoolExecutor(AT_ONCE) as threads:
-            copies = list(threads.map(copied, (file.place for file in files)))
+        copies = in_threads(copied, (file.place for file in files), AT_ONCE)
         yield {file.place.name: copy for file, copy in zip(files, copies, strict=True)}
 
 

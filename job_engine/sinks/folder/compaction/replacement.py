@@ -8,7 +8,6 @@ finishes what it says. Readers that find one know that rows may be there twice.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypedDict
@@ -19,6 +18,7 @@ from job_engine.places.place import Place
 from job_engine.places.remote_path import RemotePath
 from job_engine.sinks.file_names import RESULT_FILE
 from querylang.errors import InputError
+from runtime.threads import in_threads
 
 _BEGIN = ".compact-"
 """Of hidden names: readers skip them, and so does a job that removes drafts of its own."""
@@ -105,8 +105,7 @@ def _plan_file(file: Place) -> JobFile[_Plan]:
 
 def _remove(files: Sequence[Place]) -> None:
     if any(isinstance(file, RemotePath) for file in files):
-        with ThreadPoolExecutor(AT_ONCE) as threads:
-            list(threads.map(lambda file: file.unlink(missing_ok=True), files))
+        in_threads(lambda file: file.unlink(missing_ok=True), files, AT_ONCE)
         return
     for file in files:
         file.unlink(missing_ok=True)

@@ -1,0 +1,39 @@
+"""Work beside the work of a job: in the background, or for so long.
+
+Work that is divided among threads goes through `runtime.threads`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Event, Thread
+from typing import TypeVar
+
+Found = TypeVar("Found")
+
+
+def in_background(do: Callable[[], object], name: str) -> Thread:
+    """A thread that does this, and ends with the process."""
+    thread = Thread(target=do, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+def within(seconds: float, ask: Callable[[], Found], name: str) -> Found:
+    """What a call gives, if it returns at all; raises TimeoutError, and then it continues alone."""
+    found: Future[Found] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(ask())
+        except BaseException as error:  # noqa: BLE001  raised where the result is wanted
+            found.set_exception(error)
+
+    in_background(run, name)
+    return found.result(seconds)
+
+
+def new_event() -> Event:
+    """Something that threads wait for."""
+    return Event()
