@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 from job_engine.job.driver import Order
@@ -13,6 +12,7 @@ from job_engine.operator.seeds import read_seed
 from job_engine.places.local_path import LocalPath, own_folder
 from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment
+from job_engine.threads import in_background
 from job_engine.wire.program import Program
 
 
@@ -22,8 +22,7 @@ class LocalRunning:
     def __init__(self, run: LocalRun) -> None:
         self._run = run
         self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._work, name="ensue job", daemon=True)
-        self._thread.start()
+        self._thread = in_background(self._work, "ensue job")
 
     def _work(self) -> None:
         try:

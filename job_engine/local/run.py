@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from threading import Event
 
 from job_engine.clock import monotonic, wait_for, wall_seconds
 from job_engine.job.driver import Order
@@ -28,6 +27,7 @@ from job_engine.places.place import place_to_plain
 from job_engine.sources.listing.job_notes import JobNotes, job_notes
 from job_engine.sources.listing.lister import Lister
 from job_engine.sources.listing.tasks import Task
+from job_engine.threads import new_event
 from job_engine.wire.tagged_rows import Tag, read_table
 
 SHARE = 20
@@ -71,7 +71,7 @@ class LocalRun:
         self._pace = pace
         self._log = RunLog(order.checkpoint)
         self._lister = Lister({**order.options, "tasks": str(pool.count)}, self._notes)
-        self._stopping = Event()
+        self._stopping = new_event()
         self._wakes: dict[int, int] = {}
         self._open = 0
         self._last = Begun(-1, 0, self._log.first_manifest)

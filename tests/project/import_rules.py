@@ -124,7 +124,7 @@ WAYS_OUT = {
         "job.checkpoint.store_lock local.fork_server local.pool",
     ),
     "processes": (
-        "ctypes multiprocessing signal subprocess os.WNOHANG os._exit os.fork os.getpid os.getppid os.kill os.waitpid os.waitstatus_to_exitcode",
+        "ctypes multiprocessing signal subprocess os.WNOHANG os._exit os.fork os.getpid os.getppid os.kill os.waitpid",
         "job.checkpoint.run_lock job.checkpoint.store_lock job.watching.prometheus local.fork_server local.pool local.worker sources.crash_marks stopping",
     ),
     "threads": (
@@ -142,5 +142,5 @@ WAYS_OUT = {
 }
 """How a job leaves its process: the names behind a way, and the modules of `job_engine` that may go it."""
 
-STAYS_INSIDE = "http.client.HTTPException os.PathLike os.WIFSIGNALED os.WTERMSIG os.fspath os.pathsep.join os.stat_result os.strerror shutil.copyfileobj zipfile.is_zipfile signal.Signals signal.strsignal socket.AF_INET socket.AF_INET6 threading.Lock threading.current_thread threading.main_thread"
+STAYS_INSIDE = "http.client.HTTPException os.PathLike os.WIFSIGNALED os.WTERMSIG os.waitstatus_to_exitcode os.pathsep os.fspath os.stat_result os.strerror shutil.copyfileobj zipfile.is_zipfile signal.Signals signal.strsignal socket.AF_INET socket.AF_INET6 threading.Lock threading.current_thread threading.main_thread"
 """Names of the same modules that only say something."""

@@ -17,7 +17,7 @@ from functools import partial
 from threading import Event
 
 from job_engine.chance import new_name
-from job_engine.clock import monotonic, sleep, wall_seconds
+from job_engine.clock import monotonic, sleep, wait_for, wall_seconds
 from job_engine.job_file import JobFile
 from job_engine.places.remote_path import RemotePath
 from job_engine.threads import in_background, new_event
@@ -135,7 +135,7 @@ class StoreLock:
 
     def _keep(self, stopped: Event) -> None:
         """Change the object until the run ends, or another one has taken it."""
-        while not stopped.wait(BEAT):
+        while not wait_for(stopped, BEAT):
             if not self._is_needed():
                 self.release()
                 return

@@ -12,7 +12,7 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-from job_engine.clock import monotonic
+from job_engine.clock import monotonic, wait_for
 from job_engine.job.batches.figures import Observed, Pulse, figures_at_start
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.driver import Running
@@ -85,7 +85,7 @@ class Watch:
 
     def _look(self, run: Running) -> None:
         has_ended = False
-        while not self._ended.wait(INTERVAL):
+        while not wait_for(self._ended, INTERVAL):
             if not run.is_active:
                 if self._run is not run:
                     return  # a change of its queries has started the job again
