@@ -26,6 +26,11 @@ class FileBelow(type(Path())):  # type: ignore[misc]  # the class of paths of th
         return file
 
 
+def path_of(table: str | Path) -> Path:
+    """The path of a table; one that is a path stays one of its class."""
+    return table if isinstance(table, Path) else Path(table)
+
+
 def name_of_table(path: str | Path) -> str:
     """What the source of a file is called: the file's name, with its folders if these are keys."""
     return path.from_folder if isinstance(path, FileBelow) else Path(path).name

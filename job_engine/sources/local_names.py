@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from job_engine.places.local_path import temporary_folder
+from job_engine.places.local_path import LocalPath, temporary_folder
 from job_engine.places.place import Place, local_copy
 from job_engine.places.remote_path import RemotePath
 from querylang.errors import InputError
@@ -20,20 +20,20 @@ def shown(path: str | Place) -> str:
 
 
 @contextmanager
-def readable(path: Place) -> Iterator[str]:
+def readable(path: Place) -> Iterator[LocalPath]:
     """A local path of a file for readers of tables, which need names in UTF-8."""
     if isinstance(path, RemotePath):
         with local_copy(path) as copy, _named(copy, path):
-            yield str(copy)
+            yield copy
         return
     if shown(path) == str(path):
-        yield str(path)
+        yield path
         return
     with temporary_folder() as folder:
         link = folder / f"table{''.join(map(shown, kind_of(path)))}"
         link.symlink_to(path)
         with _named(link, path):
-            yield str(link)
+            yield link
 
 
 @contextmanager

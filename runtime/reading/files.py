@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from querylang.errors import InputError, near_file
-from runtime.partition_paths import keys_of, name_of_table
+from runtime.partition_paths import keys_of, name_of_table, path_of
 from runtime.reading.formats.arrow_files import read_arrow
 from runtime.reading.formats.asked import EVERYTHING, Asked, shortened
 from runtime.reading.formats.csv_files import read_csv
@@ -76,7 +76,7 @@ def iter_raw(table: Any, name: str | None = None, asked: Asked = EVERYTHING) -> 
     if isinstance(table, str | Path):
         own = name or _shown_name(table)
         keys = keys_of(own)
-        for part in _read_path(Path(table), own, asked):
+        for part in _read_path(path_of(table), own, asked):
             yield with_keys(part, keys) if keys else part
     elif isinstance(table, Messages):
         yield read_messages(table, name or "table", asked)

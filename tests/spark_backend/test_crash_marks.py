@@ -17,6 +17,7 @@ from job_engine.job.checkpoint.progress import JobProgress
 from job_engine.job.watching.prometheus import Metrics
 from job_engine.job.watching.tries import failed_tries, skip_records, told_deaths
 from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.places.local_path import LocalPath
 from job_engine.places.remote_path import RemotePath
 from job_engine.sources.crash_marks import (
     CrashMarks,
@@ -105,14 +106,14 @@ def test_a_line_of_a_file_is_replaced_and_keeps_its_number(tmp_path: Path) -> No
     path, marks = tmp_path / "a.jsonl", CrashMarks(tmp_path / "crashes")
     path.write_text('{"n": 1}\n\n{"n": "deadly"}\n{"n": 3}\n')
 
-    def parse(table: str) -> None:
-        if DEADLY in Path(table).read_bytes():
+    def parse(table: Path) -> None:
+        if DEADLY in table.read_bytes():
             os.kill(os.getpid(), signal.SIGSEGV)
 
     why = "reading it ends the process with signal 11 (Segmentation fault)"
     for is_suspect in (True, False):
-        with without_deadly_lines(str(path), "a.jsonl", marks, parse, is_suspect=is_suspect) as harmless:
-            assert Path(harmless).read_text() == f'{{"n": 1}}\n\n"{why}"\n{{"n": 3}}\n'
+        with without_deadly_lines(LocalPath.of(path), "a.jsonl", marks, parse, is_suspect=is_suspect) as harmless:
+            assert harmless.read_text() == f'{{"n": 1}}\n\n"{why}"\n{{"n": 3}}\n'
     assert marks.skipped("a.jsonl") == {2: why}
 
 
@@ -132,13 +133,13 @@ def test_a_record_of_a_csv_file_is_replaced_and_the_others_keep_their_lines(
     path.write_text(text)
     asked = Asked(max_record=1 << 20, csv=csv)
 
-    def parse(table: str) -> list[RawTable]:
-        if DEADLY in Path(table).read_bytes():
+    def parse(table: Path) -> list[RawTable]:
+        if DEADLY in table.read_bytes():
             os.kill(os.getpid(), signal.SIGSEGV)
-        return list(iter_raw(Path(table), asked=asked))
+        return list(iter_raw(table, asked=asked))
 
-    with without_deadly_lines(str(path), name, marks, parse, is_suspect=True, csv=csv) as harmless:
-        tables, lines = parse(harmless), Path(harmless).read_text().count("\n")
+    with without_deadly_lines(LocalPath.of(path), name, marks, parse, is_suspect=True, csv=csv) as harmless:
+        tables, lines = parse(harmless), harmless.read_text().count("\n")
     why = "reading it ends the process with signal 11 (Segmentation fault)"
     assert (marks.skipped(name), lines) == ({line: why}, text.count("\n"))
     (malformed,) = [item for table in tables for item in table.unreadable]

@@ -27,14 +27,14 @@ _WIDE = ("utf-16", "utf-32", "utf16", "utf32", "u16", "u32")
 
 @contextmanager
 def without_deadly_lines(
-    path: str,
+    path: LocalPath,
     name: str,
     marks: CrashMarks,
-    read: Callable[[str], object],
+    read: Callable[[LocalPath], object],
     *,
     is_suspect: bool,
     csv: CsvForm = USUAL_CSV,
-) -> Iterator[str]:
+) -> Iterator[LocalPath]:
     """A path of the same table, with a line that is malformed in place of one that ends a process.
 
     name: of the file in its records
@@ -51,20 +51,19 @@ def without_deadly_lines(
         yield path
         return
     with temporary_folder() as folder:
-        table = LocalPath(path)
-        copy, records = folder / table.name, _records(table, csv)
+        copy, records = folder / path.name, _records(path, csv)
         if not skipped:
             skipped = {} if records is None else _deadly_lines(records, copy, read)
             if records is not None and skipped:
                 copy.write_bytes(records.without(skipped))
-            if not skipped or death_of(lambda: read(str(copy))):
+            if not skipped or death_of(lambda: read(copy)):
                 skipped = {WHOLE: f"reading it ends the process with {death}"}
             for offset, reason in skipped.items():
                 marks.skip(Deadly(name, 0, offset, reason))
         if WHOLE in skipped or records is None:
             raise InputError(f"{name}: {skipped.get(WHOLE) or next(iter(skipped.values()))}")
         copy.write_bytes(records.without(skipped))
-        yield str(copy)
+        yield copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +127,12 @@ def _records(path: Path, form: CsvForm) -> _Records | None:
     return _Records(data, starts[0], starts, ends, lines, cells, delimiter)
 
 
-def _deadly_lines(records: _Records, copy: Path, read: Callable[[str], object]) -> dict[int, str]:
+def _deadly_lines(records: _Records, copy: LocalPath, read: Callable[[LocalPath], object]) -> dict[int, str]:
     """By number of a line, from 0: why its record cannot be read."""
 
     def attempt(first: int, last: int) -> None:
         copy.write_bytes(records.part(first, last))
-        read(str(copy))
+        read(copy)
 
     parts = living_parts(len(records.starts), attempt) if len(records.starts) else []
     return {records.lines[part.first]: part.problem for part in parts if part.problem is not None}

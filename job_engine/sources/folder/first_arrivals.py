@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from job_engine.places.local_path import LocalPath, temporary_folder
+from job_engine.places.local_path import temporary_folder
 from job_engine.sources.any_column import ANY_COLUMN
 from job_engine.sources.first_arrivals import of_each, of_statistics, reading_of_source
 from job_engine.sources.folder.listed_source import ListedSource
@@ -54,7 +54,7 @@ def first_arrivals(options: Mapping[str, str], source: ListedSource, files: Sequ
         try:
             with readable(place) as path:
                 # its folders may be keys, which rows need
-                return first_arrival(LocalPath(path), replace(reading, source=shown(file.path)), plan)
+                return first_arrival(path, replace(reading, source=shown(file.path)), plan)
         except FileNotFoundError:
             return None  # removed since it was listed: the planner reports it
 
@@ -73,7 +73,7 @@ def first_arrival(path: Path, reading: Reading, plan: Plan) -> int | None:
         known = of_statistics(path, reading)
     elif size > WHOLE and kind in _LINES and reading.columns.csv.encoding == UTF_8:
         known = _of_places(path, kind, compression, reading, plan)
-    return reading.least_arrival(str(path), plan, ANY_COLUMN) if known is None else known
+    return reading.least_arrival(path, plan, ANY_COLUMN) if known is None else known
 
 
 def _of_places(path: Path, kind: str, compression: str, reading: Reading, plan: Plan) -> int | None:
@@ -88,7 +88,7 @@ def _of_places(path: Path, kind: str, compression: str, reading: Reading, plan: 
         for number, part in enumerate(parts):
             file = folder / f"{number}{kind}"
             file.write_bytes(names + part if number else part)
-            least = reading.least_arrival(str(file), plan, ANY_COLUMN)
+            least = reading.least_arrival(file, plan, ANY_COLUMN)
             if least is None:
                 return None
             found.append(least)

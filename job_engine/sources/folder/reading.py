@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place
 from job_engine.places.remote_path import RemotePath
 from job_engine.sources.any_column import ANY_COLUMN
@@ -96,12 +97,12 @@ class _FileReader:
             yield pack_refused(RefusedFile(self._name(file), reason), self._queries())
             yield pack_reports([Report("malformed_file", self.source.name, 0, f"{shown(file.path)}: {reason}")])
 
-    def _records(self, file: TakenFile, local: str) -> Iterator[pa.RecordBatch]:
+    def _records(self, file: TakenFile, local: LocalPath) -> Iterator[pa.RecordBatch]:
         named = replace(self.reading, source=self._name(file), place=place_of(self.reading.rank, file.number))
         parts = named.records(local, self.program.plan(), self._elsewhere)
         yield from pack_parts(parts, self.program, named, by_partition=True)
 
-    def _count(self, file: TakenFile, local: str) -> int:
+    def _count(self, file: TakenFile, local: LocalPath) -> int:
         return sum(1 for _ in self._records(file, local))
 
     @property

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from querylang.logger import warn
+from runtime.partition_paths import path_of
 from runtime.reading.broken_text import without_broken_text
 from runtime.reading.column_names import PLACES, SOURCE, STANDARD_NAMES, TYPE, ColumnNames, with_names
 from runtime.reading.files import iter_raw
@@ -157,7 +158,7 @@ def columns_in(table: Any, wanted: Sequence[str], names: ColumnNames) -> set[str
     if _is_list(table):
         found = {str(name).casefold() for name in set().union(*filter(_is_row, table))}
     elif _is_json(table):
-        found = _names_in(Path(table), wanted, names)
+        found = _names_in(path_of(table), wanted, names)
     else:
         asked = replace(names.asked(wanted=frozenset(wanted), rows=FEW), only=frozenset(wanted))
         part = next(iter_raw(table, "", asked), None)
