@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +39,8 @@ queries: [rising.query]
 sources: {events: {format: csv, path: in, event: A}}
 sinks: {matches: {format: json, path: out}, discarded: {format: json, path: discarded}}
 buckets: 2
-checkpoint: state
 engine: local
+checkpoint: state
 """
 EVENTS = "at,v\n10:00:00,1.0\n10:00:10,3.0\n10:00:20,2.0\n"
 SQL = """\
@@ -164,7 +163,6 @@ def test_commands_without_a_job_need_no_spark(folder: Path) -> None:
     assert found["replay"]["out"].count('"match_id"') == 2
 
 
-@pytest.mark.skipif(find_spec("job_engine.local") is None, reason="this tree has no local engine")
 def test_commands_of_a_local_job_need_no_spark(folder: Path) -> None:
     found = outcomes(folder, JOB_COMMANDS)
     assert {name: item["code"] for name, item in found.items()} == dict.fromkeys(JOB_COMMANDS, 0), found
@@ -206,6 +204,15 @@ rows = [{"at": 0.0, "v": 1.0}, {"at": 10.0, "v": 3.0}]
 live = ensue.open(query)
 answers = [live.send(row) for row in rows]
 found = {"replay": len(ensue.replay(query, rows)), "open": len(answers[-1].matches), "load": type(ensue.load("rising.query")).__name__}
+handle = ensue.deploy("job.yaml", engine="local")
+while handle.status().batch is None:
+    handle.await_termination(0.1)
+handle.stop()
+found["deploy"] = dict(handle.status().to_plain())["batch"]
+try:
+    ensue.deploy("spark.yaml")
+except ensue.InputError as error:
+    found["deploy on Spark"] = str(error)
 for name in ensue.__all__:
     getattr(ensue, name)
 for name in ("match", "batch", "stream", "streams"):
@@ -218,8 +225,11 @@ print(json.dumps(found))
 
 
 def test_public_functions_need_no_spark_or_name_the_extra(folder: Path) -> None:
+    (folder / "spark.yaml").write_text(JOB.replace("engine: local\ncheckpoint: state", "checkpoint: other"))
     found = json.loads(python(folder, "-c", PUBLIC))
-    assert (found.pop("replay"), found.pop("open"), found.pop("load")) == (1, 1, "Queries")
+    embedded = [found.pop(name) for name in ("replay", "open", "load", "deploy")]
+    assert embedded == [1, 1, "Queries", 0]
+    assert found.pop("deploy on Spark").endswith("or run the job on this machine alone: `--engine local`")
     line = (
         "PySpark is not installed: `pip install 'ensue[spark]'`; replays, open queries and `ensue run --engine local`"
     )
