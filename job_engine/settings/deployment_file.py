@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from job_engine.document.setting_keys import JOB_KEYS, Engine
 from job_engine.document.setting_values import Folders, duration, idle, is_true, seconds
 from job_engine.document.yaml_document import Mistakes, Node, read_document, read_given, value_of_written
 from job_engine.places.local_path import LocalPath
-from job_engine.places.place import asked_again
+from job_engine.places.place import Place, asked_again
 from job_engine.settings.catalog.table_names import kept_places, unplaced, with_places
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.given_mapping import NAME, document_of, places_in_words
@@ -30,7 +30,9 @@ from job_engine.settings.sink_settings import read_channels, read_sinks
 from job_engine.settings.source_settings import read_control, read_history, read_sources
 from job_engine.settings.spark_settings import read_spark
 from job_engine.settings.watching_settings import read_log, read_metrics
+from job_engine.sinks.kinds import Sink
 from job_engine.sources.kinds import kind_of, source_keys
+from job_engine.sources.listing.batch_log import buckets_of
 from job_engine.sources.source import Source
 from job_engine.wire.clock import Clock
 from querylang.errors import FileErrors, InputError, did_you_mean, listed, near_file
@@ -39,6 +41,7 @@ from querylang.parameters.given_values import NOTHING
 from querylang.paths import exists
 from querylang.source import Source as QueryText
 from runtime.policies.forget_keys import EXPECTED, forget_length
+from runtime.threads import thread_count
 from runtime.yaml_reader import file_text
 
 DEFAULT_BUCKETS = 16
@@ -49,6 +52,9 @@ DEFAULT_TRIGGER = 1_000_000
 
 ENGINE_VARIABLE = "ENSUE_ENGINE"
 """Of the environment: what runs jobs whose file and start do not say it."""
+
+MOST_USUAL = 16
+"""Buckets of a local job that says nothing: one for each core, at most so many."""
 
 LONGEST_PATTERN = 1_000
 """Characters of one name in a pattern. Reading a pattern takes the square of its length."""
@@ -139,28 +145,31 @@ def _deployment(file: Path, root: Node, folders: Folders, engine: Engine | None,
         if key not in found:
             root.wrong(f"'{key}' is missing")
     clock = found["clock"].one_of({str(clock): clock for clock in Clock}) if "clock" in found else None
-    buckets = _buckets(found)
     checkpoint = folders.place(found["checkpoint"]) if "checkpoint" in found else LocalPath()
     if "checkpoint" in found:
         folders.add(FolderKind.CHECKPOINT, "", checkpoint, found["checkpoint"])
     forget_keys = found["forget_keys"].parsed(forget_length, EXPECTED) if "forget_keys" in found else None
     forgets = "none" if forget_keys is None else f"{forget_keys} us"
-    fixed = {"clock": str(clock or Clock.ARRIVAL), "buckets": str(buckets), "forget_keys": forgets}
     written = found["engine"].one_of({str(item): item for item in Engine}) if "engine" in found else None
+    chosen = engine or written or _engine_of(root.mistakes.environment)
+    buckets = _buckets(found, checkpoint, chosen)
+    fixed = {"clock": str(clock or Clock.ARRIVAL), "buckets": str(buckets), "forget_keys": forgets}
     sources = _with_idle(found, clock or Clock.ARRIVAL, folders) if "sources" in found else ()
+    sinks = (read_sinks(found["sinks"], folders) if "sinks" in found else {}) | (
+        read_channels(found["channels"], folders) if "channels" in found else {}
+    )
     return Deployment(
         file=file,
         name=_name(found),
         queries=_queries(found["queries"], folders.base, takes_text=takes_text) if "queries" in found else (),
         sources=sources,
         control=read_control(found["control"], folders) if "control" in found else None,
-        sinks=(read_sinks(found["sinks"], folders) if "sinks" in found else {})
-        | (read_channels(found["channels"], folders) if "channels" in found else {}),
+        sinks=sinks,
         clock=clock or Clock.ARRIVAL,
         buckets=buckets,
-        trigger=duration(found, "trigger", DEFAULT_TRIGGER) or 0,
+        trigger=duration(found, "trigger", _usual_trigger(chosen, sinks.values())) or 0,
         checkpoint=checkpoint,
-        engine=engine or written or _engine_of(root.mistakes.environment),
+        engine=chosen,
         parameters=read_given(found["parameters"]) if "parameters" in found else NOTHING,
         forget_keys=forget_keys,
         kernels=_archive(found["kernels"], folders) if "kernels" in found else None,
@@ -187,6 +196,12 @@ def _engine_of(variables: Mapping[str, str]) -> Engine:
             f"the environment variable {ENGINE_VARIABLE} must be {listed(words, 'or')}, not '{word}'{near}"
         )
     return words[word]
+
+
+def _usual_trigger(engine: Engine, sinks: Iterable[Sink]) -> int:
+    """None for a local job that writes messages alone: each micro-batch leaves files elsewhere."""
+    leaves_files = any(sink.place is not None or sink.table for sink in sinks)
+    return DEFAULT_TRIGGER if engine is Engine.SPARK or leaves_files else 0
 
 
 _MODES = "permissions of folders such as `0700` or `0750`"
@@ -258,10 +273,15 @@ def _matching(base: Path, relative: Path) -> list[Path]:
         return []
 
 
-def _buckets(found: Mapping[str, Node]) -> int:
-    if "buckets" not in found:
-        return DEFAULT_BUCKETS
-    return found["buckets"].number(least=1, most=MAX_BUCKETS) or DEFAULT_BUCKETS
+def _buckets(found: Mapping[str, Node], checkpoint: Place, engine: Engine) -> int:
+    """What the file says, else what the checkpoint has, else as is usual for an engine."""
+    usual = min(MOST_USUAL, thread_count()) if engine is Engine.LOCAL else DEFAULT_BUCKETS
+    if "buckets" in found:
+        return found["buckets"].number(least=1, most=MAX_BUCKETS) or usual
+    try:
+        return buckets_of(checkpoint) or usual
+    except ConnectionError:
+        return usual  # the start says that the store is away
 
 
 def _with_idle(found: Mapping[str, Node], clock: Clock, folders: Folders) -> tuple[Source, ...]:

@@ -191,3 +191,35 @@ def test_without_pyspark_a_start_names_both_ways_out(tmp_path: Path, monkeypatch
         "PySpark is not installed: `pip install 'ensue[spark]'`, or run the job on this machine alone: `--engine local`"
     )
     assert not (tmp_path / "state").exists()
+
+
+def usual(path: Path, *, sinks: str = "", engine: Engine = Engine.LOCAL) -> tuple[int, int]:
+    """Buckets and trigger of a deployment that says neither."""
+    text = re.sub(r"buckets: \d+\n|trigger: \w+\n", "", path.read_text())
+    if sinks:
+        text = re.sub(r"sinks:\n(  .*\n)+", f"sinks:\n{sinks}\n", text)
+    path.write_text(text)
+    deployment = load_deployment(path, engine=engine)
+    return deployment.buckets, deployment.trigger
+
+
+def test_a_local_job_has_a_bucket_for_each_core_unless_its_checkpoint_has_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = project(tmp_path, buckets=3)
+    monkeypatch.setenv("ENSUE_THREADS", "5")
+    assert load_deployment(path, engine=Engine.LOCAL).buckets == 3
+    assert usual(path) == (5, 1_000_000)
+    assert usual(path, engine=Engine.SPARK) == (16, 1_000_000)
+    started(path, Engine.LOCAL)
+    monkeypatch.setenv("ENSUE_THREADS", "2")
+    assert usual(path)[0] == 5
+    monkeypatch.setenv("ENSUE_THREADS", "64")
+    (tmp_path / "state/ensue.json").unlink()
+    assert usual(path)[0] == 16
+
+
+def test_a_local_job_that_writes_messages_alone_waits_for_no_trigger(tmp_path: Path) -> None:
+    topic = '  output: {format: kafka, topic: t, options: {kafka.bootstrap.servers: "h:1"}}'
+    assert usual(project(tmp_path), sinks=topic)[1] == 0
+    assert usual(project(tmp_path), sinks=topic, engine=Engine.SPARK)[1] == 1_000_000

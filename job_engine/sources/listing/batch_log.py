@@ -80,8 +80,13 @@ class _Moved(TypedDict):
     manifest: Count
 
 
+class _Settings(TypedDict):
+    buckets: NotRequired[str]
+
+
 class _Record(TypedDict):
     engine: NotRequired[Engine]
+    settings: NotRequired[_Settings]
     moved: NotRequired[_Moved | None]
 
 
@@ -102,6 +107,13 @@ def engine_of(checkpoint: Place) -> Engine:
     """Whose files they are; Spark's where nothing says it."""
     record = JobFile(checkpoint / RECORD, _Record).readable()
     return Engine.SPARK if record is None else record.get("engine", Engine.SPARK)
+
+
+def buckets_of(checkpoint: Place) -> int | None:
+    """Into how many buckets a checkpoint divides keys; None = nothing says it."""
+    record = JobFile(checkpoint / RECORD, _Record).readable()
+    found = "" if record is None else record.get("settings", {}).get("buckets", "")
+    return int(found) if found.isdecimal() else None
 
 
 def planned_manifest(checkpoint: Place) -> int:
