@@ -19,7 +19,7 @@ class SparkDriver(Driver):
         """As `Driver.refuse_missing`; an old PySpark is refused, too."""
         refuse_jobs_of_old_spark()
 
-    def start_early(self, deployment: Deployment) -> None:
+    def start_early(self, deployment: Deployment, *, runs: bool = True) -> None:  # noqa: ARG002
         """Start the JVM: Spark's packages are imported meanwhile."""
         from spark_backend.launch.jvm import start_early
 
@@ -32,12 +32,12 @@ class SparkDriver(Driver):
 
         return find_tables(deployment, _session(given))
 
-    def open(self, deployment: Deployment, given: object = None) -> Machine:
+    def open(self, deployment: Deployment, given: object = None, *, runs: bool = True) -> Machine:
         """A session beside the one that is given or exists, or a new one."""
         refuse_jobs_of_old_spark()
         from spark_backend.spark_machine import open_machine
 
-        return open_machine(deployment, _session(given))
+        return open_machine(deployment, _session(given), runs=runs)
 
     def plain_error(self, error: Exception) -> Exception:
         """As `Driver.plain_error`: errors of workers and of Java arrive as text."""

@@ -160,13 +160,14 @@ def _rows(session: SparkSession, checkpoint: str, labels: list[int] | None) -> I
         yield int(row["label"]), bytes(row["data"])
 
 
-def open_machine(deployment: Deployment, given: SparkSession | None) -> SparkMachine:
+def open_machine(deployment: Deployment, given: SparkSession | None, *, runs: bool) -> SparkMachine:
     """A session beside the one that is given or exists, or a new one, with what the job needs."""
     session = job_session(deployment, given)
     reach_store(session, deployment.checkpoint)
     if deployment.kernels is not None:
         ship_kernels(session, deployment.kernels)
-    _start_workers(session)
+    if runs:
+        _start_workers(session)
     return SparkMachine(session)
 
 

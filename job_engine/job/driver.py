@@ -113,8 +113,11 @@ class Driver(Protocol):
     def refuse_missing(self) -> None:
         """Raise InputError where what it runs on is not installed."""
 
-    def start_early(self, deployment: Deployment) -> None:
-        """Begin what takes long to start, before all else is imported; never raises."""
+    def start_early(self, deployment: Deployment, *, runs: bool = True) -> None:
+        """Begin what takes long to start, before all else is imported; never raises.
+
+        runs: as in `open`
+        """
 
     def find_tables(self, deployment: Deployment, given: object) -> Deployment:
         """The deployment with the places of tables that it names; raises InputError.
@@ -122,10 +125,11 @@ class Driver(Protocol):
         given: as in `open`
         """
 
-    def open(self, deployment: Deployment, given: object = None) -> Machine:
+    def open(self, deployment: Deployment, given: object = None, *, runs: bool = True) -> Machine:
         """What the job runs on; raises InputError.
 
         given: a session that the user has; None = the one that exists, or a new one
+        runs: whether a run begins on it; False = it is only asked
         """
 
     def plain_error(self, error: Exception) -> Exception:

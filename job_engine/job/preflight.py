@@ -85,7 +85,7 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
         refuse_missing_bucket(folder)
         _refuse_unwritable(folder)
     kept = read_record(deployment.checkpoint)
-    refuse_damaged_logs(deployment.checkpoint)
+    refuse_damaged_logs(deployment.checkpoint, deployment.engine)
     compiled = compile_deployment(deployment, None if kept is None else kept.types())
     refuse_name_conflicts(deployment.file, compiled.plan)
     before = None if kept is None else read_files(deployment)

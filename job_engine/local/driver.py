@@ -22,9 +22,9 @@ class LocalDriver(Driver):
     def refuse_missing(self) -> None:
         """Nothing is missing: Ensue needs what it runs on for everything else, too."""
 
-    def start_early(self, deployment: Deployment) -> None:
+    def start_early(self, deployment: Deployment, *, runs: bool = True) -> None:
         """Start the process that workers fork from: it imports while this one does."""
-        if not _early:
+        if runs and not _early:
             variables = _variables(deployment)
             _early[tuple(variables.values())] = Pool(thread_count(), variables)
 
@@ -34,10 +34,12 @@ class LocalDriver(Driver):
             raise InputError(f"{deployment.file}: `engine: local` runs without a session of Spark, and takes none")
         return deployment
 
-    def open(self, deployment: Deployment, given: object = None) -> Machine:  # noqa: ARG002
+    def open(self, deployment: Deployment, given: object = None, *, runs: bool = True) -> Machine:  # noqa: ARG002
         """A worker for each core."""
         from job_engine.local.machine import LocalMachine
 
+        if not runs:
+            return LocalMachine(None)
         variables = _variables(deployment)
         name = tuple(variables.values())
         return LocalMachine(_early.pop(name) if name in _early else Pool(thread_count(), variables))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from job_engine.job.checkpoint.run_lock import being_read
 from job_engine.job.driver import Order
 from job_engine.local.pool import Pool
 from job_engine.local.run import PACE, LocalRun, Pace
@@ -66,11 +67,21 @@ class LocalRunning:
 
 
 class LocalMachine:
-    """The workers of one job; see `Machine`. `pace`: of its runs."""
+    """The workers of one job; see `Machine`.
 
-    def __init__(self, pool: Pool, pace: Pace = PACE) -> None:
-        self.pool = pool
+    pool: None = there are none, as no run begins
+    pace: of its runs
+    """
+
+    def __init__(self, pool: Pool | None, pace: Pace = PACE) -> None:
+        self._pool = pool
         self.pace = pace
+
+    @property
+    def pool(self) -> Pool:
+        """The workers."""
+        assert self._pool is not None, "it was opened for runs"
+        return self._pool
 
     def tasks(self, deployment: Deployment) -> int:  # noqa: ARG002
         """One: whoever has a bucket is decided anew in each run."""
@@ -94,12 +105,18 @@ class LocalMachine:
         buckets: list[int] | None,
     ) -> Iterator[tuple[int, bytes]]:
         """As `Machine.states`."""
-        log = RunLog(checkpoint)
-        saved = log.committed()
-        if saved is not None:
-            for bucket in sorted(saved.buckets if buckets is None else set(buckets) & set(saved.buckets)):
-                yield bucket, read_seed(log.states_of(saved.number), bucket)
+        saved = RunLog(checkpoint).committed()
+        while saved is not None:
+            folder = RunLog(checkpoint).states_of(saved.number)
+            with being_read(folder):
+                newest = RunLog(checkpoint).committed()
+                if newest == saved:  # who runs the job removes nothing of it from now on
+                    for bucket in sorted(saved.buckets if buckets is None else set(buckets) & set(saved.buckets)):
+                        yield bucket, read_seed(folder, bucket)
+                    return
+            saved = newest
 
     def close(self) -> None:
         """As `Machine.close`."""
-        self.pool.close()
+        if self._pool is not None:
+            self._pool.close()

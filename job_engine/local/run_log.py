@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NotRequired, TypedDict, TypeVar
 
 from job_engine.durable_files import make_kept_folder, write_durably
+from job_engine.job.checkpoint.run_lock import is_read
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, files_below, names_in
 from job_engine.sources.listing.batch_log import OFFSET_KEY, driver_files
@@ -172,7 +173,8 @@ def _numbers(folder: Place) -> set[int]:
 
 def _remove(folder: Any) -> None:
     if isinstance(folder, LocalPath):
-        folder.remove_tree()
+        if not is_read(folder):
+            folder.remove_tree()
         return
     for file in files_below(folder):
         file.unlink(missing_ok=True)

@@ -51,6 +51,15 @@ class LocalPath(PosixPath):
         """The content; neither is a link followed, nor a pipe waited for."""
         return os.fdopen(os.open(self, _PLAIN), "rb")
 
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """The number of the open file or folder, for locks."""
+        handle = os.open(self, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            yield handle
+        finally:
+            os.close(handle)
+
     def entries(self) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
         """What a folder has, with its kinds."""
         return os.scandir(self)
@@ -71,6 +80,15 @@ class LocalPath(PosixPath):
     def is_writable(self) -> bool:
         """Whether this process may make files in this folder."""
         return os.access(self, os.W_OK | os.X_OK)
+
+    def is_open(self) -> bool:
+        """Whether this process may read it and, if it is a folder, make files there; of links never asked."""
+        mode = os.R_OK | os.W_OK | os.X_OK if self.is_dir() else os.R_OK
+        return self.is_symlink() or os.access(self, mode)
+
+    def user(self) -> int:
+        """The number of the user whose it is."""
+        return self.lstat().st_uid
 
     def has_content_of(self, other: Path) -> bool:
         """Whether two files have the same content."""
@@ -102,3 +120,8 @@ def temporary_file(folder: Path | None = None) -> LocalPath:
     handle, name = tempfile.mkstemp(prefix=_PREFIX, dir=folder)
     os.close(handle)
     return LocalPath(name)
+
+
+def this_user() -> int:
+    """The number of the user that this process acts for."""
+    return os.geteuid()

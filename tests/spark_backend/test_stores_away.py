@@ -11,6 +11,7 @@ from typing import cast
 import pytest
 
 from job_engine.delta.commit_log import last_checkpoint
+from job_engine.document.setting_keys import Engine
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import BatchFiles
 from job_engine.job.checks.damaged_logs import refuse_damaged_logs
@@ -31,7 +32,7 @@ READS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a manifest": (f"{1:010d}.json", lambda folder: ManifestFolder(folder).read(1)),
     "notes": ("ensue/progress/0000000001.json", job_notes),
     "a log of Delta": ("_delta_log/_last_checkpoint", last_checkpoint),
-    "a log of Spark": ("offsets/0", refuse_damaged_logs),
+    "a log of Spark": ("offsets/0", lambda checkpoint: refuse_damaged_logs(checkpoint, Engine.SPARK)),
     "the mark of a history": ("mark.json", read_mark),
     "the journal": ("ensue/program.json", lambda folder: read_journal(_deployment(folder))),
     "texts of files": ("ensue/files.json", lambda folder: read_files(_deployment(folder))),

@@ -40,7 +40,7 @@ def state(
 
     deployment = load_deployment(file)  # mistakes in the file are reported before Spark is started
     deployment = replace(deployment, engine=engine_of(deployment.checkpoint))
-    driver_of(deployment).start_early(deployment)
+    driver_of(deployment).start_early(deployment, runs=False)
     from ensue.rendering.state_text import state_text
     from job_engine.job.upkeep.key_state import job_state
 

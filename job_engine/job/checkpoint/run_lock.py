@@ -8,13 +8,15 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from job_engine.clock import sleep
 from job_engine.durable_files import make_kept_folder
 from job_engine.places.local_path import LocalPath
+from job_engine.places.place import Place
 from querylang.errors import InputError
 
 _FOR_FILES = 0o666
@@ -117,6 +119,28 @@ class RunLock:
             f"{self._path.parent.parent}: another {self._work} of this job is at work ({at_work});"
             " it continues, and this one was not started"
         )
+
+
+@contextmanager
+def being_read(folder: Place) -> Iterator[None]:
+    """Let `is_read` say so of a folder. Afterwards look whether it was replaced before that."""
+    with ExitStack() as stack:
+        if isinstance(folder, LocalPath):
+            with suppress(OSError):  # it is not there any more, or has no locks
+                fcntl.flock(stack.enter_context(folder.opened()), fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+
+
+def is_read(folder: LocalPath) -> bool:
+    """Whether somebody reads a folder, so that it has to stay."""
+    try:
+        with folder.opened() as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def _opened(path: LocalPath) -> IO[str]:

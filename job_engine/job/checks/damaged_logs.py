@@ -5,6 +5,7 @@ Spark reports a damaged one without its name, or as a mistake in JSON.
 
 from __future__ import annotations
 
+from job_engine.document.setting_keys import Engine
 from job_engine.places.place import Place, names_in
 from job_engine.sources.listing.batch_log import driver_files
 from runtime.json_reader import DamagedJson, json_of_text, part_of
@@ -12,15 +13,19 @@ from runtime.json_reader import DamagedJson, json_of_text, part_of
 _LATEST = 2
 """So many of the newest entries of a log are read when a job starts."""
 
+_RESTORE = "restore the whole checkpoint from a copy, or choose another one"
 
-def refuse_damaged_logs(checkpoint: Place) -> None:
+
+def refuse_damaged_logs(checkpoint: Place, engine: Engine) -> None:
     """Raise InputError for a file of the driver's logs that a restart reads and that is damaged."""
     files = driver_files(checkpoint)
-    _refuse_damaged(files.folder / "metadata", 0, "restore the whole checkpoint from a copy, or choose another one")
+    _refuse_damaged(files.folder / "metadata", 0, _RESTORE)
     for file in _newest(files.offsets):
-        _refuse_damaged(file, 1, "restore the whole checkpoint from a copy, or choose another one")
+        _refuse_damaged(file, 1, _RESTORE)
+    # only Spark keeps the states of the micro-batches before
+    repeated = "delete it, and its micro-batch is repeated" if engine is Engine.SPARK else _RESTORE
     for file in _newest(files.commits):
-        _refuse_damaged(file, 1, "delete it, and its micro-batch is repeated")
+        _refuse_damaged(file, 1, repeated)
 
 
 def _newest(log: Place) -> list[Place]:

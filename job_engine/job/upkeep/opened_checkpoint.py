@@ -82,14 +82,14 @@ def saved_states(opened: Opened, buckets: list[int] | None = None) -> Iterator[t
     Raises InputError if nothing was committed, or the state store cannot be read.
     """
     checkpoint = opened.deployment.checkpoint
-    refuse_damaged_logs(checkpoint)
+    refuse_damaged_logs(checkpoint, opened.deployment.engine)
     if last_batch(checkpoint) < 0:
         raise InputError(f"{checkpoint}: no micro-batch has been committed yet, so there is no state")
     if opened.program.seeds is not None:
         yield from seeds_of(opened.program.seeds, range(opened.program.buckets) if buckets is None else buckets)
         return
     with in_words_of_driver(opened.deployment):
-        machine = driver_of(opened.deployment).open(opened.deployment)
+        machine = driver_of(opened.deployment).open(opened.deployment, runs=False)
         try:
             yield from machine.states(checkpoint, opened.program, buckets)
         finally:

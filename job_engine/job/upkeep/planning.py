@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from job_engine.errors import in_plain_words
+from job_engine.job.checkpoint.checkpoint_record import refuse_other_engine
 from job_engine.job.journal.file_changes import foretell
 from job_engine.job.other_release import other_release
 from job_engine.job.preflight import checked
@@ -41,6 +42,7 @@ def plan_of(path: Path | str) -> StartPlan:
     """Plan a start of a deployment; writes nothing. Raises InputError or QueryErrors."""
     deployment = load_deployment(path)
     with in_plain_words(deployment.environment), places_in_words(deployment.places):
+        refuse_other_engine(deployment)
         ready = checked(deployment, apply=True)
         if ready.is_new:
             return StartPlan(is_new=True)

@@ -1,0 +1,125 @@
+"""Care of a job of the local engine: what is asked of its checkpoint while it runs, and between two runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.history.sending import send_with_history
+from job_engine.job.job import run as run_once
+from job_engine.job.stages.start import RunKind
+from job_engine.job.upkeep.backup import back_up, restore
+from job_engine.job.upkeep.compact_job import compact_job
+from job_engine.job.upkeep.forgetting import forget
+from job_engine.job.upkeep.key_state import job_state
+from job_engine.job.upkeep.planning import plan_of
+from job_engine.settings.deployment_file import load_deployment
+from querylang.errors import InputError
+from tests.support.local_jobs import CrashAt, begun, crashed, local, run
+from tests.support.sensors import add_files, expected, project, streamed, table, totals
+
+FALL = """
+query Fall {
+    inputs { Reading() key sensor within 20.0 wait 5.0; }
+    find Reading as first -> Reading as second where second.value < first.value - 50.0
+}
+"""
+
+
+def sensors(folder: Path, files: int = 6) -> Path:
+    """A job that has read one half of its files, and has not read the other one."""
+    path = local(project(folder, files=1))
+    add_files(folder, table().iloc[:1500], files // 2)
+    run_once(path, once=True)
+    add_files(folder, table().iloc[1500:], files // 2, first=files // 2)
+    return path
+
+
+def test_a_state_is_read_while_newer_ones_replace_it(tmp_path: Path) -> None:
+    path = local(project(tmp_path, files=1))
+    path.write_text(path.read_text() + "trigger: 0s\n")
+    add_files(tmp_path, table(), 25)
+    handle, batches = begun(path, interval=0.0, kind=RunKind())
+    seen = []
+    while len(batches) < 25:
+        assert handle.is_active
+        if (tmp_path / "state/commits").exists() and any((tmp_path / "state/commits").iterdir()):
+            seen.append([size.events for size in job_state(path).sizes])
+            assert [key.query for key in job_state(path, ["s1"]).keys or ()] == ["Rise"]
+    with pytest.raises(InputError, match="another run of this job is at work"):
+        back_up(path, tmp_path / "copy")
+    handle.stop()
+    assert len(seen) > 3
+    assert len({tuple(sizes) for sizes in seen}) > 1
+    assert len(list((tmp_path / "state/state").iterdir())) == 1
+
+
+def test_a_restored_backup_continues(tmp_path: Path) -> None:
+    path = sensors(tmp_path)
+    made = back_up(path, tmp_path / "copy")
+    run(path)
+    done = restore(path, tmp_path / "copy", replace=True, remove_results=True)
+    assert (made.batch, done.batch) == (2, 2)
+    assert done.removed > 0
+    run(path)
+    assert streamed(tmp_path) == expected(tmp_path)
+
+
+def test_a_backup_of_a_job_that_was_killed_repeats_what_it_had_not_saved(tmp_path: Path) -> None:
+    path = local(project(tmp_path, files=1))
+    add_files(tmp_path, table(), 6)
+    crashed(path, CrashAt("published", 3))
+    assert back_up(path, tmp_path / "copy").batch == 3
+    restore(path, tmp_path / "copy", replace=True)
+    run(path)
+    assert streamed(tmp_path) == expected(tmp_path)
+
+
+def test_a_key_is_forgotten_at_the_next_start(tmp_path: Path) -> None:
+    path = sensors(tmp_path)
+    (state,) = job_state(path, ["s1"]).keys or ()
+    assert state.events
+    told = forget(path, ["s1"])
+    assert not told.sent.is_running
+    for file in sorted((tmp_path / "data").iterdir())[3:]:
+        file.unlink()
+    run_once(path, once=True)
+    (state,) = job_state(path, ["s1"]).keys or ()
+    assert not state.events
+    counts = totals(JobFolder(tmp_path / "state").ledger.total(), "Rise")
+    assert counts.get("forgotten", 0) + counts.get("forgotten_events", 0) > 0
+
+
+def test_results_are_compacted_between_runs(tmp_path: Path) -> None:
+    path = sensors(tmp_path, files=20)
+    done = compact_job(path)
+    assert (done.kept, done.sinks["matches"].replaced) == (2, 16)
+    run(path)
+    compact_job(path)
+    assert streamed(tmp_path) == expected(tmp_path)
+
+
+def test_a_query_begins_with_the_history_of_a_job(tmp_path: Path) -> None:
+    path = sensors(tmp_path)
+    send_with_history(load_deployment(path), FALL, wait=False)
+    run(path)
+    found = streamed(tmp_path)
+    query = tmp_path / "sensors.query"
+    query.write_text(query.read_text() + FALL)
+    everything = expected(tmp_path)
+    new = set(pd.read_parquet(tmp_path / "out/matches/Fall")["match_id"])
+    assert new < set(everything["Fall"])
+    assert {name: found[name] for name in ("Rise", "Jump")} == {name: everything[name] for name in ("Rise", "Jump")}
+    # the job gives no match that was complete before the query came, and all others
+    assert len(new) > len(everything["Fall"]) // 3
+
+
+def test_a_start_is_planned_on_the_checkpoint_of_its_own_engine(tmp_path: Path) -> None:
+    path = sensors(tmp_path)
+    assert not plan_of(path).is_new
+    path.write_text(path.read_text().replace("engine: local", "engine: spark"))
+    with pytest.raises(InputError, match="this checkpoint is of `engine: local`"):
+        plan_of(path)
