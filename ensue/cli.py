@@ -21,8 +21,8 @@ from ensue.commands.jobs.changes import deploy, remove, replace, set_, undeploy
 from ensue.commands.jobs.compact import compact
 from ensue.commands.jobs.control import control
 from ensue.commands.jobs.forget import forget
+from ensue.commands.jobs.moving import move, rebucket
 from ensue.commands.jobs.plan import plan
-from ensue.commands.jobs.rebucket import rebucket
 from ensue.commands.jobs.reprocess import reprocess
 from ensue.commands.jobs.shadow import diff, shadow
 from ensue.commands.jobs.state import state
@@ -92,6 +92,7 @@ for command in (
     backup,
     restore,
     rebucket,
+    move,
     reprocess,
     schema,
     verify,

@@ -19,7 +19,7 @@ from typing import Any
 from job_engine.job.checkpoint.checkpoint_record import RECORD_VERSION
 from job_engine.job.commands.control import send_change
 from job_engine.job.job import deploy, run
-from job_engine.job.upkeep.rebucket import rebucket
+from job_engine.job.upkeep.moving import rebucket
 from job_engine.settings.deployment_file import load_deployment
 
 SAMPLES = Path(__file__).resolve().parent.parent / "tests" / "snapshots"

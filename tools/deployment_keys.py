@@ -34,7 +34,7 @@ ON_A_CHECKPOINT = {
 
 ELSEWHERE = {
     ("job", "buckets"): "refused: [`ensue rebucket`](care.md#another-number-of-buckets) moves it",
-    ("job", "engine"): "refused: `ensue move` moves it",
+    ("job", "engine"): "refused: [`ensue move`](care.md#another-engine) moves it",
 }
 """What is said of single keys instead."""
 

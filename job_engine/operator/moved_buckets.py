@@ -1,4 +1,4 @@
-"""States of buckets for another number of buckets: divided by key, and joined."""
+"""States of buckets of a job that is moved: for other buckets divided by key, and joined."""
 
 from __future__ import annotations
 
@@ -23,28 +23,51 @@ def moved_buckets(
 ) -> Iterator[tuple[int, bytes]]:
     """The states of all buckets of a job with `buckets`, from those that it has.
 
+    With as many buckets as before, those that there are stay as they are.
+
     program: for which the states were saved
     states: of all buckets that were called, by number
     called: the buckets that are known to have been called; None = all were
 
     Raises InputError for a state that cannot be read, and if some are missing.
     """
+    if buckets == program.buckets:
+        yield from _kept(program, states, called)
+        return
     parts: list[list[SavedBucket]] = [[] for _ in range(buckets)]
     found = []
     for bucket, data in states:
         found.append(bucket)
         for number, part in enumerate(_divided(program, bucket, data, buckets)):
             parts[number].append(part)
+    for bucket in _missing(program, found, called):
+        for number, part in enumerate(_divided(program, bucket, None, buckets)):
+            parts[number].append(part)
+    for number, some in enumerate(parts):
+        yield number, _united(program, some, buckets).to_bytes()
+
+
+def _kept(
+    program: Program, states: Iterable[tuple[int, bytes]], called: Collection[int] | None
+) -> Iterator[tuple[int, bytes]]:
+    """The states as they are, one at a time, and those of the buckets that have none yet."""
+    found = []
+    for bucket, data in states:
+        found.append(bucket)
+        open_state(program, bucket, data)  # refuses what cannot be read
+        yield bucket, data
+    for bucket in _missing(program, found, called):
+        yield bucket, close_state(program, open_state(program, bucket, None)).to_bytes()
+
+
+def _missing(program: Program, found: Collection[int], called: Collection[int] | None) -> Sequence[int]:
+    """The buckets that were never called; raises InputError if some of the missing ones were."""
     missing = sorted(set(range(program.buckets)) - set(found))
     # only HOME is called alone: any other bucket with a state was called with all of them
     has_begun = called is None or not set(found) <= {HOME} or not set(missing).isdisjoint(called)
     if missing and has_begun:
         raise InputError(f"the bucket {missing[0]} has no state; restore the checkpoint from a copy")
-    for bucket in missing:
-        for number, part in enumerate(_divided(program, bucket, None, buckets)):
-            parts[number].append(part)
-    for number, some in enumerate(parts):
-        yield number, _united(program, some, buckets).to_bytes()
+    return missing
 
 
 def _divided(program: Program, bucket: int, data: bytes | None, buckets: int) -> Iterator[SavedBucket]:

@@ -82,7 +82,7 @@ class LocalPath(PosixPath):
         return os.access(self, os.W_OK | os.X_OK)
 
     def is_open(self) -> bool:
-        """Whether this process may read it and, if it is a folder, make files there; of links never asked."""
+        """Whether this process may read it and, in a folder, make files; a link is not asked."""
         mode = os.R_OK | os.W_OK | os.X_OK if self.is_dir() else os.R_OK
         return self.is_symlink() or os.access(self, mode)
 

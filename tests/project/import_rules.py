@@ -71,7 +71,7 @@ DOORS = {
     "job_engine.sinks": "bucket_results channels kinds one_table path_names run_sinks table.settings table.writing task_files topics.publisher topics.publishing topics.settings",
     "job_engine.document": "fixed_settings folder_overlaps ordering_settings setting_keys setting_values store_settings yaml_document",
     "job_engine.settings": "catalog.table_names deployment deployment_file given_mapping spark_settings watching_settings",
-    "job_engine.job": "batches.reports commands.control commands.sending commands.shadow driver history.sending job plan_rules remarks stages.handle upkeep.backup upkeep.compact_job upkeep.forgetting upkeep.key_state upkeep.planning upkeep.query_diff upkeep.rebucket upkeep.reprocess watching.status writing_statements",
+    "job_engine.job": "batches.reports checkpoint.run_lock commands.control commands.sending commands.shadow driver history.sending job plan_rules remarks stages.handle upkeep.backup upkeep.compact_job upkeep.forgetting upkeep.key_state upkeep.moving upkeep.planning upkeep.query_diff upkeep.reprocess watching.status writing_statements",
     "job_engine.local": "cases",
     "spark_backend.cluster": "dependencies driver_python executor_check executors masters package shared_folders shipping",
     "spark_backend.launch": "jvm other_python session_settings worker_python",
@@ -82,7 +82,7 @@ DOORS = {
     "ensue.importing": "translation",
     "ensue.live": "open_queries",
     "ensue.rendering": "account data_frames explanation first_rows left_over match_files match_tables noteworthy replay_table report state_text status_text step_text summary text_table",
-    "ensue.commands": "check compile_ahead explain jobs.backup jobs.changes jobs.compact jobs.control jobs.forget jobs.plan jobs.rebucket jobs.reprocess jobs.shadow jobs.state match output replay run schema status texts.fmt texts.import_sql verify",
+    "ensue.commands": "check compile_ahead explain jobs.backup jobs.changes jobs.compact jobs.control jobs.forget jobs.moving jobs.plan jobs.reprocess jobs.shadow jobs.state match output replay run schema status texts.fmt texts.import_sql verify",
 }
 """Per folder the modules that others may import."""
 

@@ -1,7 +1,7 @@
 """The files that a driver keeps in a checkpoint, and their places.
 
-Where the state was moved to another number of buckets, they are in a folder below the checkpoint,
-and the files of before stay until a micro-batch has ended there.
+Where the state was moved to another number of buckets, or to another driver, they are in a folder
+below the checkpoint, and the files of before stay until a micro-batch has ended there.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _FIRST = ("metadata", "offsets", "commits", "sources", "state")
 _SEEDS = re.compile("seeds-[0-9]+")
 
 
-def new_places(checkpoint: Place) -> tuple[str, str]:
+def new_places(checkpoint: Place, engine: str) -> tuple[str, str]:
     """Names of new folders below a checkpoint, for a driver's files and for states of buckets."""
     used = [name for name in (*names_in(checkpoint), *names_in(checkpoint / "ensue")) if "-" in name]
     numbers = [int(name.rpartition("-")[2]) for name in used if LATER.fullmatch(name) or _SEEDS.fullmatch(name)]
     number = max(numbers, default=0) + 1
-    return f"spark-{number}", f"ensue/seeds-{number}"
+    return f"{engine}-{number}", f"ensue/seeds-{number}"
 
 
 def placed(program: Program, record: Record, checkpoint: Place) -> Program:
@@ -41,11 +41,14 @@ def placed(program: Program, record: Record, checkpoint: Place) -> Program:
 
 
 def remove_old_files(checkpoint: Place, record: Record) -> Record:
-    """Remove what moving the checkpoint has left, once a micro-batch has ended there."""
-    moved, files = record.moved, driver_files(checkpoint)
-    if moved is None or not _has_ended_one(files):
+    """Remove what moving the checkpoint has left, once a micro-batch has ended there.
+
+    A move that was killed has left states that the record does not name.
+    """
+    moved = record.moved
+    if moved is not None and not _has_ended_one(driver_files(checkpoint)):
         return record
-    if moved.seeds is not None:
+    if moved is not None and moved.seeds is not None:
         record = replace(record, moved=replace(moved, seeds=None))
         write_record(checkpoint, record)
     remove_unused(checkpoint, record)

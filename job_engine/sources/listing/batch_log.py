@@ -1,8 +1,8 @@
 """Where the files of a checkpoint's driver are, and what its logs say of manifests: which ones are
 planned and committed. Every driver writes them as Spark does.
 
-They are in the checkpoint itself, until its state is moved to another number of buckets. Then the
-driver begins anew in a folder below, and counts its micro-batches from 0 on.
+They are in the checkpoint itself, until its state is moved to another number of buckets, or to the
+other driver. Then a driver begins anew in a folder below, and counts its micro-batches from 0 on.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Batches:
         return None if self.open is None else self.ended + 1
 
 
-LATER = re.compile("spark-[0-9]+")
+LATER = re.compile("(?:spark|local)-[0-9]+")
 """The name of a folder with the driver's files where a checkpoint was moved to."""
 
 
