@@ -202,7 +202,9 @@ def put_in_sinks(table: pa.Table, tag: Tag, query: str, files: TaskFiles, plan: 
 
 
 def _sent(row: TaggedRow, sinks: Sinks) -> Written:
-    data = row.data() if row.tag in FOR_DRIVER or has_sink(row.tag, sinks) else None
+    """A table on its way to the driver, which wants all of them where there are no sinks at all."""
+    is_wanted = not sinks or row.tag in FOR_DRIVER or has_sink(row.tag, sinks)
+    data = row.data() if is_wanted else None
     return Written(row.tag, row.query, row.table.num_rows, None, data)
 
 
