@@ -1,6 +1,6 @@
 """A Python that has loaded what workers of a local job need, and forks one when it is asked to.
 
-So packages are imported once, and workers share their memory. It has no threads, which a fork would
+So packages and machine code of kernels are loaded once, and workers share their memory. It has no threads, which a fork would
 lose. When the driver ends, however that happens, the connection is closed: then the server ends its
 workers, and removes what they have left on the disk. A worker ends with the server, too.
 """
@@ -45,6 +45,8 @@ def main(control: socket.socket, folder: LocalPath) -> None:
     for name in LOADED:
         with suppress(Exception):  # the worker itself will say what is wrong
             importlib.import_module(name)
+    with suppress(Exception):
+        importlib.import_module("runtime.compiling.compiled").load_stored()
     gc.collect()
     gc.freeze()
     connection = _serve(control, folder)

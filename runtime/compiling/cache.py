@@ -96,6 +96,11 @@ class KernelCache(caching.FunctionCache):  # type: ignore[misc]
         self._cache_file = _CheckedFiles(self._cache_path, self._impl.filename_base, locator.get_source_stamp())
         self._cache_file.is_shared = not isinstance(locator, _Installed)
 
+    def signatures(self, codegen: Any) -> list[Any]:
+        """The types of arguments for which there is machine code of this processor."""
+        known = self._cache_file._load_index()  # noqa: SLF001  of the class below
+        return [key[0] for key in known if key == self._index_key(key[0], codegen)]
+
     def load_overload(self, signature: Any, context: Any) -> Any:
         """What is on disk; a warning if an archive was named and does not have it."""
         found = super().load_overload(signature, context)

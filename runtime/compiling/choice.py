@@ -55,6 +55,10 @@ TO_COMPILE = Patience(20.0, 100_000)
 """While it is not: to compile it takes about a quarter of a minute."""
 
 
+AT_ONCE = Patience(-1.0, -1)
+"""For a process that lives long: machine code that is on disk is used from the first call on."""
+
+
 class TakesTooLong(Exception):
     """A call in plain Python is given up; machine code makes it again."""
 
@@ -64,9 +68,14 @@ class Choice:
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
+        self._to_load = TO_LOAD
         self._spent = 0.0  # seconds, by the calls in plain Python that have ended
         self._deadline = self._last_deadline = inf  # of the call at work; the second one if nothing is on disk
         self._is_on_disk: Callable[[], bool] = lambda: True
+
+    def load_at_once(self) -> None:
+        """Wait no longer for machine code that is on disk."""
+        self._to_load = AT_ONCE
 
     def is_plain(self, entries: int, is_on_disk: Callable[[], bool]) -> bool:
         """Whether a call runs as plain Python.
@@ -76,7 +85,7 @@ class Choice:
         """
         if self._setting in {Setting.ALWAYS, Setting.NEVER}:
             return self._setting == Setting.NEVER
-        if entries <= TO_LOAD.entries and self._spent <= TO_LOAD.seconds:
+        if entries <= self._to_load.entries and self._spent <= self._to_load.seconds:
             return True
         return entries <= TO_COMPILE.entries and self._spent <= TO_COMPILE.seconds and not is_on_disk()
 
@@ -85,7 +94,7 @@ class Choice:
         now = perf_counter()
         if self._setting != Setting.NEVER:
             self._is_on_disk = is_on_disk
-            self._deadline = now + TO_LOAD.seconds - self._spent
+            self._deadline = now + self._to_load.seconds - self._spent
             self._last_deadline = now + TO_COMPILE.seconds - self._spent
         return now
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property, partial, update_wrapper
+from functools import cached_property, update_wrapper
+from time import perf_counter
 from types import FunctionType
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
 
-from runtime.compiling.choice import Choice, TakesTooLong, setting
+from runtime.compiling.choice import Choice, Setting, TakesTooLong, setting
 from runtime.compiling.files import can_be_stored, is_on_disk
 from runtime.compiling.plain import call_or_give_up, call_plain, checked, longest
 
@@ -23,6 +24,26 @@ _CHOICE = Choice(setting())
 
 
 _RAN_PLAIN: set[Kernel[..., Any]] = set()
+_ALL: list[Kernel[..., Any]] = []
+
+LOOKS_AGAIN_AFTER = 1.0
+"""Seconds after which the disk is asked again for machine code that was not there."""
+
+
+def load_stored() -> None:
+    """Load the machine code of all kernels so far that is on disk, and let others be used at once.
+
+    For a process that lives long, or that such processes are forked from. Nothing is compiled.
+    """
+    if setting() == Setting.NEVER:
+        return
+    _CHOICE.load_at_once()
+    stored = [item for item in _ALL if is_on_disk(item.function)]
+    if stored:
+        from runtime.compiling.machine_code import load
+
+        for item in stored:
+            load(item.machine_code)
 
 
 def wants_compiling() -> bool:
@@ -60,9 +81,10 @@ class Kernel(Generic[Parameters, Result]):
 
     def __init__(self, function: Callable[Parameters, Result], **options: Any) -> None:
         self.function, self.options = cast(FunctionType, function), options
-        self._is_on_disk = partial(is_on_disk, self.function)
         self._is_loaded = False
+        self._next_look = 0.0
         update_wrapper(self, function)
+        _ALL.append(self)
 
     def __call__(self, *arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
         """Run it; arguments have no names, as numba wants it."""
@@ -81,6 +103,15 @@ class Kernel(Generic[Parameters, Result]):
                 _CHOICE.end(began)
         self._is_loaded = True
         return cast(Result, self.machine_code(*arguments))
+
+    def _is_on_disk(self) -> bool:
+        """Whether its machine code is; a look takes a millisecond, and an answer holds a while."""
+        if perf_counter() < self._next_look:
+            return False
+        found = is_on_disk(self.function)
+        if not found:
+            self._next_look = perf_counter() + LOOKS_AGAIN_AFTER
+        return found
 
     @cached_property
     def machine_code(self) -> Any:

@@ -46,6 +46,13 @@ def entry(function: FunctionType, options: Mapping[str, Any]) -> Any:
     return made
 
 
+def load(entry: Any) -> None:
+    """Load what is on disk for this processor, whatever the types of its arguments."""
+    if isinstance(entry._cache, KernelCache):  # noqa: SLF001  as above
+        for signature in entry._cache.signatures(entry.targetctx.codegen()):  # noqa: SLF001
+            entry.compile(signature)
+
+
 def called(function: FunctionType, options: Mapping[str, Any]) -> Any:
     """The same for a function that other kernels call: its machine code is part of theirs."""
     return _dispatcher(function, {"no_cpython_wrapper": True, **options})

@@ -164,3 +164,12 @@ def test_kernels_are_defined_without_numba() -> None:
     code = "import sys, runtime.engine.engine, runtime.replay.steps; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_a_process_that_lives_long_uses_what_is_on_disk_at_once(clock: Clock) -> None:
+    choice = Choice(Setting.AUTO)
+    choice.load_at_once()
+    assert not choice.is_plain(0, lambda: True)
+    assert choice.is_plain(TO_COMPILE.entries, lambda: False)
+    spend(choice, clock, TO_COMPILE.seconds + 1)
+    assert not choice.is_plain(0, lambda: False)
