@@ -20,8 +20,8 @@ def in_background(do: Callable[[], object], name: str) -> Thread:
     return thread
 
 
-def within(seconds: float, ask: Callable[[], Found], name: str) -> Found:
-    """What a call gives, if it returns at all; raises TimeoutError, and then it continues alone."""
+def begun(ask: Callable[[], Found], name: str) -> Future[Found]:
+    """A call in a thread of its own, and what it will give."""
     found: Future[Found] = Future()
 
     def run() -> None:
@@ -31,7 +31,12 @@ def within(seconds: float, ask: Callable[[], Found], name: str) -> Found:
             found.set_exception(error)
 
     in_background(run, name)
-    return found.result(seconds)
+    return found
+
+
+def within(seconds: float, ask: Callable[[], Found], name: str) -> Found:
+    """What a call gives, if it returns at all; raises TimeoutError, and then it continues alone."""
+    return begun(ask, name).result(seconds)
 
 
 def new_event() -> Event:

@@ -42,6 +42,7 @@ class AskedBroker:
         self._append_times: dict[str, bool] = {}
         self._reason: Any = None
         self._has_answered = False
+        self._last_chosen: list[tuple[str, int]] = []
         try:
             self._admin = admin.AdminClient({**common_options(client), **QUIET, "error_cb": self._take})
         except KafkaException as error:
@@ -75,17 +76,22 @@ class AskedBroker:
             if not self._has_answered:
                 self._connect()
             names = list(choice.named) or choice.of(self._admin.list_topics(timeout=ANSWER_WITHIN).topics)
-            described = self._described(names)
+            asked = self._described(names)
+            offsets = self._offsets(self._last_chosen)  # answered together with the descriptions
+            described = asked()
             chosen = [
                 (name, partition) for name, topic in described.items() for partition in _partitions(choice, name, topic)
             ]
-            offsets = self._offsets(chosen)
             self._learn_append_times([name for name in described if name not in self._append_times])
+            if chosen != self._last_chosen:
+                self._last_chosen = chosen
+                offsets = self._offsets(chosen)
+            listings = offsets()
         topics = {
             name: TopicListing(
                 str(topic.topic_id),
                 self._append_times[name],
-                {partition: offsets[known, partition] for known, partition in chosen if known == name},
+                {partition: listings[known, partition] for known, partition in chosen if known == name},
             )
             for name, topic in described.items()
         }
@@ -96,7 +102,7 @@ class AskedBroker:
         from confluent_kafka.admin import OffsetSpec
 
         with self._errors():
-            found = self._asked(partitions, OffsetSpec.for_timestamp(-(-moment // 1000)), is_committed=True)
+            found = self._asked(partitions, OffsetSpec.for_timestamp(-(-moment // 1000)), is_committed=True)()
         return {name: None if offset < 0 else offset for name, offset in found.items()}
 
     def rights(self, topic: str) -> frozenset[str] | None:
@@ -110,44 +116,62 @@ class AskedBroker:
             allowed = asked[topic].result().authorized_operations
         return None if allowed is None else frozenset(operation.name for operation in allowed)
 
-    def _described(self, names: Sequence[str]) -> dict[str, Any]:
-        """By name of a topic that exists: what it is."""
+    def _described(self, names: Sequence[str]) -> Callable[[], dict[str, Any]]:
+        """By name of a topic that exists: what it is. Asks now; gives the answer when called."""
         from confluent_kafka import KafkaException, TopicCollection
 
-        if not names:
-            return {}
-        found: dict[str, Any] = {}
-        for name, answer in self._admin.describe_topics(
-            TopicCollection(list(names)), request_timeout=ANSWER_WITHIN
-        ).items():
-            try:
-                found[name] = answer.result()
-            except KafkaException as error:
-                if error.args[0].name() == FORBIDDEN:
-                    raise no_permission(self._client, name, "describe") from error
-                if error.args[0].name() not in ("UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"):
-                    raise
-        return {name: found[name] for name in names if name in found}
+        answers = {}
+        if names:
+            answers = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=ANSWER_WITHIN)
 
-    def _offsets(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], PartitionListing]:
+        def answered() -> dict[str, Any]:
+            found: dict[str, Any] = {}
+            for name, answer in answers.items():
+                try:
+                    found[name] = answer.result()
+                except KafkaException as error:
+                    if error.args[0].name() == FORBIDDEN:
+                        raise no_permission(self._client, name, "describe") from error
+                    if error.args[0].name() not in ("UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"):
+                        raise
+            return {name: found[name] for name in names if name in found}
+
+        return answered
+
+    def _offsets(self, partitions: Sequence[tuple[str, int]]) -> Callable[[], dict[tuple[str, int], PartitionListing]]:
+        """What partitions have. Asks now; gives the answer when called.
+
+        Whether a message waits for its transaction matters only to topics of which the broker's
+        clock gives the timestamps.
+        """
         from confluent_kafka.admin import OffsetSpec
 
+        settling = [item for item in partitions if self._is_committed and self._append_times.get(item[0], True)]
         until = self._asked(partitions, OffsetSpec.latest(), is_committed=self._is_committed)
-        ends = self._asked(partitions, OffsetSpec.latest(), is_committed=False) if self._is_committed else until
+        ends = self._asked(settling, OffsetSpec.latest(), is_committed=False)
         first = self._asked(partitions, OffsetSpec.earliest(), is_committed=False)
-        return {name: PartitionListing(first[name], until[name], until[name] == ends[name]) for name in partitions}
+
+        def answered() -> dict[tuple[str, int], PartitionListing]:
+            behind, all_ends, begin = until(), ends(), first()
+            return {
+                name: PartitionListing(begin[name], behind[name], behind[name] == all_ends.get(name, behind[name]))
+                for name in partitions
+            }
+
+        return answered
 
     def _asked(
         self, partitions: Sequence[tuple[str, int]], which: object, *, is_committed: bool
-    ) -> dict[tuple[str, int], int]:
+    ) -> Callable[[], dict[tuple[str, int], int]]:
+        """Offsets of partitions. Asks now; gives the answer when called."""
         from confluent_kafka import IsolationLevel, TopicPartition
 
         if not partitions:
-            return {}
+            return dict
         level = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
         asked = {TopicPartition(topic, number): which for topic, number in partitions}
         answers = self._admin.list_offsets(asked, isolation_level=level, request_timeout=ANSWER_WITHIN)
-        return {(place.topic, place.partition): answer.result().offset for place, answer in answers.items()}
+        return lambda: {(place.topic, place.partition): answer.result().offset for place, answer in answers.items()}
 
     def _learn_append_times(self, names: Sequence[str]) -> None:
         """Which topics have timestamps of the broker; where that may not be asked, none has."""

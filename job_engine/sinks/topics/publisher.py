@@ -20,7 +20,7 @@ from job_engine.sinks.kinds import Draft
 from job_engine.sinks.topics.messages import ID, each_message
 from job_engine.sinks.topics.settings import TopicSink
 from job_engine.sinks.topics.writing import drafted_messages
-from job_engine.threads import within
+from job_engine.threads import begun, within
 from querylang.errors import InputError
 from querylang.logger import warn
 from querylang.printable import one_line
@@ -146,10 +146,24 @@ class TopicPublisher:
             for table in drafted_messages(draft):
                 for key, value, headers in each_message(table):
                     self._produce(key, value, headers)
-        self._flush()
         progress = [self._place(batch + 1)]
         group = self._consumer.consumer_group_metadata()
-        self._answered(lambda: self._producer.send_offsets_to_transaction(progress, group, ANSWER_WITHIN))
+
+        def note() -> None:
+            self._producer.send_offsets_to_transaction(progress, group, ANSWER_WITHIN)
+
+        noted = begun(note, "ensue-kafka")  # the broker takes messages and progress at the same time
+        try:
+            self._flush()
+        finally:
+            with suppress(TimeoutError):
+                noted.exception(_STUCK)
+        attempts = iter([noted.result])
+
+        def note_again() -> None:
+            next(attempts, note)()
+
+        self._answered(note_again)
         self._answered(lambda: self._producer.commit_transaction(ANSWER_WITHIN))
 
     def _produce(self, key: str | None, value: str, headers: list[tuple[str, bytes]]) -> None:

@@ -31,7 +31,7 @@ CHUNK_BYTES = 32 << 20
 
 _AT_ONCE = 10_000
 
-_WAIT = 0.05
+_WAIT = 0.005
 """Seconds that the client waits for as many messages; where offsets have gaps, there are fewer."""
 
 SILENCE = 5.0
@@ -45,8 +45,11 @@ _SETTINGS = {
     **QUIET,
 }
 
-_DEFAULTS = {"group.id": "ensue", "isolation.level": "read_committed", "fetch.wait.max.ms": "50"}
-"""No group is joined and no offset is committed; the client wants a name anyway."""
+_DEFAULTS = {"group.id": "ensue", "isolation.level": "read_committed", "fetch.wait.max.ms": "5"}
+"""No group is joined and no offset is committed; the client wants a name anyway.
+
+The broker waits only behind the last message: where the end of a range is the end of a transaction.
+"""
 
 _GONE = ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE")
 
