@@ -1,8 +1,9 @@
 """A Python that has loaded what workers of a local job need, and forks one when it is asked to.
 
-So packages and machine code of kernels are loaded once, and workers share their memory. It has no threads, which a fork would
-lose. When the driver ends, however that happens, the connection is closed: then the server ends its
-workers, and removes what they have left on the disk. A worker ends with the server, too.
+So packages and machine code of kernels are loaded once, and workers share their memory. It has no
+threads, which a fork would lose. When the driver ends, however that happens, the connection is
+closed: then the server ends its workers, and removes what they have left on the disk. A worker ends
+with the server, too.
 """
 
 from __future__ import annotations
