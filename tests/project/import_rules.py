@@ -107,11 +107,11 @@ WAYS_OUT = {
         "clock",
     ),
     "files": (
-        "os open io.open pathlib shutil tempfile filecmp glob zipfile mmap",
+        "os open io.open pathlib shutil tempfile filecmp glob zipfile mmap numpy.fromfile numpy.load numpy.memmap numpy.save numpy.savez pandas.read_csv pandas.read_json pandas.read_parquet",
         "places.local_path",
     ),
     "files of Arrow": (
-        "pyarrow.OSFile pyarrow.memory_map pyarrow.csv pyarrow.dataset pyarrow.json pyarrow.parquet",
+        "pyarrow.OSFile pyarrow.create_memory_map pyarrow.memory_map pyarrow.input_stream pyarrow.output_stream pyarrow.csv pyarrow.dataset pyarrow.feather pyarrow.json pyarrow.orc pyarrow.parquet",
         "places.arrow_files",
     ),
     "locks": ("fcntl", "job.checkpoint.run_lock"),
@@ -135,6 +135,7 @@ WAYS_OUT = {
         "random secrets uuid numpy.random os.urandom",
         "chance",
     ),
+    "the terminal": ("input print sys.stderr sys.stdin sys.stdout", ""),
     "the environment": (
         "os.environ os.getenv",
         "delta.store_access local.driver local.pool places.stores settings.deployment_file",

@@ -70,6 +70,8 @@ WRONG = {
     "from time import monotonic as now\ndef f(clock=now): ...\n": "time.monotonic (clock)",
     "from datetime import datetime\nx = datetime.now(tz=None)\n": "datetime.datetime.now (clock)",
     "def f(path): return open(path)\n": "open (files)",
+    "print('a')\n": "print (the terminal)",
+    "import numpy as np\nx = np.load('a')\n": "numpy.load (files)",
     "import os\ndef f(): return os.open('a', 0)\n": "os.open (files)",
     "from pathlib import Path\nx = Path('a') / 'b'\n": "pathlib.Path (files)",
     "from pathlib import Path\nx = list(map(Path, 'ab'))\n": "pathlib.Path (files)",

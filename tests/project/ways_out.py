@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Iterator, Mapping
 
 _TYPE_CHECKS = ("isinstance", "issubclass", "cast", "TypeVar")
+_BUILTINS = {name: name for name in ("input", "open", "print")}
 _CLASSES_OF_PATHS = ("pathlib.Path", "pathlib.PosixPath")
 
 
@@ -19,12 +20,12 @@ def way_of(name: str, ways: Mapping[str, str]) -> str | None:
 
 
 def used_names(source: str) -> set[str]:
-    """The dotted names of others' modules and of `open` that a module uses, annotations left out.
+    """The dotted names of others' modules, and built-in ones, that a module uses, annotations left out.
 
     A class of paths counts where it is called or handed on; whoever only asks for it touches no file.
     """
     tree = ast.parse(source)
-    names = {"open": "open", **dict(_imported(tree))}
+    names = {**_BUILTINS, **dict(_imported(tree))}
     annotations = {id(inner) for node in ast.walk(tree) for part in _annotations(node) for inner in ast.walk(part)}
     classes = {id(node) for node in _classes_handed_on(tree)}
     inside: set[int] = set()
