@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import querylang
-from job_engine.job.journal.journal import Journal
+from job_engine.job.journal.journal import Journal, Taking
 from job_engine.job.journal.written import asked_of_text
 from job_engine.operator.bucket_state import open_state
 from job_engine.operator.step import run_step
@@ -95,7 +95,7 @@ def test_held_records_are_counted_as_forgotten_for_the_queries_of_their_epoch() 
     place = int(np.median(arrivals.system("arrival")))
     journal = Journal.begin(Running.of(start, start), first.plan())
     deployed = journal.changed(
-        1, asked_of_text(json.dumps({"DeployQuery": [other]})), Moment(place, place), 0, lambda plan: plan
+        asked_of_text(json.dumps({"DeployQuery": [other]})), Taking(1, Moment(place, place), 0, lambda plan: plan)
     )
     program = deployed.program(first, Path())
     states, rows = run(program, {}, [[pack_arrivals(arrivals, program.groups(), 2)]])

@@ -12,7 +12,7 @@ import pytest
 
 import querylang
 from job_engine.job.history.table_run import limits_of, met_sources
-from job_engine.job.journal.journal import HistoryCommand, JournalEpoch, moment_of_change
+from job_engine.job.journal.journal import HistoryCommand, JournalEpoch, Taking, moment_of_change
 from job_engine.operator.history_run import HistoryRun
 from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.packed_rows import Signal, pack_arrivals
@@ -98,7 +98,7 @@ class HistoryJob(ChangingJob):
         journal = self.journal.settled(self.progress, self.batch)
         moment = moment_of_change(self.progress, None)
         asked = HistoryCommand(load_text(HEIRS[name]), number)
-        journal = journal.joined(self.batch, asked, number, moment, self.batch, lambda plan: plan)
+        journal = journal.joined(asked, Taking(self.batch, moment, self.batch, lambda plan: plan), number)
         assert not journal.taken[-1].errors, journal.taken[-1].errors
         self.go_on_with(journal)
         return moment.place

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import querylang
-from job_engine.job.journal.journal import Journal
+from job_engine.job.journal.journal import Journal, Taking
 from job_engine.job.journal.written import asked_of_text
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.listing.command_folder import CHANGE, CommandFolder
@@ -97,7 +97,7 @@ def test_a_repeated_micro_batch_asks_once(tmp_path: Path) -> None:
 def test_changes_keep_their_order_where_an_earlier_one_takes_place_later() -> None:
     journal = Journal.begin(Running.of(START, START), START)
     for number, (text, place) in enumerate([(DEPLOY, 50), (UNDEPLOY, 10)], 1):
-        journal = journal.changed(number, asked_of_text(text), Moment(place, place), 0, lambda plan: plan)
+        journal = journal.changed(asked_of_text(text), Taking(number, Moment(place, place), 0, lambda plan: plan))
     assert [epoch.begins for epoch in journal.epochs] == [None, 50, 50]
     assert [item.place for item in journal.taken] == [50, 50]
 

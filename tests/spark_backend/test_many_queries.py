@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import querylang
-from job_engine.job.journal.journal import Journal
+from job_engine.job.journal.journal import Journal, Taking
 from job_engine.job.journal.written import asked_of_text, journal_to_plain
 from job_engine.job.plan_rules import refuse_name_conflicts
 from job_engine.sinks import bucket_results
@@ -139,7 +139,9 @@ def test_a_change_writes_only_the_queries_that_it_changes(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(model, "to_dict", counting)
     text = f"DeployQuery({json.dumps(_query(9))})"
-    changed = journal.changed(1, asked_of_text(text), Moment(0, 0), 0, lambda plan: with_forget_keys(plan, None))
+    changed = journal.changed(
+        asked_of_text(text), Taking(1, Moment(0, 0), 0, lambda plan: with_forget_keys(plan, None))
+    )
     journal_to_plain(changed)
     assert [query.name for query in changed.running.plan().queries] == ["Q0", "Q1", "Q2", "Q9"]
     assert written == ["Q9"]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import querylang
 from job_engine.job.checkpoint.progress import JobProgress
-from job_engine.job.journal.journal import Journal, JournalEpoch, moment_of_change
+from job_engine.job.journal.journal import Journal, JournalEpoch, Taking, moment_of_change
 from job_engine.job.journal.written import PlainJournal, asked_of_text, journal_of_plain, journal_to_plain
 from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.packed_rows import Signal
@@ -138,7 +138,7 @@ class ChangingJob:
         """Take a change; `at`: as it is asked for, µs."""
         journal = self.journal.settled(self.progress, self.batch)
         moment = moment_of_change(self.progress, at)
-        journal = journal.changed(self.batch, asked_of_text(text), moment, self.batch, lambda plan: plan)
+        journal = journal.changed(asked_of_text(text), Taking(self.batch, moment, self.batch, lambda plan: plan))
         self.go_on_with(journal)
 
     def go_on_with(self, journal: Journal) -> None:

@@ -15,7 +15,7 @@ from job_engine.job.compilation import compile_deployment
 from job_engine.job.history.history_folders import new_folder
 from job_engine.job.history.running import Reading, history_program, write_history
 from job_engine.job.history.table_run import limits_of, run_over_table
-from job_engine.job.journal.journal import HistoryCommand, Journal, moment_of_change
+from job_engine.job.journal.journal import HistoryCommand, Journal, Taking, moment_of_change
 from job_engine.job.journal.written import history_text, read_journal
 from job_engine.job.plan_rules import finishing
 from job_engine.operator.history_run import HistoryRun
@@ -133,7 +133,7 @@ def _program(deployment: Deployment, command: HistoryCommand) -> Program:
     program, files = compiled.program(deployment), compiled.running
     journal = (read_journal(deployment) or Journal.begin(files, program.plan())).annotated_by(files)
     moment = moment_of_change(JobFolder(deployment.checkpoint).last_progress(), None)
-    foretold = journal.joined(0, command, "", moment, 0, finishing(deployment))
+    foretold = journal.joined(command, Taking(0, moment, 0, finishing(deployment)), "")
     if foretold.taken[-1].errors:
         raise InputError("; ".join(foretold.taken[-1].errors))
     return history_program(foretold, program)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.job.journal.journal import Journal, instance_words, moment_of_change
+from job_engine.job.journal.journal import Journal, Taking, instance_words, moment_of_change
 from job_engine.job.journal.written import (
     asked_of_text,
     files_text,
@@ -95,7 +95,7 @@ def foretell(deployment: Deployment, change: FileChange, program: Program) -> Fo
     for text, at in (*changes, (files_text(change), None)):
         moment = moment_of_change(reached.progress, at)
         asked = asked_of_text(text, deployment.value_of)
-        journal = journal.changed(0, asked, moment, reached.batches.ended, finishing(deployment))
+        journal = journal.changed(asked, Taking(0, moment, reached.batches.ended, finishing(deployment)))
     last = journal.taken[-1]
     if last.errors:
         raise InputError(f"{deployment.file}: {'; '.join(last.errors)}")

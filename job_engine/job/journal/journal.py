@@ -66,6 +66,22 @@ Asked = FileChange | InstancesCommand | HistoryCommand | Change | Mistake
 
 
 @dataclass(frozen=True, slots=True)
+class Taking:
+    """How a change is taken.
+
+    command: the number of the command that asks for it
+    moment: where it takes place, unless that is before the change before it
+    batch: the last micro-batch before it
+    finish: gives plans the settings of the job
+    """
+
+    command: int
+    moment: Moment
+    batch: int
+    finish: Finish
+
+
+@dataclass(frozen=True, slots=True)
 class HiddenPlan:
     """An instance in a plan that has values which may be secret.
 
@@ -186,53 +202,49 @@ class Journal:
         """The journal with annotations of event types; where none were kept, those of the files."""
         return replace(self, running=self.running.annotated_by(files))
 
-    def changed(self, command: int, asked: Asked, moment: Moment, batch: int, finish: Finish) -> Journal:
-        """The journal after one more change, which may be refused.
+    def changed(self, asked: Asked, taking: Taking) -> Journal:
+        """The journal after one more change, which may be refused."""
+        taking = self._not_before_the_last(taking)
+        return _changed(self._up_to(taking), asked, taking)
 
-        command: the number of the command that asks for it
-        moment: where it takes place, unless that is before the change before it
-        batch: the last micro-batch before it
-        """
-        moment = self._not_before_the_last(moment)
-        before = self.handed_over(moment.place, batch, finish)
-        return _changed(before, command, asked, moment, batch, finish)
-
-    def joined(
-        self, command: int, asked: HistoryCommand, folder: str, moment: Moment, batch: int, finish: Finish
-    ) -> Journal:
+    def joined(self, asked: HistoryCommand, taking: Taking, folder: str) -> Journal:
         """The journal after queries were deployed that have run over the history.
 
         folder: the name of the folder with the states that buckets take over
-        moment: as of `changed`
         """
-        moment = self._not_before_the_last(moment)
-        before = self.handed_over(moment.place, batch, finish)
+        taking = self._not_before_the_last(taking)
+        before = self._up_to(taking)
         running = before.running.plan().queries
         titles, names = {query.title for query in running}, {query.name for query in running}
         left = {name for epoch in before.epochs for name in epoch.names} - names
-        after = _changed(before, command, asked, moment, batch, finish)
+        after = _changed(before, asked, taking)
         if after.taken[-1].errors:
             return after
         new = tuple(query for query in after.plan.queries if query.title not in titles)
         if not new:
-            return before.refused(command, "DeployQuery: a history needs values for all parameters", moment, batch)
+            return before.refused("DeployQuery: a history needs values for all parameters", taking)
         ended = [query.name for query in new if query.name in left]
         if ended:
             reason = f"DeployQuery: records of the '{ended[0]}' that has ended are still to be processed; try later"
-            return before.refused(command, reason, moment, batch)
+            return before.refused(reason, taking)
         earlier = tuple(epoch.with_queries(new, after.plan) for epoch in before.epochs)
         last = replace(after.epochs[-1], history=History(folder, tuple(query.title for query in new)))
         return replace(after, epochs=(*earlier, last))
 
-    def _not_before_the_last(self, moment: Moment) -> Moment:
-        """The moment of a change that follows the last one, which may wait for its time."""
-        last = self.epochs[-1].begins
-        return moment if last is None else replace(moment, place=max(moment.place, last))
-
-    def refused(self, command: int, reason: str, moment: Moment, batch: int) -> Journal:
+    def refused(self, reason: str, taking: Taking) -> Journal:
         """The journal after a change that cannot be done."""
-        notice = Notice(self.next_notice, moment.place, (Outcome("error", "", "", reason),))
-        return replace(self, taken=(*self.taken, Taken(command, moment.place, batch, notice)))
+        before, place = self._up_to(taking), taking.moment.place
+        notice = Notice(before.next_notice, place, (Outcome("error", "", "", reason),))
+        return replace(before, taken=(*before.taken, Taken(taking.command, place, taking.batch, notice)))
+
+    def _not_before_the_last(self, taking: Taking) -> Taking:
+        """The same with a moment that follows the last change, which may wait for its time."""
+        last, moment = self.epochs[-1].begins, taking.moment
+        return taking if last is None else replace(taking, moment=replace(moment, place=max(moment.place, last)))
+
+    def _up_to(self, taking: Taking) -> Journal:
+        """The journal at the moment of a change, before it."""
+        return self.handed_over(taking.moment.place, taking.batch, taking.finish)
 
     @property
     def next_notice(self) -> int:
@@ -279,10 +291,11 @@ class Journal:
         return replace(program, plans=(whole,), epochs=epochs, notices=tuple(item.notice for item in self.taken))
 
 
-def _changed(journal: Journal, command: int, asked: Asked, moment: Moment, batch: int, finish: Finish) -> Journal:
-    applied = _applied(asked, journal.running, moment, finish)
-    place, number = moment.place, journal.next_notice
-    taken = (*journal.taken, Taken(command, place, batch, Notice(number, place, applied.outcomes)))
+def _changed(journal: Journal, asked: Asked, taking: Taking) -> Journal:
+    applied = _applied(asked, taking, journal.running)
+    place, number = taking.moment.place, journal.next_notice
+    notice = Notice(number, place, applied.outcomes)
+    taken = (*journal.taken, Taken(taking.command, place, taking.batch, notice))
     if applied.plan is None or not applied.outcomes:
         epochs = (*journal.epochs[:-1], journal.epochs[-1].hiding(applied.running))
         return replace(journal, running=applied.running, epochs=epochs, taken=taken)
@@ -314,7 +327,8 @@ def _next_epoch(
     return JournalEpoch.of(journal.epochs[-1].number + 1, replace(plan, stopped=()), running, begins, heirs)
 
 
-def _applied(asked: Asked, running: Running, moment: Moment, finish: Finish) -> Applied:
+def _applied(asked: Asked, taking: Taking, running: Running) -> Applied:
+    moment, finish = taking.moment, taking.finish
     match asked:
         case FileChange():
             return _with_files(asked, running, moment, finish)

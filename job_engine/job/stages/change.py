@@ -12,7 +12,7 @@ from job_engine.job.history.history_folders import (
     remove_unused,
 )
 from job_engine.job.history.running import Reading, history_program
-from job_engine.job.journal.journal import HistoryCommand, Journal, moment_of_change
+from job_engine.job.journal.journal import HistoryCommand, Journal, Taking, moment_of_change
 from job_engine.job.journal.written import asked_of_text, read_journal, write_journal
 from job_engine.job.plan_rules import finishing
 from job_engine.job.preflight import Checked
@@ -62,25 +62,23 @@ def changed_program(ready: Checked, reached: Reached) -> Program:
 
 def _changed(journal: Journal, ready: Checked, reached: Reached, command: Command) -> Journal:
     """The journal after a change that a command asks for."""
-    deployment, batch = ready.deployment, reached.batches.ended
-    moment, finish = moment_of_change(reached.progress, command.at), finishing(deployment)
+    deployment, moment = ready.deployment, moment_of_change(reached.progress, command.at)
+    taking = Taking(command.number, moment, reached.batches.ended, finishing(deployment))
     try:
         asked = asked_of_text(command.text, deployment.value_of)
     except DamagedJson as error:
-        reason = f"the command is damaged: {error}"
-        return journal.handed_over(moment.place, batch, finish).refused(command.number, reason, moment, batch)
+        return journal.refused(f"the command is damaged: {error}", taking)
     if not isinstance(asked, HistoryCommand):
-        return journal.changed(command.number, asked, moment, batch, finish)
+        return journal.changed(asked, taking)
     target = joined_folder(deployment.checkpoint, command.number)
-    joined = journal.joined(command.number, asked, target.name, moment, batch, finish)
+    joined = journal.joined(asked, taking, target.name)
     if joined.taken[-1].errors:
         return joined
     try:
         reading = Reading(deployment, history_program(joined, ready.program), asked)
         reading.finish(reached.progress.clock, target)
     except (InputError, OSError) as error:
-        reason = f"DeployQuery: {' '.join(str(error).split())}"
-        return journal.handed_over(moment.place, batch, finish).refused(command.number, reason, moment, batch)
+        return journal.refused(f"DeployQuery: {' '.join(str(error).split())}", taking)
     return joined
 
 
