@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from job_engine.job.checkpoint.run_lock import being_read
 from job_engine.job.driver import Order
@@ -16,12 +16,18 @@ from job_engine.settings.deployment import Deployment
 from job_engine.threads import in_background
 from job_engine.wire.program import Program
 
+PATIENCE = 10.0
+"""Seconds that a stop waits for the end of a micro-batch."""
+
 
 class LocalRunning:
     """A run in a thread of this process; see `Running`."""
 
-    def __init__(self, run: LocalRun) -> None:
+    def __init__(self, run: LocalRun, abandon: Callable[[], None]) -> None:
+        """`abandon`: ends what workers do, so that the run fails."""
         self._run = run
+        self._abandon = abandon
+        self._is_abandoned = False
         self._failure: BaseException | None = None
         self._thread = in_background(self._work, "ensue job")
 
@@ -29,7 +35,7 @@ class LocalRunning:
         try:
             self._run.run()
         except BaseException as error:  # noqa: BLE001 # whoever waits for the end gets it
-            self._failure = error
+            self._failure = None if self._is_abandoned else error
 
     @property
     def is_active(self) -> bool:
@@ -61,9 +67,13 @@ class LocalRunning:
         return True
 
     def stop(self) -> None:
-        """As `Running.stop`."""
+        """As `Running.stop`; a micro-batch that takes long is given up, and is repeated later."""
         self._run.stop()
-        self._thread.join()
+        self._thread.join(PATIENCE)
+        if self._thread.is_alive():
+            self._is_abandoned = True
+            self._abandon()
+            self._thread.join()
 
 
 class LocalMachine:
@@ -96,7 +106,7 @@ class LocalMachine:
 
     def begin(self, order: Order) -> LocalRunning:
         """As `Machine.begin`."""
-        return LocalRunning(LocalRun(order, self.pool, self.pace))
+        return LocalRunning(LocalRun(order, self.pool, self.pace), self.pool.abandon)
 
     def states(
         self,

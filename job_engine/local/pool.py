@@ -28,7 +28,7 @@ _RAISED = {"InputError": InputError, "Unreachable": Unreachable, "WorkerDied": W
 
 
 class WorkerFailed(RuntimeError):
-    """A worker met an error that has no plain words; the text is its traceback."""
+    """A worker met an error that has no plain words; the text ends with its traceback."""
 
 
 class _Told(TypedDict):
@@ -118,6 +118,12 @@ class Pool:
         if failures:
             raise failures[0]
         return found
+
+    def abandon(self) -> None:
+        """End what workers do, from another thread: whoever waits for an answer gets WorkerDied."""
+        for pid in tuple(self._pids):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def close(self) -> None:
         """End all workers, and remove what they have left."""

@@ -215,7 +215,7 @@ class LocalRun:
 
     def _seconds_of_silence(self) -> float:
         """How long to wait where there is nothing to read: longer if there was nothing for long."""
-        seconds = min(max(SHORTEST, (monotonic() - self._started) / 20), LONGEST)
+        seconds = min(max(SHORTEST, (monotonic() - self._started) / 40), LONGEST)
         if self._order.has_timeouts and self._wakes:
             seconds = min(seconds, min(self._wakes.values()) / 1000 - self._pace.now())
         return min(seconds, self._next_commit - monotonic()) if self._open else seconds

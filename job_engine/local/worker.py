@@ -175,5 +175,6 @@ def _failed(error: Exception) -> Frame:
     plain = error if isinstance(error, InputError) else plain_error(error)
     kind = next((kind for kind in (Unreachable, WorkerDied, InputError) if isinstance(plain, kind)), None)
     if kind is None:
-        return Frame(Word.FAILED, {"kind": "", "text": "".join(traceback.format_exception(error))})
+        lines = traceback.format_exception(error)
+        return Frame(Word.FAILED, {"kind": "", "text": f"{lines[-1].strip()}\n{''.join(lines)}"})
     return Frame(Word.FAILED, {"kind": kind.__name__, "text": str(plain)})

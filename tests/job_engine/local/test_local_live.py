@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +16,7 @@ from job_engine.errors import JobError
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.stages.handle import Handle
 from job_engine.job.stages.start import RunKind
+from job_engine.local.machine import LocalMachine
 from tests.support.local_jobs import NEVER, Crash, CrashAt, begun, crashed, run
 
 EVENT = "event Reading { float ts; string sensor; float value; }\n"
@@ -181,3 +184,26 @@ def test_files_are_archived_once_they_are_committed(tmp_path: Path) -> None:
     run(path)
     assert not (tmp_path / "north" / "1.csv").exists()
     assert len(matches(tmp_path, "Rising")) == len(set(matches(tmp_path, "Rising")))
+
+
+def test_a_stop_gives_up_a_micro_batch_that_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("job_engine.local.machine.PATIENCE", 0.5)
+    path = job(tmp_path)
+    bring(tmp_path, "north", 1, range(100))
+    bring(tmp_path, "south", 1, range(100))
+    handle, _ = begun(path, interval=NEVER, kind=RunKind())
+    wait_until(lambda: matches(tmp_path, "Rising"))
+    machine = handle._job.machine  # who stops its workers
+    assert isinstance(machine, LocalMachine)
+    for pid in machine.pool.pids:
+        os.kill(pid, signal.SIGSTOP)  # they are busy for long
+    log = tmp_path / "state" / "offsets"
+    count = len(list(log.iterdir()))
+    bring(tmp_path, "north", 2, range(100, 200))
+    bring(tmp_path, "south", 2, range(100, 200))
+    wait_until(lambda: len(list(log.iterdir())) > count)
+    handle.stop()
+    run(path)
+    found = matches(tmp_path, "Rising")
+    assert len(found) == len(set(found))
+    assert read(tmp_path) == 400
