@@ -16,7 +16,7 @@ from job_engine.clock import monotonic
 from job_engine.errors import Unreachable, WorkerDied
 from job_engine.local import fork_server
 from job_engine.local.frames import Ended, Frame, Word, receive, send
-from job_engine.places.local_path import LocalPath, own_folder
+from job_engine.places.local_path import HeldFolder, LocalPath, remove_unheld
 from job_engine.sources.crash_marks import signal_text
 from querylang.errors import InputError
 from runtime.json_reader import json_of_text
@@ -44,28 +44,21 @@ class Pool:
 
     count: of workers
     variables: of their environment, beside those of this process
-    folder: where they put rows and drafts for each other and for the driver; it goes with the pool
+    folder: where they put rows and drafts for each other and for the driver; it goes with the pool,
+        or with the next one of this machine if all processes were killed at once
     """
 
     def __init__(self, count: int, variables: Mapping[str, str] | None = None) -> None:
-        self.folder = own_folder()
-        self._server: subprocess.Popen[bytes] | None = None
+        remove_unheld()
+        self._held = HeldFolder()
+        self.folder = self._held.folder
+        self._variables = dict(variables or {})
         self._connections: list[socket.socket] = []
         self._pids: list[int] = []
         self._deaths: dict[int, int] = {}
-        self._text = b""
         self._count = count
-        self._has_failed = False
-        ours, theirs = socket.socketpair()
-        self._control = ours
-        with theirs:
-            modules = os.pathsep.join(str(LocalPath(path).resolve()) for path in sys.path)
-            self._server = subprocess.Popen(  # noqa: S603 # this very Python
-                [sys.executable, "-P", fork_server.__file__, str(theirs.fileno()), str(self.folder)],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                env=os.environ | {"PYTHONPATH": modules, **(variables or {})},
-            )
+        self._has_failed = self._has_no_server = False
+        self._start_server()
 
     @property
     def count(self) -> int:
@@ -81,6 +74,9 @@ class Pool:
         """Let all workers begin a run; those of a run that has failed are replaced by new ones."""
         if self._has_failed:
             self._end_workers()
+        if self._has_no_server:
+            self._end_server()
+            self._start_server()
         while len(self._connections) < self._count:
             self._fork()
         own = {"workers": self._count}
@@ -128,11 +124,25 @@ class Pool:
     def close(self) -> None:
         """End all workers, and remove what they have left."""
         self._end_workers()
+        self._end_server()
+        self._held.close()
+
+    def _start_server(self) -> None:
+        self._control, theirs = socket.socketpair()
+        self._text = b""
+        with theirs:
+            modules = os.pathsep.join(str(LocalPath(path).resolve()) for path in sys.path)
+            self._server = subprocess.Popen(  # noqa: S603 # this very Python
+                [sys.executable, "-P", fork_server.__file__, str(theirs.fileno()), str(self.folder)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno(), self._held.handle],
+                env=os.environ | {"PYTHONPATH": modules, **self._variables},
+            )
+        self._has_no_server = False
+
+    def _end_server(self) -> None:
         self._control.close()
-        if self._server is not None:
-            self._server.wait()
-            self._server = None
-        self.folder.remove_tree()
+        self._server.wait()
 
     def _fork(self) -> None:
         ours, theirs = socket.socketpair()
@@ -170,7 +180,10 @@ class Pool:
             ready, _, _ = select.select([self._control], [], [], seconds)
             if not ready:
                 return {}
-            data = self._control.recv(1 << 12)
+            try:
+                data = self._control.recv(1 << 12)
+            except ConnectionResetError:  # it has left a request unread
+                data = b""
             if not data:
                 raise self._no_server()
             self._text += data
@@ -181,7 +194,7 @@ class Pool:
         return told
 
     def _no_server(self) -> WorkerDied:
-        self._has_failed = True
+        self._has_failed = self._has_no_server = True
         return WorkerDied("the process that starts workers ended")
 
 

@@ -6,12 +6,13 @@ calls of one class. Imports are few, because the process that lists files has to
 
 from __future__ import annotations
 
+import fcntl
 import filecmp
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path, PosixPath
 from typing import BinaryIO, TextIO
 
@@ -21,6 +22,9 @@ _PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _PREFIX = "ensue-"
 """Of names in the temporary folder."""
+
+_HELD = f"{_PREFIX}job-"
+"""Of those that are held."""
 
 
 class LocalPath(PosixPath):
@@ -113,6 +117,53 @@ def temporary_folder() -> Iterator[LocalPath]:
 def own_folder(parent: Path | None = None) -> LocalPath:
     """A new empty folder, which the caller removes; `parent`: None = the temporary folder."""
     return LocalPath(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+
+
+class HeldFolder:
+    """A new empty folder in the temporary one, until no process holds it any more.
+
+    Then `remove_unheld` removes it.
+
+    folder: its path
+    handle: processes that have it hold the folder, as long as they live
+    """
+
+    def __init__(self) -> None:
+        while True:
+            self.folder = LocalPath(tempfile.mkdtemp(prefix=_HELD))
+            with suppress(FileNotFoundError):  # removed before it was held
+                self.handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+                if _is_held_now(self.folder, self.handle):
+                    return
+                os.close(self.handle)
+
+    def close(self) -> None:
+        """Remove the folder, and hold it no longer; once is enough."""
+        self.folder.remove_tree()
+        if self.handle >= 0:
+            os.close(self.handle)
+        self.handle = -1
+
+
+def remove_unheld() -> None:
+    """Remove folders that nobody holds, in the temporary one: their processes were killed."""
+    for folder in LocalPath(tempfile.gettempdir()).glob(f"{_HELD}*"):
+        try:
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            continue  # somebody else's, or removed meanwhile
+        if _is_held_now(folder, handle):
+            folder.remove_tree()
+        os.close(handle)
+
+
+def _is_held_now(folder: LocalPath, handle: int) -> bool:
+    """Whether a folder is there, and this handle holds it now, because nobody else does."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(handle), folder.stat())
+    except (BlockingIOError, FileNotFoundError):
+        return False
 
 
 def temporary_file(folder: Path | None = None) -> LocalPath:

@@ -13,7 +13,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.support.killed_runs import ROOT, start, wait_until
+from job_engine.errors import WorkerDied
+from job_engine.local.pool import Pool
+from querylang.errors import InputError
+from tests.support.killed_runs import ROOT, kill_when, start, wait_until
 from tests.support.local_jobs import local
 from tests.support.sensors import add_files, expected, project, streamed, table
 
@@ -106,6 +109,56 @@ def test_a_worker_that_is_killed_is_replaced(tmp_path: Path, number: int) -> Non
     told = [line for line in errors.splitlines() if "It is tried again" in line]
     assert len(told) == 2
     assert all(f"a worker process ended with signal {number}" in line for line in told)
+    assert streamed(tmp_path) == expected(tmp_path)
+
+
+def test_what_starts_workers_is_started_again(tmp_path: Path) -> None:
+    path = local(project(tmp_path, files=1))
+    path.write_text(path.read_text() + "trigger: 0s\n")
+    add_files(tmp_path, table(), 12)
+    process = start(path, "-m", "ensue.cli", "run", "--once", "--flush")
+    wait_until(process, lambda: any((tmp_path / "out").rglob("*-00000001-*")))
+    server, *_ = children(process.pid)
+    os.kill(server, signal.SIGKILL)
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    (told,) = [line for line in errors.splitlines() if "It is tried again" in line]
+    assert told.startswith(("the process that starts workers ended", "a worker process ended"))
+    assert streamed(tmp_path) == expected(tmp_path)
+
+
+def test_what_starts_workers_may_end_before_it_has_started_one(tmp_path: Path) -> None:
+    pool = Pool(1)
+    try:
+        for _ in range(2):
+            server, *_ = [pid for pid in children(os.getpid()) if str(pool.folder) in command_of(pid)]
+            os.kill(server, signal.SIGKILL)
+            with pytest.raises(WorkerDied, match="the process that starts workers ended"):
+                pool.begin({})
+            with pytest.raises(InputError):  # a worker was there, and asked for what a run needs
+                pool.begin({})
+    finally:
+        pool.close()
+    assert not pool.folder.exists()
+
+
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+
+
+def test_the_folder_of_a_pool_that_was_killed_as_a_whole_goes_with_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    path = local(project(tmp_path, files=1))
+    add_files(tmp_path, table(), 6)
+    kill_when(start(path, "-m", "ensue.cli", "run"), (tmp_path / "state" / "offsets" / "2").exists)
+    assert len(list((tmp_path / "tmp").glob("ensue-*"))) == 1
+    process = start(path)
+    wait_until(process, lambda: len(list((tmp_path / "tmp").glob("ensue-*"))) == 1)
+    process.communicate(timeout=240)
+    assert list((tmp_path / "tmp").glob("ensue-*")) == []
     assert streamed(tmp_path) == expected(tmp_path)
 
 
