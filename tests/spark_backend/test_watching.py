@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
-from pyspark.sql import SparkSession
 
 from job_engine.job.batches.figures import Figures, Pulse
 from job_engine.job.checkpoint.progress import JobProgress
@@ -33,6 +32,7 @@ from job_engine.sources.backlog import SourceBacklog
 from querylang.errors import InputError
 from querylang.logger import LogForm
 from tests.project.repository import ROOT
+from tests.support.local_jobs import local
 from tests.support.sensors import add_files, project, project_of_two, table
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
@@ -72,16 +72,16 @@ class Watched:
 
 
 @pytest.fixture(scope="module")
-def watched(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Watched:
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
     """A job that has read its only file, and a later one that is not a table; then it has ended."""
     folder = tmp_path_factory.mktemp("watched")
     port = free_port()
-    path = with_metrics(project(folder, buckets=2), port)
+    path = local(with_metrics(project(folder, buckets=2), port))
     add_files(folder, table(500), 1)
     handle = deploy(path)
     try:
         deadline = time.monotonic() + 60
-        while "ensue_micro_batches_total 1" not in asked(port, "metrics")[1]:
+        while samples(asked(port, "metrics")[1])["ensue_state_bytes", ()] == 0:  # nothing is saved yet
             assert time.monotonic() < deadline
             time.sleep(0.05)
         ready, hasty, text = asked(port, "readyz"), asked(port, "readyz?within=0us"), asked(port, "metrics")[1]

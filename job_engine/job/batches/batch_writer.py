@@ -86,7 +86,8 @@ class BatchWriter:
     rows: where tasks put packed rows for each other
     on_batch: called after each micro-batch
     reporter: warns of what micro-batches report
-    observe: called after each micro-batch with what metrics show; None = there are none
+    observe: called with what metrics show after each micro-batch and measure; None = there are
+        none
     is_first: whether the next micro-batch may be a repeated one
     first_records: warns of a source whose first records come too late
     orders: `shared_order` of the queries that run, by title
@@ -155,8 +156,7 @@ class BatchWriter:
         self._ask_for_changes(tables)
         self.reporter.add(reports)
         self.first_records.look_at(ledger, changes)
-        if self.observe is not None:
-            self.observe(Observed(report, dict(ledger), progress, counts.seconds, wall_seconds()))
+        self._observe(report, ledger, progress, counts.seconds)
         self.on_batch(report)
 
     def measure(self, tables: DriverTables) -> None:
@@ -164,7 +164,9 @@ class BatchWriter:
         if self.totals is not None:
             counts = self.totals.counts.with_seconds(kernel_seconds(tables))
             progress = self._progress_after(self.totals.progress, tables, counts, ())
-            self.totals = replace(self.totals, progress=progress, counts=counts.behind(self.totals.progress, progress))
+            self._observe(None, self.totals.ledger, progress, counts.seconds)
+            left = replace(counts.behind(self.totals.progress, progress), seconds=0.0)
+            self.totals = replace(self.totals, progress=progress, counts=left)
 
     def save(self) -> None:
         """Write the totals behind the last micro-batch; they survive a power cut."""
@@ -176,6 +178,12 @@ class BatchWriter:
     def notes(self) -> JobNotes | None:
         """What the lister has to know of the micro-batches of this run; None = there was none."""
         return None if self.totals is None else self.totals.progress.notes
+
+    def _observe(
+        self, report: BatchReport | None, ledger: Ledger, progress: JobProgress, kernel_seconds: float
+    ) -> None:
+        if self.observe is not None:
+            self.observe(Observed(report, dict(ledger), progress, kernel_seconds, wall_seconds()))
 
     def _answer(self, batch: int, tables: DriverTables) -> None:
         """Write down what became of commands; who waits for them looks there."""

@@ -13,15 +13,15 @@ from job_engine.job.checkpoint.progress import JobProgress
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What is known after a micro-batch.
+    """What is known after a micro-batch, or once buckets have been measured.
 
-    report: what it did
+    report: what the micro-batch did; None = there was none since the last look
     ledger, progress: after it, since the checkpoint's beginning
     kernel_seconds: time spent in the steps of its buckets, added up
-    moment: when its results were written, seconds since 1970
+    moment: when the results of the last micro-batch were written, seconds since 1970
     """
 
-    report: BatchReport
+    report: BatchReport | None
     ledger: Ledger
     progress: JobProgress
     kernel_seconds: float
@@ -52,19 +52,24 @@ class Figures:
     moment: float | None = None
 
     def after(self, observed: Observed) -> Figures:
-        """The figures after one more micro-batch."""
+        """The figures after one more micro-batch, or one more measure."""
         report = observed.report
-        return replace(
+        known = replace(
             self,
             ledger=observed.ledger,
             progress=observed.progress,
+            kernel_seconds=self.kernel_seconds + observed.kernel_seconds,
+        )
+        if report is None:
+            return known
+        return replace(
+            known,
             matches={
                 title: count + report.matches.get(title, 0)
                 for title, count in {**dict.fromkeys(report.matches, 0), **self.matches}.items()
             },
             outputs=self.outputs + report.outputs,
             errors=self.errors + report.errors,
-            kernel_seconds=self.kernel_seconds + observed.kernel_seconds,
             batches=self.batches + 1,
             batch=report.batch,
             moment=observed.moment,

@@ -62,9 +62,10 @@ class Watch:
         in_background(partial(self._server.serve_forever, 0.2), "ensue-metrics")
 
     def observe(self, observed: Observed) -> None:
-        """After each micro-batch."""
+        """After each micro-batch, and after measures that come later."""
         self._metrics.figures = self._metrics.figures.after(observed)
-        self._metrics.durations.observe(observed.report.seconds)
+        if observed.report is not None:
+            self._metrics.durations.observe(observed.report.seconds)
         self._pulse.beat(monotonic())
 
     def hold_while(self, is_needed: Callable[[], bool]) -> None:
