@@ -146,6 +146,8 @@ def _content(place: Readable, largest: int) -> bytes:
         data = _of_local_file(place, most) if isinstance(place, Path) else place.read_bytes(most)
     except (FileNotFoundError, ConnectionError):
         raise
+    except NotADirectoryError as error:  # what its folder would be is a file
+        raise FileNotFoundError(*error.args) from error
     except OSError as error:
         raise DamagedJson(f"it cannot be read: {error.strerror or error}") from error
     if len(data) > largest:

@@ -171,8 +171,10 @@ def test_another_version_is_told_apart(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_says_nothing_about_its_content(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        read_json(tmp_path / "f.json", Point, way_out="")
+    (tmp_path / "file").touch()
+    for missing in (tmp_path / "f.json", tmp_path / "file" / "f.json"):
+        with pytest.raises(FileNotFoundError):
+            read_json(missing, Point, way_out="")
 
 
 def test_neither_pipes_nor_folders_are_read(tmp_path: Path) -> None:
