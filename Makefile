@@ -45,8 +45,14 @@ torture: .venv/.ready
 	@$(python) -m tests.torture $(TORTURE)
 	@$(python) -m tests.torture --kills 20 --rows 10000 --compact
 	@$(python) -m tests.torture --kills 20 --rows 10000 --changes 0.3
+	@$(python) -m tests.torture --engine local $(TORTURE)
+	@$(python) -m tests.torture --engine local --kills 50 --rows 15000 --sink delta
+	@$(python) -m tests.torture --engine local --kills 50 --rows 15000 --changes 0.3
+	@$(python) -m tests.torture --engine local --kills 20 --rows 10000 --compact
 	@$(python) -m tests.torture.deployments
+	@ENSUE_ENGINE=local $(python) -m tests.torture.deployments
 	@$(python) -m tests.torture.topics
+	@$(python) -m tests.torture.topics 40 local
 	@$(python) -m tests.torture.hostile
 
 soak: .venv/.ready

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 import ensue
+from tests.torture.readers import visible_files
 from tests.torture.streams import SECOND, Source
 
 Comparable = Counter[tuple[Any, ...]]
@@ -52,17 +53,13 @@ class Answers:
         return found
 
 
-def written(folder: Path) -> Answers:
-    """What the sinks of a job hold."""
+def written(folder: Path, sink: str = "parquet") -> Answers:
+    """What the sinks of a job hold; `sink`: their format."""
     matches: Comparable = Counter()
-    for path in (folder / "matches").rglob("*.parquet"):
+    for path in visible_files(folder / "matches", sink):
         matches.update(_matches(pa.parquet.ParquetFile(path).read()))
-    return Answers(
-        matches,
-        _outputs(_table(folder / "output")),
-        _discarded(_table(folder / "discarded")),
-        _ledger(_table(folder / "ledger")),
-    )
+    output, discarded, ledger = (_table(folder / name, sink) for name in ("output", "discarded", "ledger"))
+    return Answers(matches, _outputs(output), _discarded(discarded), _ledger(ledger))
 
 
 def replayed(queries: Path, sources: list[Source], controls: list[Control]) -> Answers:
@@ -97,8 +94,8 @@ def _place(source: str, offset: int) -> dict[str, object]:
     return {"source": source, "partition": 0, "offset": offset}
 
 
-def _table(folder: Path) -> pa.Table:
-    files = [pa.parquet.ParquetFile(path).read() for path in sorted(folder.rglob("*.parquet"))]
+def _table(folder: Path, sink: str) -> pa.Table:
+    files = [pa.parquet.ParquetFile(path).read() for path in visible_files(folder, sink)]
     return pa.concat_tables(files, promote_options="permissive") if files else pa.table({})
 
 

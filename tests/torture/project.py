@@ -57,8 +57,8 @@ checkpoint: state
 """
 
 
-def write_project(chooser: random.Random, folder: Path, sources: list[Source]) -> Path:
-    """The query file, the deployment file and empty folders; gives the deployment file."""
+def write_project(chooser: random.Random, folder: Path, sources: list[Source], sink: str = "parquet") -> Path:
+    """The query file, the deployment file and empty folders; gives the deployment file. `sink`: a format."""
     text = "".join(
         SOURCE.format(
             name=source.name,
@@ -70,7 +70,14 @@ def write_project(chooser: random.Random, folder: Path, sources: list[Source]) -
     )
     for name in [*(source.name for source in sources), "control"]:
         (folder / name).mkdir(parents=True)
-    (folder / "torture.query").write_text(QUERIES, encoding="utf-8")
+    # the package deltalake takes the folder `%5FThree` for `_Three`
+    queries = QUERIES.replace("_Three", "Three") if sink == "delta" else QUERIES
+    (folder / "torture.query").write_text(queries, encoding="utf-8")
     path = folder / "torture.yaml"
-    path.write_text(DEPLOYMENT.format(sinks=SINKS, sources=text, buckets=chooser.choice((1, 2, 3))), encoding="utf-8")
+    path.write_text(
+        DEPLOYMENT.format(
+            sinks=SINKS.replace("format: parquet", f"format: {sink}"), sources=text, buckets=chooser.choice((1, 2, 3))
+        ),
+        encoding="utf-8",
+    )
     return path

@@ -13,6 +13,7 @@ from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet
+from deltalake import DeltaTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,14 @@ class _File:
     ids: tuple[str, ...]
 
 
+def visible_files(folder: Path, sink: str = "parquet") -> list[Path]:
+    """The files that sinks show: all whole ones, or those in the logs of Delta tables."""
+    if sink == "delta":
+        tables = sorted({log.parents[1] for log in folder.rglob("_delta_log/*.json")})
+        return sorted(Path(uri) for table in tables for uri in DeltaTable(str(table)).file_uris())
+    return sorted(path for path in folder.rglob("*.parquet") if path.name[0] not in "._")
+
+
 class _Removed(Exception):
     """A file was listed, and was removed before it was read."""
 
@@ -31,11 +40,12 @@ class _Removed(Exception):
 class ConcurrentReader:
     """A thread that reads; `problems`: what it has seen that may not be; `scans`: how often it read everything."""
 
-    def __init__(self, folder: Path, *, is_compacted: bool = False) -> None:
+    def __init__(self, folder: Path, *, is_compacted: bool = False, sink: str = "parquet") -> None:
         self.problems: list[str] = []
         self.scans = 0
         self._folder = folder
         self._is_compacted = is_compacted
+        self._sink = sink
         self._seen: dict[Path, _File] = {}
         self._ids: set[str] = set()
         self._stop = threading.Event()
@@ -76,6 +86,8 @@ class ConcurrentReader:
 
     def _files(self) -> list[Path]:
         """Files in which each row is once."""
+        if self._sink == "delta":
+            return visible_files(self._folder, self._sink)
         while True:
             found, again = (set(self._folder.rglob("*")) for _ in range(2))
             if not self._is_compacted or (found == again and not any(path.suffix == ".plan" for path in found)):

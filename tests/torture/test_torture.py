@@ -7,16 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.document.setting_keys import Engine
 from tests.torture import attacks
 from tests.torture.__main__ import torture
 from tests.torture.answers import Answers
 from tests.torture.hostile import attempt
 
 
-def test_a_job_that_is_killed_at_random_moments_gives_what_a_replay_gives(tmp_path: Path) -> None:
-    figures = torture(tmp_path / "job [x] a*b", kills=3, seed=4, rows=1500)
+@pytest.mark.parametrize(("engine", "kills", "change_rate"), [(Engine.SPARK, 2, 0.0), (Engine.LOCAL, 6, 0.1)])
+def test_a_job_that_is_killed_at_random_moments_gives_what_a_replay_gives(
+    tmp_path: Path, engine: Engine, kills: int, change_rate: float
+) -> None:
+    folder = tmp_path / "job [x] a*b"
+    figures = torture(folder, kills=kills, seed=4, rows=1500, engine=engine, change_rate=change_rate)
     assert not figures.problems, "\n".join(figures.problems)
-    assert figures.kills == 3
+    assert figures.kills == kills
     assert figures.matches > 100
     assert figures.scans
 

@@ -1,4 +1,4 @@
-"""`python -m tests.torture.topics [KILLS]`: topics to topics and Delta tables, while broker, driver and workers are killed.
+"""`python -m tests.torture.topics [KILLS] [ENGINE]`: topics to topics and Delta tables, while broker, driver and workers are killed.
 
 Messages are produced while a job runs; some cannot be decoded. At the end matches, messages and the account are those of one engine.
 """
@@ -19,11 +19,12 @@ import pandas as pd
 from deltalake import DeltaTable
 
 import querylang
+from job_engine.document.setting_keys import Engine
 from runtime.reading.tables import read_arrivals
 from tests.support.embedded import embedded, match_ids
 from tests.support.kafka.broker import Broker, running_broker
 from tests.support.sensors import QUERY, table
-from tests.torture.victims import Victim
+from tests.torture.victims import WAYS, Victim
 
 PARTITIONS = 3
 
@@ -84,19 +85,21 @@ class Stream:
         return match_ids(embedded(plan, read_arrivals(good, plan)))
 
 
-def torture(folder: Path, broker: Broker, *, kills: int, seed: int, rows: int) -> list[str]:
-    """Kill a job and its broker; gives one line per difference from one engine."""
+def torture(
+    folder: Path, broker: Broker, *, kills: int, seed: int, rows: int, engine: Engine = Engine.SPARK
+) -> list[str]:
+    """Kill a job and its broker; gives one line per difference from one engine. `engine`: what runs the job."""
     chance, stream = random.Random(seed), Stream(rows, seed)
     topic, output, rises = broker.topic(PARTITIONS), broker.topic(), broker.topic(2)
     (folder / "sensors.query").write_text(QUERY)
     path = folder / "sensors.yaml"
     servers, most = f'kafka.bootstrap.servers: "{broker.servers}"', max(10, rows // (4 * kills))
     path.write_text(DEPLOYMENT.format(broker=servers, topic=topic, output=output, rises=rises, most=most))
-    victim = Victim.start(path)
+    victim, problems = Victim.start(path, engine=engine), list[str]()
     for number in range(kills):
         stream.write(broker, topic, rows // (kills + 1))
         _wait_for_batch(chance, folder / "state", victim)
-        way = chance.choice(("broker", "driver", "worker", "group"))
+        way = chance.choice(("broker", *WAYS[engine]))
         print(f"kill {number}: {way}", flush=True)
         if way == "broker":
             broker.stop()
@@ -104,19 +107,19 @@ def torture(folder: Path, broker: Broker, *, kills: int, seed: int, rows: int) -
             broker.start()
         elif victim.is_running:
             # Behind the kill of a worker the job continues, or stops in order.
-            victim.kill(way)
+            problems += victim.kill(way)
         if not victim.is_running:
-            victim = Victim.start(path)
+            victim = Victim.start(path, engine=engine)
     stream.write(broker, topic, rows)
     victim.end()
-    code = Victim.start(path, "--once", "--flush").finish(900)
+    code = Victim.start(path, "--once", "--flush", engine=engine).finish(900)
     if code:
         return [f"the last run ended with exit code {code}: {(folder / 'run.log').read_text()[-2000:]}"]
-    return differences(folder, broker, stream, (topic, output, rises))
+    return problems + differences(folder, broker, stream, (topic, output, rises))
 
 
 def _wait_for_batch(chance: random.Random, state: Path, victim: Victim) -> None:
-    """Until Spark has planned one or two micro-batches more, and a moment; or a minute."""
+    """Until the driver has planned one or two micro-batches more, and a moment; or a minute."""
     wanted, limit = _planned(state) + chance.choice((1, 2)), time.monotonic() + 60
     while _planned(state) < wanted and victim.is_running and time.monotonic() < limit:
         time.sleep(0.02)
@@ -164,19 +167,20 @@ def _difference(what: str, found: list[Any], wanted: list[Any]) -> str:
 
 
 def main() -> int:
-    """Runs what the argument says; prints one line of figures."""
+    """Runs what the arguments say; prints one line of figures."""
     kills = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    engine = Engine(sys.argv[2]) if len(sys.argv) > 2 else Engine.SPARK
     started = time.monotonic()
     with (
         tempfile.TemporaryDirectory() as logs,
         tempfile.TemporaryDirectory() as folder,
         running_broker(Path(logs)) as broker,
     ):
-        problems = torture(Path(folder), broker, kills=kills, seed=kills, rows=600 * kills)
+        problems = torture(Path(folder), broker, kills=kills, seed=kills, rows=600 * kills, engine=engine)
     for problem in problems:
         print(f"  {problem}")
     print(
-        f"topics: {kills} kills, {600 * kills} messages, {len(problems)} problems, {time.monotonic() - started:.0f} s"
+        f"topics: {engine}: {kills} kills, {600 * kills} messages, {len(problems)} problems, {time.monotonic() - started:.0f} s"
     )
     return 1 if problems else 0
 

@@ -12,9 +12,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from job_engine.document.setting_keys import Engine
+
 ROOT = Path(__file__).resolve().parents[2]
 
-_PYTHON_OF_SPARK = re.compile(r"pyspark|fork_server")
+WAYS = {
+    Engine.SPARK: ("driver", "worker", "group"),
+    Engine.LOCAL: ("driver", "worker", "server", "group"),
+}
+"""What is killed: the driver, one worker, the process that forks workers, or all at once."""
+
+ENDS_WITHIN = 20.0
+"""Seconds that the processes of a killed driver may take to end."""
+
+_PYTHON_OF_DRIVER = re.compile(r"pyspark|fork_server")
 
 
 @dataclass(slots=True)
@@ -23,34 +34,48 @@ class Victim:
 
     process: subprocess.Popen[bytes]
     log: Path
+    engine: Engine = Engine.SPARK
 
     @staticmethod
-    def start(deployment: Path, *options: str) -> Victim:
-        """Run a deployment in a process group of its own."""
-        log = deployment.with_name("run.log")
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    def start(deployment: Path, *options: str, engine: Engine = Engine.SPARK) -> Victim:
+        """Run a deployment in a process group of its own, with a temporary folder of its own."""
+        log, temporary = deployment.with_name("run.log"), deployment.with_name("tmp")
+        temporary.mkdir(exist_ok=True)
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "ENSUE_ENGINE": engine, "TMPDIR": str(temporary)}
         command = [sys.executable, "-m", "ensue.cli", "run", str(deployment), *options]
         with log.open("ab") as file:
             process = subprocess.Popen(command, stdout=file, stderr=file, env=environment, start_new_session=True)
-        return Victim(process, log)
+        return Victim(process, log, engine)
 
     @property
     def is_running(self) -> bool:
         """Whether the driver still runs."""
         return self.process.poll() is None
 
-    def kill(self, way: str) -> None:
-        """SIGKILL to `driver`, `worker` (one Python worker) or `group`; of the group nothing is left."""
+    def kill(self, way: str) -> list[str]:
+        """SIGKILL in one of `WAYS`; gives what has outlived the driver of a local job, a line each."""
+        found = []
         match way:
             case "driver":
                 os.kill(self.process.pid, signal.SIGKILL)
-            case "worker":
+                self.process.wait()
+                if self.engine is Engine.LOCAL:
+                    found = self._outliving()
+            case "worker" | "server":
                 workers = self._python_workers()
-                for worker in workers[-1:]:
+                for worker in workers[-1:] if way == "worker" else workers[:1]:
                     _kill(worker)
                 if workers:
-                    return
+                    return []
         self.end()
+        return found
+
+    def _outliving(self) -> list[str]:
+        """The processes that a driver has left, a line each."""
+        limit = time.monotonic() + ENDS_WITHIN
+        while members(self.process.pid) and time.monotonic() < limit:
+            time.sleep(0.01)
+        return [f"process {process} outlives the driver" for process in members(self.process.pid)]
 
     def end(self) -> None:
         """Kill everything that the run has started, and wait until it has ended."""
@@ -68,8 +93,13 @@ class Victim:
             self.end()
 
     def _python_workers(self) -> list[int]:
-        """Process numbers of Spark's Python workers."""
-        return [process for process in members(self.process.pid) if _PYTHON_OF_SPARK.search(_command(process))]
+        """Process numbers of the driver's Python processes; what forks workers comes first."""
+        return [process for process in members(self.process.pid) if _PYTHON_OF_DRIVER.search(_command(process))]
+
+
+def left_over(temporary: Path) -> list[Path]:
+    """What jobs have left in their temporary folder."""
+    return sorted(temporary.glob("ensue-*"))
 
 
 def members(session: int) -> list[int]:
