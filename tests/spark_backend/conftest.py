@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 from pyspark.sql import SparkSession
 
+from job_engine.document.setting_keys import Engine
 from job_engine.places import stores
+from job_engine.settings.deployment_file import ENGINE_VARIABLE
 from job_engine.sources.folder import first_arrivals
 from job_engine.sources.folder.listed_source import ListedSource
 from job_engine.sources.folder.pieces import TakenFile
@@ -17,9 +19,32 @@ from tests.support.stores import StoreServer, store_server
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
+    import os
+
+    if os.environ.get("ENSUE_ENGINE") == "local":
+        yield None
+        return
     session = get_session("ensue tests", cores=2)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def engine_of_processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """What runs jobs in processes that a test starts: the local engine, unless the test names one."""
+    chosen = Engine(getattr(request, "param", Engine.LOCAL))
+    monkeypatch.setenv(ENGINE_VARIABLE, chosen)
+    return chosen
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """What runs all jobs of a test: the local engine, unless the test names one."""
+    chosen = Engine(getattr(request, "param", Engine.LOCAL))
+    monkeypatch.setenv(ENGINE_VARIABLE, chosen)
+    if chosen is Engine.SPARK:
+        request.getfixturevalue("spark")
+    return chosen
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from job_engine.document.setting_keys import Engine
 from tests.support.maven import fetched_jars
 from tests.support.stores import StoreServer
 
@@ -31,13 +32,20 @@ checkpoint: state
 """
 
 
-@pytest.mark.parametrize("is_in_store", [False, True])
-def test_a_job_leaves_out_a_line_that_ends_its_workers(tmp_path: Path, store: StoreServer, is_in_store: bool) -> None:
+@pytest.mark.parametrize(
+    ("is_in_store", "engine_of_processes"),
+    [(False, Engine.LOCAL), (True, Engine.LOCAL), (True, Engine.SPARK)],
+    indirect=["engine_of_processes"],
+)
+def test_a_job_leaves_out_a_line_that_ends_its_workers(
+    tmp_path: Path, store: StoreServer, is_in_store: bool, engine_of_processes: Engine
+) -> None:
     (tmp_path / "q.query").write_text(QUERY)
     deployment = DEPLOYMENT
     if is_in_store:
-        jars = sorted(map(str, fetched_jars(POM, ROOT / "build" / "hadoop-aws" / "jars").iterdir()))
         deployment = DEPLOYMENT.replace("checkpoint: state", "checkpoint: s3://bucket/state")
+    if is_in_store and engine_of_processes is Engine.SPARK:
+        jars = sorted(map(str, fetched_jars(POM, ROOT / "build" / "hadoop-aws" / "jars").iterdir()))
         deployment += f"spark: {{jars: [{', '.join(jars)}]}}\n"
     (tmp_path / "job.yaml").write_text(deployment)
     (tmp_path / "data").mkdir()

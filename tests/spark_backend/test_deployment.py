@@ -12,17 +12,23 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
+from job_engine.document.setting_keys import Engine
 from job_engine.job.batches.reports import BatchReport
 from job_engine.job.job import deploy, run
 from job_engine.job.told_sources import file_prefixes
 from job_engine.sources.source import Source
 from querylang.errors import InputError
+from tests.support.engines import ON_BOTH
 from tests.support.sensors import QUERY, ROWS, add_files, expected, project, streamed, table, totals
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
+@pytest.mark.parametrize(
+    ("kind", "engine"),
+    [("parquet", Engine.SPARK), ("parquet", Engine.LOCAL), ("csv", Engine.LOCAL), ("json", Engine.LOCAL)],
+    indirect=["engine"],
+)
 def test_files_in_several_batches_and_runs_give_what_one_engine_gives(
-    spark: SparkSession, tmp_path: Path, kind: str
+    engine: Engine, tmp_path: Path, kind: str
 ) -> None:
     path = project(tmp_path, kind=kind)
     rows = table()
@@ -43,7 +49,7 @@ def test_files_in_several_batches_and_runs_give_what_one_engine_gives(
         assert "pending" not in account
 
 
-def test_files_of_one_name_are_told_apart_by_their_folders_and_sources(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_of_one_name_are_told_apart_by_their_folders_and_sources(engine: Engine, tmp_path: Path) -> None:
     path = project(tmp_path)
     other = "\n  more: {format: parquet, path: more, event: Reading}\ncontrol"
     text = path.read_text().replace("{maxFilesPerTrigger: 1}", "{recursiveFileLookup: true}")
@@ -61,7 +67,7 @@ def test_files_of_one_name_are_told_apart_by_their_folders_and_sources(spark: Sp
     assert len(found) == found["match_id"].nunique() > 100
 
 
-def test_a_run_with_nothing_new_does_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_run_with_nothing_new_does_nothing(engine: Engine, tmp_path: Path) -> None:
     path = project(tmp_path)
     add_files(tmp_path, table(500), 1)
     before = run(path, once=True, flush=True)
@@ -103,7 +109,7 @@ def test_outputs_are_read_by_pandas_duckdb_and_spark_alike(spark: SparkSession, 
 
 
 @pytest.mark.parametrize("sink", ["json", "csv"])
-def test_sinks_of_other_formats_hold_the_same_matches(spark: SparkSession, tmp_path: Path, sink: str) -> None:
+def test_sinks_of_other_formats_hold_the_same_matches(engine: Engine, tmp_path: Path, sink: str) -> None:
     path = project(tmp_path, sink=sink)
     add_files(tmp_path, table(1000), 2)
     run(path, once=True, flush=True)
@@ -116,7 +122,8 @@ def test_sinks_of_other_formats_hold_the_same_matches(spark: SparkSession, tmp_p
         assert (found["second.fields.value"] > found["first.fields.value"]).all()
 
 
-def test_control_events_reach_every_bucket_once_in_order_of_arrival(spark: SparkSession, tmp_path: Path) -> None:
+@ON_BOTH
+def test_control_events_reach_every_bucket_once_in_order_of_arrival(engine: Engine, tmp_path: Path) -> None:
     path = project(tmp_path, buckets=4)
     add_files(tmp_path, table(1000), 3)
     events = [
@@ -138,7 +145,7 @@ def test_control_events_reach_every_bucket_once_in_order_of_arrival(spark: Spark
     assert report.ledger["Jump", "control", "control"] == 4
 
 
-def test_rows_that_cannot_be_read_are_discarded_with_their_line(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_that_cannot_be_read_are_discarded_with_their_line(engine: Engine, tmp_path: Path) -> None:
     path = project(tmp_path, kind="csv")
     add_files(tmp_path, table(200), 1, kind="csv")
     lines = (tmp_path / "data" / "000.csv").read_text().split("\n")
@@ -152,7 +159,7 @@ def test_rows_that_cannot_be_read_are_discarded_with_their_line(spark: SparkSess
     assert "line 6" in malformed.iloc[0]["text"]
 
 
-def test_another_bucket_count_plan_or_source_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+def test_another_bucket_count_plan_or_source_is_refused_by_name(engine: Engine, tmp_path: Path) -> None:
     path = project(tmp_path)
     add_files(tmp_path, table(300), 1)
     run(path, once=True)
@@ -175,7 +182,8 @@ def test_another_bucket_count_plan_or_source_is_refused_by_name(spark: SparkSess
     assert state == {file: file.stat().st_mtime_ns for file in (tmp_path / "state").rglob("*") if file.is_file()}
 
 
-def test_a_file_that_is_no_table_ends_the_run_with_one_clear_line(spark: SparkSession, tmp_path: Path) -> None:
+@ON_BOTH
+def test_a_file_that_is_no_table_ends_the_run_with_one_clear_line(engine: Engine, tmp_path: Path) -> None:
     path = project(tmp_path)
     add_files(tmp_path, table(300), 1)
     (tmp_path / "data" / "000.parquet").write_text("this is no Parquet")
@@ -184,7 +192,7 @@ def test_a_file_that_is_no_table_ends_the_run_with_one_clear_line(spark: SparkSe
 
 
 def test_a_later_file_that_is_no_table_is_discarded_and_the_run_goes_to_its_end(
-    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = project(tmp_path)
     add_files(tmp_path, table(300), 3)
@@ -197,7 +205,7 @@ def test_a_later_file_that_is_no_table_is_discarded_and_the_run_goes_to_its_end(
     assert "malformed_file: files that are not tables are discarded: 1 of 'readings'" in caplog.text
 
 
-def test_folders_that_are_something_else_are_refused_and_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_folders_that_are_something_else_are_refused_and_left_alone(engine: Engine, tmp_path: Path) -> None:
     path = project(tmp_path)
     text = path.read_text()
     for old, new, message in [
@@ -215,7 +223,7 @@ def test_folders_that_are_something_else_are_refused_and_left_alone(spark: Spark
     ]
 
 
-def test_an_event_that_the_queries_do_not_know_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_event_that_the_queries_do_not_know_is_refused(engine: Engine, tmp_path: Path) -> None:
     path = project(tmp_path)
     path.write_text(path.read_text().replace("path: data", "path: data, event: Raeding"))
     with pytest.raises(InputError, match=r"'readings' has the event type 'Raeding', .*; did you mean 'Reading'"):
@@ -223,14 +231,14 @@ def test_an_event_that_the_queries_do_not_know_is_refused(spark: SparkSession, t
     assert not (tmp_path / "state").exists()
 
 
-def test_a_folder_of_other_files_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_folder_of_other_files_is_refused(engine: Engine, tmp_path: Path) -> None:
     path = project(tmp_path, kind="csv")
     add_files(tmp_path, table(100), 1)
     with pytest.raises(InputError, match=r"no file of the source 'readings' ends in .csv or .tsv; found '000.parquet'"):
         run(path, once=True)
 
 
-def test_event_types_without_a_definition_are_read_from_the_data_and_kept(spark: SparkSession, tmp_path: Path) -> None:
+def test_event_types_without_a_definition_are_read_from_the_data_and_kept(engine: Engine, tmp_path: Path) -> None:
     path = project(tmp_path, kind="csv")
     (tmp_path / "sensors.query").write_text(
         "inputs { Reading() key sensor within 20.0; }\nfind Reading as a -> Reading as b where b.value > a.value + 50.0"
@@ -245,7 +253,8 @@ def test_event_types_without_a_definition_are_read_from_the_data_and_kept(spark:
     assert json.loads((tmp_path / "state" / "ensue.json").read_text())["schemas"]["Reading"]["value"] == "float"
 
 
-def test_a_deployment_runs_until_it_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
+@ON_BOTH
+def test_a_deployment_runs_until_it_is_stopped(engine: Engine, tmp_path: Path) -> None:
     path = project(tmp_path)
     path.write_text(path.read_text() + "trigger: 200ms\nidle: 1 second\n")
     add_files(tmp_path, table(300), 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
+from job_engine.document.setting_keys import Engine
 from job_engine.job.job import run
 from querylang.errors import InputError
 from tests.support.sensors import add_files, expected, project, streamed, table
@@ -17,7 +17,7 @@ from tests.support.small_disk import enlarge, small_disk
     ("place", "kilobytes"), [("out/matches", 12), ("state", 48), ("state/ensue", 12)], ids=["sink", "state", "progress"]
 )
 def test_a_full_disk_stops_a_job_that_then_continues(
-    spark: SparkSession, tmp_path: Path, place: str, kilobytes: int
+    engine: Engine, tmp_path: Path, place: str, kilobytes: int
 ) -> None:
     path = project(tmp_path, buckets=2)
     add_files(tmp_path, table(1000), 3)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from job_engine.document.setting_keys import Engine
 from tests.support.killed_runs import ROOT, start, wait_until
 from tests.support.readings_job import write_job
 
@@ -42,7 +43,9 @@ def rows(folder: Path) -> list[dict[str, object]]:
     return [json.loads(line) for file in sorted(folder.rglob("*.json")) for line in file.read_text().splitlines()]
 
 
-def test_a_change_before_the_first_record_is_taken_at_once_and_has_its_time(tmp_path: Path) -> None:
+def test_a_change_before_the_first_record_is_taken_at_once_and_has_its_time(
+    tmp_path: Path, engine_of_processes: Engine
+) -> None:
     (tmp_path / "in").mkdir()
     job = write_job(tmp_path, EVENT + RISING, sinks=SINKS, buckets=1)
     changed = tmp_path / "changed.query"

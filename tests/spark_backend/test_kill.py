@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from job_engine.document.setting_keys import Engine
 from tests.support.killed_runs import kill_when, start, wait_until
 from tests.support.sensors import add_files, expected, project, project_of_two, streamed, table, totals
 
@@ -69,10 +70,12 @@ def machines(folder: Path) -> Path:
     return path
 
 
-def test_a_killed_run_over_files_of_the_same_time_gives_what_all_of_them_give(tmp_path: Path) -> None:
+def test_a_killed_run_over_files_of_the_same_time_gives_what_all_of_them_give(
+    tmp_path: Path, engine_of_processes: Engine
+) -> None:
     path = machines(tmp_path)
     process = start(path)
-    kill_when(process, (tmp_path / "state" / "ensue" / "ledger" / "0000000001.json").exists)
+    kill_when(process, lambda: any((tmp_path / "out").rglob("*-00000001-*")))
     again = start(path)
     output, _ = again.communicate(timeout=240)
     assert again.returncode == 0

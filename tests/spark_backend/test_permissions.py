@@ -29,7 +29,7 @@ def permissions(folder: Path, *, are_folders: bool) -> set[str]:
     return {f"{path.stat().st_mode & 0o777:03o}" for path in found if path.is_dir() == are_folders}
 
 
-@pytest.mark.usefixtures("spark")
+@pytest.mark.usefixtures("engine")
 def test_nobody_else_reads_a_checkpoint_and_results_follow_the_umask(tmp_path: Path) -> None:
     job = project(tmp_path)
     add_files(tmp_path, table(60), 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from job_engine.document.setting_keys import Engine
 from tests.support.killed_runs import kill_when, start
 from tests.support.sensors import expected
 from tests.support.store_project import results, store_project
@@ -11,7 +12,7 @@ from tests.support.stores import StoreServer, run_while_the_store_goes_away
 
 
 def test_a_run_that_is_killed_and_one_whose_store_goes_away_lose_and_double_nothing(
-    tmp_path: Path, store: StoreServer
+    tmp_path: Path, store: StoreServer, engine_of_processes: Engine
 ) -> None:
     path = store_project(tmp_path, store)
     killed = start(path)

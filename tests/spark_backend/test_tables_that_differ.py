@@ -13,6 +13,7 @@ import pytest
 from deltalake import write_deltalake
 
 import ensue
+from job_engine.document.setting_keys import Engine
 from job_engine.job.job import run
 from job_engine.operator.step import run_step
 from job_engine.sources.listing.tasks import tasks_of
@@ -101,7 +102,7 @@ def test_a_commit_of_a_delta_table_lacks_columns_that_it_got_later(tmp_path: Pat
     assert [row["cause"] for row in rows_of(list(step.rows), Tag.REPORT)] == ["missing_column"]
 
 
-def test_a_job_on_spark_reports_what_a_file_lacks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_job_reports_what_a_file_lacks(tmp_path: Path, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     for name, rows in TABLES.items():
         written(tmp_path / "in" / f"{name}.jsonl", rows)
     source = {"format": "json", "event": "A", "arrival": "at", "options": {"maxFilesPerTrigger": 1}}

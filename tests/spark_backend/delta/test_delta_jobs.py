@@ -10,12 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyspark.sql import SparkSession
 
+from job_engine.document.setting_keys import Engine
 from job_engine.job.batches.reports import BatchReport
 from job_engine.job.job import deploy, run
 from querylang.errors import EnsueError, InputError
 from tests.support.delta_tables import FROM_TABLE, match_ids_in, replayed
+from tests.support.engines import ON_BOTH
 from tests.support.killed_runs import kill_when, start
 from tests.support.sensors import QUERY, add_files, expected, project, project_of_two, table, totals
 
@@ -28,8 +29,12 @@ def between_the_commits(folder: Path) -> bool:
     return (folder / "out" / "matches" / "Jump" / "_delta_log" / f"{2:020d}.json").exists()
 
 
-@pytest.mark.parametrize("moment", [before_the_commits, between_the_commits])
-def test_a_killed_run_gives_each_match_once(tmp_path: Path, moment: Callable[[Path], bool]) -> None:
+@pytest.mark.parametrize(
+    ("moment", "engine"),
+    [(before_the_commits, Engine.LOCAL), (between_the_commits, Engine.SPARK), (between_the_commits, Engine.LOCAL)],
+    indirect=["engine"],
+)
+def test_a_killed_run_gives_each_match_once(tmp_path: Path, moment: Callable[[Path], bool], engine: Engine) -> None:
     path = project(tmp_path, sink="delta", files=1)
     add_files(tmp_path, table(), 6)
     kill_when(start(path), lambda: moment(tmp_path))
@@ -58,7 +63,8 @@ def write_commits(folder: Path, rows: pd.DataFrame, count: int) -> None:
         write_deltalake(folder / "readings", halves.iloc[part], mode="append", partition_by=["event", "half"])
 
 
-def test_a_job_over_a_table_gives_the_matches_of_a_replay(tmp_path: Path, spark: SparkSession) -> None:
+@ON_BOTH
+def test_a_job_over_a_table_gives_the_matches_of_a_replay(tmp_path: Path, engine: Engine) -> None:
     (tmp_path / "sensors.query").write_text(QUERY)
     path = tmp_path / "sensors.yaml"
     path.write_text(FROM_TABLE)
@@ -74,7 +80,7 @@ def test_a_job_over_a_table_gives_the_matches_of_a_replay(tmp_path: Path, spark:
     assert not any("before_clock" in key for key in report.ledger)
 
 
-def test_a_data_file_that_was_removed_is_a_loss(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_data_file_that_was_removed_is_a_loss(tmp_path: Path, engine: Engine) -> None:
     (tmp_path / "sensors.query").write_text(QUERY)
     path = tmp_path / "sensors.yaml"
     path.write_text(FROM_TABLE)
@@ -85,9 +91,7 @@ def test_a_data_file_that_was_removed_is_a_loss(tmp_path: Path, spark: SparkSess
     assert totals(run(path, once=True, accept_loss=True).ledger, "Rise")["lost"] == 50
 
 
-def test_a_micro_batch_is_repeated_with_the_settings_of_the_run_that_began_it(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_a_micro_batch_is_repeated_with_the_settings_of_the_run_that_began_it(tmp_path: Path, engine: Engine) -> None:
     """`idle` has let time advance in it, and its results are in the table; the next run has `--once`, hence no `idle`."""
     path = project_of_two(tmp_path)
     text = path.read_text().replace("format: parquet, path: out", "format: delta, path: out")

@@ -14,6 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from job_engine.delta.package import open_table
 from job_engine.delta.store_access import store_settings, table_uri
+from job_engine.document.setting_keys import Engine
 from job_engine.places.place import place_of
 from job_engine.retrying import RETRY
 from job_engine.sinks.kinds import MicroBatch, Sink
@@ -48,7 +49,9 @@ def fetch(store: StoreServer, prefix: str, folder: Path) -> None:
         path.write_bytes(store.client.get_object(Bucket="bucket", Key=key)["Body"].read())
 
 
-def test_a_job_between_tables_of_a_store_gives_each_match_once(tmp_path: Path, store: StoreServer) -> None:
+def test_a_job_between_tables_of_a_store_gives_each_match_once(
+    tmp_path: Path, store: StoreServer, engine_of_processes: Engine
+) -> None:
     content = table(800)
     write_commits(store, content, 5)
     (tmp_path / "sensors.query").write_text(QUERY)

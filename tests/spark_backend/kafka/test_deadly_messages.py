@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from job_engine.document.setting_keys import Engine
 from tests.support.kafka.broker import Broker
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -35,7 +36,9 @@ def rows(folder: Path) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("skips", [False, True])
-def test_messages_that_end_workers_are_left_out_and_nothing_else(tmp_path: Path, broker: Broker, skips: bool) -> None:
+def test_messages_that_end_workers_are_left_out_and_nothing_else(
+    tmp_path: Path, broker: Broker, skips: bool, engine_of_processes: Engine
+) -> None:
     topic = broker.topic(partitions=2)
     values = [json.dumps({"n": number}).encode() for number in range(400)]
     values[0] = values[2] = b"null"

@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from pyspark.sql import SparkSession
 
 import querylang
+from job_engine.document.setting_keys import Engine
 from job_engine.errors import Unreachable
 from job_engine.job.job import deploy, run
 from job_engine.job.watching.status import status_of
 from querylang.errors import InputError
 from runtime.reading.tables import read_arrivals
 from tests.support.embedded import embedded, match_ids
+from tests.support.engines import ON_BOTH
 from tests.support.kafka.broker import PASSWORD, USER, Broker
 from tests.support.kafka.registry import encoded, record, running_registry
 from tests.support.killed_runs import kill_when, start
@@ -78,10 +79,8 @@ def expected(folder: Path, topic: str, rows: pd.DataFrame) -> dict[str, list[str
     return match_ids(embedded(plan, read_arrivals(rows.drop(columns="timestamp"), plan)))
 
 
-def test_a_killed_run_goes_on_and_gives_the_matches_of_a_replay(
-    tmp_path: Path, broker: Broker, spark: SparkSession
-) -> None:
-    assert spark.version
+@ON_BOTH
+def test_a_killed_run_goes_on_and_gives_the_matches_of_a_replay(tmp_path: Path, broker: Broker, engine: Engine) -> None:
     topic, rows = broker.topic(3), readings()
     path = project(tmp_path, broker, f"subscribe: {topic}", most=1000)
     output, rises = broker.topic(), broker.topic(2)
@@ -112,9 +111,8 @@ def test_a_killed_run_goes_on_and_gives_the_matches_of_a_replay(
 
 
 def test_what_cannot_be_decoded_is_discarded_with_its_coordinates(
-    tmp_path: Path, broker: Broker, spark: SparkSession
+    tmp_path: Path, broker: Broker, engine: Engine
 ) -> None:
-    assert spark.version
     one, two = broker.topic(), broker.topic()
     good = json.dumps({"sensor": "s", "value": 1.0, "ts": 1.0}).encode()
     broker.produce(one, [(0, 1000, good), (0, 2000, b'{"sensor": "s"'), (0, 3000, None)])
@@ -133,9 +131,8 @@ def test_what_cannot_be_decoded_is_discarded_with_its_coordinates(
 
 
 def test_control_events_come_from_a_topic_in_their_order_and_wrong_ones_are_told(
-    tmp_path: Path, broker: Broker, spark: SparkSession
+    tmp_path: Path, broker: Broker, engine: Engine
 ) -> None:
-    assert spark.version
     topic, control = broker.topic(), broker.topic()
     value = json.dumps({"sensor": "s", "value": 90.0, "ts": 5.0}).encode()
     broker.produce(topic, [(0, 5000, value), (0, 9000, value)])
@@ -171,9 +168,8 @@ SECURE = """\
 
 
 def test_topics_behind_tls_and_a_login_are_read_and_written_and_secrets_stay_out_of_sight(
-    tmp_path: Path, broker: Broker, spark: SparkSession, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, broker: Broker, engine: Engine, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert spark.version
     topic, rows, discarded = broker.topic(3), readings(300), broker.topic()
     produce(broker, topic, rows)
     broker.produce(topic, [(0, 0, b"{")])
@@ -203,10 +199,7 @@ def test_topics_behind_tls_and_a_login_are_read_and_written_and_secrets_stay_out
     assert PASSWORD not in said.out + said.err
 
 
-def test_a_truncated_topic_is_refused_and_accepted_as_a_loss(
-    tmp_path: Path, broker: Broker, spark: SparkSession
-) -> None:
-    assert spark.version
+def test_a_truncated_topic_is_refused_and_accepted_as_a_loss(tmp_path: Path, broker: Broker, engine: Engine) -> None:
     topic, rows = broker.topic(3), readings(300)
     path = project(tmp_path, broker, f"subscribe: {topic}")
     produce(broker, topic, rows)
@@ -234,14 +227,14 @@ def wait_for(is_so: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
+@ON_BOTH
 def test_a_running_job_outlives_its_broker_and_empty_partitions_hold_nothing_back(
-    tmp_path: Path, broker: Broker, spark: SparkSession
+    tmp_path: Path, broker: Broker, engine: Engine
 ) -> None:
     """The broker's clock gives the timestamps, so partitions without messages advance too.
 
     What was there before a job that begins at the end is not read; a partition that is added is.
     """
-    assert spark.version
     topic = broker.topic(3, message_timestamp_type="LogAppendTime")
     path = project(tmp_path, broker, f"subscribe: {topic}")
     path.write_text(path.read_text().replace("    event:", "    start: latest\n    skew: 3s\n    event:"))
@@ -283,9 +276,8 @@ def test_a_topic_that_does_not_exist_is_named(tmp_path: Path, broker: Broker) ->
         run(path, once=True)
 
 
-def test_messages_in_avro_give_the_matches_of_a_replay(tmp_path: Path, broker: Broker, spark: SparkSession) -> None:
+def test_messages_in_avro_give_the_matches_of_a_replay(tmp_path: Path, broker: Broker, engine: Engine) -> None:
     """Two versions of a schema side by side; the registry is down when the first run begins."""
-    assert spark.version
     topic, rows = broker.topic(3), readings(600)
     types = {"sensor": "string", "value": ["null", "double"], "ts": "double"}
     schemas = {1: record("Reading", types), 2: record("Reading", types | {"more": "string"})}

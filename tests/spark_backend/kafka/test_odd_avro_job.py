@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from job_engine.document.setting_keys import Engine
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.registry import encoded, record, running_registry
 
@@ -46,7 +47,7 @@ def rows(folder: Path) -> pd.DataFrame:
 
 
 def test_odd_messages_are_malformed_with_their_coordinates_and_all_others_are_read(
-    tmp_path: Path, broker: Broker
+    tmp_path: Path, broker: Broker, engine_of_processes: Engine
 ) -> None:
     topic, odd = broker.topic(partitions=2), odd_messages()
     values = [encoded(GOOD, {"n": number}, 1) for number in range(60)]
