@@ -18,7 +18,7 @@ import pyarrow as pa
 from job_engine.delta.commit_log import is_table, tables_below
 from job_engine.delta.data_files import is_below
 from job_engine.delta.features import refuse_unwritable
-from job_engine.delta.package import open_table, refuse_missing_package
+from job_engine.delta.package import open_table, refuse_escapes, refuse_missing_package
 from job_engine.delta.publishing import Transaction, publish_files
 from job_engine.delta.table_schemas import new_columns
 from job_engine.delta.transactions import application, committed_files, identity_of, transactions
@@ -40,6 +40,7 @@ class Publishing(kinds.Publishing):
         own: TableSink = sink.own
         for part, schema in parts.items():
             path = sink.folder / part
+            refuse_escapes(path)
             wanted = with_partitions(schema, own.partition_by, path)
             table = open_table(path) if is_table(path) else None
             if table is None:

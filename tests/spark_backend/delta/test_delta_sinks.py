@@ -243,6 +243,17 @@ def test_a_table_that_cannot_be_written_is_refused_before_the_start(tmp_path: Pa
     assert refusal(sink(tmp_path)) == reason
 
 
+def test_a_folder_that_the_package_takes_for_another_one_is_refused_before_the_start(tmp_path: Path) -> None:
+    own = sink(tmp_path)
+    with pytest.raises(InputError) as caught:
+        DELTA.refuse_unwritable(own, {"%5FQ": SCHEMA})
+    assert str(caught.value) == (
+        f"{own.folder / '%5FQ'}: the package deltalake cannot open a table in a local folder with '%5F' in its path;"
+        " choose another path, or another name of the query, instance or channel"
+    )
+    DELTA.refuse_unwritable(own, {"ü #1 %": SCHEMA})
+
+
 def test_a_folder_of_a_delta_table_is_no_sink_of_files(tmp_path: Path) -> None:
     write(sink(tmp_path), 0, rows("a"))
     with pytest.raises(InputError, match="is a Delta table; set `format: delta`"):
