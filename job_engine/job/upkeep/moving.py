@@ -98,9 +98,10 @@ def move(path: Path | str, engine: Engine | None = None, buckets: int | None = N
         try:
             opened = open_checkpoint(now)
             _refuse_interrupted(deployment, now)
-            return _moved(opened, wanted, _to_set(deployment, wanted))
+            report = _moved(opened, wanted)
         finally:
             lock.release()
+        return replace(report, to_set=_to_set(load_deployment(path), wanted))
 
 
 def _as(deployment: Deployment, engine: Engine, buckets: int) -> Deployment:
@@ -110,6 +111,7 @@ def _as(deployment: Deployment, engine: Engine, buckets: int) -> Deployment:
 
 
 def _to_set(deployment: Deployment, wanted: Deployment) -> Mapping[str, str]:
+    """What the file says otherwise; one without `buckets` goes by the checkpoint."""
     said = {"engine": str(deployment.engine), "buckets": str(deployment.buckets)}
     needed = {"engine": str(wanted.engine), "buckets": str(wanted.buckets)}
     return {key: value for key, value in needed.items() if said[key] != value}
@@ -130,7 +132,7 @@ def _refuse_interrupted(deployment: Deployment, now: Deployment) -> None:
     )
 
 
-def _moved(opened: Opened, wanted: Deployment, to_set: Mapping[str, str]) -> MoveReport:
+def _moved(opened: Opened, wanted: Deployment) -> MoveReport:
     checkpoint = wanted.checkpoint
     for line in other_release(wanted):
         warn(line)
@@ -147,7 +149,7 @@ def _moved(opened: Opened, wanted: Deployment, to_set: Mapping[str, str]) -> Mov
         size=0,
         batch=None,
         old=None,
-        to_set=to_set,
+        to_set={},
     )
     if last < 0:
         write_record(checkpoint, record)

@@ -95,6 +95,15 @@ def test_what_a_crash_has_left_is_repeated_before_a_move(tmp_path: Path) -> None
     assert streamed(tmp_path) == expected(tmp_path)
 
 
+def test_a_file_that_names_no_buckets_goes_by_the_checkpoint(tmp_path: Path) -> None:
+    path = half_run(tmp_path)
+    path.write_text(path.read_text().replace("buckets: 3\n", ""))
+    done = rebucket(path, 5)
+    assert (done.before, done.buckets, done.is_set) == (3, 5, True)
+    run(path)
+    assert streamed(tmp_path) == expected(tmp_path)
+
+
 def test_a_job_without_a_micro_batch_is_moved(tmp_path: Path) -> None:
     path = local(project(tmp_path, files=1))
     run_once(path, once=True)
