@@ -73,8 +73,8 @@ def _serve(control: socket.socket, folder: LocalPath) -> socket.socket | None:
                 _tell(control, {"died": pid, "status": status})
         if control not in ready:
             continue
-        request, files, _, _ = socket.recv_fds(control, 1, 1)
-        if not request:
+        files = _asked(control)
+        if not files:
             _end(children, folder)
             return None
         connection = socket.socket(fileno=files[0])
@@ -89,6 +89,14 @@ def _serve(control: socket.socket, folder: LocalPath) -> socket.socket | None:
         connection.close()
         children.add(pid)
         _tell(control, {"began": pid})
+
+
+def _asked(control: socket.socket) -> list[int]:
+    """The connection of the worker that the driver asks for; empty = the driver has ended."""
+    try:
+        return list(socket.recv_fds(control, 1, 1)[1])
+    except ConnectionResetError:
+        return []  # it has not read all that was sent
 
 
 def _ended(children: set[int]) -> list[tuple[int, int]]:

@@ -23,11 +23,13 @@ from job_engine.sinks.bucket_results import write_results
 from job_engine.sinks.kinds import MicroBatch, Sink
 from job_engine.sinks.task_files import Attempt
 from job_engine.sources.task_reading import read_task
+from job_engine.wire.container import ContainerError
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.rows_in_files import fetched, put_aside
 from job_engine.wire.tagged_rows import TaggedRow
 from job_engine.wire.worker_memory import set_objects_aside
 from querylang.errors import InputError
+from runtime.engine.snapshot import StateError
 from runtime.json_reader import shaped
 from runtime.json_shapes import Count
 
@@ -172,7 +174,8 @@ def _failed(error: Exception) -> Frame:
     """An error as text: the driver raises it again."""
     if isinstance(error, MemoryError):
         return Frame(Word.FAILED, {"kind": "WorkerDied", "text": "a worker process had too little memory"})
-    plain = error if isinstance(error, InputError) else plain_error(error)
+    is_told = isinstance(error, ContainerError | StateError)
+    plain = InputError(str(error)) if is_told else plain_error(error)
     kind = next((kind for kind in (Unreachable, WorkerDied, InputError) if isinstance(plain, kind)), None)
     if kind is None:
         lines = traceback.format_exception(error)
