@@ -15,9 +15,21 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import duckdb_compare, embedded, latency, many, ordering, page, patterns, report, streaming, topics
+from benchmarks import (
+    duckdb_compare,
+    embedded,
+    engines,
+    latency,
+    many,
+    ordering,
+    page,
+    patterns,
+    report,
+    streaming,
+    topics,
+)
 
-PARTS = ("embedded", "many", "patterns", "ordering", "cold", "duckdb", "latency", "streaming", "topics")
+PARTS = ("embedded", "many", "patterns", "ordering", "cold", "duckdb", "latency", "streaming", "topics", "engines")
 
 _PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
@@ -41,6 +53,7 @@ class Extent:
     most_patterns: int
     delays: latency.Size
     from_topics: topics.Size
+    on_engines: engines.Size
 
 
 FULL = Extent(
@@ -56,6 +69,15 @@ FULL = Extent(
     most_patterns=len(patterns.PATTERNS),
     delays=latency.Size(events_a_file=1_000, batches=25, rounds=2, seconds=15.0, buckets=4),
     from_topics=topics.Size(messages_a_batch=200_000, batches=7, rounds=3, seconds=20.0, buckets=4),
+    on_engines=engines.Size(
+        events_a_batch=(1_000_000, 4_000_000),
+        keys=10_000,
+        batches=5,
+        rounds=3,
+        messages_a_batch=200_000,
+        rates=(1_000, 10_000),
+        seconds=20.0,
+    ),
 )
 SMALL = Extent(
     events=20_000,
@@ -70,6 +92,9 @@ SMALL = Extent(
     most_patterns=0,
     delays=latency.Size(events_a_file=1_000, batches=latency.WARM_UP + 3, rounds=1, seconds=1.0, buckets=2),
     from_topics=topics.Size(messages_a_batch=2_000, batches=4, rounds=1, seconds=2.0, buckets=2),
+    on_engines=engines.Size(
+        events_a_batch=(20_000,), keys=100, batches=3, rounds=1, messages_a_batch=0, rates=(), seconds=1.0
+    ),
 )
 
 
@@ -141,6 +166,11 @@ def _topics(extent: Extent) -> list[topics.FromTopics]:
         return [topics.measure(Path(folder), extent.from_topics)]
 
 
+def _engines(extent: Extent) -> list[engines.Compared]:
+    with TemporaryDirectory() as folder:
+        return engines.measure(Path(folder), extent.on_engines)
+
+
 def _latency(extent: Extent) -> list[latency.Delays]:
     with TemporaryDirectory() as folder:
         return [latency.measure(Path(folder), extent.delays)]
@@ -156,6 +186,7 @@ _MEASUREMENTS: dict[str, tuple[Callable[[Extent], Sequence[Any]], Callable[[Any]
     "streaming": (_streaming, report.streaming),
     "latency": (_latency, report.latency),
     "topics": (_topics, report.topics),
+    "engines": (_engines, report.engines),
 }
 
 

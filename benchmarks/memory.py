@@ -14,7 +14,9 @@ INTERVAL = 0.25
 class PeakMemory:
     """While entered, sums the proportional set sizes (shared pages are counted once) of the process tree."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: int | None = None) -> None:
+        """`root`: of the tree; None = this process."""
+        self._root = os.getpid() if root is None else root
         self.peak_bytes = 0
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -31,10 +33,11 @@ class PeakMemory:
 
     def _watch(self) -> None:
         while not self._done.wait(INTERVAL):
-            self.peak_bytes = max(self.peak_bytes, sum(_size(process) for process in _tree(os.getpid())))
+            self.peak_bytes = max(self.peak_bytes, sum(_size(process) for process in tree(self._root)))
 
 
-def _tree(root: int) -> list[int]:
+def tree(root: int) -> list[int]:
+    """A process and all below it."""
     children: dict[int, list[int]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from benchmarks import engines as engine_figures
 from benchmarks.duckdb_compare import Compared
 from benchmarks.embedded import Embedded
 from benchmarks.latency import Delays
@@ -132,6 +133,19 @@ def topics(items: Sequence[FromTopics]) -> list[Table]:
     decoding.add_row("to columns, selected and packed for the shuffle", f"{found.packed:,.0f}")
     decoding.add_row("json.loads, row by row", f"{found.by_row:,.0f}")
     return [table, decoding]
+
+
+def engines(items: Sequence[engine_figures.Compared]) -> list[Table]:
+    """Both engines."""
+    table = Table("measured", "unit", "spark", "local", "local / spark", title="The same jobs on both engines")
+    for item in items:
+        table.add_row(item.name, item.unit, _three(item.spark), _three(item.local), _three(item.ratio))
+    return [table]
+
+
+def _three(number: float) -> str:
+    """Three digits, and all before the point."""
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
 
 
 def _state(state_bytes: int, kept_events: int) -> tuple[str, str]:

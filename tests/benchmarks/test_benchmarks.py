@@ -36,6 +36,8 @@ def test_a_little_of_everything_is_measured(tmp_path: Path) -> None:
     assert all(item["ratio"] > 0 and item["matches"] > 0 for item in measured["duckdb"])
     assert all(item["to_matches"] > 0 and item["matches"] > 0 for item in measured["embedded"])
     assert all(item["ratio"] > 0 and item["state_bytes"] > 0 for item in measured["streaming"])
+    assert [item["unit"] for item in measured["engines"]] == ["million events/s", "s", "MB"]
+    assert all(item["spark"] > 0 and item["local"] > 0 for item in measured["engines"])
 
 
 def test_the_page_has_a_place_for_the_figures_of_each_part(tmp_path: Path) -> None:
