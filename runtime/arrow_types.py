@@ -7,10 +7,41 @@ An optional has the type of its content; an empty one is null.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
 import pyarrow as pa
 
 from querylang.plan.model import Plan
 from querylang.plan.value_types import Kind, Type
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+_MOST_KEPT = 512
+
+
+def made_once(make: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """A function of plans and parts of them whose results are kept: a schema costs time to make.
+
+    Arguments are told apart by their identities, so they are kept as well; nobody changes them.
+    """
+    known: dict[tuple[int, ...], tuple[Any, Result]] = {}
+
+    @wraps(make)
+    def found_or_made(*given: Parameters.args, **named: Parameters.kwargs) -> Result:
+        assert not named, "arguments are given by position"
+        key = tuple(map(id, given))
+        found = known.get(key)
+        if found is None:
+            if len(known) >= _MOST_KEPT:
+                known.clear()
+            found = known[key] = (given, make(*given, **named))
+        return found[1]
+
+    return found_or_made
+
 
 _SIMPLE: dict[Kind, pa.DataType] = {
     Kind.BOOLEAN: pa.bool_(),

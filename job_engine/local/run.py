@@ -10,11 +10,16 @@ The order of what is written durably, and why a crash between two of them loses 
     commit    names the states: nothing up to this micro-batch is repeated from now on
 
 The last three follow at intervals, not in each micro-batch: states are written as a whole.
+
+While results of a micro-batch are published, the next one is recorded, read and stepped. Its own
+results are published behind those, and states are saved only once all are: what is in them is what
+has been published.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from math import inf
 
@@ -27,7 +32,8 @@ from job_engine.places.place import place_to_plain
 from job_engine.sources.listing.job_notes import JobNotes, job_notes
 from job_engine.sources.listing.lister import Lister
 from job_engine.sources.listing.tasks import Task
-from job_engine.threads import new_event
+from job_engine.threads import begun, new_event
+from job_engine.wire.rows_in_files import remove_rows
 from job_engine.wire.tagged_rows import Tag, read_table
 
 SHARE = 20
@@ -71,6 +77,9 @@ class LocalRun:
         self._pace = pace
         self._log = RunLog(order.checkpoint)
         self._lister = Lister({**order.options, "tasks": str(pool.count)}, self._notes)
+        assert order.rows is not None, "workers see the same folder"
+        self._rows = order.rows / "rows"  # of one micro-batch; beside them are drafts of two
+        self._publishing: Future[None] | None = None
         self._stopping = new_event()
         self._wakes: dict[int, int] = {}
         self._open = 0
@@ -84,6 +93,13 @@ class LocalRun:
 
     def run(self) -> None:
         """Process micro-batches; raises what ends the run, WorkerDied among it."""
+        try:
+            self._run()
+        finally:
+            if self._publishing is not None:
+                self._publishing.exception()
+
+    def _run(self) -> None:
         self._begin()
         if self._order.is_bounded:
             self._lister.fix_end()
@@ -91,6 +107,8 @@ class LocalRun:
             self._process(entry, may_be_repeated=True)
         self._commit()
         while not self._stopping.is_set():
+            if self._order.program.live:  # its micro-batch may have asked for a change
+                self._end_publishing()
             manifest = self._lister.latest(self._last.manifest)
             if manifest > self._last.manifest or self._is_due():
                 self._started = monotonic()
@@ -111,14 +129,13 @@ class LocalRun:
         if saved is not None:
             self._wakes, self._last = dict(saved.wakes), self._log.entry(saved.number)
         self._log.remove_old()
-        assert order.rows is not None, "workers see the same folder"
         self._pool.begin(
             {
                 "program": order.program.to_text(),
                 "options": dict(order.options),
                 "sinks": {name: sink.to_plain() for name, sink in order.sinks.items()},
                 "identity": order.writer.identity,
-                "rows": str(order.rows),
+                "rows": str(self._rows),
                 "states": None if saved is None else place_to_plain(self._log.states_of(saved.number)),
                 "saved": [] if saved is None else list(saved.buckets),
             }
@@ -126,6 +143,7 @@ class LocalRun:
         self._next_commit = monotonic() + self._pace.interval
 
     def _notes(self) -> JobNotes:
+        self._end_publishing()
         return self._order.writer.notes() or job_notes(self._order.checkpoint)
 
     def _recorded(self, manifest: int) -> Begun:
@@ -138,14 +156,28 @@ class LocalRun:
         return entry
 
     def _process(self, entry: Begun, *, may_be_repeated: bool) -> None:
-        """Read, step and publish one micro-batch."""
-        self._order.writer.publish(lambda: self._results(entry), entry.number, may_be_repeated=may_be_repeated)
+        """Read and step one micro-batch, and begin to publish it behind the one before."""
+        started, writer = monotonic(), self._order.writer
+        results = self._results(entry)
+        self._end_publishing()
+
+        def publish() -> None:
+            writer.publish(lambda: results, entry.number, may_be_repeated=may_be_repeated, started=started)
+            self._pace.at("published")
+
+        self._publishing = begun(publish, "ensue results")
         self._last, self._open = entry, self._open + 1
-        self._pace.at("published")
+
+    def _end_publishing(self) -> None:
+        """Wait until all results so far are visible; raises what prevents it."""
+        publishing, self._publishing = self._publishing, None
+        if publishing is not None:
+            publishing.result()
 
     def _results(self, entry: Begun) -> list[bytes]:
         """What the buckets give in a micro-batch."""
         results = self._stepped(entry, self._read(self._lister.tasks(self._last.manifest, entry.manifest)))
+        remove_rows(self._rows)
         self._pace.at("stepped")
         return results
 
@@ -191,6 +223,7 @@ class LocalRun:
         """Save the states, and repeat nothing of what is published from now on."""
         if not self._open:
             return
+        self._end_publishing()
         began, writer = monotonic(), self._order.writer
         asked = Frame(Word.SAVE, {"folder": place_to_plain(self._log.states_of(self._last.number))})
         answers = self._pool.ask(dict.fromkeys(range(self._pool.count), asked)).values()
@@ -221,7 +254,9 @@ class LocalRun:
         return min(seconds, self._next_commit - monotonic()) if self._open else seconds
 
     def _wait(self, seconds: float) -> None:
+        if self._publishing is not None and self._publishing.done():
+            self._end_publishing()
         if seconds > 0:
-            self.is_waiting = True
+            self.is_waiting = self._publishing is None
             wait_for(self._stopping, seconds)
             self.is_waiting = False

@@ -98,6 +98,8 @@ def processed(group: PartitionGroup, groups: int, controls: Arrivals, clock: int
     controls: its control events, before they are processed
     clock: the group's clock then, µs; None = nothing has arrived
     """
+    if not len(controls):
+        return []
     table = controls.table
     is_own = np.array([source == COMMANDS for source in table.column("_source").to_pylist()], np.bool_)
     table = table.filter(pa.array(is_own & (controls.system("kind") == RecordKind.CONTROL)))
@@ -115,5 +117,5 @@ def processed(group: PartitionGroup, groups: int, controls: Arrivals, clock: int
 
 def tagged_answers(rows: Iterable[Mapping[str, object]]) -> list[TaggedRow]:
     """Answers as the rows of a step."""
-    table = pa.Table.from_pylist(list(rows), schema=ANSWER_SCHEMA)
-    return [TaggedRow(Tag.ANSWER, "", table)] if len(table) else []
+    found = list(rows)
+    return [TaggedRow(Tag.ANSWER, "", pa.Table.from_pylist(found, schema=ANSWER_SCHEMA))] if found else []

@@ -28,6 +28,7 @@ from runtime.instants import EARLIEST, NEVER, NO_TIME
 from runtime.reading.control_events import ControlEvents
 from runtime.replay.divided import with_steps
 from runtime.results.ledger import Account, ledger_table
+from runtime.results.no_rows import NO_OUTPUTS
 from runtime.results.schemas import OUTPUT_SCHEMA, TIMESTAMP, Results
 
 
@@ -246,6 +247,8 @@ def _control_rows(plan: Plan, controls: Arrivals, clock: int | None) -> pa.Table
     controls: records of the control stream, before they are processed
     clock: the group's clock then, µs; None = nothing has arrived
     """
+    if not len(controls):
+        return NO_OUTPUTS
     is_control = controls.system("kind") == RecordKind.CONTROL
     table = controls.table.filter(pa.array(is_control))
     if not len(table):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -11,7 +12,7 @@ from job_engine.errors import failed
 from job_engine.sources.command_reading import packed_commands
 from job_engine.sources.crash_marks import CRASHES, NO_MARKS, CrashMarks
 from job_engine.sources.kinds import TaskRun, reading_of
-from job_engine.sources.listing.tasks import SOURCES, Task, sources_of_text
+from job_engine.sources.listing.tasks import SOURCES, Task, ToldSource, sources_of_text
 from job_engine.sources.listing.unread import Unread
 from job_engine.sources.local_names import shown
 from job_engine.sources.reading import Reading
@@ -29,7 +30,8 @@ def read_task(options: Mapping[str, str], text: str) -> Iterator[pa.RecordBatch]
     options: as of `reading_options`
     text: a `Task`
     """
-    sources, program = sources_of_text(options[SOURCES]), load_program(options["program"])
+    sources, readings = _sources(options[SOURCES]), _readings(options["readings"])
+    program = load_program(options["program"])
     task = Task.of_text(text, sources)
     if task.signal is not None:
         yield pack_signal(program.buckets, Signal(task.signal))
@@ -37,9 +39,6 @@ def read_task(options: Mapping[str, str], text: str) -> Iterator[pa.RecordBatch]
         yield pack_reports(
             [Report(cause, source, count, shown(example)) for cause, source, count, example in task.reports]
         )
-    readings = {
-        name: Reading.of_text(reading) for name, reading in json_of_text(options["readings"], dict[str, str]).items()
-    }
     if task.commands:
         yield from packed_commands(task.commands, program, len(readings))
     marks = CrashMarks.of_text(options[CRASHES]) if CRASHES in options else NO_MARKS
@@ -55,6 +54,18 @@ def read_task(options: Mapping[str, str], text: str) -> Iterator[pa.RecordBatch]
     for name, work in task.work.items():
         with _stopped_by_stores():
             yield from reading_of(sources[name].format).packed(sources[name].own, work, run_of(name))
+
+
+@lru_cache(maxsize=8)
+def _sources(text: str) -> dict[str, ToldSource]:
+    """Parsed once per run, not per task."""
+    return sources_of_text(text)
+
+
+@lru_cache(maxsize=8)
+def _readings(text: str) -> dict[str, Reading]:
+    """Parsed once per run, not per task."""
+    return {name: Reading.of_text(reading) for name, reading in json_of_text(text, dict[str, str]).items()}
 
 
 def unread_of(left: Mapping[str, Unread | None], readings: Mapping[str, Reading]) -> Mapping[str, UnreadFiles | None]:

@@ -64,9 +64,10 @@ def tagged_rows(results: Results) -> Iterator[TaggedRow]:
     """The tables of a result that have rows."""
     for query, table in results.matches.items():
         yield from _if_any(Tag.MATCH, query, table)
-    is_error = pc.equal(results.outputs.column("kind"), "error")
-    yield from _if_any(Tag.OUTPUT, "", results.outputs.filter(pc.invert(is_error)))
-    yield from _if_any(Tag.ERROR, "", results.outputs.filter(is_error))
+    if results.outputs.num_rows:
+        is_error = pc.equal(results.outputs.column("kind"), "error")
+        yield from _if_any(Tag.OUTPUT, "", results.outputs.filter(pc.invert(is_error)))
+        yield from _if_any(Tag.ERROR, "", results.outputs.filter(is_error))
     if results.discarded is not None:
         yield from _if_any(Tag.DISCARDED, "", results.discarded)
     yield from _if_any(Tag.LEDGER, "", results.ledger)

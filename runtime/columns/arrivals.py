@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import EventType, Plan
 from querylang.plan.value_types import Type
-from runtime.arrow_types import arrow_type, has_column
+from runtime.arrow_types import arrow_type, has_column, made_once
 
 BATCH_VERSION = 1
 
@@ -125,6 +125,7 @@ def field_columns(events: Iterable[EventType]) -> dict[str, Type]:
     return dict(known[1])
 
 
+@made_once
 def arrivals_schema(plan: Plan) -> pa.Schema:
     """The schema of `Arrivals.table`; `_text` and field columns without values may be absent."""
     fields = [pa.field(name, arrow_type(type_, plan)) for name, type_ in field_columns(plan.events).items()]
@@ -154,7 +155,7 @@ class Arrivals:
     @staticmethod
     def empty(plan: Plan) -> Arrivals:
         """A batch without records, with the columns of a plan."""
-        return Arrivals(arrivals_schema(plan).empty_table())
+        return _no_arrivals(plan)
 
     @staticmethod
     def concat(parts: Sequence[Arrivals]) -> Arrivals:
@@ -188,6 +189,11 @@ class Arrivals:
         if version != str(BATCH_VERSION):
             raise ValueError(f"batch of version {version}; this release reads version {BATCH_VERSION}")
         return Arrivals(table)
+
+
+@made_once
+def _no_arrivals(plan: Plan) -> Arrivals:
+    return Arrivals(arrivals_schema(plan).empty_table())
 
 
 def _without_empty_chunks(column: pa.ChunkedArray) -> pa.ChunkedArray:

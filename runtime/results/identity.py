@@ -18,6 +18,7 @@ _WORD = 2**64 - 1
 _NAN = 0x7FF8000000000000
 
 
+@lru_cache(maxsize=4096)
 def text_hash(text: str) -> int:
     """FNV-1a over the bytes of a text."""
     value = FNV_START

@@ -78,6 +78,9 @@ def count_pending(query: str, events: pa.Table, change: int) -> Account:
     return account
 
 
+_NO_LEDGER = LEDGER_SCHEMA.empty_table()
+
+
 def ledger_table(account: Account) -> pa.Table:
     """The account as a table without zeros, by query, source, then the order of words.
 
@@ -90,6 +93,8 @@ def ledger_table(account: Account) -> pa.Table:
         account = joined
     order = {word: place for place, word in enumerate((*WORDS, *BESIDE))}
     rows = sorted((key for key, count in account.items() if count), key=lambda key: (*key[:2], order[key[2]]))
+    if not rows:
+        return _NO_LEDGER
     columns: Sequence[list[str]] = [[key[part] for key in rows] for part in range(3)]
     return pa.table([*columns, [account[key] for key in rows]], schema=LEDGER_SCHEMA)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from querylang.plan.expression import EndOf, type_of
 from querylang.plan.model import EventType, Plan, QueryPlan, Select
-from runtime.arrow_types import arrow_type
+from runtime.arrow_types import arrow_type, made_once
 from runtime.columns.arrivals import field_columns
 from runtime.instants import EARLIEST, LATEST, NO_TIME
 from runtime.policies.per_input import adjusts, has_ends
@@ -41,11 +41,13 @@ def moments(micros: NDArray[np.int64]) -> pa.Array:
     return pa.array(np.clip(micros, EARLIEST, LATEST), mask=missing if missing.any() else None).view(TIMESTAMP)
 
 
+@made_once
 def fields_struct(plan: Plan, event: EventType) -> pa.DataType:
     """An event's payload: its fields by name."""
     return pa.struct([(item.name, arrow_type(item.type, plan)) for item in event.fields])
 
 
+@made_once
 def member_struct(plan: Plan, query: QueryPlan, event: EventType) -> pa.DataType:
     """One event of a match: type, times, coordinates, payload; null for an `or` name that is unset.
 
@@ -68,11 +70,13 @@ def member_struct(plan: Plan, query: QueryPlan, event: EventType) -> pa.DataType
     )
 
 
+@made_once
 def key_struct(plan: Plan, query: QueryPlan) -> pa.DataType:
     """The partition key: one field per key of the query, with its name there."""
     return pa.struct([(key.name, arrow_type(key.type, plan)) for key in query.keys])
 
 
+@made_once
 def match_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
     """One row per match of `query`; with `points` if its waits have names."""
     columns = [
@@ -93,6 +97,7 @@ def match_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
     return pa.schema([*columns, ("_step", pa.int64()), ("_rank", pa.int64())])
 
 
+@made_once
 def members_struct(plan: Plan, query: QueryPlan) -> pa.DataType:
     """The events of a match by their names in the pattern; a `find every` does not keep them.
 
@@ -109,6 +114,7 @@ def _member_type(plan: Plan, query: QueryPlan, term: int) -> pa.DataType:
     return member if query.terms[term].group is None else pa.list_(pa.field("element", member))
 
 
+@made_once
 def selected_struct(plan: Plan, query: QueryPlan) -> pa.DataType:
     """What each match selects, by name: events as in `member_struct`, and other values."""
     return pa.struct([(select.name, _selected_type(plan, query, select)) for select in query.selected])

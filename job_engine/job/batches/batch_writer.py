@@ -123,23 +123,31 @@ class BatchWriter:
         May be called again with the same micro-batch, after a crash; parameters as of `publish`.
         """
         self.publish(results, batch, may_be_repeated=self.is_first)
+        if self.rows is not None:
+            remove_rows(self.rows)
         self.is_first = False
         self.save()
 
-    def publish(self, results: Callable[[], Iterable[bytes]], batch: int, *, may_be_repeated: bool) -> None:
+    def publish(
+        self,
+        results: Callable[[], Iterable[bytes]],
+        batch: int,
+        *,
+        may_be_repeated: bool,
+        started: float | None = None,
+    ) -> None:
         """Make visible what a micro-batch gives; its totals are saved later.
 
         results: runs the tasks of the micro-batch, and gives `BucketResults` of its buckets
         batch: its number, as the driver counts
         may_be_repeated: an earlier run may have been interrupted in it, or behind it
+        started: when the micro-batch was begun, as `monotonic` tells it; None = now
         """
-        started = monotonic()
+        started = monotonic() if started is None else started
         self.confirm()
         batch += self.program.before
         own = MicroBatch(self.identity, batch)
         written = publish_batch(results(), self.program, self.sinks, own, is_first=may_be_repeated)
-        if self.rows is not None:
-            remove_rows(self.rows)
         tables = driver_tables(written)
         changes = ledger_changes(tables, self.sources)
         report = batch_report(self.program.running(), batch, written, tables, changes, monotonic() - started)

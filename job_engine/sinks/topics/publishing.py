@@ -10,6 +10,7 @@ import pyarrow as pa
 from job_engine.kafka.asking import AskedBroker
 from job_engine.kafka.first_answer import first_answer
 from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.places.local_path import LocalPath
 from job_engine.sinks import kinds
 from job_engine.sinks.kinds import Draft, MicroBatch, Result, Sink
 from job_engine.sinks.topics.publisher import TopicPublisher, may_not_write
@@ -34,6 +35,8 @@ class Publishing(kinds.Publishing):
         """Send the messages of a micro-batch: to several topics at the same time."""
         tasks = [(self._publisher(batch.identity, sink.own), own) for sink, own in drafts]
         in_threads(lambda task: task[0].publish(batch.number, task[1]), tasks, len(tasks))
+        for draft in (draft for _, own in drafts for draft in own if draft.path):
+            LocalPath(draft.path).unlink(missing_ok=True)
 
     def _publisher(self, identity: str, own: TopicSink) -> TopicPublisher:
         name = (identity, own.name)
