@@ -58,8 +58,9 @@ def test_tables_of_delta_have_each_row_once(tmp_path: Path, broker: Broker) -> N
 def test_an_older_checkpoint_is_refused(tmp_path: Path, broker: Broker) -> None:
     job = TopicJob(tmp_path, broker)
     crashed(job.path, CrashAt("published", 4))
-    for number in (3, 4):
-        (tmp_path / "state" / "offsets" / str(number)).unlink()
+    for entry in (tmp_path / "state" / "offsets").glob("[0-9]*"):  # the next one may have begun
+        if int(entry.name) > 2:
+            entry.unlink()
     with pytest.raises(
         InputError, match=r"has reached micro-batch 2, but the sink .matches. holds results of micro-batch 4"
     ):
