@@ -1,7 +1,7 @@
 """Write a job with its checkpoint to `tests/snapshots`, as this version leaves it: later versions must continue it.
 
-Run it once for each version of the record of checkpoints: `python -m tools.checkpoint_sample NAME`. It refuses to
-replace a sample. The job has run twice. In between, its state was moved to other buckets, and commands have changed its
+Run it once for each version of the record of checkpoints, and for each engine: `python -m tools.checkpoint_sample NAME
+ENGINE`. It refuses to replace a sample. The job has run twice. In between, its state was moved to other buckets, and commands have changed its
 queries. Its second source is behind, so records of the first one are held; one query hands over, waits are pending.
 `changes.csv` has the changes as rows of an event table; `later.csv` and `later.jsonl` are what comes after the sample.
 """
@@ -37,6 +37,7 @@ sinks:
   discarded: {format: json, path: out/discarded}
 buckets: BUCKETS
 checkpoint: state
+engine: ENGINE
 """
 EVENT = """\
 @TimeFrom("getTime") @OutOfOrder()
@@ -94,19 +95,19 @@ OTHER_LATER = (
 )
 
 
-def write_sample(archive: Path) -> None:
+def write_sample(archive: Path, engine: str) -> None:
     """Run the job in a folder of its own, and keep the folder."""
     with TemporaryDirectory() as name:
         folder = Path(name)
-        _run(folder)
+        _run(folder, DEPLOYMENT.replace("ENGINE", engine))
         with tarfile.open(archive, "w:gz") as kept:
             for path in sorted(folder.rglob("*")):
                 kept.add(path, str(path.relative_to(folder)), recursive=False, filter=_without_owner)
 
 
-def _run(folder: Path) -> None:
+def _run(folder: Path, deployment: str) -> None:
     job = folder / "old.yaml"
-    _write(job, DEPLOYMENT.replace("BUCKETS", "3"))
+    _write(job, deployment.replace("BUCKETS", "3"))
     _write(folder / "old.query", EVENT + RISE + SILENCE + PAIR + WAIT)
     _write(folder / "control/1.csv", 'at,event\n2,"SetDelayedEventsLeeway(20.0, 3.0)"\n')
     _write(folder / "later.csv", LATER)
@@ -118,7 +119,7 @@ def _run(folder: Path) -> None:
     _write(folder / "in-t/1.jsonl", OTHER_ROWS[0])
     run(job, once=True)
     rebucket(job, 2)
-    _write(job, DEPLOYMENT.replace("BUCKETS", "2"))
+    _write(job, deployment.replace("BUCKETS", "2"))
     for place, text in changes:
         send_change(load_deployment(job), text, at=str(place), wait=False)
     _write(folder / "in/2.csv", ROWS[1])
@@ -157,5 +158,5 @@ if __name__ == "__main__":
     sample = SAMPLES / f"checkpoint-{RECORD_VERSION}-{sys.argv[1]}.tar.gz"
     if sample.exists():
         raise SystemExit(f"{sample} is there: a sample stays as its version wrote it")
-    write_sample(sample)
+    write_sample(sample, sys.argv[2])
     print(f"wrote {sample}: {sample.stat().st_size} bytes")

@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from job_engine.document.setting_keys import Engine
+from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.job import run
 from job_engine.job.upkeep import moving
 from job_engine.job.upkeep.moving import move, rebucket
 from job_engine.job.watching.status import status_of
+from job_engine.places.place import place_of
 from querylang.errors import InputError
 from tests.support.killed_runs import ROOT
 from tests.support.moved_jobs import set_file
@@ -99,20 +101,23 @@ def test_a_job_whose_files_have_brought_nothing_yet_is_moved(tmp_path: Path) -> 
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("sample", sorted(SAMPLES.glob("checkpoint-*.tar.gz")), ids=lambda path: path.name)
-def test_a_job_of_spark_continues_without_it(tmp_path: Path, sample: Path) -> None:
+def test_a_job_continues_with_the_other_engine(tmp_path: Path, sample: Path) -> None:
     """With waits, held records, an open handover, other instances and texts in the journal."""
     unpacked(sample, tmp_path)
     job = tmp_path / "old.yaml"
-    before = json.loads((tmp_path / "state/ensue.json").read_text())["settings"]["buckets"]
-    done = move(job, Engine.LOCAL, int(before) + 3)
-    assert (done.engine_before, done.engine, done.buckets) == (Engine.SPARK, Engine.LOCAL, int(before) + 3)
-    assert done.to_set == {"engine": "local", "buckets": str(done.buckets)}
-    with pytest.raises(InputError, match="this checkpoint is of `engine: local`"):
+    record = read_record(place_of(str(tmp_path / "state")))
+    assert record is not None
+    other = Engine.SPARK if record.engine is Engine.LOCAL else Engine.LOCAL
+    buckets = int(str(record.settings["buckets"])) + 3
+    done = move(job, other, buckets)
+    assert (done.engine_before, done.engine, done.buckets) == (record.engine, other, buckets)
+    assert done.to_set == {"engine": str(other), "buckets": str(buckets)}
+    with pytest.raises(InputError, match=f"this checkpoint is of `engine: {other}`"):
         run(job, once=True)
     set_file(job, **done.to_set)
     continue_as_a_replay(job)
     folder = json.loads((tmp_path / "state/ensue.json").read_text())["moved"]["folder"]
-    assert folder.startswith("local-")
+    assert folder.startswith(f"{other}-")
     assert names(job) == {"ensue", "ensue.json", folder}
 
 

@@ -8,6 +8,8 @@ other buckets, and its queries were changed: one with repeats came, one has anot
 
 `checkpoint-4-held.tar.gz` is the same with a second source, which is behind: records of the first one are held, and
 waits are pending. It has its results, too.
+
+`checkpoint-5-local.tar.gz` is one of record version 5, made in the same way by the local engine.
 """
 
 from __future__ import annotations
