@@ -15,8 +15,10 @@ import typer
 
 from ensue.commands import run as commands
 from ensue.commands.run_log import JsonLog
+from job_engine.document.setting_keys import Engine
 from job_engine.errors import Unreachable
 from job_engine.job.batches.reporting import Reporter
+from job_engine.settings.deployment_file import ENGINE_VARIABLE
 from job_engine.wire.reports import Report
 from querylang import masking
 from querylang.logger import LOGGER, LogForm, warn
@@ -24,12 +26,12 @@ from tests.support.sensors import add_files, project, table
 
 
 def run_it(path: Path, *options: str, **environment: str) -> tuple[int, list[dict[str, Any]]]:
-    """The exit code and what was logged."""
+    """The exit code and what the local engine has logged."""
     done = subprocess.run(
         [sys.executable, "-m", "ensue", "run", str(path), *options],
         capture_output=True,
         check=False,
-        env=os.environ | environment,
+        env=os.environ | {ENGINE_VARIABLE: Engine.LOCAL} | environment,
     )
     assert done.stdout == b""
     return done.returncode, [json.loads(line) for line in done.stderr.decode().splitlines()]

@@ -18,6 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import querylang
+from job_engine.document.setting_keys import Engine
 from job_engine.job.job import run
 from job_engine.operator.cases import Case
 from job_engine.wire.tagged_rows import Tag, without_order
@@ -33,6 +34,7 @@ from spark_backend.frames.bounded import match_tagged
 from spark_backend.frames.decode import decode
 from spark_backend.frames.verify import run_bounded, run_streams
 from tests.support.embedded import by_word, ledger_of, plain
+from tests.support.engines import ON_BOTH
 
 QUERIES = Path(__file__).with_name("constructs.query")
 ROWS = 240
@@ -147,7 +149,8 @@ def arrow_table_schema() -> pa.Schema:
     return pa.schema(list((columns | fields).items()))
 
 
-def test_a_deployment_with_instances_writes_what_each_gives(spark: SparkSession, tmp_path: Path) -> None:
+@ON_BOTH
+def test_a_deployment_with_instances_writes_what_each_gives(engine: Engine, tmp_path: Path) -> None:
     path, rows = project(tmp_path), event_table()
     for number in range(2):
         add_file(tmp_path, number, rows[number * 80 : number * 80 + 80])
@@ -169,7 +172,7 @@ def test_a_deployment_with_instances_writes_what_each_gives(spark: SparkSession,
     assert kept["queries"][-3:] == ["Above/low", "Above/high", "Marked"]
 
 
-def test_another_instance_is_a_change_of_the_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_another_instance_is_a_change_of_the_files(engine: Engine, tmp_path: Path) -> None:
     path = project(tmp_path)
     add_file(tmp_path, 0, event_table()[:5])
     run(path, once=True)
@@ -200,7 +203,7 @@ def by_identity(table: pa.Table) -> list[dict[str, Any]]:
     return sorted(rows, key=itemgetter("match_id"))
 
 
-def test_other_formats_hold_every_type_and_queries_without_values_are_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_other_formats_hold_every_type_and_queries_without_values_are_told(engine: Engine, tmp_path: Path) -> None:
     path = project(tmp_path)
     text = DEPLOYMENT[: DEPLOYMENT.index("parameters:")]
     text = text.replace("parquet, path: matches", "json, path: matches").replace(
