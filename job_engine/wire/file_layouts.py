@@ -84,6 +84,8 @@ def _texts(column: pa.Array) -> list[str]:
         column = _with_text_times(column)
     elif pa.types.is_integer(kind):
         return _or_null(column, list(map(str, column.to_pylist())))
+    elif pa.types.is_floating(kind) and pc.all(pc.is_finite(column)).as_py() is not False:
+        return ["null" if value is None else repr(value) for value in column.to_pylist()]
     elif pa.types.is_boolean(kind):
         return [_BOOLEANS[value] for value in column.to_pylist()]
     if pa.types.is_string(column.type):

@@ -71,6 +71,7 @@ def test_rows_as_json_text_are_the_rows_that_json_can_hold() -> None:
     columns = {
         "n": pa.array([1, None, -3]),
         "x": pa.array([1.5, float("nan"), None]),
+        "y": pa.array([0.1, None, -1e300]),
         "yes": pa.array([True, None, False]),
         "text": pa.array(["a", None, "b"], pa.large_string()),
         "word": pa.array(["a", None, "b"]).dictionary_encode(),
