@@ -77,16 +77,17 @@ class AskedBroker:
                 self._connect()
             names = list(choice.named) or choice.of(self._admin.list_topics(timeout=ANSWER_WITHIN).topics)
             asked = self._described(names)
-            offsets = self._offsets(self._last_chosen)  # answered together with the descriptions
+            before, self._last_chosen = self._last_chosen, []  # a broker that is away is asked one thing
+            offsets = self._offsets(before)  # answered together with the descriptions
             described = asked()
             chosen = [
                 (name, partition) for name, topic in described.items() for partition in _partitions(choice, name, topic)
             ]
             self._learn_append_times([name for name in described if name not in self._append_times])
-            if chosen != self._last_chosen:
-                self._last_chosen = chosen
+            if chosen != before:
                 offsets = self._offsets(chosen)
             listings = offsets()
+            self._last_chosen = chosen
         topics = {
             name: TopicListing(
                 str(topic.topic_id),
