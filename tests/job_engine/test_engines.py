@@ -157,7 +157,8 @@ def test_beside_a_start_a_checkpoint_says_of_which_engine_it_is(tmp_path: Path) 
     path = project(tmp_path)
     started(path, Engine.LOCAL)
     assert open_checkpoint(load_deployment(path)).deployment.engine is Engine.LOCAL
-    assert not plan_of(path).is_new
+    with pytest.raises(InputError, match="this checkpoint is of `engine: local`, and this start of `engine: spark`"):
+        plan_of(path)  # it says what a start would do
 
 
 @pytest.mark.parametrize("engine", Engine)

@@ -39,6 +39,11 @@ def ensue(*arguments: object) -> str:
     return done.stdout
 
 
+def live(job: Path) -> list[list[str]]:
+    """What `ensue status` says of the texts that run."""
+    return [line.split() for line in ensue("status", job).splitlines() if " live " in line]
+
+
 def rows(folder: Path) -> list[dict[str, object]]:
     return [json.loads(line) for file in sorted(folder.rglob("*.json")) for line in file.read_text().splitlines()]
 
@@ -52,10 +57,8 @@ def test_a_change_before_the_first_record_is_taken_at_once_and_has_its_time(
     changed.write_text(EVENT + FALLING)
     with running(job) as process:
         assert "before all records" in ensue("replace", job, changed)
-        status = ensue("status", job)
-        assert [line.split() for line in status.splitlines() if " live " in line] == [
-            ["Rising", "live", "the", "beginning"]
-        ]
+        wait_until(process, lambda: live(job))  # a local job writes its progress once a second
+        assert live(job) == [["Rising", "live", "the", "beginning"]]
         (tmp_path / "in" / "1.csv").write_text("at,sensor,value\n1000,a,1\n1001,a,2\n1002,a,1\n")
         wait_until(process, lambda: rows(tmp_path / "out" / "matches") and rows(tmp_path / "out" / "output"))
     (match,) = rows(tmp_path / "out" / "matches")

@@ -267,7 +267,7 @@ def test_numbers_are_those_of_json_files(tmp_path: Path) -> None:
 
 
 def test_files_of_a_job_are_read_and_written_in_one_place() -> None:
-    """Everything else of `job_engine` asks `JobFile`; a log of Delta is somebody else's file."""
+    """Everything else of `job_engine` asks `JobFile`; a log of Delta is somebody else's file, and the log of a run has Spark's form."""
     users = {
         name: sorted(
             module.removeprefix("job_engine.")
@@ -276,4 +276,7 @@ def test_files_of_a_job_are_read_and_written_in_one_place() -> None:
         )
         for name in ("read_json", "write_durably")
     }
-    assert users == {"read_json": ["delta.commit_log", "job_file"], "write_durably": ["durable_files", "job_file"]}
+    assert users == {
+        "read_json": ["delta.commit_log", "job_file"],
+        "write_durably": ["durable_files", "job_file", "local.run_log"],
+    }

@@ -37,5 +37,7 @@ def test_a_killed_run_is_continued_from_its_checkpoint_in_the_store(
     _, errors = last.communicate(timeout=240)
     assert last.returncode == 0, errors
     assert results(tmp_path, store) == expected(tmp_path)
-    assert {"state/commits/0", "state/ensue.json", "state/offsets/0"} < set(store.keys("state/"))
+    keys = set(store.keys("state/"))
+    assert {"state/ensue.json", "state/offsets/0"} < keys
+    assert any(key.startswith("state/commits/") for key in keys)  # the local engine does not commit each micro-batch
     assert not (tmp_path / "state").exists()

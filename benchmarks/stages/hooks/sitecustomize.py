@@ -31,7 +31,7 @@ STAGES = {
     "job_engine.job.batches.batch_writer": {
         "BatchWriter.write": "our part of the driver",
         "publish_batch": "tasks and publishing",
-        "BatchWriter._write_progress": "write progress",
+        "BatchWriter.save": "write ledger and progress",
     },
     "job_engine.job.checkpoint.job_folder": {"LedgerFiles.add": "write the ledger"},
     "job_engine.sinks.run_sinks": {"publish": "publish files"},

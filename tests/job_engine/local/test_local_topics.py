@@ -62,6 +62,6 @@ def test_an_older_checkpoint_is_refused(tmp_path: Path, broker: Broker) -> None:
         if int(entry.name) > 2:
             entry.unlink()
     with pytest.raises(
-        InputError, match=r"has reached micro-batch 2, but the sink .matches. holds results of micro-batch 4"
+        InputError, match=r"has reached micro-batch 2, but the sink .matches. holds results of micro-batch [34]"
     ):
         run(job.path)
