@@ -18,23 +18,20 @@ has been published.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from math import inf
 
 from job_engine.clock import monotonic, wait_for, wall_seconds
 from job_engine.job.driver import Order
-from job_engine.local.frames import Frame, Word
+from job_engine.local.buckets import Buckets
 from job_engine.local.pool import Pool
 from job_engine.local.run_log import Begun, Committed, RunLog
-from job_engine.places.place import place_to_plain
 from job_engine.sources.listing.job_notes import JobNotes, job_notes
 from job_engine.sources.listing.lister import Lister
-from job_engine.sources.listing.tasks import Task
 from job_engine.threads import begun, new_event
 from job_engine.wire.rows_in_files import remove_rows
-from job_engine.wire.tagged_rows import Tag, read_table
 
 SHARE = 20
 """A commit waits so many times as long as the one before took: 5 % of the time."""
@@ -73,7 +70,7 @@ class LocalRun:
 
     def __init__(self, order: Order, pool: Pool, pace: Pace = PACE) -> None:
         self._order = order
-        self._pool = pool
+        self._buckets = Buckets(pool, order.program)
         self._pace = pace
         self._log = RunLog(order.checkpoint)
         self._lister = Lister({**order.options, "tasks": str(pool.count)}, self._notes)
@@ -129,16 +126,13 @@ class LocalRun:
         if saved is not None:
             self._wakes, self._last = dict(saved.wakes), self._log.entry(saved.number)
         self._log.remove_old()
-        self._pool.begin(
-            {
-                "program": order.program.to_text(),
-                "options": dict(order.options),
-                "sinks": {name: sink.to_plain() for name, sink in order.sinks.items()},
-                "identity": order.writer.identity,
-                "rows": str(self._rows),
-                "states": None if saved is None else place_to_plain(self._log.states_of(saved.number)),
-                "saved": [] if saved is None else list(saved.buckets),
-            }
+        self._buckets.begin(
+            self._rows,
+            None if saved is None else self._log.states_of(saved.number),
+            () if saved is None else saved.buckets,
+            options=order.options,
+            sinks=order.sinks,
+            identity=order.writer.identity,
         )
         self._next_commit = monotonic() + self._pace.interval
 
@@ -175,49 +169,20 @@ class LocalRun:
             publishing.result()
 
     def _results(self, entry: Begun) -> list[bytes]:
-        """What the buckets give in a micro-batch."""
-        results = self._stepped(entry, self._read(self._lister.tasks(self._last.manifest, entry.manifest)))
+        """What the buckets give in a micro-batch: those with rows, and those whose time is up."""
+        tasks = [task.to_text() for task in self._lister.tasks(self._last.manifest, entry.manifest)]
+        stepped = self._buckets.step(
+            entry.number,
+            entry.timestamp,
+            self._buckets.read(tasks),
+            [bucket for bucket, wake in self._wakes.items() if wake <= entry.timestamp],
+            is_measured=self._order.is_bounded or self._lister.has_unproven,
+        )
+        kept = {bucket: wake for bucket, wake in self._wakes.items() if bucket not in stepped.results}
+        self._wakes = kept | stepped.wakes
         remove_rows(self._rows)
         self._pace.at("stepped")
-        return results
-
-    def _read(self, tasks: Sequence[Task]) -> dict[int, list[bytes]]:
-        """The packed rows of tasks, by bucket; all workers read."""
-        shares = [tasks[worker :: self._pool.count] for worker in range(self._pool.count)]
-        asked = {
-            worker: Frame(Word.READ, {"tasks": [task.to_text() for task in share]})
-            for worker, share in enumerate(shares)
-            if share
-        }
-        rows: dict[int, list[bytes]] = {}
-        for answer in self._pool.ask(asked).values():
-            for bucket, part in zip(answer.header["buckets"], answer.parts, strict=True):
-                rows.setdefault(bucket, []).append(bytes(part))
-        return rows
-
-    def _stepped(self, entry: Begun, rows: Mapping[int, Sequence[bytes]]) -> list[bytes]:
-        """The results of the buckets that have a step: for their rows, or because time is up."""
-        due = [bucket for bucket, wake in sorted(self._wakes.items()) if wake <= entry.timestamp]
-        asked = {}
-        for worker in range(self._pool.count):
-            own = [bucket for bucket in sorted(rows) if bucket % self._pool.count == worker]
-            waking = [bucket for bucket in due if bucket % self._pool.count == worker]
-            if own or waking:
-                header = {
-                    "batch": entry.number,
-                    "timestamp": entry.timestamp,
-                    "buckets": [bucket for bucket in own for _ in rows[bucket]],
-                    "due": waking,
-                    "is_measured": self._order.is_bounded or self._lister.has_unproven,
-                }
-                asked[worker] = Frame(Word.STEP, header, [row for bucket in own for row in rows[bucket]])
-        found: dict[int, bytes] = {}
-        for answer in self._pool.ask(asked).values():
-            for bucket, part in zip(answer.header["buckets"], answer.parts, strict=True):
-                found[bucket] = bytes(part)
-                self._wakes.pop(bucket, None)
-            self._wakes |= {int(bucket): wake for bucket, wake in answer.header["wakes"].items()}
-        return [found[bucket] for bucket in sorted(found)]
+        return list(stepped.results.values())
 
     def _commit(self) -> None:
         """Save the states, and repeat nothing of what is published from now on."""
@@ -225,19 +190,12 @@ class LocalRun:
             return
         self._end_publishing()
         began, writer = monotonic(), self._order.writer
-        asked = Frame(Word.SAVE, {"folder": place_to_plain(self._log.states_of(self._last.number))})
-        answers = self._pool.ask(dict.fromkeys(range(self._pool.count), asked)).values()
+        saved = self._buckets.save(self._log.states_of(self._last.number))
         self._pace.at("states")
-        tables = [
-            (Tag(tag), read_table(bytes(part)))
-            for answer in answers
-            for tag, part in zip(answer.header["tags"], answer.parts, strict=True)
-        ]
-        writer.measure(tables)
+        writer.measure(saved.measures)
         writer.save()
         self._pace.at("totals")
-        saved = sorted(bucket for answer in answers for bucket in answer.header["saved"])
-        self._log.commit(Committed(self._last.number, saved, self._wakes))
+        self._log.commit(Committed(self._last.number, saved.buckets, self._wakes))
         self._open = 0
         ended = monotonic()
         self._next_commit = ended + (max(self._pace.interval, SHARE * (ended - began)) if self._pace.interval else 0.0)

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from pyspark.sql import SparkSession
 
 from job_engine.operator.cases import Case
 from runtime.columns.arrivals import Arrivals
 from spark_backend.frames.verify import run_bounded, run_streams
-from tests.spark_backend.samples import PLAN, SEVERAL, arrivals_of, with_system_rows
+from tests.spark_backend.samples import PLAN
+from tests.support.cut_cases import CASES
 from tests.support.embedded import embedded, plain
-
-CASES = [
-    Case(plan, with_system_rows(arrivals_of(120, keys=3, plan=plan, seed=seed)), splits, flush)
-    for seed, (plan, splits, flush) in enumerate(
-        [
-            (PLAN, (), True),
-            (PLAN, (60,), False),
-            (SEVERAL, (11, 41, 42, 71), True),
-            (SEVERAL, (30, 30, 90), False),
-            (dataclasses.replace(PLAN), tuple(range(10, 120, 10)), True),
-        ]
-    )
-]
 
 
 @pytest.mark.parametrize("restart", [True, False])

@@ -5,32 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from job_engine.errors import WorkerDied
 from job_engine.local.pool import Pool
 from querylang.errors import InputError
-from tests.support.killed_runs import ROOT, kill_when, start, wait_until
+from tests.support.killed_runs import kill_when, start, wait_until
 from tests.support.local_jobs import local
 from tests.support.sensors import add_files, expected, project, streamed, table
-
-DEADLY = """\
-name: numbers
-queries: [q.query]
-engine: local
-sources:
-  numbers: {format: json, path: data, event: A}
-sinks:
-  matches:   {format: csv, path: out/matches}
-  discarded: {format: csv, path: out/discarded}
-checkpoint: state
-"""
 
 
 def children(pid: int) -> list[int]:
@@ -160,36 +145,3 @@ def test_the_folder_of_a_pool_that_was_killed_as_a_whole_goes_with_the_next_star
     process.communicate(timeout=240)
     assert list((tmp_path / "tmp").glob("ensue-*")) == []
     assert streamed(tmp_path) == expected(tmp_path)
-
-
-def test_a_line_that_ends_its_reader_is_left_out(tmp_path: Path) -> None:
-    (tmp_path / "q.query").write_text("event A { integer n; }\nquery Q { inputs { A() retain 1; } find A as a }\n")
-    (tmp_path / "job.yaml").write_text(DEADLY)
-    (tmp_path / "data").mkdir()
-    lines = [json.dumps({"at": number, "n": number}) for number in range(20)]
-    (tmp_path / "data" / "a.jsonl").write_text("\n".join(lines))
-    lines[4], lines[13] = '{"at": 4, "n": "deadly"}', "null"
-    (tmp_path / "data" / "b.jsonl").write_text("\n".join(lines))
-    done = subprocess.run(
-        [sys.executable, "-m", "ensue", "run", "--once", "job.yaml"],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": f"{ROOT / 'tests' / 'support' / 'deadly_reader'}:{ROOT}"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-    )
-    assert done.returncode == 0, done.stderr
-    told = [line for line in done.stderr.splitlines() if "signal 11" in line]
-    assert [line.partition("(micro-batch ")[2] for line in told] == [
-        "0, first try). It is tried again",
-        "0, second try). It is tried again",
-    ]
-    assert all("signal 11 (Segmentation fault) while it read source 'numbers': b.jsonl" in line for line in told)
-    matches = pd.concat([pd.read_csv(file) for file in (tmp_path / "out" / "matches").rglob("*.csv")])
-    discarded = pd.concat([pd.read_csv(file) for file in (tmp_path / "out" / "discarded").rglob("*.csv")])
-    assert len(matches) == 38
-    assert sorted(zip(discarded["source"], discarded["offset"], discarded["reason"], strict=True)) == [
-        ("b.jsonl", 5, "malformed"),
-        ("b.jsonl", 14, "malformed"),
-    ]

@@ -1,0 +1,131 @@
+"""The buckets of a local job as its driver sees them: it asks the workers that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from job_engine.local.frames import Frame, Word
+from job_engine.local.pool import Pool
+from job_engine.places.place import Place, place_to_plain
+from job_engine.sinks.kinds import Sink
+from job_engine.wire.program import Program
+from job_engine.wire.tagged_rows import Tag, read_table
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """What buckets gave in a micro-batch.
+
+    results: `BucketResults` by bucket, of those that had a step
+    wakes: by bucket, when it wants a step though nothing is read for it, ms since 1970
+    """
+
+    results: Mapping[int, bytes]
+    wakes: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """States that are on the disk.
+
+    buckets: those that have one
+    measures: tables for the driver, of the buckets that are open
+    """
+
+    buckets: Sequence[int]
+    measures: Sequence[tuple[Tag, pa.Table]]
+
+
+class Buckets:
+    """All buckets of one run; what is raised: as of `Pool.ask`."""
+
+    def __init__(self, pool: Pool, program: Program) -> None:
+        self._pool = pool
+        self._program = program
+
+    def begin(
+        self,
+        rows: Path,
+        states: Place | None,
+        saved: Collection[int],
+        *,
+        options: Mapping[str, str] | None = None,
+        sinks: Mapping[str, Sink] | None = None,
+        identity: str = "",
+    ) -> None:
+        """Let workers begin with the states in a folder; parameters as in `RunOfWorker`."""
+        self._pool.begin(
+            {
+                "program": self._program.to_text(),
+                "options": dict(options or {}),
+                "sinks": {name: sink.to_plain() for name, sink in (sinks or {}).items()},
+                "identity": identity,
+                "rows": str(rows),
+                "states": None if states is None else place_to_plain(states),
+                "saved": list(saved),
+            }
+        )
+
+    def read(self, tasks: Sequence[str]) -> dict[int, list[bytes]]:
+        """The packed rows of tasks, by bucket; all workers read."""
+        count = self._pool.count
+        shares = {worker: tasks[worker::count] for worker in range(count)}
+        asked = {worker: Frame(Word.READ, {"tasks": list(share)}) for worker, share in shares.items() if share}
+        rows: dict[int, list[bytes]] = {}
+        for answer in self._pool.ask(asked).values():
+            for bucket, part in zip(answer.header["buckets"], answer.parts, strict=True):
+                rows.setdefault(bucket, []).append(bytes(part))
+        return rows
+
+    def step(
+        self,
+        batch: int,
+        timestamp: int,
+        rows: Mapping[int, Sequence[bytes]],
+        due: Iterable[int] = (),
+        *,
+        is_measured: bool = False,
+    ) -> Stepped:
+        """Let buckets have a step.
+
+        batch, timestamp: number and moment of the micro-batch
+        rows: packed, of the buckets that have some
+        due: buckets that have a step because time is up
+        is_measured: whether the results have measures, too
+        """
+        asked = {}
+        for worker in range(self._pool.count):
+            own, waking = self._of_worker(worker, rows), self._of_worker(worker, due)
+            if own or waking:
+                header = {
+                    "batch": batch,
+                    "timestamp": timestamp,
+                    "buckets": [bucket for bucket in own for _ in rows[bucket]],
+                    "due": waking,
+                    "is_measured": is_measured,
+                }
+                asked[worker] = Frame(Word.STEP, header, [row for bucket in own for row in rows[bucket]])
+        results: dict[int, bytes] = {}
+        wakes: dict[int, int] = {}
+        for answer in self._pool.ask(asked).values():
+            results |= dict(zip(answer.header["buckets"], map(bytes, answer.parts), strict=True))
+            wakes |= {int(bucket): wake for bucket, wake in answer.header["wakes"].items()}
+        return Stepped(dict(sorted(results.items())), wakes)
+
+    def save(self, folder: Place) -> Saved:
+        """Write the states of all buckets to a folder."""
+        asked = Frame(Word.SAVE, {"folder": place_to_plain(folder)})
+        answers = self._pool.ask(dict.fromkeys(range(self._pool.count), asked)).values()
+        tables = [
+            (Tag(tag), read_table(bytes(part)))
+            for answer in answers
+            for tag, part in zip(answer.header["tags"], answer.parts, strict=True)
+        ]
+        return Saved(sorted(bucket for answer in answers for bucket in answer.header["saved"]), tables)
+
+    def _of_worker(self, worker: int, buckets: Iterable[int]) -> list[int]:
+        return [bucket for bucket in sorted(buckets) if bucket % self._pool.count == worker]
