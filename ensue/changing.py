@@ -24,8 +24,8 @@ from querylang.source import Source
 from runtime.admission.selection import furthest_time, selectors_of
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.instants import NO_TIME
-from runtime.policies.forget_keys import with_forget_keys
 from runtime.policies.plan_policies import Orderings, for_reading, policy_of
+from runtime.policies.settings_text import with_forget_keys
 from runtime.reading.column_names import PLACES, ColumnNames
 from runtime.reading.control_events import NOT_HERE, ControlError, parse_change
 from runtime.reading.inference.schema import infer

@@ -13,7 +13,7 @@ import numpy as np
 
 from ensue.background.priority import give_way
 from ensue.data_options import DataOptions
-from runtime.columns.sorting import stable_order
+from runtime.columns.rows import stable_order
 from runtime.compiling.ahead import compile_calls
 from runtime.compiling.compiled import recorded_calls
 from runtime.threads import thread_count

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from runtime.policies.forget_keys import ForgetKeys
     from runtime.policies.plan_policies import GivenOrderings
+    from runtime.policies.settings_text import ForgetKeys
     from runtime.reading.column_names import ColumnNames
 
 
 def stop_time(until: str | float | datetime | None) -> int | None:
     """The time at which a replay stops, µs; None = after the last row. Raises InputError."""
-    from runtime.columns.timestamps import parse_time
+    from runtime.timestamps import parse_time
 
     try:
         return None if until is None else parse_time(str(until))
@@ -102,8 +102,7 @@ class DataOptions:
     @property
     def columns(self) -> ColumnNames:
         """As readers of tables want them; raises InputError for what is not a size, a form."""
-        from runtime.policies.sizes import parse_size
-        from runtime.policies.time_forms import read_time_form
+        from runtime.policies.settings_text import parse_size, read_time_form
         from runtime.reading.column_names import STANDARD, ColumnNames
         from runtime.reading.formats.csv_form import read_csv_form
 

@@ -19,8 +19,8 @@ from ensue.result import Replay
 from querylang.errors import InputError
 from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan, QueryPlan
-from runtime.policies.forget_keys import parse_forget_keys, with_forget_keys
 from runtime.policies.plan_policies import parse_orderings
+from runtime.policies.settings_text import parse_forget_keys, with_forget_keys
 from runtime.reading.column_names import NoTimesError
 from runtime.replay.epochs import Script, epoch_steps, replay_epochs
 from runtime.replay.file_records import FileRecords

@@ -24,8 +24,8 @@ from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan, QueryPlan
 from runtime.engine.engine import Engine
 from runtime.matching.choose import slow_queries
-from runtime.policies.forget_keys import parse_forget_keys, with_forget_keys
 from runtime.policies.plan_policies import parse_orderings
+from runtime.policies.settings_text import parse_forget_keys, with_forget_keys
 from runtime.replay.loading import files_to_read, plan_for_files
 from runtime.replay.order import in_order
 from runtime.replay.pieces import FileToRead, NotSortedError, Reading, arrived_by

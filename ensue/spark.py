@@ -32,9 +32,8 @@ from querylang.logger import warn
 from querylang.plan.expression import Type
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
-from runtime.policies.durations import parse_duration
-from runtime.policies.forget_keys import parse_forget_keys, with_forget_keys
 from runtime.policies.plan_policies import SourceOrdering, parse_orderings, policy_of, with_ordering
+from runtime.policies.settings_text import parse_duration, parse_forget_keys, with_forget_keys
 from runtime.reading.column_names import ARRIVAL, OFFSET, PLACES, SOURCE, STANDARD_NAMES, TYPE, ColumnNames
 from runtime.reading.inference.looks import Decided
 from runtime.reading.inference.own_meanings import decide_meanings

@@ -1,6 +1,6 @@
 """Times as integer microseconds since 1970-01-01 UTC: limits, sentinels, a parser without Arrow.
 
-`runtime.columns.timestamps` reads the same forms in whole columns: ISO 8601 (UTC unless it names a
+`runtime.timestamps` reads the same forms in whole columns: ISO 8601 (UTC unless it names a
 zone), `HH:MM:SS[.ffffff]` (of 1970-01-01), or seconds since 1970. REWRITTEN is the table of what
 else is read: other forms of ISO 8601, and those of git, BigQuery and logs.
 """

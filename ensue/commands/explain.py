@@ -40,8 +40,8 @@ def explain(
     from ensue.rendering import explanation
     from querylang.parameters.instances import with_instances
     from querylang.plan.graph import to_dot
-    from runtime.policies.forget_keys import parse_forget_keys, with_forget_keys
     from runtime.policies.plan_policies import SourceOrdering, parse_orderings, with_ordering
+    from runtime.policies.settings_text import parse_forget_keys, with_forget_keys
 
     plan = _template(load(file), file, events or [], data)
     if data.parameters is not None:

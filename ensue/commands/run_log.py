@@ -68,7 +68,7 @@ class JsonLog(logging.Handler):
 
     def end(self, report: RunReport, exit_code: int) -> None:
         """At the end of a run that nothing has broken."""
-        from runtime.columns.timestamps import format_time
+        from runtime.timestamps import format_time
 
         self.write(
             "end",

@@ -27,7 +27,6 @@ from querylang.errors import InputError
 from querylang.logger import warn
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
-from runtime.columns.timestamps import format_time, parse_time
 from runtime.engine.engine import Engine
 from runtime.engine.snapshot import StateError
 from runtime.instants import NO_TIME
@@ -35,6 +34,7 @@ from runtime.reading.column_names import OFFSET, TYPE
 from runtime.replay.incremental import Call, Incremental
 from runtime.results.schemas import Results
 from runtime.single_events.results import EarlyResults
+from runtime.timestamps import format_time, parse_time
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from querylang.errors import InputError
 from querylang.plan.model import EventType, Plan
 from querylang.plan.value_types import Type
-from runtime.columns.timestamps import parse_time
 from runtime.instants import EARLIEST, LATEST, NO_TIME, SECOND
 from runtime.interpreter.values import Value
-from runtime.policies.time_forms import USUAL_TIMES
+from runtime.policies.settings_text import USUAL_TIMES
 from runtime.reading.column_names import ARRIVAL, NONE, PLACES, SOURCE_TIME, TYPE, ColumnNames, needed_names
+from runtime.timestamps import parse_time
 
 _EXACT = 1 << 53
 """Smaller integers are floats without rounding."""

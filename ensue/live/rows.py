@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from querylang.errors import InputError
 from querylang.plan.model import Plan
-from runtime.columns.arrival_order import in_arrival_order
-from runtime.columns.arrivals import Arrivals
+from runtime.columns.arrivals import Arrivals, in_arrival_order
 from runtime.reading.column_names import OFFSET, TYPE, ColumnNames
 from runtime.reading.tables import TableRecords, read_following
 from runtime.replay.records import source_names

@@ -14,8 +14,8 @@ from ensue.rendering.replay_table import key_text
 from ensue.rendering.text_table import shortened
 from ensue.rendering.time_format import TimeFormat
 from querylang.printable import printable
-from runtime.columns.timestamps import parse_time
 from runtime.results.json_objects import Plain
+from runtime.timestamps import parse_time
 
 MOST = 40
 """So many matches are drawn."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runtime.columns.timestamps import format_time
 from runtime.instants import LATEST, NO_TIME
+from runtime.timestamps import format_time
 
 _DAY = 86_400_000_000
 

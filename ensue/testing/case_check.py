@@ -17,13 +17,13 @@ from ensue.rendering.text_table import shortened, text_table
 from ensue.testing.cases import Case, Row
 from querylang.plan.changes import DONE
 from querylang.plan.model import Plan
-from runtime.columns.timestamps import format_time, parse_time
 from runtime.replay.file_records import FileRecords
 from runtime.replay.order import in_order, matches_in_order
 from runtime.replay.records import Records
 from runtime.replay.stepping import Step
 from runtime.results.json_objects import Plain, RowOf, plain_matches, plain_outputs
 from runtime.results.schemas import Results
+from runtime.timestamps import format_time, parse_time
 
 SHARED, COMPARED = ("at", "row", "event", "key"), ("definitive", "out", "discard")
 """Columns of a failure: what both sides have, and what is compared."""

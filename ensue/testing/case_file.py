@@ -14,8 +14,8 @@ from job_engine.document.yaml_document import Mistakes, Node, read_document, rea
 from querylang.errors import InputError
 from querylang.load import is_query_text
 from querylang.parameters.given_values import NOTHING
-from runtime.columns.timestamps import parse_time
 from runtime.policies.plan_policies import OrderingError, Orderings, parse_orderings
+from runtime.timestamps import parse_time
 from runtime.yaml_reader import file_text, value_of
 
 CASE_KEYS = ("name", "provenance", "query", "parameters", "inputs", "within", "leeway", "ordering", "rows")

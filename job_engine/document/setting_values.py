@@ -14,8 +14,7 @@ from job_engine.places.remote_path import StoreOptions
 from job_engine.wire.clock_sources import Idle
 from querylang.errors import InputError
 from querylang.paths import can_be
-from runtime.policies.durations import parse_duration
-from runtime.policies.sizes import parse_size
+from runtime.policies.settings_text import parse_duration, parse_size
 
 UNSUPPORTED = ("rate", "orc", "avro", "text", "console", "memory", "noop", "iceberg")
 """Formats of Spark that are refused by name."""

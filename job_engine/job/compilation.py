@@ -26,7 +26,7 @@ from querylang.load import texts_of, words_of
 from querylang.logger import warn
 from querylang.parameters.instances import hidden_values, with_instances
 from querylang.plan.model import Plan, QueryPlan
-from runtime.policies.forget_keys import with_forget_keys
+from runtime.policies.settings_text import with_forget_keys
 from runtime.reading.column_names import (
     ARRIVAL,
     NONE,

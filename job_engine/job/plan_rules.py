@@ -17,8 +17,8 @@ from job_engine.sources.kinds import kind_of
 from job_engine.wire.clock_sources import ClockSource, clock_source
 from querylang.errors import FileErrors, InputError, did_you_mean, listed
 from querylang.plan.model import Plan
-from runtime.policies.forget_keys import with_forget_keys
 from runtime.policies.plan_policies import OrderingError, SourceOrdering, with_ordering
+from runtime.policies.settings_text import with_forget_keys
 
 
 def clock_sources(deployment: Deployment) -> list[ClockSource]:

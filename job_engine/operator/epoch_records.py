@@ -15,9 +15,7 @@ from job_engine.wire.packed_rows import GroupRecords
 from job_engine.wire.partition_groups import PartitionGroup, count_uses, is_refused_once
 from job_engine.wire.program import Program
 from querylang.plan.model import Plan
-from runtime.columns.arrival_order import come_before
-from runtime.columns.arrivals import Arrivals
-from runtime.columns.unknown_types import as_known
+from runtime.columns.arrivals import Arrivals, as_known, come_before
 from runtime.engine.engine import Engine
 from runtime.instants import EARLIEST, NEVER, NO_TIME
 from runtime.results.change_rows import change_rows

@@ -27,8 +27,7 @@ from querylang.plan.model import Plan
 from runtime.admission.outcomes import Outcome
 from runtime.admission.selection import furthest_time
 from runtime.arrow_types import one_chunk
-from runtime.columns.arrival_order import in_arrival_order
-from runtime.columns.arrivals import Arrivals, RecordKind
+from runtime.columns.arrivals import Arrivals, RecordKind, in_arrival_order
 from runtime.instants import NEVER, NO_TIME
 from runtime.reading.control_events import ControlError, parse_change
 from runtime.results.discards import refused, refused_file

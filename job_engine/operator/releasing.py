@@ -29,8 +29,7 @@ from job_engine.wire.partition_groups import PartitionGroup
 from job_engine.wire.tagged_rows import TaggedRow
 from runtime.admission.outcomes import Outcome
 from runtime.columns.arrivals import Arrivals
-from runtime.columns.given_keys import GivenKey, is_of_key
-from runtime.columns.keys import key_columns
+from runtime.columns.keys import GivenKey, is_of_key, key_columns
 from runtime.instants import NEVER
 from runtime.json_reader import json_of_text
 from runtime.results.ledger import RECEIVED, Account, ledger_table

@@ -18,7 +18,7 @@ from querylang.errors import InputError
 from querylang.logger import LogForm
 from querylang.parameters.given_values import NOTHING, Given
 from querylang.source import Source as QueryText
-from runtime.policies.time_forms import USUAL_TIMES, TimeForm
+from runtime.policies.settings_text import USUAL_TIMES, TimeForm
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from querylang.load import NAMELESS, QUERY_SUFFIXES, is_query_text
 from querylang.parameters.given_values import NOTHING
 from querylang.paths import exists
 from querylang.source import Source as QueryText
-from runtime.policies.forget_keys import EXPECTED, forget_length
+from runtime.policies.settings_text import EXPECTED, forget_length
 from runtime.threads import thread_count
 from runtime.yaml_reader import file_text
 

@@ -24,7 +24,7 @@ from job_engine.sources.kinds import (
 )
 from job_engine.sources.source import Source
 from querylang.errors import did_you_mean, listed
-from runtime.policies.time_forms import UNITS, USUAL_TIMES, TimeForm, read_pattern
+from runtime.policies.settings_text import PER_SECOND, USUAL_TIMES, TimeForm, read_pattern
 from runtime.reading.formats.csv_form import USUAL_CSV
 
 
@@ -164,6 +164,6 @@ def _fixed(found: Mapping[str, Node], kind: SourceKind, own: KindSettings) -> di
 
 
 def _times(found: Mapping[str, Node]) -> TimeForm:
-    unit = found["time_unit"].one_of({name: name for name in UNITS}) if "time_unit" in found else None
+    unit = found["time_unit"].one_of({name: name for name in PER_SECOND}) if "time_unit" in found else None
     pattern = value_of(found["time_format"], read_pattern) if "time_format" in found else None
     return TimeForm(unit or USUAL_TIMES.unit, pattern)

@@ -15,12 +15,12 @@ import pyarrow as pa
 from job_engine.places.place import Place
 from job_engine.places.remote_path import RemotePath
 from job_engine.sources.reading import Reading
-from runtime.columns.given_times import given_times
 from runtime.instants import NO_TIME
 from runtime.json_reader import json_of_text
 from runtime.reading.column_names import ARRIVAL
 from runtime.reading.formats.parquet_files import open_parquet
 from runtime.threads import in_threads
+from runtime.timestamps import given_times
 
 THREADS = 8
 """Files that are looked at at once in a store, which answers slowly."""

@@ -22,14 +22,14 @@ from job_engine.wire.reports import Report, reports_of_remarks
 from querylang.errors import InputError
 from querylang.plan.model import Input, Plan, QueryPlan
 from runtime.columns.arrivals import Arrivals, RecordKind
-from runtime.columns.timestamps import format_time
 from runtime.json_reader import json_of_text
-from runtime.policies.time_forms import USUAL_TIMES, TimeForm
+from runtime.policies.settings_text import USUAL_TIMES, TimeForm
 from runtime.reading.column_names import NONE, STANDARD, ColumnNames, Elsewhere, NamedElsewhere
 from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm
 from runtime.reading.plan_needs import leniency
 from runtime.reading.remarks import LackedColumns, Remark
 from runtime.reading.tables import TableRecords, iter_arrival_times, iter_table
+from runtime.timestamps import format_time
 
 DAY = 86_400_000_000
 """µs; what arrives later than this after it is read is reported."""

@@ -9,7 +9,7 @@ from job_engine.document.fixed_settings import FixedValues
 from job_engine.places.place import Place
 from job_engine.wire.clock_sources import Idle
 from querylang.plan.model import TimePolicy
-from runtime.policies.time_forms import USUAL_TIMES, TimeForm
+from runtime.policies.settings_text import USUAL_TIMES, TimeForm
 from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm
 
 

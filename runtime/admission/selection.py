@@ -20,10 +20,10 @@ from runtime.admission.outcomes import Outcome
 from runtime.columns.arrivals import RecordKind
 from runtime.columns.expressions import as_array
 from runtime.columns.keys import key_columns, key_sources, substream_columns
-from runtime.columns.timestamps import microseconds
 from runtime.instants import NO_TIME
 from runtime.interpreter.context import event_numbers
 from runtime.policies.per_input import clock_inputs, is_by_substream, is_clocked, uses_source_time
+from runtime.timestamps import microseconds
 
 _BY_KIND = {kind: Outcome[kind.name] for kind in RecordKind}
 """The outcome of records that are not events."""

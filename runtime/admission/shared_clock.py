@@ -42,7 +42,7 @@ from runtime.admission.timeline_kinds import Grouping, NewRecords, rules_of_kind
 from runtime.admission.timeline_store import COLUMNS, TimelineStore
 from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.arrivals import AT_THE_END
-from runtime.columns.sorting import stable_order
+from runtime.columns.rows import stable_order
 from runtime.instants import NEVER, NO_TIME
 from runtime.number_arrays import Integers
 

@@ -11,9 +11,8 @@ import pyarrow as pa
 from runtime.admission.shared_clock_kernel import Timelines
 from runtime.admission.timeline_kinds import NewRecords
 from runtime.arrow_types import one_chunk
-from runtime.columns.cold_rows import ColdRows, is_small, joined
-from runtime.columns.given_keys import is_of_key
-from runtime.columns.keys import hash_keys
+from runtime.columns.keys import hash_keys, is_of_key
+from runtime.columns.rows import ColdRows, is_small, joined
 from runtime.instants import NEVER
 
 COLUMNS = {

@@ -8,17 +8,21 @@ Times are microseconds UTC.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.plan.library import LOCATION_FIELDS
 from querylang.plan.model import EventType, Plan
-from querylang.plan.value_types import Type
+from querylang.plan.value_types import Kind, Type
 from runtime.arrow_types import arrow_type, has_column, made_once
+from runtime.columns.rows import stable_order
+from runtime.interpreter.values import Dictionary, Event, Location, Value, World
 
 BATCH_VERSION = 1
 
@@ -198,3 +202,161 @@ def _no_arrivals(plan: Plan) -> Arrivals:
 
 def _without_empty_chunks(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([chunk for chunk in column.chunks if len(chunk)], column.type)
+
+
+# Sort records by arrival: by (arrival, place, partition, offset).
+#
+# A table that is sorted already, the usual case, costs one scan.
+
+_TIES = ("_place", "_partition", "_offset")
+"""What orders records that arrive together."""
+
+PLACE = ("_arrival", *_TIES)
+"""A record's place in the order of arrival."""
+
+
+def in_arrival_order(table: pa.Table) -> pa.Table:
+    """The rows in order of arrival."""
+    arrival = table.column("_arrival").to_numpy()
+    if len(arrival) < 2 or (arrival[1:] > arrival[:-1]).all():
+        return table
+    ties = [table.column(name).to_numpy() for name in _TIES]
+    if _is_sorted(arrival, *ties):
+        return table
+    order = stable_order(arrival)
+    if not _is_sorted(*(column[order] for column in (arrival, *ties))):
+        order = np.lexsort((*reversed(ties), arrival))
+    return table.take(pa.array(order))
+
+
+def is_in_order(table: pa.Table) -> bool:
+    """Whether the rows are in order of arrival already."""
+    return _is_sorted(*(table.column(name).to_numpy() for name in PLACE))
+
+
+def come_before(table: pa.Table, place: Sequence[int], *, or_are: bool = False) -> NDArray[np.bool_]:
+    """Which rows come before a place in the order of arrival.
+
+    place: the values of PLACE
+    or_are: the row at that place, too
+    """
+    is_before, is_same = np.zeros(len(table), np.bool_), np.ones(len(table), np.bool_)
+    for name, limit in zip(PLACE, place, strict=True):
+        own = table.column(name).to_numpy()
+        is_before |= is_same & (own < limit)
+        is_same &= own == limit
+    return is_before | is_same if or_are else is_before
+
+
+def _is_sorted(*columns: NDArray[np.int64]) -> bool:
+    """Whether the rows are in ascending order by these columns, the first one most significant."""
+    undecided = np.ones(len(columns[0]) - 1, np.bool_)
+    for column in columns:
+        before, after = column[:-1], column[1:]
+        if (undecided & (before > after)).any():
+            return False
+        undecided &= before == after
+    return True
+
+
+# Records of event types that are not known yet.
+
+
+def as_known(table: pa.Table, events: Sequence[EventType], known: Collection[str]) -> pa.Table:
+    """A table of arrivals where events of types that are not known are of unknown types."""
+    unknown = [place for place, event in enumerate(events) if event.name not in known]
+    if not unknown:
+        return table
+    kinds = table.column("_kind").to_numpy()
+    is_unknown = np.isin(kinds, unknown)
+    if not is_unknown.any():
+        return table
+    names = [events[kind].name if new else None for kind, new in zip(kinds, is_unknown, strict=True)]
+    told = table.column("_text").to_pylist() if has_column(table, "_text") else [None] * len(table)
+    texts = pa.array([old if name is None else name for old, name in zip(told, names, strict=True)], pa.string())
+    kinds = np.where(is_unknown, np.int16(RecordKind.UNKNOWN_TYPE), kinds)
+    table = table.set_column(table.schema.get_field_index("_kind"), table.schema.field("_kind"), pa.array(kinds))
+    if not has_column(table, "_text"):
+        return table.append_column("_text", texts)
+    return table.set_column(table.schema.get_field_index("_text"), "_text", texts)
+
+
+# Convert cells of Arrow columns to values of the language, and back.
+#
+# Arrow gives lists for sequences, pairs for dictionaries, and mappings for locations and events.
+
+Cell = Any
+"""A cell as Arrow's `to_pylist` gives it: a scalar, list, mapping, or pairs; None = null."""
+
+
+def from_cell(cell: Cell, type_: Type, world: World) -> Value:
+    """A cell as a value; None = a null, or an empty optional."""
+    if cell is None or type_.is_scalar:
+        return _scalar(cell)
+    match type_.kind:
+        case Kind.SEQUENCE:
+            return [from_cell(item, type_.of[0], world) for item in cell]
+        case Kind.DICTIONARY:
+            pairs = cell.items() if isinstance(cell, Mapping) else cell
+            return Dictionary.of(
+                (from_cell(key, type_.of[0], world), from_cell(item, type_.of[1], world)) for key, item in pairs
+            )
+        case Kind.OPTIONAL:
+            return from_cell(cell, type_.of[0], world)
+        case Kind.EVENT:
+            return event_of(world.event_type(type_.name), cell, world)
+        case Kind.LOCATION:
+            corners = [cell[name] for name in LOCATION_FIELDS]
+            return None if None in corners else Location(*corners)
+        case _:
+            return _scalar(cell)
+
+
+def _scalar(cell: Cell) -> Value:
+    value: Value = cell
+    return value
+
+
+def event_of(event: EventType, cells: Mapping[str, Cell], world: World, time: int | None = None) -> Event:
+    """An event with these cells as fields; missing ones are null.
+
+    time: microseconds since 1970; None = unknown
+    """
+    values = {field.name: from_cell(cells.get(field.name), field.type, world) for field in event.fields}
+    return Event(event, values, time)
+
+
+def to_cell(value: Value) -> Cell:
+    """The inverse of `from_cell`: what `pa.array` accepts."""
+    match value:
+        case list():
+            return [to_cell(item) for item in value]
+        case Dictionary():
+            return [(to_cell(key), to_cell(item)) for key, item in value.items()]
+        case Event():
+            return {name: to_cell(item) for name, item in value.values.items()}
+        case Location():
+            return dict(zip(LOCATION_FIELDS, value.corners, strict=True))
+        case _:
+            return value
+
+
+def column_values(table: pa.Table, field: str, type_: Type, world: World) -> list[Value]:
+    """The values of a field on all rows; all null if the table has no such column."""
+    name = column_name(field, type_)
+    if not has_column(table, name):
+        return [None] * len(table)
+    cells = table.column(name).to_pylist()
+    return cells if type_.is_scalar else [from_cell(cell, type_, world) for cell in cells]
+
+
+def row_events(event: EventType, table: pa.Table, world: World, times: Sequence[int | None]) -> list[Event]:
+    """Every row as an event of a type.
+
+    table: fields in columns named by `column_name`
+    times: by row: microseconds since 1970; None = unknown
+    """
+    columns = [column_values(table, field.name, field.type, world) for field in event.fields]
+    names = [field.name for field in event.fields]
+    rows: Iterable[tuple[Value, ...]] = zip(*columns, strict=True) if columns else [()] * len(table)
+    return [Event(event, dict(zip(names, row, strict=True)), time) for row, time in zip(rows, times, strict=True)]

@@ -8,7 +8,7 @@ differential test compares this evaluator with the interpreter and with the comp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,12 +28,13 @@ from querylang.plan.expression import (
     Literal,
     Unary,
     children,
+    rewritten,
+    type_of,
 )
-from querylang.plan.model import EventType, Plan, QueryPlan
+from querylang.plan.model import EventType, Field, Plan, QueryPlan
 from querylang.plan.value_types import Kind, Type
 from runtime.arrow_types import arrow_type, has_column, one_chunk
-from runtime.columns.arrivals import column_name
-from runtime.columns.cell_values import column_values, row_events, to_cell
+from runtime.columns.arrivals import column_name, column_values, row_events, to_cell
 from runtime.columns.methods import Mask, both_valid, native_call, seconds_of
 from runtime.compiling.compiled import kernel
 from runtime.instants import NO_TIME
@@ -400,3 +401,32 @@ def _remainder(a: Integers, b: Integers) -> Integers:
         if b[row] != 0:
             result[row] = remainder(a[row], b[row])
     return result
+
+
+# Evaluate an expression of which parts are known as columns, such as aggregates or fields.
+
+
+def over_columns(
+    expression: Expression,
+    known: Mapping[Expression, pa.Array],
+    plan: Plan,
+    query: QueryPlan,
+    keys: Sequence[pa.Array],
+    count: int,
+) -> pa.Array:
+    """The value of an expression on every row; null = no value.
+
+    known: by part of the expression its value on every row
+    keys: the values of the query's keys on every row
+    count: how many rows
+    """
+    # The parts become fields of one artificial event, so that they are columns of a table.
+    names = {node: f"part{number}" for number, node in enumerate(known)}
+
+    def as_field(node: Expression) -> Expression:
+        return FieldOf(type_of(node), 0, names[node]) if node in names else node
+
+    event = EventType("", tuple(Field(name, type_of(node)) for node, name in names.items()))
+    columns = {column_name(name, type_of(node)): known[node] for node, name in names.items()}
+    table = with_keys(pa.table({**columns, "_row": pa.array(np.arange(count))}), query, list(keys))
+    return as_array(rewritten(expression, as_field), table, plan, event, query)

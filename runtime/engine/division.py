@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from querylang.plan.model import Plan, QueryPlan
 from runtime.arrow_types import one_chunk
-from runtime.columns.cold_rows import joined
 from runtime.columns.keys import hash_keys
+from runtime.columns.rows import joined
 from runtime.engine.engine import Engine
 from runtime.engine.key_contents import renumbered
 from runtime.engine.query_parts import query_parts

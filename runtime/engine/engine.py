@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from querylang.plan.model import Plan
 from runtime.admission.moves import NO_MOVES, Moves
 from runtime.admission.query_clocks import CLOCK_SCHEMA
-from runtime.columns.arrival_order import in_arrival_order
-from runtime.columns.arrivals import Arrivals, is_moved
+from runtime.columns.arrivals import Arrivals, in_arrival_order, is_moved
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.eviction import Carry
 from runtime.engine.key_contents import Key, KeyContents, forget_key, key_contents, query_sizes

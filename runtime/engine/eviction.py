@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from runtime.admission.per_key import Admitted
-from runtime.columns.taking import taken_rows
+from runtime.columns.rows import taken_rows
 from runtime.engine.call_rows import CallRows
 from runtime.engine.forgetting import LIFE_FIELDS, Ends, Lives, definitive_at, ends_of, heartbeats_before
 from runtime.engine.query_parts import QueryParts

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from runtime.admission.outcomes import ADMITTED, Outcome
 from runtime.arrow_types import has_column, one_chunk
-from runtime.columns.given_keys import is_of_key
+from runtime.columns.keys import is_of_key
 from runtime.engine.query_parts import QueryParts
 from runtime.engine.query_state import QueryState
 from runtime.results.ledger import FORGOTTEN_EVENTS, FORGOTTEN_WAITS, Account, count_pending

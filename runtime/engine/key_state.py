@@ -2,7 +2,7 @@
 keys.
 
 If a batch is small relative to the state, only its keys are loaded from the cold store
-(`runtime.columns.cold_rows`), and those with an expired timer. Such a batch costs what its own keys
+(`runtime.columns.rows`), and those with an expired timer. Such a batch costs what its own keys
 cost.
 """
 
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from runtime.columns.cold_rows import ColdRows, Hashes, is_small, joined
 from runtime.columns.keys import hash_keys
+from runtime.columns.rows import ColdRows, Hashes, is_small, joined
 from runtime.instants import NEVER, NO_TIME
 from runtime.number_arrays import Integers
 

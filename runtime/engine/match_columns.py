@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from runtime.admission.arrays import Released
 from runtime.columns.arrivals import AT_THE_END
-from runtime.columns.taking import taken_by_term, taken_rows
+from runtime.columns.rows import taken_by_term, taken_rows
 from runtime.number_arrays import Integers
 from runtime.results.match_order import ordered_steps
 from runtime.results.matched import Matched, taken

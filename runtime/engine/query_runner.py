@@ -19,7 +19,7 @@ from runtime.admission.arrays import Ready, Released, Waited
 from runtime.admission.outcomes import Outcome, reason_words
 from runtime.admission.query_clocks import ClocksRun
 from runtime.arrow_types import has_column
-from runtime.columns.taking import taken_rows
+from runtime.columns.rows import taken_rows
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.eviction import Carry
 from runtime.engine.match_columns import call_numbers, matches_in_order

@@ -18,9 +18,9 @@ from querylang.plan.expression import Aggregate, Expression, SelectOf, type_of, 
 from querylang.plan.model import EventType, Plan, QueryPlan
 from querylang.plan.value_types import Type
 from runtime.arrow_types import arrow_type
-from runtime.columns.cell_values import from_cell, row_events, to_cell
+from runtime.columns.arrivals import from_cell, row_events, to_cell
+from runtime.columns.expressions import over_columns
 from runtime.columns.keys import key_columns
-from runtime.columns.known_values import over_columns
 from runtime.interpreter.context import Context, PlanWorld
 from runtime.interpreter.expressions import evaluate
 from runtime.interpreter.statements import run_action

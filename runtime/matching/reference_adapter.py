@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from querylang.plan.expression import Aggregate
 from querylang.plan.model import Plan, QueryPlan, Without
 from runtime.arrow_types import arrow_type
-from runtime.columns.cell_values import row_events, to_cell
+from runtime.columns.arrivals import row_events, to_cell
 from runtime.instants import NEVER
 from runtime.interpreter.context import PlanWorld
 from runtime.matching.asking import Bindings

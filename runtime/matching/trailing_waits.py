@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from querylang.plan.model import QueryPlan, known
 from runtime.admission.arrays import Timers
-from runtime.columns.sorting import stable_order
+from runtime.columns.rows import stable_order
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.interface import Found, Ordered, Waiting
 from runtime.matching.run_columns import columns_of, relaid, wider

@@ -2,7 +2,7 @@
 
 `SETTINGS` is the table of what can be set. Values that are out of range or contradict each other
 are raised together as `OrderingError`. Lengths and moments are microseconds. Text is read in
-`runtime.policies.policy_text`. Needs only the language and the standard library.
+`runtime.policies.plan_policies`. Needs only the language and the standard library.
 """
 
 from __future__ import annotations

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from querylang.plan.model import Plan
 from querylang.plan.value_types import Type
 from runtime.columns.arrivals import SHAPE_FIELDS, Arrivals, RecordKind, arrivals_schema
-from runtime.columns.sorting import stable_order
-from runtime.columns.timestamps import is_text
+from runtime.columns.rows import stable_order
 from runtime.instants import NO_TIME
 from runtime.reading.column_names import OFFSET, PARTITION, SOURCE, Roles
 from runtime.reading.conversion import convert
@@ -24,6 +23,7 @@ from runtime.reading.formats.raw_table import RawTable, cell_text, text_column
 from runtime.reading.refusals import Refusals
 from runtime.reading.row_kinds import RowKinds
 from runtime.reading.row_times import RowTimes
+from runtime.timestamps import is_text
 
 _ROW_BITS = 30
 """Bits of a row's number in an offset that also tells tables apart."""

@@ -17,15 +17,14 @@ from querylang.plan.library import DECIMAL_PLACES, LOCATION_FIELDS
 from querylang.plan.model import Plan
 from querylang.plan.value_types import Kind, Type
 from runtime.arrow_types import arrow_type
-from runtime.columns.cell_values import to_cell
-from runtime.columns.given_times import given_times
-from runtime.columns.timestamps import NUMBER, cast_or_null, cast_whole, is_text
+from runtime.columns.arrivals import to_cell
 from runtime.instants import NO_TIME, SECOND
 from runtime.interpreter.context import PlanWorld
-from runtime.policies.time_forms import USUAL_TIMES, TimeForm
+from runtime.policies.settings_text import USUAL_TIMES, TimeForm
 from runtime.reading.cell_parser import CellError, Cells, parse_cell
 from runtime.reading.formats.raw_table import as_text, cell_of, plain_kind
 from runtime.reading.plan_needs import NONE, Leniency
+from runtime.timestamps import NUMBER, cast_or_null, cast_whole, given_times, is_text
 
 _FORMS = {
     pa.bool_(): r"(?i)^(true|false|0|1)$",

@@ -15,9 +15,8 @@ from querylang.errors import InputError, listed
 from querylang.plan.model import EventType, Field, Plan
 from querylang.plan.value_types import NUMBERS, Kind, Type
 from runtime.arrow_types import arrow_type
-from runtime.columns.arrivals import RecordKind, column_name
-from runtime.columns.cell_values import to_cell
-from runtime.policies.time_forms import TimeForm
+from runtime.columns.arrivals import RecordKind, column_name, to_cell
+from runtime.policies.settings_text import TimeForm
 from runtime.reading.column_names import ARRIVAL, NOWHERE, SOURCE_TIME, Elsewhere, Roles, did_you_mean
 from runtime.reading.conversion import agrees, convert
 from runtime.reading.formats.csv_form import COMMA, POINT, hint_of_cell

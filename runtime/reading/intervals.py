@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from querylang.errors import nearest
 from runtime.columns.arrivals import Shape
-from runtime.columns.given_times import given_times
 from runtime.instants import NO_TIME
-from runtime.policies.time_forms import TimeForm
+from runtime.policies.settings_text import TimeForm
 from runtime.reading.formats.raw_table import cell_of, text_column
 from runtime.reading.refusals import Refusals
+from runtime.timestamps import given_times
 
 WORDS = {shape.name.lower(): shape for shape in Shape}
 """What may be in the column `shape`."""

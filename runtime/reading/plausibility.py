@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from runtime.columns.timestamps import NUMBER, format_time, is_text
 from runtime.instants import NO_TIME, SECOND
-from runtime.policies.time_forms import TimeForm, look_of
+from runtime.policies.settings_text import TimeForm, look_of
 from runtime.reading.formats.raw_table import RawTable
 from runtime.reading.remarks import Remark, RemarkKind
+from runtime.timestamps import NUMBER, format_time, is_text
 
 MOST_DAYS = 1_000
 """No record is so late, and no clock so wrong, by chance."""

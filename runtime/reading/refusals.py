@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from querylang.errors import counted
-from runtime.policies.time_forms import UNIT_NAMES, TimeForm, patterns_of, time_format_options, unit_of
+from runtime.policies.settings_text import UNIT_NAMES, TimeForm, patterns_of, time_format_options, unit_of
 from runtime.reading.formats.raw_table import RawTable
 from runtime.reading.remarks import Remark, RemarkKind
 

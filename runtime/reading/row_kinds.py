@@ -15,8 +15,7 @@ from querylang.plan.model import EventType, Plan
 from querylang.plan.value_types import Kind
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import RecordKind
-from runtime.columns.counting import counts_of
-from runtime.columns.timestamps import is_text
+from runtime.columns.rows import counts_of
 from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.event_text import EventTextError, fields_of, parse_event_text
 from runtime.interpreter.values import Event, World
@@ -25,6 +24,7 @@ from runtime.reading.control_events import control_name
 from runtime.reading.formats.raw_table import RawTable, text_column
 from runtime.reading.plan_needs import indispensable_fields
 from runtime.reading.refusals import Refusals
+from runtime.timestamps import is_text
 
 CONTROL_EVENTS = (
     "SetDelayedEventsLeeway",

@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
 from runtime.columns.expressions import as_array
-from runtime.columns.given_times import given_times
-from runtime.columns.timestamps import Timestamps, microseconds
 from runtime.instants import NO_TIME
-from runtime.policies.time_forms import TimeForm
+from runtime.policies.settings_text import TimeForm
 from runtime.reading.column_names import END, SHAPE, Roles
 from runtime.reading.field_columns import FieldColumns
 from runtime.reading.formats.raw_table import RawTable
@@ -21,6 +19,7 @@ from runtime.reading.intervals import Intervals, read_intervals
 from runtime.reading.plan_needs import interval_events
 from runtime.reading.refusals import Refusals
 from runtime.reading.row_kinds import RowKinds, event_index
+from runtime.timestamps import Timestamps, given_times, microseconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
-from runtime.columns.given_times import given_times
 from runtime.instants import NO_TIME
 from runtime.reading.assembly import assemble, in_order_of_arrival
 from runtime.reading.broken_text import BrokenCell, without_broken_text
@@ -57,6 +56,7 @@ from runtime.reading.refusals import Refusals
 from runtime.reading.remarks import Remark, RemarkKind
 from runtime.reading.row_kinds import read_kinds, refuse_types
 from runtime.reading.row_times import read_times
+from runtime.timestamps import given_times
 
 SUFFIXES = tuple(FORMATS)
 """How the names of files end that can be tables."""

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.columns.timestamps import NUMBER, cast_or_null, is_text, parse_times
-from runtime.policies.time_forms import look_of, patterns_of, time_format_options, unit_of
+from runtime.policies.settings_text import look_of, patterns_of, time_format_options, unit_of
 from runtime.reading.conversion import is_time
 from runtime.reading.formats.raw_table import RawTable
+from runtime.timestamps import NUMBER, cast_or_null, is_text, parse_times
 
 _ROWS = 100
 """How many rows are looked at."""

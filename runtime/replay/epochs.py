@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from querylang.plan.changes import Outcome
 from querylang.plan.model import Plan
-from runtime.columns.arrivals import Arrivals
-from runtime.columns.unknown_types import as_known
+from runtime.columns.arrivals import Arrivals, as_known
 from runtime.engine.engine import Engine
 from runtime.engine.metrics import metrics_table, output_events
 from runtime.replay.divided import with_steps

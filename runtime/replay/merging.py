@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from runtime.columns.arrival_order import in_arrival_order
-from runtime.columns.arrivals import Arrivals
+from runtime.columns.arrivals import Arrivals, in_arrival_order
 from runtime.instants import NEVER
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.plan.model import Plan
-from runtime.columns.arrival_order import in_arrival_order, is_in_order
+from runtime.columns.arrivals import in_arrival_order, is_in_order
 from runtime.reading.column_names import ColumnNames
 from runtime.reading.tables import TableRecords, iter_table
 from runtime.replay.merging import concatenated, merged

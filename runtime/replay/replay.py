@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.plan.model import Plan
-from runtime.columns.arrival_order import in_arrival_order
-from runtime.columns.arrivals import Arrivals
+from runtime.columns.arrivals import Arrivals, in_arrival_order
 from runtime.engine.engine import Engine
 from runtime.engine.metrics import metrics_table, output_events
 from runtime.reading.column_names import STANDARD, ColumnNames

@@ -16,10 +16,8 @@ from querylang.plan.model import Plan
 from runtime.admission.outcomes import Outcome
 from runtime.admission.selection import Selector
 from runtime.arrow_types import has_column
-from runtime.columns.arrivals import RecordKind, Shape, column_name
-from runtime.columns.cell_values import event_of
+from runtime.columns.arrivals import RecordKind, Shape, column_name, event_of
 from runtime.columns.keys import key_columns
-from runtime.columns.timestamps import format_time
 from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
 from runtime.interpreter.context import PlanWorld
@@ -29,6 +27,7 @@ from runtime.reading.control_events import control_name
 from runtime.replay.records import Records
 from runtime.replay.step_times import Key
 from runtime.results.json_objects import Plain, plain_value
+from runtime.timestamps import format_time
 
 _JUDGED = (Outcome.USED, Outcome.HEARTBEAT)
 CONCERNED = (*_JUDGED, Outcome.NULL_KEY, Outcome.NULL_TIME)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from querylang.plan.expression import type_of
 from querylang.plan.model import EventType, Plan, QueryPlan
 from querylang.plan.value_types import Type
-from runtime.columns.cell_values import event_of, from_cell
+from runtime.columns.arrivals import event_of, from_cell
 from runtime.interpreter.context import Context, Output, PlanWorld
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.statements import run_block as run_statements

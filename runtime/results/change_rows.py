@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from querylang.plan.changes import Outcome
-from runtime.columns.timestamps import format_time
 from runtime.results.no_rows import NO_OUTPUTS
 from runtime.results.schemas import OUTPUT_SCHEMA, TIMESTAMP
+from runtime.timestamps import format_time
 
 _TIMES = ("handover",)
 """The details that are times, µs."""

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 
 from querylang.plan.library import LOCATION_FIELDS
 from runtime.arrow_types import has_column
-from runtime.columns.timestamps import format_time
 from runtime.interpreter.value_text import decimal_text, floating_text, text_of
 from runtime.interpreter.values import Dictionary, Event, Location
 from runtime.results.schemas import is_member, is_run
+from runtime.timestamps import format_time
 
 Plain = dict[str, Any]
 

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runtime.columns.keys import plain_columns
-from runtime.columns.sorting import stable_order
-from runtime.columns.taking import taken_rows
+from runtime.columns.rows import stable_order, taken_rows
 from runtime.number_arrays import Integers
 
 MOST_TIES = 16

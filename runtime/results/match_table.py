@@ -22,7 +22,7 @@ from runtime.admission.outcomes import reason_words
 from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import column_name
 from runtime.columns.keys import MIX_STEP, hash_keys, key_sources, mix
-from runtime.columns.taking import evenly, only_value, repeated, repeated_number, taken_by_term, taken_cells
+from runtime.columns.rows import evenly, only_value, repeated, repeated_number, taken_by_term, taken_cells
 from runtime.compiling.compiled import inlined, kernel
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.run_columns import columns_of

@@ -17,9 +17,8 @@ from querylang.plan.expression import Call, EndOf, EventOf, Expression, FieldOf,
 from querylang.plan.model import Select
 from querylang.plan.value_types import Type
 from runtime.arrow_types import arrow_type, has_column, one_chunk
-from runtime.columns.arrivals import column_name
-from runtime.columns.cell_values import from_cell, row_events, to_cell
-from runtime.columns.known_values import over_columns
+from runtime.columns.arrivals import column_name, from_cell, row_events, to_cell
+from runtime.columns.expressions import over_columns
 from runtime.interpreter.context import Context, PlanWorld
 from runtime.interpreter.expressions import evaluate
 from runtime.interpreter.statements import run_action

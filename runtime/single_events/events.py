@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from querylang.plan.model import Plan, QueryPlan, known
 from querylang.plan.value_types import Type
-from runtime.columns.cell_values import row_events
-from runtime.columns.timestamps import microseconds
+from runtime.columns.arrivals import row_events
 from runtime.engine.engine import Engine, StoredEvents
 from runtime.instants import NO_TIME
 from runtime.interpreter.context import Context, PlanWorld, event_numbers
@@ -24,6 +23,7 @@ from runtime.interpreter.values import EvaluationError, Event
 from runtime.single_events.known import Finding, Known, SingleEvent, UnforeseenError
 from runtime.single_events.single_query import Brought, SingleQuery
 from runtime.single_events.windows import part_of_key
+from runtime.timestamps import microseconds
 
 _KEYS = (Type.BOOLEAN, Type.INTEGER, Type.FLOAT, Type.STRING)
 

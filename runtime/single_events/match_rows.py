@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from querylang.plan.model import Plan, QueryPlan, known
-from runtime.columns.cell_values import to_cell
+from runtime.columns.arrivals import to_cell
 from runtime.instants import EARLIEST, LATEST, NO_TIME
 from runtime.results.identity import match_id, seeds_of
 from runtime.results.schemas import match_schema, term_event

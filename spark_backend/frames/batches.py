@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from job_engine.wire.tagged_rows import Tag
 from querylang.errors import InputError, nearest
 from querylang.plan.model import Plan
-from runtime.policies.durations import parse_duration
+from runtime.policies.settings_text import parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -19,8 +19,7 @@ from querylang.plan.changes import CHANGES
 from querylang.plan.model import Plan
 from runtime.admission.selection import furthest_time, selectors_of
 from runtime.arrow_types import has_column
-from runtime.columns.arrival_order import PLACE, come_before, in_arrival_order
-from runtime.columns.arrivals import Arrivals, RecordKind
+from runtime.columns.arrivals import PLACE, Arrivals, RecordKind, come_before, in_arrival_order
 from runtime.instants import NO_TIME
 from runtime.reading.column_names import TYPE
 from spark_backend.frames.files import files_of

@@ -18,7 +18,7 @@ from querylang.logger import warn
 from querylang.plan.model import Plan
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import PLACES_OF_A_SOURCE, Arrivals
-from runtime.columns.row_hashes import hash_rows
+from runtime.columns.keys import hash_rows
 from runtime.policies.per_input import is_clocked
 from runtime.reading.column_names import OFFSET, PARTITION, PLACES, TYPE, needed_names, new_names
 from spark_backend.frames.spark_types import arrow_schema, arrow_type

@@ -9,10 +9,10 @@ import pytest
 import ensue
 from ensue.result import Replay
 from querylang import compile_text
-from runtime.columns.timestamps import parse_time
 from runtime.engine.engine import Engine
 from runtime.policies.plan_policies import SourceOrdering, parse_ordering, with_ordering
 from runtime.reading.tables import read_arrivals
+from runtime.timestamps import parse_time
 
 PASSES = "event A { integer id; } query Q { inputs { A() retain 1; } find A as a; }"
 WAITS = "event A { integer id; } query Q { inputs { A() retain 1 wait 10 seconds; } find A as a; }"

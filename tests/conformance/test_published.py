@@ -9,8 +9,8 @@ import pytest
 
 import ensue
 from ensue.result import Replay
-from runtime.columns.timestamps import parse_time
 from runtime.engine.engine import Engine
+from runtime.timestamps import parse_time
 from tests.conformance.published import (
     INFINITY,
     Idle,

@@ -20,7 +20,7 @@ import pyarrow as pa
 import querylang
 from querylang.errors import EnsueError
 from querylang.plan.model import Plan, QueryPlan
-from runtime.columns import cold_rows as shelf
+from runtime.columns import rows as shelf
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.replay.order import in_order

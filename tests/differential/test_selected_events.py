@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import ensue
-from runtime.columns.timestamps import format_time
+from runtime.timestamps import format_time
 
 SECOND = 1_000_000
 QUERY = """

@@ -15,7 +15,7 @@ import pytest
 import ensue
 import querylang
 from ensue.live.state import SavedLive, identity_of
-from runtime.columns.timestamps import parse_time
+from runtime.timestamps import parse_time
 from tests.support.answers import facts
 
 EVENTS = """

@@ -12,8 +12,8 @@ import pytest
 import ensue
 from ensue import embedded
 from ensue.data_options import DataOptions
-from runtime.columns.timestamps import parse_time
 from runtime.engine.engine import Engine
+from runtime.timestamps import parse_time
 
 TABLE_1 = """
 @OutOfOrder()

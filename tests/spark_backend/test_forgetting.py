@@ -24,7 +24,7 @@ from job_engine.wire.tagged_rows import Tag, TaggedRow
 from querylang.changes.applying import Moment
 from querylang.changes.running import Running
 from querylang.errors import InputError
-from runtime.columns.given_keys import GivenKey
+from runtime.columns.keys import GivenKey
 from tests.spark_backend.samples import SEVERAL, arrivals_of
 from tests.support.buckets import rows_of
 

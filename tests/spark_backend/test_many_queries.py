@@ -24,7 +24,7 @@ from runtime.engine import query_parts
 from runtime.engine.engine import Engine
 from runtime.engine.succession import Saved
 from runtime.json_reader import DamagedJson
-from runtime.policies.forget_keys import with_forget_keys
+from runtime.policies.settings_text import with_forget_keys
 from tests.support.sinks import sink_of
 
 EVENTS = "event A { integer k; float v; } event B { integer k; float v; }"

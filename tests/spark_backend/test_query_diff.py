@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 
 from job_engine.job.upkeep.query_diff import compare_queries
 from querylang.errors import InputError
-from runtime.columns.timestamps import parse_time
+from runtime.timestamps import parse_time
 
 QUERY = "event A {{ integer v; }}\nquery {} {{ inputs {{ A() within 5.0; }} find A as a -> A as b; }}\n"
 

@@ -18,7 +18,7 @@ from job_engine.wire.clock import Clock
 from querylang.errors import FileErrors, InputError
 from querylang.parameters.instances import with_instances
 from runtime.policies.plan_policies import parse_ordering
-from runtime.policies.time_forms import TimeForm
+from runtime.policies.settings_text import TimeForm
 from runtime.reading.formats.csv_form import CsvForm
 from tests.support.schema_verdicts import same_verdict
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from job_engine.wire.packed_rows import pack_arrivals, unpack_row
 from job_engine.wire.partition_groups import partition_groups
 from querylang import compile_text
-from runtime.columns.cell_values import row_events
+from runtime.columns.arrivals import row_events
 from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.value_text import event_text
 from runtime.reading.tables import read_arrivals

@@ -23,8 +23,7 @@ from querylang.changes.running import Running
 from querylang.parameters.given_values import NOTHING
 from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan
-from runtime.columns.arrivals import Arrivals
-from runtime.columns.unknown_types import as_known
+from runtime.columns.arrivals import Arrivals, as_known
 from runtime.engine.engine import Engine
 from runtime.json_reader import json_of_text
 from runtime.results.ledger import Account

@@ -26,7 +26,7 @@ def compact(
     The job may run meanwhile. Its newest micro-batches stay as they are.
     """
     from job_engine.job.upkeep.compact_job import compact_job
-    from runtime.policies.sizes import parse_size
+    from runtime.policies.settings_text import parse_size
 
     size = parse_size(target)
     if size is None:

@@ -37,7 +37,7 @@ def control(
 
 def print_sent(sent: Sent, *, as_json: bool) -> None:
     """What became of a command; exit code 1 if it was wrong."""
-    from runtime.columns.timestamps import format_time
+    from runtime.timestamps import format_time
 
     outcome = sent.outcome
     place = None if outcome is None or outcome.time is None else format_time(outcome.time)

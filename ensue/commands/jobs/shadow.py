@@ -57,7 +57,7 @@ def diff(
 
 
 def _lines(compared: QueryDifference) -> list[str]:
-    from runtime.columns.timestamps import format_time
+    from runtime.timestamps import format_time
 
     found = compared.found
     since = "" if compared.since is None else f" since {format_time(compared.since)}"

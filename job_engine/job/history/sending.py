@@ -24,8 +24,8 @@ from job_engine.sources.listing.command_folder import CHANGE
 from job_engine.wire.clock import Clock
 from job_engine.wire.program import Program
 from querylang.errors import InputError
-from runtime.columns.timestamps import format_time
 from runtime.instants import EXPECTED, NO_TIME, parse_moment
+from runtime.timestamps import format_time
 
 START = "start"
 """In place of a time: all that the job has read."""

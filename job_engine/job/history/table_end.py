@@ -10,7 +10,7 @@ import pyarrow as pa
 from job_engine.sources.again import PieceAgain
 from job_engine.wire.packed_rows import unpack_row
 from job_engine.wire.program import Program
-from runtime.columns.timestamps import format_time
+from runtime.timestamps import format_time
 
 Pieces = Mapping[str, Sequence[PieceAgain]]
 

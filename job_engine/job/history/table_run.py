@@ -28,9 +28,9 @@ from querylang.errors import InputError, counted
 from querylang.logger import warn
 from querylang.plan.model import Plan, TimelineKind
 from runtime.columns.arrivals import Arrivals, RecordKind
-from runtime.columns.timestamps import format_time
 from runtime.instants import NO_TIME
 from runtime.replay.merging import concatenated
+from runtime.timestamps import format_time
 
 ROWS = 500_000
 """Of one step, or so."""

@@ -23,7 +23,7 @@ from querylang.changes.merging import FileChange
 from querylang.changes.running import LIVE, Running
 from querylang.errors import InputError
 from querylang.plan.changes import Outcome
-from runtime.columns.timestamps import format_time
+from runtime.timestamps import format_time
 
 
 @dataclass(frozen=True, slots=True)

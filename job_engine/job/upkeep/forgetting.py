@@ -15,7 +15,7 @@ from job_engine.settings.deployment_file import load_deployment
 from job_engine.sinks.kinds import sink_kind
 from job_engine.sources.kinds import kind_of
 from job_engine.sources.listing.command_folder import FORGET, Outcome, key_text
-from runtime.columns.given_keys import GivenKey
+from runtime.columns.keys import GivenKey
 from runtime.json_reader import json_of_text
 from runtime.json_shapes import Count
 

@@ -19,13 +19,12 @@ from job_engine.wire.partition_groups import PartitionGroup
 from querylang.plan.model import Plan, QueryPlan
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import column_name
-from runtime.columns.given_keys import GivenKey, bucket_of_key, is_of_key
-from runtime.columns.keys import key_columns
-from runtime.columns.timestamps import format_time
+from runtime.columns.keys import GivenKey, bucket_of_key, is_of_key, key_columns
 from runtime.engine.engine import Engine
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.windows import window_columns
 from runtime.results.json_objects import cells, plain_value
+from runtime.timestamps import format_time
 
 Plain = dict[str, Any]
 

@@ -19,9 +19,9 @@ from job_engine.sinks.one_table import row_of_query
 from job_engine.sinks.path_names import folder_name
 from querylang.changes.reach import reach_of
 from querylang.errors import InputError, did_you_mean
-from runtime.columns.timestamps import format_time, parse_time
 from runtime.instants import EARLIEST
 from runtime.results.match_difference import MatchDifference, difference
+from runtime.timestamps import format_time, parse_time
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from querylang.errors import InputError, counted, listed
 from querylang.plan.model import EventType, Plan
 from runtime.instants import EXPECTED, parse_moment
 from runtime.json_reader import DamagedJson, json_of_text
-from runtime.policies.time_forms import USUAL_TIMES
+from runtime.policies.settings_text import USUAL_TIMES
 from runtime.reading.column_names import NONE
 from runtime.reading.formats.csv_form import USUAL_CSV
 

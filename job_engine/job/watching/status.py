@@ -26,9 +26,9 @@ from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.backlog import SourceBacklog
 from job_engine.wire.reports import Report
 from querylang.changes.running import FILE, RunningQuery
-from runtime.columns.timestamps import format_time
 from runtime.instants import EARLIEST, NEVER, NO_TIME
 from runtime.results.ledger import DISCARDS
+from runtime.timestamps import format_time
 
 
 @dataclass(frozen=True, slots=True)

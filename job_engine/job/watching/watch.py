@@ -24,7 +24,7 @@ from job_engine.settings.watching_settings import Address
 from job_engine.threads import in_background, new_event
 from querylang.errors import InputError
 from querylang.plan.model import Plan
-from runtime.policies.durations import parse_duration
+from runtime.policies.settings_text import parse_duration
 
 WITHIN = 300.0
 """Seconds that a micro-batch of a job that is ready may take; `/readyz?within=` sets others."""

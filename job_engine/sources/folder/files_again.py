@@ -10,9 +10,9 @@ from job_engine.sources.folder.folder_planner import FirstArrivals, unread_of
 from job_engine.sources.folder.listed_source import ListedSource
 from job_engine.sources.folder.pieces import FolderMemory, FolderWork, ReadFile, TakenFile, WaitingFile
 from querylang.errors import counted, listed
-from runtime.columns.timestamps import format_time
 from runtime.instants import NO_TIME
 from runtime.json_reader import shaped
+from runtime.timestamps import format_time
 
 MOST_BYTES = 32 << 20
 """Of files of a source in one piece."""

@@ -15,7 +15,7 @@ from job_engine.sources.folder.listed_source import ListedSource
 from job_engine.sources.kinds import Entry, KindSettings, SourceKind
 from job_engine.sources.located import LIMITS, limit, read_options, read_place, refuse_no_path, refuse_other_decoding
 from querylang.errors import InputError
-from runtime.policies.durations import parse_duration
+from runtime.policies.settings_text import parse_duration
 from runtime.reading.formats.csv_form import CSV_KEYS, CSV_LISTS, USUAL_CSV, CsvForm, csv_form, read_csv_setting
 from runtime.reading.formats.file_names import COMPRESSIONS
 

@@ -12,8 +12,8 @@ from job_engine.sources.topics.consuming import consumed
 from job_engine.sources.topics.kafka_source import KafkaSource
 from job_engine.sources.topics.offsets import OffsetRange, TopicPosition, Topics, TopicsWork
 from querylang.errors import InputError
-from runtime.columns.timestamps import format_time
 from runtime.json_reader import shaped
+from runtime.timestamps import format_time
 
 MOST_MESSAGES = 200_000
 """Of a source in one piece."""

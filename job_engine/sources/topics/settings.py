@@ -19,7 +19,7 @@ from job_engine.sources.topics.avro_settings import read_avro, refuse_avro
 from job_engine.sources.topics.kafka_source import SECOND, KafkaSource
 from runtime.instants import parse_moment
 from runtime.json_reader import DamagedJson, json_of_text
-from runtime.policies.durations import parse_duration
+from runtime.policies.settings_text import parse_duration
 
 if TYPE_CHECKING:
     from job_engine.sources.source import Source

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from querylang.errors import InputError
 from runtime.arrow_types import one_chunk
-from runtime.columns.counting import counts_of
+from runtime.columns.rows import counts_of
 from runtime.reading.formats.asked import Asked, size_text
 from runtime.reading.formats.long_rows import is_bytes_or_text, without_long_rows
 from runtime.reading.formats.parquet_footer import ColumnChunk, column_chunks

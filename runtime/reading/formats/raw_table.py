@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from querylang.errors import InputError
 from runtime.arrow_types import has_column, one_chunk
-from runtime.columns.timestamps import is_text
 from runtime.reading.formats.asked import shortened
 from runtime.reading.formats.views import without_views
+from runtime.timestamps import is_text
 
 
 @dataclass(frozen=True, slots=True)

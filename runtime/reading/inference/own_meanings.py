@@ -21,15 +21,14 @@ import pyarrow.compute as pc
 from querylang.errors import InputError, listed
 from querylang.plan.model import Plan
 from querylang.plan.value_types import Kind
-from runtime.columns.given_times import given_times
-from runtime.columns.timestamps import is_text
 from runtime.instants import NO_TIME
-from runtime.policies.time_forms import USUAL_TIMES, TimeForm, patterns_of
+from runtime.policies.settings_text import USUAL_TIMES, TimeForm, patterns_of
 from runtime.reading.column_names import ARRIVAL, NONE, SOURCE_TIME, STANDARD, TYPE, ColumnNames
 from runtime.reading.control_events import control_name
 from runtime.reading.formats.raw_table import RawTable
 from runtime.reading.inference.looks import Decided, Look, columns_in, may_lack, remark
 from runtime.reading.row_kinds import is_control
+from runtime.timestamps import given_times, is_text
 
 _ALIKE = 0.85
 """A type is meant by a text that is so like its name, from 0 to 1, that it is a slip."""

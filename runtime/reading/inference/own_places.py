@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from querylang.errors import InputError
 from querylang.plan.model import EventType, Plan
 from querylang.plan.value_types import Type
-from runtime.columns.given_times import given_times
-from runtime.columns.timestamps import is_text
 from runtime.reading.assembly import integers_of, partitions_of, sources_of
 from runtime.reading.column_names import (
     ARRIVAL,
@@ -42,6 +40,7 @@ from runtime.reading.inference.looks import FEW, Decided, Look, remark
 from runtime.reading.inference.text_types import type_of_text
 from runtime.reading.refusals import Refusals
 from runtime.reading.row_kinds import read_kinds
+from runtime.timestamps import given_times, is_text
 
 MOST_SOURCES = 1_000
 """Different texts that can be sources: an account has rows for each of them."""

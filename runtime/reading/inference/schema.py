@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from querylang.plan.library import LARGEST_INTEGER
 from querylang.plan.value_types import NUMBERS, Type
-from runtime.columns.given_times import given_times
-from runtime.columns.timestamps import is_text
 from runtime.instants import NO_TIME
 from runtime.reading.broken_text import without_broken_text
 from runtime.reading.column_names import ARRIVAL, STANDARD, STANDARD_NAMES, TYPE, ColumnNames, with_names
@@ -26,6 +24,7 @@ from runtime.reading.inference.mixed import type_of_mixed
 from runtime.reading.inference.shown_types import Shown, joined_type, mostly_number
 from runtime.reading.inference.text_types import TOO_LARGE, TextType, has_padded, type_of_text
 from runtime.reading.inference.types import EventsOfStructs, Fields, nested_name, parts_without_type
+from runtime.timestamps import given_times, is_text
 
 
 @dataclass(slots=True)

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan.value_types import Type
-from runtime.columns.timestamps import is_text
 from runtime.reading.conversion import convert
 from runtime.reading.formats.csv_form import POINT, WITH_COMMA, WITH_THOUSANDS, hint_of_cell, hint_of_number
+from runtime.timestamps import is_text
 
 _PLAIN_WHOLE = r"^-?(0|[1-9]\d{0,18})$"
 """An integer as people and programs write one."""

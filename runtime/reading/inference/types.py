@@ -15,9 +15,9 @@ from querylang.errors import InputError
 from querylang.plan.library import DECIMAL_PLACES
 from querylang.plan.value_types import SIMPLE, Kind, Type
 from runtime.arrow_types import arrow_type
-from runtime.columns.timestamps import is_text
 from runtime.reading.conversion import NO_PLAN, is_time
 from runtime.reading.formats.raw_table import plain_kind
+from runtime.timestamps import is_text
 
 Fields = Mapping[str, Type]
 """The fields of an event type, in order."""

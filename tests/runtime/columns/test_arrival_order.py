@@ -7,8 +7,7 @@ from itertools import permutations
 import pytest
 
 import querylang
-from runtime.columns.arrival_order import in_arrival_order
-from runtime.columns.arrivals import Arrivals, place_of
+from runtime.columns.arrivals import Arrivals, in_arrival_order, place_of
 from runtime.reading.tables import iter_arrivals, read_arrivals
 from runtime.replay.replay import read_records, replay_records
 

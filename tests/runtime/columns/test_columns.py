@@ -19,8 +19,7 @@ from querylang.errors import InputError
 from querylang.plan.model import Plan
 from querylang.plan.value_types import Type
 from runtime.arrow_types import arrow_type
-from runtime.columns.arrivals import RecordKind
-from runtime.columns.cell_values import from_cell, row_events, to_cell
+from runtime.columns.arrivals import RecordKind, from_cell, row_events, to_cell
 from runtime.engine.snapshot import decode, encode
 from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.value_text import event_text, inner_text

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from querylang.errors import InputError
-from runtime.columns.given_times import given_times
 from runtime.instants import NO_TIME, micros_of
-from runtime.policies.time_forms import TimeForm, read_pattern
+from runtime.policies.settings_text import TimeForm, read_pattern
+from runtime.timestamps import given_times
 
 PATTERNS = [
     "%d.%m.%Y %H:%M:%S",

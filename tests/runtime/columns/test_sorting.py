@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from runtime.columns.sorting import stable_order
+from runtime.columns.rows import stable_order
 
 
 @pytest.mark.parametrize("seed", range(40))

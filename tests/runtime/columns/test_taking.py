@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from runtime.columns.counting import counts_of
-from runtime.columns.taking import only_value, repeated, taken_cells, taken_rows
+from runtime.columns.rows import counts_of, only_value, repeated, taken_cells, taken_rows
 
 
 def test_rows_are_taken_in_the_order_asked_for() -> None:

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from querylang.errors import InputError
-from runtime.columns.timestamps import format_time, parse_time, parse_times
 from runtime.instants import NO_TIME, is_known_time, parse_moment
+from runtime.timestamps import format_time, parse_time, parse_times
 
 CLOCK = 36_020_000_000
 

@@ -13,10 +13,10 @@ from querylang import compile_text
 from querylang.errors import InputError
 from querylang.plan.model import Plan, from_dict, to_dict
 from runtime.columns.arrivals import Arrivals, arrivals_schema, column_name
-from runtime.columns.cold_rows import LEAST
+from runtime.columns.rows import LEAST
 from runtime.engine.engine import Engine
 from runtime.engine.snapshot import StateError
-from runtime.policies.forget_keys import parse_forget_keys, with_forget_keys
+from runtime.policies.settings_text import parse_forget_keys, with_forget_keys
 
 SECOND = 1_000_000
 TEXT = "event A { integer k; } query Q { inputs { A() key k retain 2WAIT; } find A as a -> A as b { BLOCK } }"

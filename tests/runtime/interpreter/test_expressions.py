@@ -32,8 +32,7 @@ from querylang.plan.library import METHODS, method_of
 from querylang.plan.model import Action, EventType, Field, Plan, Return
 from querylang.plan.value_types import Type
 from runtime.arrow_types import arrow_type
-from runtime.columns.arrivals import column_name
-from runtime.columns.cell_values import from_cell
+from runtime.columns.arrivals import column_name, from_cell
 from runtime.columns.expressions import as_array, evaluate
 from runtime.columns.methods import native_call
 from runtime.instants import NO_TIME

@@ -13,11 +13,11 @@ import pytest
 
 import querylang
 from querylang.plan.model import Plan, TimelineKind, TimePolicy, from_dict, to_dict
-from runtime.columns.timestamps import parse_times
 from runtime.instants import NEVER, parse_moment
-from runtime.policies.durations import parse_duration
 from runtime.policies.plan_policies import OrderingError, SourceOrdering, parse_ordering, parse_orderings, with_ordering
 from runtime.policies.presets import apama, stream_analytics, streaminsight
+from runtime.policies.settings_text import parse_duration
+from runtime.timestamps import parse_times
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.policies.sizes import parse_size
+from runtime.policies.settings_text import parse_size
 
 
 @pytest.mark.parametrize(("text", "size"), [("16 MB", 16 << 20), ("1kB", 1024), ("1 GB", 1 << 30)])

@@ -12,13 +12,13 @@ import pytest
 from querylang import compile_text
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import RecordKind, Shape
-from runtime.columns.timestamps import format_time
 from runtime.instants import NO_TIME
 from runtime.policies.plan_policies import SourceOrdering, parse_ordering, with_ordering
-from runtime.policies.time_forms import TimeForm
+from runtime.policies.settings_text import TimeForm
 from runtime.reading.column_names import ColumnNames
 from runtime.reading.tables import read_table
 from runtime.replay.replay import read_records
+from runtime.timestamps import format_time
 
 SECOND = 1_000_000
 PLAIN = compile_text("event A { integer id; } query Q { inputs { A() within 30.0; } find A as a -> A as b { } }").plan

@@ -20,13 +20,13 @@ from querylang.errors import InputError
 from querylang.plan.expression import Type
 from querylang.plan.model import Plan, plain_field
 from runtime.columns.arrivals import Arrivals, RecordKind, arrivals_schema
-from runtime.columns.timestamps import parse_time
 from runtime.instants import NO_TIME
 from runtime.reading.column_names import ColumnNames
 from runtime.reading.files import iter_raw
 from runtime.reading.formats.blocks import Blocks
 from runtime.reading.inference.schema import infer_schemas
 from runtime.reading.tables import iter_arrivals, read_arrivals
+from runtime.timestamps import parse_time
 
 A = "event A { integer id; string name; float v; boolean ok; }\n"
 B = "event B { string id; float ts; }\n"

@@ -10,8 +10,7 @@ import pytest
 
 from querylang import compile_text
 from querylang.plan.model import Input, Plan, QueryPlan, Term
-from runtime.columns.arrivals import Arrivals
-from runtime.columns.cell_values import row_events
+from runtime.columns.arrivals import Arrivals, row_events
 from runtime.engine.engine import Engine
 from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.expressions import evaluate

@@ -1,17 +1,110 @@
-"""How times are written: the unit of those that are numbers, the pattern of those that are text."""
+"""Lengths of time, sizes and forms of times, as users write them in settings."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
 from functools import lru_cache
 
 from querylang.errors import InputError, listed
+from querylang.plan.library import UNITS
+from querylang.plan.model import Plan
+from runtime.instants import LONGEST_TEXT, NEVER
 
-UNITS: Mapping[str, int] = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+# Lengths of time in settings: `1 min 30 s` as in the language, or short, as in `15s` and `2us`.
+#
+# What a plain number, a sign or `none` means is decided per setting, in
+# `runtime.policies.plan_policies`.
+
+_SHORT = {"d": "day", "h": "hour", "m": "min", "s": "sec", "ms": "msec"}
+LENGTHS = {
+    **UNITS,
+    **{short: UNITS[unit] for short, unit in _SHORT.items()},
+    **dict.fromkeys(("us", "microsecond", "microseconds", "tick", "ticks"), 1),
+}
+"""Unit to microseconds: those of the language, short forms, and the tick, one microsecond."""
+
+_PART = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*([A-Za-z]+)\s*")
+
+
+def parse_duration(text: str) -> int | None:
+    """Microseconds, to the nearest; None for anything else.
+
+    A length needs a unit with each number. Units go from large to small, without duplicates.
+    """
+    total, at, before = Fraction(0), 0, None
+    text = text.strip()
+    if len(text) > LONGEST_TEXT:
+        return None
+    while at < len(text):
+        part = _PART.match(text, at)
+        length = None if part is None else LENGTHS.get(part[2].lower())
+        if part is None or length is None or (before is not None and length >= before):
+            return None
+        total, at, before = total + Fraction(part[1]) * length, part.end(), length
+    return None if before is None else round(total)
+
+
+# Sizes in settings: `16 MB`.
+
+_UNITS = {"kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
+_SIZE = re.compile(r"([0-9]{1,9})\s*([A-Za-z]{2})")
+
+SMALLEST, LARGEST = 1 << 10, 1 << 30
+
+
+def parse_size(text: str) -> int | None:
+    """Bytes, from 1 kB to 1 GB; None for anything else. A kB is 1,024 bytes."""
+    found = _SIZE.fullmatch(text.strip())
+    unit = None if found is None else _UNITS.get(found[2].lower())
+    if found is None or unit is None:
+        return None
+    size = int(found[1]) * unit
+    return size if SMALLEST <= size <= LARGEST else None
+
+
+# The setting `forget_keys`: after which length of arrival time without records a key is forgotten.
+#
+# It is part of the plan, so that embedded, batch and stream agree.
+
+EXPECTED = "a length of time such as `30 days`"
+
+ForgetKeys = str | timedelta | None
+"""The setting as users give it; None = no key is forgotten."""
+
+
+def parse_forget_keys(given: ForgetKeys) -> int | None:
+    """The length in µs; None = no key is forgotten. Raises InputError."""
+    if given is None:
+        return None
+    length = given // timedelta(microseconds=1) if isinstance(given, timedelta) else None
+    if isinstance(given, str):
+        length = forget_length(given)
+    if length is None or length <= 0:
+        raise InputError(f"forget_keys: {given!r} is not {EXPECTED}")
+    return length
+
+
+def forget_length(text: str) -> int | None:
+    """The length in µs; None = it is not a length, or 0, or beyond all times."""
+    length = parse_duration(text)
+    return length if length is not None and 0 < length < NEVER else None
+
+
+def with_forget_keys(plan: Plan, length: int | None) -> Plan:
+    """The plan whose queries forget keys after this length, µs; None = they forget none."""
+    if all(query.forget_keys == length for query in plan.queries):
+        return plan
+    return replace(plan, queries=tuple(replace(query, forget_keys=length) for query in plan.queries))
+
+
+# How times are written: the unit of those that are numbers, the pattern of those that are text.
+
+PER_SECOND: Mapping[str, int] = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 """By name of a unit: how many of it a second has."""
 
 UNIT_NAMES: Mapping[str, str] = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
@@ -54,7 +147,7 @@ USUAL_TIMES = TimeForm()
 
 def unit_of(number: float) -> str | None:
     """The unit in which a number is a time of the years 1975 to 2099; None = there is none."""
-    return next((unit for unit, count in UNITS.items() if _LEAST <= number / count <= _MOST), None)
+    return next((unit for unit, count in PER_SECOND.items() if _LEAST <= number / count <= _MOST), None)
 
 
 _LOOKS = (("dates", "%Y%m%d", 8), ("months", "%Y%m", 6), ("years", "%Y", 4))
@@ -117,8 +210,8 @@ def time_format_options(patterns: Iterable[str]) -> str:
 
 def read_time_form(unit: str | None, pattern: str | None) -> TimeForm:
     """The form of times as users give it; raises InputError."""
-    if unit is not None and unit not in UNITS:
-        raise InputError(f"time_unit: unknown unit {unit!r}; expected {listed(UNITS, 'or')}")
+    if unit is not None and unit not in PER_SECOND:
+        raise InputError(f"time_unit: unknown unit {unit!r}; expected {listed(PER_SECOND, 'or')}")
     return TimeForm(unit or "s", None if pattern is None else read_pattern(pattern))
 
 
