@@ -2,7 +2,8 @@
 
 A time is ISO 8601 (UTC unless it names a zone), `HH:MM:SS[.ffffff]` (of 1970-01-01), a timestamp,
 date or time column, or seconds since 1970 as a number. Nanoseconds are cut to microseconds, towards
-the past; a number with a fraction is rounded to the nearest microsecond. Users may name another form.
+the past; a number with a fraction is rounded to the nearest microsecond. Users may name another
+form.
 """
 
 from __future__ import annotations
@@ -21,12 +22,6 @@ from numpy.typing import NDArray
 from querylang.errors import InputError
 from runtime.instants import EARLIEST, LATEST, MIDNIGHT, NO_TIME, REWRITTEN, SECOND, micros_of
 from runtime.policies.settings_text import FULL_MONTHS, MONTHS, PER_SECOND, WEEKS, TimeForm, pattern_form
-
-# Columns of times: every form in which users write a time, as microseconds UTC, and back.
-#
-# A time is ISO 8601 (UTC unless it names a zone), `HH:MM:SS[.ffffff]` (of 1970-01-01), a timestamp,
-# date or time column, or seconds since 1970 as a number. Nanoseconds are cut to microseconds, towards
-# the past; a number with a fraction is rounded to the nearest microsecond.
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LARGEST = 9.2e18 / SECOND

@@ -204,10 +204,6 @@ def _without_empty_chunks(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([chunk for chunk in column.chunks if len(chunk)], column.type)
 
 
-# Sort records by arrival: by (arrival, place, partition, offset).
-#
-# A table that is sorted already, the usual case, costs one scan.
-
 _TIES = ("_place", "_partition", "_offset")
 """What orders records that arrive together."""
 
@@ -216,7 +212,7 @@ PLACE = ("_arrival", *_TIES)
 
 
 def in_arrival_order(table: pa.Table) -> pa.Table:
-    """The rows in order of arrival."""
+    """The rows in order of arrival. A table that is sorted already, as usual, costs one scan."""
     arrival = table.column("_arrival").to_numpy()
     if len(arrival) < 2 or (arrival[1:] > arrival[:-1]).all():
         return table
@@ -259,9 +255,6 @@ def _is_sorted(*columns: NDArray[np.int64]) -> bool:
     return True
 
 
-# Records of event types that are not known yet.
-
-
 def as_known(table: pa.Table, events: Sequence[EventType], known: Collection[str]) -> pa.Table:
     """A table of arrivals where events of types that are not known are of unknown types."""
     unknown = [place for place, event in enumerate(events) if event.name not in known]
@@ -281,9 +274,8 @@ def as_known(table: pa.Table, events: Sequence[EventType], known: Collection[str
     return table.set_column(table.schema.get_field_index("_text"), "_text", texts)
 
 
-# Convert cells of Arrow columns to values of the language, and back.
-#
-# Arrow gives lists for sequences, pairs for dictionaries, and mappings for locations and events.
+# Cells as values of the language, and back. Arrow gives lists for sequences, pairs for
+# dictionaries, and mappings for locations and events.
 
 Cell = Any
 """A cell as Arrow's `to_pylist` gives it: a scalar, list, mapping, or pairs; None = null."""

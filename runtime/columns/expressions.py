@@ -403,9 +403,6 @@ def _remainder(a: Integers, b: Integers) -> Integers:
     return result
 
 
-# Evaluate an expression of which parts are known as columns, such as aggregates or fields.
-
-
 def over_columns(
     expression: Expression,
     known: Mapping[Expression, pa.Array],

@@ -342,11 +342,11 @@ def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
     return pa.scalar(value, type_)
 
 
-# A stable hash of whole rows: it orders rows that nothing else tells apart.
-
-
 def hash_rows(table: pa.Table) -> NDArray[np.uint64]:
-    """By row a hash of its values, whatever the order of rows and columns."""
+    """By row a stable hash of its values, whatever the order of rows and columns.
+
+    It orders rows that nothing else tells apart.
+    """
     columns: list[pa.Array] = []
     for name in sorted(table.column_names):
         column = _plain(one_chunk(table.column(name)))

@@ -1,4 +1,4 @@
-"""Rows of columns: sorted, taken, counted, and kept in sorted runs where a batch does not concern them."""
+"""Rows of columns: sorted, taken, counted, and kept in sorted runs while no batch concerns them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from runtime.compiling.compiled import kernel
 from runtime.instants import NEVER, NO_TIME
 from runtime.number_arrays import Integers
-
-# Stable sorting of rows by integer columns.
 
 BITS = 63
 """The bits of an int64 that is not negative."""
@@ -83,8 +81,6 @@ def _by_digits(words: Integers, first: int, digits: int) -> Integers:
         values, spare = spare, values
     return values
 
-
-# Rows taken from columns, many at a time.
 
 _UNCHECKED = pc.TakeOptions(boundscheck=False)
 _MOST_BYTES = 2**31
@@ -161,8 +157,6 @@ def _repeated(text: str, count: int) -> pa.StringArray:
     return pa.StringArray.from_buffers(count, _evenly(count, len(data)), pa.py_buffer(data * count))
 
 
-# How often each small number occurs in a column.
-
 _FEW = 8
 """So many passes over narrow integers take less time than numpy's one pass over wide ones."""
 
@@ -182,8 +176,9 @@ def counts_of(values: NDArray[Any]) -> NDArray[np.int64]:
 
 # Cold rows: rows of keys that the batch does not concern, in sorted runs, found by key hash.
 #
-# A cold row costs nothing but its memory: runs are searched only for wanted keys, and scanned only if
-# a timer may have expired. Two keys with the same hash are loaded together; no answer depends on it.
+# A cold row costs nothing but its memory: runs are searched only for wanted keys, and scanned only
+# if a timer may have expired. Two keys with the same hash are loaded together; no answer depends on
+# it.
 
 Hashes = NDArray[np.uint64]
 

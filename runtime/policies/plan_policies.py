@@ -1,8 +1,10 @@
-"""Binds the ordering policies of sources into a plan: sets `Input.policy` and `Input.sources`.
+"""Ordering policies as users write them, bound into a plan: `Input.policy`, `Input.sources`.
 
-Policies that do not fit the queries raise `OrderingError`. A bound plan is all that an executor
-needs. Text is read in `runtime.policies.plan_policies`. Needs only the language and the standard
-library.
+`stream_analytics late=5s over=card` is a text of one; a mapping has the key `policy`. They come
+from a deployment file, a case or a call. All mistakes are raised together as `OrderingError`:
+unknown words with the nearest known one, values with what was expected, and policies that do not
+fit the queries. The settings and their limits are in `runtime.policies.presets`. A bound plan is
+all that an executor needs. Needs only the language and the standard library.
 """
 
 from __future__ import annotations
@@ -34,13 +36,6 @@ from runtime.policies.presets import (
     streaminsight,
 )
 from runtime.policies.settings_text import parse_duration
-
-# Reads ordering policies as users write them: `stream_analytics late=5s over=card`, or a mapping.
-#
-# A mapping has the key `policy`; it comes from a deployment file, a case or a call. All mistakes are
-# raised together as `OrderingError`: unknown words with the nearest known one, values with what was
-# expected. The settings and their limits are in `runtime.policies.presets`. Needs only the language
-# and the standard library.
 
 Ordering = str | Mapping[str, Any] | TimePolicy
 """A policy as text, as a mapping with `policy`, or as an object."""

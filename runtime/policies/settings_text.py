@@ -15,10 +15,8 @@ from querylang.plan.library import UNITS
 from querylang.plan.model import Plan
 from runtime.instants import LONGEST_TEXT, NEVER
 
-# Lengths of time in settings: `1 min 30 s` as in the language, or short, as in `15s` and `2us`.
-#
-# What a plain number, a sign or `none` means is decided per setting, in
-# `runtime.policies.plan_policies`.
+# Lengths of time: `1 min 30 s` as in the language, or short, as in `15s` and `2us`. What a plain
+# number, a sign or `none` means is decided per setting, in `runtime.policies.plan_policies`.
 
 _SHORT = {"d": "day", "h": "hour", "m": "min", "s": "sec", "ms": "msec"}
 LENGTHS = {
@@ -49,8 +47,6 @@ def parse_duration(text: str) -> int | None:
     return None if before is None else round(total)
 
 
-# Sizes in settings: `16 MB`.
-
 _UNITS = {"kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
 _SIZE = re.compile(r"([0-9]{1,9})\s*([A-Za-z]{2})")
 
@@ -58,7 +54,7 @@ SMALLEST, LARGEST = 1 << 10, 1 << 30
 
 
 def parse_size(text: str) -> int | None:
-    """Bytes, from 1 kB to 1 GB; None for anything else. A kB is 1,024 bytes."""
+    """Bytes of `16 MB`, from 1 kB to 1 GB; None for anything else. A kB is 1,024 bytes."""
     found = _SIZE.fullmatch(text.strip())
     unit = None if found is None else _UNITS.get(found[2].lower())
     if found is None or unit is None:
