@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from querylang.formatter.formatting import format_text
     from querylang.load import Compiled, Schemas, check_paths, check_text, compile_paths, compile_text, read_sources
     from querylang.parameters.binding import InstanceError, bind, instances_of
-    from querylang.plan.describe import describe, describe_plan
-    from querylang.plan.graph import to_dot
-    from querylang.plan.value_types import Type
+    from querylang.plan.describe import describe, describe_plan, to_dot
+    from querylang.plan.expression import Type
     from querylang.source import Source, Span
 
 __all__ = [
@@ -50,9 +49,8 @@ _HOMES = {
     "formatter.formatting": ("format_text",),
     "load": ("Compiled", "Schemas", "check_paths", "check_text", "compile_paths", "compile_text", "read_sources"),
     "parameters.binding": ("InstanceError", "bind", "instances_of"),
-    "plan.describe": ("describe", "describe_plan"),
-    "plan.graph": ("to_dot",),
-    "plan.value_types": ("Type",),
+    "plan.describe": ("describe", "describe_plan", "to_dot"),
+    "plan.expression": ("Type",),
     "source": ("Source", "Span"),
 }
 """By module the names from it. They are imported when they are asked for: who needs only the errors

@@ -22,8 +22,8 @@ from querylang.checker.written import written_by
 from querylang.compiler import compile_checked
 from querylang.errors import InputError, Mistake, QueryError, QueryErrors, limited_hints, near_file
 from querylang.paths import exists, is_folder
+from querylang.plan.expression import Type
 from querylang.plan.model import EventType, Plan, QueryPlan
-from querylang.plan.value_types import Type
 from querylang.source import Source, Span
 from querylang.syntax import ast
 from querylang.syntax.definition_files import parse_definitions

@@ -13,8 +13,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import pyarrow as pa
 
+from querylang.plan.expression import Kind, Type
 from querylang.plan.model import Plan
-from querylang.plan.value_types import Kind, Type
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from querylang.plan import library as types
-from querylang.plan.value_types import NUMBERS, Kind
+from querylang.plan.expression import NUMBERS, Kind
 from querylang.syntax import tokens
 
 GRAMMAR = Path(__file__).resolve().parent.parent / "editors" / "vscode" / "syntaxes" / "ensue.tmLanguage.json"

@@ -20,8 +20,8 @@ import querylang
 from ensue.data_options import ARGUMENTS, FrameOptions
 from querylang.errors import Mistake, QueryError, QueryErrors
 from querylang.plan import library as types
+from querylang.plan.expression import NUMBERS, Kind, Type
 from querylang.plan.time_patterns import LETTERS
-from querylang.plan.value_types import NUMBERS, Kind, Type
 from querylang.source import Source
 from querylang.syntax.tokens import KEYWORDS
 from runtime.interpreter.value_text import text_of

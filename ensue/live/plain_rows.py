@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from querylang.errors import InputError
+from querylang.plan.expression import Type
 from querylang.plan.model import EventType, Plan
-from querylang.plan.value_types import Type
 from runtime.instants import EARLIEST, LATEST, NO_TIME, SECOND
 from runtime.interpreter.values import Value
 from runtime.policies.settings_text import USUAL_TIMES

@@ -15,8 +15,8 @@ from job_engine.durable_files import new_file, publish
 from job_engine.wire.container import ContainerError, pack, unpack
 from job_engine.wire.plan_text import fingerprint, plan_text
 from querylang.errors import InputError
+from querylang.plan.expression import Type
 from querylang.plan.model import Plan
-from querylang.plan.value_types import Type
 from runtime.instants import NO_TIME
 from runtime.results.ledger import Account
 

@@ -14,7 +14,7 @@ from html import escape
 
 from ensue.rendering.text_table import width_of
 from querylang.errors import InputError
-from querylang.plan.graph import MATCH, Edge, Graph
+from querylang.plan.describe import MATCH, Edge, Graph
 from querylang.printable import one_line
 
 RADIUS, MARGIN, ROW, GAP = 22, 24, 110, 34

@@ -12,7 +12,7 @@ from job_engine.sources.pushdown import describe_pushdown
 from querylang.errors import InputError
 from querylang.parameters.binding import bind
 from querylang.parameters.instances import needed
-from querylang.plan.graph import graph_of, to_dot
+from querylang.plan.describe import graph_of, to_dot
 from querylang.plan.model import Plan, QueryPlan, to_dict
 from querylang.printable import one_line, printable
 from runtime.matching.choose import why_ended, why_enumerated, why_not_kernel

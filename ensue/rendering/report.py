@@ -15,7 +15,7 @@ from ensue.rendering.automaton_picture import automaton_svg
 from ensue.rendering.first_rows import html_tables
 from ensue.rendering.matches_picture import MOST, matches_svg
 from querylang.errors import InputError
-from querylang.plan.graph import graph_of
+from querylang.plan.describe import graph_of
 from querylang.plan.model import QueryPlan
 from querylang.printable import printable
 from runtime.results.json_objects import Plain

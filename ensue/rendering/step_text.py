@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from querylang.plan.expression import type_of
+from querylang.plan.expression import Type, type_of
 from querylang.plan.model import Plan
-from querylang.plan.value_types import Type
 from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.value_text import text_of
 from runtime.reading.cell_parser import Cells, parse_cell

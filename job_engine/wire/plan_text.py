@@ -14,9 +14,8 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from querylang.plan import model as plans
-from querylang.plan.automaton import ACCEPT
 from querylang.plan.encoding import WrongPart
-from querylang.plan.model import EventType, Plan, QueryPlan
+from querylang.plan.model import ACCEPT, EventType, Plan, QueryPlan
 from runtime.json_reader import DamagedJson, json_of_text, refuse_deep
 
 Value = TypeVar("Value")

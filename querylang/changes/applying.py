@@ -25,8 +25,8 @@ from querylang.plan.changes import (
     SetParameters,
     UndeployQuery,
 )
+from querylang.plan.expression import Type
 from querylang.plan.model import EventType, Plan, QueryPlan
-from querylang.plan.value_types import Type
 from querylang.source import Source
 from querylang.syntax.parser import parse
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from querylang.plan.names import written_name
-from querylang.plan.value_types import Type
+from querylang.plan.expression import Type
+from querylang.plan.text import written_name
 from querylang.syntax.tokens import KEYWORDS
 
 

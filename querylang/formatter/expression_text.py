@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import assert_never
 
 from querylang.formatter.line_breaking import MARK
-from querylang.plan.names import written_name
+from querylang.plan.text import written_name
 from querylang.syntax import ast
 from querylang.syntax.lexer import ESCAPES
 from querylang.syntax.tokens import KEYWORDS, SOFT_KEYWORDS, TYPE_KEYWORDS

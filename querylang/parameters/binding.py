@@ -23,10 +23,9 @@ from querylang.plan.constant_folding import (
     microseconds_of,
     value_of,
 )
-from querylang.plan.expression import NODES, Binary, Expression, Literal, ParameterOf, rewritten
+from querylang.plan.expression import NODES, Binary, Expression, Literal, ParameterOf, Type, rewritten
 from querylang.plan.library import LARGEST_INTEGER, SMALLEST_INTEGER
 from querylang.plan.model import Input, Parameter, QueryPlan, Wait, Within
-from querylang.plan.value_types import Type
 
 NONE_HIDDEN: Mapping[str, str] = MappingProxyType({})
 

@@ -15,9 +15,19 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from querylang.plan.expression import Binary, Call, Expression, Literal, ParameterOf, Unary, children, walk
+from querylang.plan.expression import (
+    NUMBERS,
+    Binary,
+    Call,
+    Expression,
+    Literal,
+    ParameterOf,
+    Type,
+    Unary,
+    children,
+    walk,
+)
 from querylang.plan.library import ARITHMETIC, DECIMAL_LIMIT, DECIMAL_PLACES, LARGEST_INTEGER, SMALLEST_INTEGER
-from querylang.plan.value_types import NUMBERS, Type
 
 Value = bool | int | float | Decimal | str
 

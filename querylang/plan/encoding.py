@@ -20,7 +20,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from querylang.plan.value_types import Type
+from querylang.plan.expression import Type
 
 
 class WrongPart(ValueError):

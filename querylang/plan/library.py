@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from querylang.plan.value_types import NUMBERS, Kind, Type
+from querylang.plan.expression import NUMBERS, Kind, Type
 
 ANNOTATIONS = ("TimeFrom", "Heartbeat", "OutOfOrder", "DefaultWait")
 

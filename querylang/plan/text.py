@@ -6,6 +6,7 @@ Local variables have no names in a plan; they are printed as `v1`, `v2` ...
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -26,6 +27,7 @@ from querylang.plan.expression import (
     Invoke,
     Items,
     KeyOf,
+    Kind,
     Literal,
     LocalOf,
     MemberOf,
@@ -33,12 +35,11 @@ from querylang.plan.expression import (
     ParameterOf,
     PrevOf,
     SelectOf,
+    Type,
     Unary,
 )
 from querylang.plan.library import EQUALITY, ORDER, TIME_FORMAT
 from querylang.plan.model import QueryPlan, Statement
-from querylang.plan.names import written_name
-from querylang.plan.value_types import Kind, Type
 
 _BINDING = {
     "or": 1,
@@ -278,3 +279,19 @@ def repeat_text(least: int, most: int | None, sign: str, *, is_consecutive: bool
     """A repeat behind a step: ` {2,3} consecutive`, `+`."""
     numbers = f"{least}" if most == least else f"{least},{'' if most is None else most}"
     return (sign or f" {{{numbers}}}") + (" consecutive" if is_consecutive else "")
+
+
+MATCH_COLUMNS = frozenset(
+    {
+        *("match_id", "query", "instance", "key", "time", "definitive", "emitted", "waited"),
+        *("members", "selected", "points"),
+    }
+)
+"""Names of columns that all tables of matches may have; none of them can be selected."""
+
+_WORD = re.compile(r"(?!__)[^\W\d]\w*")
+
+
+def written_name(name: str) -> str:
+    """The name of a field as users write it: `amount`, `` `Amount EUR` ``."""
+    return name if _WORD.fullmatch(name) else f"`{name}`"

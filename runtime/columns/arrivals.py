@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.plan.expression import Kind, Type
 from querylang.plan.library import LOCATION_FIELDS
 from querylang.plan.model import EventType, Plan
-from querylang.plan.value_types import Kind, Type
 from runtime.arrow_types import arrow_type, has_column, made_once
 from runtime.columns.rows import stable_order
 from runtime.interpreter.values import Dictionary, Event, Location, Value, World

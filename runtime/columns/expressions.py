@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from querylang.plan.exact_times import MICROSECONDS, with_exact_sum
 from querylang.plan.expression import (
     Binary,
     Call,
@@ -25,18 +24,20 @@ from querylang.plan.expression import (
     FieldOf,
     Invoke,
     KeyOf,
+    Kind,
     Literal,
+    Type,
     Unary,
     children,
     rewritten,
     type_of,
 )
 from querylang.plan.model import EventType, Field, Plan, QueryPlan
-from querylang.plan.value_types import Kind, Type
 from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import column_name, column_values, row_events, to_cell
 from runtime.columns.methods import Mask, both_valid, native_call, seconds_of
 from runtime.compiling.compiled import kernel
+from runtime.exact_times import MICROSECONDS, with_exact_sum
 from runtime.instants import NO_TIME
 from runtime.interpreter.context import Budget, Context, PlanWorld
 from runtime.interpreter.expressions import combine, takes_nulls, value_type

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.plan.expression import Call, Literal
-from querylang.plan.value_types import Kind
+from querylang.plan.expression import Call, Kind, Literal
 from runtime.interpreter.strings import WHITE_SPACE, match_whole
 from runtime.number_arrays import Integers
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from querylang.errors import counted
-from querylang.plan.exact_times import MICROSECONDS
-from querylang.plan.value_types import Type
+from querylang.plan.expression import Type
+from runtime.exact_times import MICROSECONDS
 from runtime.interpreter.strings import join
 from runtime.interpreter.value_text import inner_text, text_of
 from runtime.interpreter.values import (

@@ -14,9 +14,9 @@ from decimal import Decimal, DecimalException
 from typing import Self, assert_never, cast
 
 from querylang.errors import counted
+from querylang.plan.expression import Kind, Type
 from querylang.plan.library import LARGEST_INTEGER, SMALLEST_INTEGER
 from querylang.plan.model import EventType
-from querylang.plan.value_types import Kind, Type
 from runtime.interpreter.decimals import decimal
 from runtime.interpreter.values import Dictionary, EvaluationError, Event, Location, Value, World
 

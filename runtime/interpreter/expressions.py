@@ -20,7 +20,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from querylang.plan.exact_times import with_exact_sum
 from querylang.plan.expression import (
     NODES,
     Aggregate,
@@ -35,6 +34,7 @@ from querylang.plan.expression import (
     Invoke,
     Items,
     KeyOf,
+    Kind,
     Literal,
     LocalOf,
     MemberOf,
@@ -42,12 +42,13 @@ from querylang.plan.expression import (
     ParameterOf,
     PrevOf,
     SelectOf,
+    Type,
     Unary,
     children,
     walk,
 )
 from querylang.plan.library import LOCATION_FIELDS
-from querylang.plan.value_types import Kind, Type
+from runtime.exact_times import with_exact_sum
 from runtime.interpreter.containers import element, value_at
 from runtime.interpreter.context import Context
 from runtime.interpreter.decimals import DECIMAL_OPERATORS, negated

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from querylang.plan.value_types import Kind
+from querylang.plan.expression import Kind
 from runtime.interpreter.aggregates import aggregate, mean
 from runtime.interpreter.decimals import total
 from runtime.interpreter.numbers import wrap

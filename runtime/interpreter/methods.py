@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from querylang.plan.expression import Kind, Type
 from querylang.plan.library import TIME_FORMAT
-from querylang.plan.value_types import Kind, Type
 from runtime.interpreter import containers, decimals
 from runtime.interpreter.decimals import DECIMAL_METHODS
 from runtime.interpreter.event_text import EventTextError, parse_value

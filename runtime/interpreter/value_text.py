@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable
 from decimal import Decimal
 
+from querylang.plan.expression import Kind, Type
 from querylang.plan.model import EventType
-from querylang.plan.value_types import Kind, Type
 from runtime.interpreter.values import Dictionary, EvaluationError, Event, Location, Value, Values, limit_size
 
 ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})

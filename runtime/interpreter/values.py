@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Protocol, TypeVar
 
+from querylang.plan.expression import Kind, Type
 from querylang.plan.model import Action, EventType
-from querylang.plan.value_types import Kind, Type
 
 LONGEST = 10_000_000
 """The most characters of a text, or elements of a sequence, that a program can make."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from querylang.plan.expression import Kind, Type
 from querylang.plan.library import TIME_FORMAT
-from querylang.plan.value_types import Kind, Type
 from runtime.interpreter.values import Dictionary, Event, Location, Value, World, default_value
 
 PART = 64

@@ -13,14 +13,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.plan.exact_times import with_exact_times
-from querylang.plan.expression import Aggregate, Expression, SelectOf, type_of, walk
+from querylang.plan.expression import Aggregate, Expression, SelectOf, Type, type_of, walk
 from querylang.plan.model import EventType, Plan, QueryPlan
-from querylang.plan.value_types import Type
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import from_cell, row_events, to_cell
 from runtime.columns.expressions import over_columns
 from runtime.columns.keys import key_columns
+from runtime.exact_times import with_exact_times
 from runtime.interpreter.context import Context, PlanWorld
 from runtime.interpreter.expressions import evaluate
 from runtime.interpreter.statements import run_action

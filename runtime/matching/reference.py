@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
-from querylang.plan.automaton import ACCEPT, Transition
 from querylang.plan.expression import Aggregate, Expression, Invoke, KeyOf, walk
 from querylang.plan.model import (
+    ACCEPT,
     Between,
     Condition,
     Gap,
@@ -25,6 +25,7 @@ from querylang.plan.model import (
     Plan,
     QueryPlan,
     Skip,
+    Transition,
     Where,
     Within,
     Without,

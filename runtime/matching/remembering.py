@@ -9,8 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from querylang.plan.automaton import ACCEPT, Automaton
-from querylang.plan.model import Between, Condition, Gap, QueryPlan, Term, Where, Within, Without, mentioned_terms
+from querylang.plan.model import (
+    ACCEPT,
+    Automaton,
+    Between,
+    Condition,
+    Gap,
+    QueryPlan,
+    Term,
+    Where,
+    Within,
+    Without,
+    mentioned_terms,
+)
 from querylang.plan.questions import Question, question_of
 from runtime.matching.asking import Bindings
 

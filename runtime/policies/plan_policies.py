@@ -17,8 +17,8 @@ from fractions import Fraction
 from typing import Any
 
 from querylang.errors import nearest
+from querylang.plan.expression import SIMPLE
 from querylang.plan.model import EventType, Input, Plan, QueryPlan, TimePolicy
-from querylang.plan.value_types import SIMPLE
 from runtime.instants import LONGEST_TEXT, micros_of, parse_moment
 from runtime.policies.presets import (
     FOR_EVER,

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.plan.expression import Type
 from querylang.plan.model import Plan
-from querylang.plan.value_types import Type
 from runtime.columns.arrivals import SHAPE_FIELDS, Arrivals, RecordKind, arrivals_schema
 from runtime.columns.rows import stable_order
 from runtime.instants import NO_TIME

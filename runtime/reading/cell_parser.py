@@ -12,15 +12,15 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from querylang.plan.expression import Kind, Type
 from querylang.plan.library import LARGEST_INTEGER, LOCATION_FIELDS, SMALLEST_INTEGER
 from querylang.plan.model import EventType, Field
-from querylang.plan.reads import FieldPair
-from querylang.plan.value_types import Kind, Type
 from runtime.instants import SECOND, micros_of
 from runtime.interpreter.decimals import decimal, of_float
 from runtime.interpreter.event_text import EventTextError, parse_value
 from runtime.interpreter.json_text import JsonError, is_unicode, parse_json
 from runtime.interpreter.values import Dictionary, EvaluationError, Event, Location, Value, World
+from runtime.reading.plan_needs import FieldPair
 
 
 class CellError(ValueError):

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.plan.expression import Kind, Type
 from querylang.plan.library import DECIMAL_PLACES, LOCATION_FIELDS
 from querylang.plan.model import Plan
-from querylang.plan.value_types import Kind, Type
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import to_cell
 from runtime.instants import NO_TIME, SECOND

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.errors import InputError, listed
+from querylang.plan.expression import NUMBERS, Kind, Type
 from querylang.plan.model import EventType, Field, Plan
-from querylang.plan.value_types import NUMBERS, Kind, Type
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import RecordKind, column_name, to_cell
 from runtime.policies.settings_text import TimeForm

@@ -3,14 +3,198 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from querylang.plan.expression import FieldOf, MemberOf
-from querylang.plan.model import Plan, plain_field
-from querylang.plan.reads import FieldPair, events_within, unread_fields
+from querylang.plan.expression import (
+    NODES,
+    Aggregate,
+    Binary,
+    Call,
+    EndOf,
+    EventOf,
+    FieldOf,
+    IndexOf,
+    Invoke,
+    Kind,
+    MemberOf,
+    PrevOf,
+    Type,
+    walk,
+)
+from querylang.plan.model import (
+    Assign,
+    EventType,
+    For,
+    IfPresent,
+    Input,
+    Plan,
+    QueryPlan,
+    Return,
+    Select,
+    Without,
+    plain_field,
+)
 from runtime.policies.per_input import uses_source_time
+
+# Which fields of events a plan reads: those that conditions, keys, times, filters, selects or
+# blocks ask for. What a match only shows of its events is not read.
+
+FieldPair = tuple[str, str]
+"""An event type and one of its fields."""
+
+_LOOKS_AT_NO_PART = ("getTime", "size", "isEmpty", "empty")
+"""Methods that read nothing of what a value consists of."""
+
+
+def pairs_read(plan: Plan) -> frozenset[FieldPair]:
+    """The fields that the queries read, by event type; also of events that are fields of others.
+
+    An event that is used as a whole, such as in `toString()` or `send`, is read with all fields.
+    """
+    reads = _Reads(plan)
+    for query in plan.queries:
+        reads.add_query(query)
+    for event in plan.events:
+        reads.visit(event.actions, ())
+    return frozenset(reads.found)
+
+
+def unread_fields(plan: Plan, events: Sequence[str]) -> frozenset[FieldPair]:
+    """The fields of these event types, and of events inside of them, that no query reads."""
+    read = pairs_read(plan)
+    within = events_within(plan, events)
+    return frozenset((name, item.name) for name in within for item in plan.event(name).fields) - read
+
+
+def fields_divided(plan: Plan, query: QueryPlan) -> list[FieldPair]:
+    """The fields under divisions of integers in a query, by event type, in order."""
+    reads = _Reads(plan)
+    reads.add_query(query)
+    return list(reads.divided)
+
+
+def events_within(plan: Plan, events: Sequence[str]) -> frozenset[str]:
+    """These event types of the plan, and those that their fields have."""
+    known = {event.name: event for event in plan.events}
+    found: set[str] = set()
+    waiting = [name for name in events if name in known]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += [inner for item in known[name].fields for inner in _events_in(item.type)]
+    return frozenset(found)
+
+
+def _events_in(type_: Type) -> Iterator[str]:
+    if type_.kind is Kind.EVENT:
+        yield type_.name
+    for part in type_.of:
+        yield from _events_in(part)
+
+
+class _Reads:
+    """Collects what is read.
+
+    found: what was found so far
+    divided: what stands under a division of integers, in order
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._events: dict[str, EventType] = {event.name: event for event in plan.events}
+        self._whole: set[str] = set()
+        self.found: set[FieldPair] = set()
+        self.divided: dict[FieldPair, None] = {}
+
+    def add_query(self, query: QueryPlan) -> None:
+        """What a query reads."""
+        terms = [query.inputs[term.input].event for term in query.terms]
+        for item in query.inputs:
+            self._add_input(item)
+        for condition in query.conditions:
+            own = [query.inputs[condition.input].event] if isinstance(condition, Without) else []
+            self.visit(condition, [*terms, *own])
+        for part in (query.selects, query.every, query.block, query.actions):
+            self.visit(part, terms)
+
+    def _add_input(self, item: Input) -> None:
+        self.visit((item.keys, item.filter, item.unique, item.within, item.retain, item.time_from), [item.event])
+        if item.heartbeat is not None:
+            self.visit((item.heartbeat.keys, item.heartbeat.time_from), [item.heartbeat.event])
+        if item.policy is not None:
+            self.found |= {(item.event, name) for name in item.policy.over}
+
+    def visit(self, part: Any, terms: Sequence[str], *, is_whole: bool = True) -> None:
+        """Add what a part of a plan reads.
+
+        terms: the event types of its terms
+        is_whole: all of the part's value is used, not only what a node around it takes from it
+        """
+        if isinstance(part, tuple):
+            for item in part:
+                self.visit(item, terms, is_whole=is_whole)
+            return
+        if not dataclasses.is_dataclass(part) or isinstance(part, Type):
+            return
+        if isinstance(part, Binary) and part.operator == "/" and part.type == Type.INTEGER:
+            self.divided |= dict.fromkeys(pair for node in walk(part) for pair in _fields_of(node, terms))
+        self.found.update(_fields_of(part, terms))
+        if is_whole and type(part) in NODES:
+            for event in _events_in(_type_of(part)):
+                self._add_whole(event)
+        for item in dataclasses.fields(part):
+            value = getattr(part, item.name)
+            self.visit(value, terms, is_whole=_is_used(part, item.name, value))
+
+    def _add_whole(self, event: str) -> None:
+        if event in self._whole or event not in self._events:
+            return
+        self._whole.add(event)
+        for item in self._events[event].fields:
+            self.found.add((event, item.name))
+            for inner in _events_in(item.type):
+                self._add_whole(inner)
+
+
+def _fields_of(node: Any, terms: Sequence[str]) -> Iterator[FieldPair]:
+    """The fields that a node itself reads; `terms`: as of `_Reads.visit`."""
+    match node:
+        case FieldOf(term=term, field=name) | PrevOf(term=term, field=name):
+            yield terms[term], name
+        case MemberOf(receiver=receiver, field=name):
+            yield from ((event, name) for event in _events_in(_type_of(receiver)))
+
+
+def _type_of(node: Any) -> Type:
+    """The type of an expression; a call of an action that gives nothing has none."""
+    return Type.BOOLEAN if node.type is None else node.type
+
+
+def _is_used(node: Any, name: str, value: Any) -> bool:
+    """Whether a node uses all of one of its parts.
+
+    What is assigned to a variable, given to an action or returned is read where that is used.
+    """
+    match node:
+        case MemberOf() | IndexOf():
+            return name != "receiver"
+        case Call(method=method):
+            return name != "receiver" or method not in _LOOKS_AT_NO_PART
+        case Select():
+            return not _is_event(value)
+        case Aggregate(function="count" | "first" | "last" | "nth"):
+            return False
+        case Assign() | Invoke() | Return() | For() | IfPresent():
+            return False
+    return True
+
+
+def _is_event(value: Any) -> bool:
+    """Whether a select is an event, which its match shows."""
+    return isinstance(value, EventOf | EndOf) or (isinstance(value, Aggregate) and not value.type.is_scalar)
 
 
 def source_time_fields(plan: Plan) -> set[tuple[str, str]]:

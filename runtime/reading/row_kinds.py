@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.errors import InputError, listed
+from querylang.plan.expression import Kind
 from querylang.plan.model import EventType, Plan
-from querylang.plan.value_types import Kind
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import RecordKind
 from runtime.columns.rows import counts_of

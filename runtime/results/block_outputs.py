@@ -21,9 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.plan.expression import type_of
+from querylang.plan.expression import Type, type_of
 from querylang.plan.model import EventType, Plan, QueryPlan
-from querylang.plan.value_types import Type
 from runtime.columns.arrivals import event_of, from_cell
 from runtime.interpreter.context import Context, Output, PlanWorld
 from runtime.interpreter.statements import run_action

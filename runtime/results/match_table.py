@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.plan.expression import EndOf
+from querylang.plan.expression import EndOf, Type
 from querylang.plan.model import EventType, Field, Gap, Plan, QueryPlan, known, plain_field
-from querylang.plan.value_types import Type
 from runtime.admission.arrays import Waited
 from runtime.admission.outcomes import reason_words
 from runtime.arrow_types import arrow_type, has_column, one_chunk

@@ -12,13 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.plan.exact_times import with_exact_times
-from querylang.plan.expression import Call, EndOf, EventOf, Expression, FieldOf, Fold, terms_of, type_of, walk
+from querylang.plan.expression import Call, EndOf, EventOf, Expression, FieldOf, Fold, Type, terms_of, type_of, walk
 from querylang.plan.model import Select
-from querylang.plan.value_types import Type
 from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import column_name, from_cell, row_events, to_cell
 from runtime.columns.expressions import over_columns
+from runtime.exact_times import with_exact_times
 from runtime.interpreter.context import Context, PlanWorld
 from runtime.interpreter.expressions import evaluate
 from runtime.interpreter.statements import run_action

@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from querylang.plan.expression import Type
 from querylang.plan.model import Plan, QueryPlan, known
-from querylang.plan.value_types import Type
 from runtime.columns.arrivals import row_events
 from runtime.engine.engine import Engine, StoredEvents
 from runtime.instants import NO_TIME

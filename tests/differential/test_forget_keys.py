@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 import querylang
+from querylang.plan.expression import Type
 from querylang.plan.model import Plan
-from querylang.plan.value_types import Type
 from runtime.columns.arrivals import Arrivals, column_name
 from runtime.engine.engine import Engine
 from runtime.policies.plan_policies import SourceOrdering, parse_ordering, with_ordering

@@ -10,7 +10,7 @@ import pytest
 
 from ensue.rendering.automaton_picture import MOST_TRANSITIONS, RADIUS, _labels, _places, automaton_svg
 from querylang import InputError, compile_paths
-from querylang.plan.graph import MATCH, Edge, Graph, graph_of
+from querylang.plan.describe import MATCH, Edge, Graph, graph_of
 
 QUERIES = sorted((Path(__file__).parent.parent / "querylang" / "plan" / "explain").glob("*.query"))
 LOOP = Graph("L", (), ("0", "1", MATCH), (Edge("0", "1", ("a",)), Edge("1", "1", ("b",)), Edge("1", MATCH, ("c",))))

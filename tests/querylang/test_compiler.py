@@ -8,7 +8,6 @@ import pytest
 
 from querylang import QueryErrors, Source, Type, check_text, compile_text
 from querylang.plan import model as plans
-from querylang.plan.automaton import ACCEPT, Automaton, State, Transition
 from querylang.plan.expression import (
     Aggregate,
     Binary,
@@ -23,6 +22,8 @@ from querylang.plan.expression import (
     walk,
 )
 from querylang.plan.model import (
+    ACCEPT,
+    Automaton,
     Between,
     EventType,
     Field,
@@ -30,7 +31,9 @@ from querylang.plan.model import (
     Key,
     QueryPlan,
     Select,
+    State,
     Term,
+    Transition,
     Wait,
     Within,
     Without,

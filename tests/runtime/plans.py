@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from querylang.plan.automaton import ACCEPT, Automaton, State, Transition
 from querylang.plan.expression import Expression, Type, terms_of
-from querylang.plan.model import Condition, EventType, Field, Input, Plan, QueryPlan, Term, Where, Within
+from querylang.plan.model import (
+    ACCEPT,
+    Automaton,
+    Condition,
+    EventType,
+    Field,
+    Input,
+    Plan,
+    QueryPlan,
+    State,
+    Term,
+    Transition,
+    Where,
+    Within,
+)
 
 A = EventType("A", (Field("id", Type.INTEGER), Field("city", Type.STRING)))
 

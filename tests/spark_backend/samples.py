@@ -8,9 +8,23 @@ from datetime import timedelta
 import numpy as np
 import pyarrow as pa
 
-from querylang.plan.automaton import ACCEPT, Automaton, State, Transition
 from querylang.plan.expression import Binary, FieldOf, Literal, Type
-from querylang.plan.model import EventType, Field, Input, Key, Plan, Print, QueryPlan, Term, TimePolicy, Where
+from querylang.plan.model import (
+    ACCEPT,
+    Automaton,
+    EventType,
+    Field,
+    Input,
+    Key,
+    Plan,
+    Print,
+    QueryPlan,
+    State,
+    Term,
+    TimePolicy,
+    Transition,
+    Where,
+)
 from runtime.columns.arrivals import Arrivals, RecordKind, arrivals_schema
 from runtime.policies.plan_policies import SourceOrdering, with_ordering
 from runtime.policies.presets import stream_analytics, streaminsight

@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from querylang.plan.expression import Type
 from querylang.plan.model import Plan
-from querylang.plan.value_types import Type
 from runtime.columns.arrivals import Arrivals, RecordKind, arrivals_schema, column_name
 from runtime.instants import NO_TIME
 from tests.support.conditions import Short, to_query

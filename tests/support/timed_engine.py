@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 import querylang
+from querylang.plan.expression import Type
 from querylang.plan.model import Input, Plan
-from querylang.plan.value_types import Type
 from runtime.columns.arrivals import Arrivals, RecordKind, arrivals_schema, column_name
 from runtime.instants import NO_TIME
 from tests.support.scenario import leeway_text, place_of_source

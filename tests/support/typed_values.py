@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from querylang.plan.expression import Type
 from querylang.plan.model import EventType, Field, Plan
-from querylang.plan.value_types import Type
 from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.values import Dictionary, Event, Location
 

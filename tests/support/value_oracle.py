@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from querylang.plan.expression import Binary, Call, Expression, FieldOf, Literal, Unary, children, walk
-from querylang.plan.value_types import Type
+from querylang.plan.expression import Binary, Call, Expression, FieldOf, Literal, Type, Unary, children, walk
 
 LIBM = ctypes.CDLL(ctypes.util.find_library("m"))
 SCALE = 10**18

@@ -17,8 +17,8 @@ from querylang.checker.event_types.unusable_actions import with_problems_of_call
 from querylang.checker.names.namespaces import EventTypes, Namespace
 from querylang.checker.names.schema import EventSchema
 from querylang.errors import Mistake, QueryError
+from querylang.plan.expression import Kind, Type
 from querylang.plan.model import EventType
-from querylang.plan.value_types import Kind, Type
 from querylang.syntax import ast
 
 Data = Mapping[str, Mapping[str, Type]]

@@ -18,10 +18,9 @@ from querylang.checker.names.schema import ActionSignature, EventSchema
 from querylang.checker.names.scope import Scope
 from querylang.checker.statements.actions import check_actions, event_scope, signature
 from querylang.errors import Mistake, QueryError
-from querylang.plan.expression import Literal
+from querylang.plan.expression import NUMBERS, Kind, Literal, Type
 from querylang.plan.library import ANNOTATIONS
 from querylang.plan.model import Action, Field
-from querylang.plan.value_types import NUMBERS, Kind, Type
 from querylang.syntax import ast
 
 ANNOTATION_PACKAGE = "com.apama.queries"

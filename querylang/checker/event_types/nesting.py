@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from querylang.checker.names.schema import EventSchema
 from querylang.errors import Mistake, QueryError
-from querylang.plan.value_types import Kind, Type
+from querylang.plan.expression import Kind, Type
 from querylang.syntax import ast
 
 DEEPEST = 20

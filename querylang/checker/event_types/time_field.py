@@ -5,8 +5,7 @@ from __future__ import annotations
 from querylang.checker.names.namespaces import Namespace
 from querylang.checker.names.schema import ActionSignature, EventSchema
 from querylang.errors import Mistake, QueryError
-from querylang.plan.expression import EventOf, Expression, FieldOf, Invoke
-from querylang.plan.value_types import Type
+from querylang.plan.expression import EventOf, Expression, FieldOf, Invoke, Type
 from querylang.syntax import ast
 
 _SECONDS = (Type.FLOAT, Type.INTEGER)

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from querylang.checker.names.schema import EventSchema
-from querylang.plan.expression import Invoke
+from querylang.plan.expression import Invoke, Type
 from querylang.plan.model import Action
-from querylang.plan.value_types import Type
 
 _Place = tuple[str, str]
 """An event type and its action."""

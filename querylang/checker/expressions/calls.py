@@ -17,7 +17,7 @@ from querylang.checker.expressions.members import receiver_of, type_path, unknow
 from querylang.checker.expressions.time_format import time_format_call
 from querylang.checker.names.schema import ActionSignature, EventSchema
 from querylang.errors import Mistake, QueryError
-from querylang.plan.expression import Call, EventOf, Expression, Invoke, Items, New
+from querylang.plan.expression import Call, EventOf, Expression, Invoke, Items, Kind, New, Type
 from querylang.plan.library import (
     AGGREGATES,
     LOCATION_FIELDS,
@@ -28,7 +28,6 @@ from querylang.plan.library import (
     static_method_of,
     static_methods_of,
 )
-from querylang.plan.value_types import Kind, Type
 from querylang.syntax import ast
 
 _CONVERSIONS = ("toString", "toInteger", "toFloat", "toDecimal")

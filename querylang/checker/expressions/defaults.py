@@ -5,8 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from querylang.checker.names.namespaces import Namespace
-from querylang.plan.expression import Expression, Items, Literal, New
-from querylang.plan.value_types import Kind, Type
+from querylang.plan.expression import Expression, Items, Kind, Literal, New, Type
 
 LARGEST = 1000
 """The most parts of a default value, nested ones included."""

@@ -10,9 +10,8 @@ from dataclasses import replace
 from querylang.checker.expressions.inference_context import Inferring, type_of, wrong_count
 from querylang.checker.names.repeats import ENDS, FOLDS, PREV, Repeats, Run
 from querylang.errors import Mistake, QueryError, listed
-from querylang.plan.expression import EndOf, EventOf, Expression, Fold, PrevOf, terms_of
+from querylang.plan.expression import EndOf, EventOf, Expression, Fold, Kind, PrevOf, Type, terms_of
 from querylang.plan.library import aggregate_result
-from querylang.plan.value_types import Kind, Type
 from querylang.syntax import ast
 
 _WITHOUT_VALUE = ("avg", "min", "max")

@@ -15,9 +15,8 @@ from querylang.checker.expressions.inference_context import fitting, is_empty_li
 from querylang.checker.names.namespaces import Namespace
 from querylang.checker.names.scope import Scope
 from querylang.errors import Mistake, QueryError
-from querylang.plan.expression import Expression
+from querylang.plan.expression import Expression, Type
 from querylang.plan.library import conversion
-from querylang.plan.value_types import Type
 from querylang.syntax import ast
 
 DEEPEST = 200

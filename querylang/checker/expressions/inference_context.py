@@ -11,8 +11,7 @@ from typing import Protocol
 from querylang.checker.names.namespaces import Namespace
 from querylang.checker.names.scope import Scope
 from querylang.errors import Mistake, QueryError
-from querylang.plan.expression import Call, Expression, Literal, New
-from querylang.plan.value_types import Kind, Type
+from querylang.plan.expression import Call, Expression, Kind, Literal, New, Type
 from querylang.source import Span
 from querylang.syntax import ast
 

@@ -8,9 +8,8 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 from querylang.checker.expressions.defaults import LARGEST, TooLargeError, default_of
 from querylang.checker.expressions.inference_context import Inferring, fitting, type_of
 from querylang.errors import Mistake, QueryError
-from querylang.plan.expression import Expression, Items, Literal
+from querylang.plan.expression import Expression, Items, Kind, Literal, Type
 from querylang.plan.library import DECIMAL_LIMIT, DECIMAL_PLACES, LARGEST_INTEGER, SMALLEST_INTEGER, type_constants
-from querylang.plan.value_types import Kind, Type
 from querylang.source import Span
 from querylang.syntax import ast
 

@@ -13,9 +13,8 @@ from querylang.checker.expressions.inference_context import Inferring, type_of
 from querylang.checker.names.namespaces import path_of
 from querylang.checker.names.schema import EventSchema
 from querylang.errors import Mistake, QueryError
-from querylang.plan.expression import EventOf, Expression, FieldOf, IndexOf, Literal, MemberOf
+from querylang.plan.expression import EventOf, Expression, FieldOf, IndexOf, Kind, Literal, MemberOf, Type
 from querylang.plan.library import LOCATION_FIELDS, method_of
-from querylang.plan.value_types import Kind, Type
 from querylang.syntax import ast
 
 

@@ -11,9 +11,8 @@ from querylang.checker.expressions.inference_context import (
 )
 from querylang.checker.expressions.literals import is_number, negated
 from querylang.errors import Mistake, QueryError
-from querylang.plan.expression import Binary, Expression, Unary
+from querylang.plan.expression import NUMBERS, Binary, Expression, Kind, Type, Unary
 from querylang.plan.library import binary_result, conversion, unary_result
-from querylang.plan.value_types import NUMBERS, Kind, Type
 from querylang.syntax import ast
 
 _EQUALITY = ("=", "!=")

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from querylang.checker.diagnostics import Diagnostics
 from querylang.checker.names.schema import EventSchema
 from querylang.errors import Mistake, QueryError, nearest
+from querylang.plan.expression import SIMPLE, Kind, Type
 from querylang.plan.library import TIME_FORMAT
 from querylang.plan.model import Field
-from querylang.plan.value_types import SIMPLE, Kind, Type
 from querylang.syntax import ast
 
 DEEPEST_TYPE = 20

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from querylang.errors import QueryError
-from querylang.plan.expression import Expression, Literal
+from querylang.plan.expression import Expression, Literal, Type
 from querylang.plan.model import Action, EventType, Field
-from querylang.plan.value_types import Type
 from querylang.source import Span
 
 

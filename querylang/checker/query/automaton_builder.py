@@ -21,8 +21,7 @@ from typing import assert_never
 from querylang.checker.query.pattern_tree import Pattern
 from querylang.checker.query.placement import Placement, Progress
 from querylang.checker.query.remainders import Remainder, Step, may_end, steps, terms_left
-from querylang.plan.automaton import ACCEPT, Automaton, State, Transition
-from querylang.plan.model import Condition, Gap, Term, Where, Within, Without
+from querylang.plan.model import ACCEPT, Automaton, Condition, Gap, State, Term, Transition, Where, Within, Without
 
 MOST_TRANSITIONS = 20_000
 """Limit of an automaton's size; `n` terms of one type joined by `and` need about 3 to the power of

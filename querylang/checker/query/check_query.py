@@ -29,9 +29,8 @@ from querylang.checker.query.selects import CheckedSelects, check_selects, check
 from querylang.checker.statements.actions import check_actions, signatures
 from querylang.checker.statements.blocks import CheckedBlock, check_block
 from querylang.errors import Mistake
-from querylang.plan.automaton import Automaton
 from querylang.plan.expression import Expression
-from querylang.plan.model import Condition, Parameter, QueryPlan
+from querylang.plan.model import Automaton, Condition, Parameter, QueryPlan
 from querylang.source import Span
 from querylang.syntax import ast
 

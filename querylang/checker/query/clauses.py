@@ -26,6 +26,7 @@ from querylang.plan.expression import (
     Fold,
     Literal,
     PrevOf,
+    Type,
     each_terms_of,
     terms_of,
     type_of,
@@ -33,7 +34,6 @@ from querylang.plan.expression import (
 )
 from querylang.plan.model import Between, Condition, Duration, Gap, Where, Within, Without
 from querylang.plan.text import duration_text
-from querylang.plan.value_types import Type
 from querylang.source import Span
 from querylang.syntax import ast
 

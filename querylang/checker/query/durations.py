@@ -23,10 +23,9 @@ from querylang.plan.constant_folding import (
     number_of,
     of_seconds,
 )
-from querylang.plan.expression import Expression
+from querylang.plan.expression import Expression, Type
 from querylang.plan.library import UNITS
 from querylang.plan.model import Count, Duration
-from querylang.plan.value_types import Type
 from querylang.source import Span
 from querylang.syntax import ast
 

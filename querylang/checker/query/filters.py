@@ -14,9 +14,8 @@ from querylang.checker.names.scope import Scope
 from querylang.checker.query.durations import Constants
 from querylang.errors import Mistake, counted
 from querylang.plan.constant_folding import NoValueError, is_constant, value_of
-from querylang.plan.expression import Binary, Expression, FieldOf
+from querylang.plan.expression import Binary, Expression, FieldOf, Type
 from querylang.plan.library import binary_result
-from querylang.plan.value_types import Type
 from querylang.syntax import ast
 
 

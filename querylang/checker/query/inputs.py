@@ -14,9 +14,8 @@ from querylang.checker.query.event_time import Clock
 from querylang.checker.query.filters import check_filters
 from querylang.checker.query.input_expressions import event_field, event_value
 from querylang.errors import Mistake, QueryError, counted, nearest
-from querylang.plan.expression import Call, Expression, KeyOf, walk
+from querylang.plan.expression import SIMPLE, Call, Expression, KeyOf, Kind, Type, walk
 from querylang.plan.model import Input, Key
-from querylang.plan.value_types import SIMPLE, Kind, Type
 from querylang.syntax import ast
 
 MOST_HEARTBEATS = 60

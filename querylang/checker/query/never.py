@@ -13,12 +13,10 @@ from typing import Any
 from querylang.checker.diagnostics import Diagnostics
 from querylang.checker.expressions.inference import conjuncts
 from querylang.errors import Mistake
-from querylang.plan.automaton import ACCEPT, Automaton
 from querylang.plan.constant_folding import NoValueError, is_constant, value_of
-from querylang.plan.expression import Binary, EndOf, Expression, FieldOf, Fold, KeyOf, PrevOf, walk
-from querylang.plan.model import Between, Duration, Gap, QueryPlan, Where, Within
+from querylang.plan.expression import Binary, EndOf, Expression, FieldOf, Fold, KeyOf, PrevOf, Type, walk
+from querylang.plan.model import ACCEPT, Automaton, Between, Duration, Gap, QueryPlan, Where, Within
 from querylang.plan.text import duration_text
-from querylang.plan.value_types import Type
 from querylang.source import Span
 from querylang.syntax import ast
 

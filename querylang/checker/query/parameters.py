@@ -9,10 +9,9 @@ from querylang.checker.expressions.inference import Inference
 from querylang.checker.names.namespaces import Namespace
 from querylang.checker.names.scope import Scope
 from querylang.errors import Mistake, QueryError
-from querylang.plan.expression import Expression, Literal, ParameterOf
+from querylang.plan.expression import NUMBERS, Expression, Literal, ParameterOf, Type
 from querylang.plan.model import Parameter
 from querylang.plan.text import literal_text
-from querylang.plan.value_types import NUMBERS, Type
 from querylang.source import Span
 from querylang.syntax import ast
 

@@ -22,10 +22,9 @@ from querylang.checker.query.pattern_tree import (
 )
 from querylang.checker.query.repeats import NO_REPEAT, RepeatOf, refuse_repeat
 from querylang.errors import Mistake
-from querylang.plan.expression import EventOf, Expression
+from querylang.plan.expression import EventOf, Expression, Type
 from querylang.plan.model import Gap, Term, Wait
 from querylang.plan.text import wait_text
-from querylang.plan.value_types import Type
 from querylang.syntax import ast
 
 DEEPEST_PATTERN = 100

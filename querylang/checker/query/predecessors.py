@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from querylang.checker.query import automaton_builder
 from querylang.checker.query.patterns import CheckedPattern
-from querylang.plan.automaton import ACCEPT
+from querylang.plan.model import ACCEPT
 
 
 class Predecessors:

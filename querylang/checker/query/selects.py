@@ -12,10 +12,9 @@ from querylang.checker.query.durations import Constants
 from querylang.checker.query.find_every import select_names
 from querylang.checker.query.patterns import CheckedPattern
 from querylang.errors import Mistake
-from querylang.plan.expression import Expression, SelectOf, type_of, walk
+from querylang.plan.expression import Expression, Kind, SelectOf, Type, type_of, walk
 from querylang.plan.model import Select, Skip
-from querylang.plan.names import MATCH_COLUMNS
-from querylang.plan.value_types import Kind, Type
+from querylang.plan.text import MATCH_COLUMNS
 from querylang.syntax import ast
 
 

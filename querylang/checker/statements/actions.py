@@ -13,9 +13,8 @@ from querylang.checker.names.scope import Scope
 from querylang.checker.statements.blocks import check_body
 from querylang.checker.statements.control_flow import always_returns
 from querylang.errors import Mistake
-from querylang.plan.expression import Expression, LocalOf, MemberOf
+from querylang.plan.expression import Expression, LocalOf, MemberOf, Type
 from querylang.plan.model import Action
-from querylang.plan.value_types import Type
 from querylang.syntax import ast
 
 

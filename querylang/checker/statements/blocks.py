@@ -23,8 +23,7 @@ from querylang.checker.statements.control_flow import DEEPEST, changed_names, de
 from querylang.checker.statements.simple_statements import simple_statement
 from querylang.errors import Mistake, QueryError
 from querylang.plan import model as plan
-from querylang.plan.expression import Call, EventOf, Expression, LocalOf
-from querylang.plan.value_types import Kind, Type
+from querylang.plan.expression import Call, EventOf, Expression, Kind, LocalOf, Type
 from querylang.source import Span
 from querylang.syntax import ast
 

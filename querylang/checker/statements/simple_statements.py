@@ -11,9 +11,8 @@ from querylang.checker.expressions.members import no_field
 from querylang.checker.names.schema import EventSchema
 from querylang.errors import Mistake, QueryError
 from querylang.plan import model as plan
-from querylang.plan.expression import Expression, Literal, New
+from querylang.plan.expression import Expression, Kind, Literal, New, Type
 from querylang.plan.library import DEFAULT_LOG_LEVEL, LOG_LEVELS
-from querylang.plan.value_types import Kind, Type
 from querylang.syntax import ast
 
 SimpleStatement = ast.Print | ast.Log | ast.Send | ast.Emit | ast.Route | ast.VendorSend | ast.Evaluation

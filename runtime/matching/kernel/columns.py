@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.plan.expression import Invoke, KeyOf, terms_of, walk
+from querylang.plan.expression import Invoke, KeyOf, Type, terms_of, walk
 from querylang.plan.model import Plan, QueryPlan
-from querylang.plan.value_types import Type
 from runtime.columns.expressions import Column, evaluate, with_keys
 from runtime.columns.keys import key_columns
 from runtime.compiling.compiled import kernel

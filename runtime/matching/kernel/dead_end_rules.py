@@ -21,9 +21,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from querylang.plan.automaton import ACCEPT, Automaton
 from querylang.plan.expression import terms_of
-from querylang.plan.model import Condition, QueryPlan, Where, Within, Without
+from querylang.plan.model import ACCEPT, Automaton, Condition, QueryPlan, Where, Within, Without
 
 
 @dataclass(frozen=True, slots=True)

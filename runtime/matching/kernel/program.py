@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from querylang.plan.exact_times import with_exact_times
 from querylang.plan.expression import (
+    SCALARS,
     Binary,
     Call,
     EventOf,
@@ -34,7 +34,7 @@ from querylang.plan.expression import (
     terms_of,
     walk,
 )
-from querylang.plan.value_types import SCALARS
+from runtime.exact_times import with_exact_times
 
 STACK = 64
 """The most values on a program's stacks."""

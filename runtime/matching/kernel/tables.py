@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from querylang.plan.automaton import ACCEPT, Automaton, Transition
-from querylang.plan.model import Condition, QueryPlan, Where, Within, Without, known
+from querylang.plan.model import ACCEPT, Automaton, Condition, QueryPlan, Transition, Where, Within, Without, known
 from runtime.instants import NEVER
 from runtime.matching.kernel.dead_end_rules import dead_end_rules, is_leading, rows_of
 from runtime.matching.kernel.lookahead import lookahead_after

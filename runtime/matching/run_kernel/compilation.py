@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from querylang.plan.exact_times import query_with_exact_times
 from querylang.plan.expression import FieldOf, Fold, Type
 from querylang.plan.model import Between, Condition, Gap, Plan, QueryPlan, Where, Within, Without, known
 from querylang.plan.questions import Question, question_of
+from runtime.exact_times import query_with_exact_times
 from runtime.instants import NEVER
 from runtime.matching.kernel.columns import Counted
 from runtime.matching.kernel.compilation import is_counted_before

@@ -18,8 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from querylang.plan.automaton import ACCEPT, Automaton
-from querylang.plan.model import QueryPlan, Without
+from querylang.plan.model import ACCEPT, Automaton, QueryPlan, Without
 from runtime.matching.remembering import Past, is_of_choices, pasts
 from runtime.matching.run_kernel.tables import PartKind
 

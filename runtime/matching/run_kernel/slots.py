@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from querylang.plan.exact_times import MICROSECONDS
 from querylang.plan.expression import (
     Call,
     EndOf,
@@ -27,6 +26,7 @@ from querylang.plan.expression import (
     walk,
 )
 from querylang.plan.model import QueryPlan, Where, Without
+from runtime.exact_times import MICROSECONDS
 from runtime.matching.kernel.program import Computed, NotForKernel
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from querylang.plan.expression import Type
 from querylang.plan.library import LARGEST_INTEGER, SMALLEST_INTEGER
-from querylang.plan.value_types import Type
 from runtime.interpreter.json_text import JsonError, parse_json
 from runtime.reading.formats.asked import MOST_NAMES
 from runtime.reading.inference.types import EventsOfStructs, nested_name

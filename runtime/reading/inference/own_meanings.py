@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from querylang.errors import InputError, listed
+from querylang.plan.expression import Kind
 from querylang.plan.model import Plan
-from querylang.plan.value_types import Kind
 from runtime.instants import NO_TIME
 from runtime.policies.settings_text import USUAL_TIMES, TimeForm, patterns_of
 from runtime.reading.column_names import ARRIVAL, NONE, SOURCE_TIME, STANDARD, TYPE, ColumnNames

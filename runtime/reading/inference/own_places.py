@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.errors import InputError
+from querylang.plan.expression import Type
 from querylang.plan.model import EventType, Plan
-from querylang.plan.value_types import Type
 from runtime.reading.assembly import integers_of, partitions_of, sources_of
 from runtime.reading.column_names import (
     ARRIVAL,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from querylang.errors import listed
+from querylang.plan.expression import Type
 from querylang.plan.model import Plan
-from querylang.plan.reads import fields_divided
-from querylang.plan.value_types import Type
+from runtime.reading.plan_needs import fields_divided
 
 Schemas = Mapping[str, Mapping[str, Type]]
 """By event type: its fields and their types."""

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.plan.expression import NUMBERS, Type
 from querylang.plan.library import LARGEST_INTEGER
-from querylang.plan.value_types import NUMBERS, Type
 from runtime.instants import NO_TIME
 from runtime.reading.broken_text import without_broken_text
 from runtime.reading.column_names import ARRIVAL, STANDARD, STANDARD_NAMES, TYPE, ColumnNames, with_names

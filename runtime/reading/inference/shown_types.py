@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from querylang.errors import InputError
-from querylang.plan.value_types import Type
+from querylang.plan.expression import Type
 
 
 class Shown(NamedTuple):

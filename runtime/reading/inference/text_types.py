@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.plan.value_types import Type
+from querylang.plan.expression import Type
 from runtime.reading.conversion import convert
 from runtime.reading.formats.csv_form import POINT, WITH_COMMA, WITH_THOUSANDS, hint_of_cell, hint_of_number
 from runtime.timestamps import is_text

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from querylang.errors import InputError
+from querylang.plan.expression import SIMPLE, Kind, Type
 from querylang.plan.library import DECIMAL_PLACES
-from querylang.plan.value_types import SIMPLE, Kind, Type
 from runtime.arrow_types import arrow_type
 from runtime.reading.conversion import NO_PLAN, is_time
 from runtime.reading.formats.raw_table import plain_kind

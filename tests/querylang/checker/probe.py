@@ -12,9 +12,8 @@ from querylang.checker.names.scope import Scope
 from querylang.checker.statements.actions import check_actions, signatures
 from querylang.checker.statements.blocks import CheckedBlock, check_block
 from querylang.errors import Mistake, QueryError
-from querylang.plan.expression import EventOf, Expression, KeyOf, ParameterOf
+from querylang.plan.expression import EventOf, Expression, KeyOf, ParameterOf, Type
 from querylang.plan.model import Action
-from querylang.plan.value_types import Type
 from querylang.source import Source
 from querylang.syntax import ast
 from querylang.syntax.parser import parse

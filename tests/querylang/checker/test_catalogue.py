@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from querylang import Compiled, QueryErrors, Source, compile_text
-from querylang.plan.expression import Binary, Expression, FieldOf, Invoke
+from querylang.plan.expression import Binary, Expression, FieldOf, Invoke, Type
 from querylang.plan.model import Where
-from querylang.plan.value_types import Type
 
 QUERY = "query Q { inputs { A() within 3; } find A as a where %s }"
 

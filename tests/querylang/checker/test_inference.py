@@ -8,8 +8,7 @@ import pytest
 
 from querylang.checker.expressions.inference import DEEPEST
 from querylang.checker.names.scope import Scope
-from querylang.plan.expression import Call, EventOf, FieldOf, Invoke, Items, Literal, MemberOf, New
-from querylang.plan.value_types import Type
+from querylang.plan.expression import Call, EventOf, FieldOf, Invoke, Items, Literal, MemberOf, New, Type
 from tests.querylang.checker.probe import EVERY, NAMES, infer, reported
 
 TYPES = {

@@ -18,8 +18,8 @@ from querylang.plan.expression import (
     MemberOf,
     New,
     ParameterOf,
+    Type,
 )
-from querylang.plan.value_types import Type
 from tests.querylang.checker.probe import check
 
 A, B = Type.event("A"), Type.event("B")

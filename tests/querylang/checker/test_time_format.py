@@ -3,9 +3,8 @@
 import pytest
 
 import querylang
-from querylang.plan.expression import Call
+from querylang.plan.expression import Call, Type
 from querylang.plan.library import TIME_FORMAT
-from querylang.plan.value_types import Type
 from tests.querylang.checker.probe import infer
 
 

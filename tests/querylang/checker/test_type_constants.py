@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from decimal import Context, Decimal
 
+from querylang.plan.expression import Type
 from querylang.plan.library import DECIMAL_LIMIT, LARGEST_INTEGER, SMALLEST_INTEGER, type_constants
-from querylang.plan.value_types import Type
 
 
 def test_the_largest_decimal_is_one_step_below_the_limit() -> None:

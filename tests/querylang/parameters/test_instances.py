@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from querylang import InputError, InstanceError, bind, compile_text, instances_of
-from querylang.plan.expression import Literal, ParameterOf, walk
+from querylang.plan.expression import Literal, ParameterOf, Type, walk
 from querylang.plan.model import Plan, QueryPlan, Within, to_dict
 from querylang.plan.text import INPUT_NAMES, Names, expression_text, statement_lines
-from querylang.plan.value_types import Type
 
 
 def template(parameters: str, rest: str = "inputs { A() within 3; } find A as a") -> QueryPlan:

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from querylang.plan.constant_folding import NoValueError, is_calculable, is_constant, value_of
-from querylang.plan.expression import Binary, Call, Expression, FieldOf, Literal, ParameterOf, Unary
+from querylang.plan.expression import Binary, Call, Expression, FieldOf, Literal, ParameterOf, Type, Unary
 from querylang.plan.library import LARGEST_INTEGER, SMALLEST_INTEGER
-from querylang.plan.value_types import Type
 from runtime.interpreter.context import Context
 from runtime.interpreter.expressions import evaluate
 from runtime.interpreter.values import EvaluationError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from querylang.plan.expression import Type
 from querylang.plan.model import EventType, Field, Plan
-from querylang.plan.value_types import Type
 from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.event_text import EventTextError, TextEvent, fields_of, parse_event_text, parse_value
 

@@ -24,13 +24,13 @@ from querylang.plan.expression import (
     Items,
     Literal,
     LocalOf,
+    Type,
     Unary,
     rewritten,
     terms_of,
 )
 from querylang.plan.library import METHODS, method_of
 from querylang.plan.model import Action, EventType, Field, Plan, Return
-from querylang.plan.value_types import Type
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import column_name, from_cell
 from runtime.columns.expressions import as_array, evaluate

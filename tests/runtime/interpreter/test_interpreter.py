@@ -26,10 +26,10 @@ from querylang.plan.expression import (
     MemberOf,
     New,
     SelectOf,
+    Type,
     Unary,
 )
 from querylang.plan.model import EventType, Field, Plan
-from querylang.plan.value_types import Type
 from runtime.interpreter.context import Context, PlanWorld
 from runtime.interpreter.event_text import parse_value
 from runtime.interpreter.expressions import evaluate, holds, required

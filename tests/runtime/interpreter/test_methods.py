@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from querylang.plan.expression import Call, LocalOf
+from querylang.plan.expression import Call, Kind, LocalOf, Type
 from querylang.plan.library import METHODS, STATIC_METHODS, method_of, methods_of, static_method_of
 from querylang.plan.model import EventType, Field, Plan
-from querylang.plan.value_types import Kind, Type
 from runtime.interpreter.context import Context, PlanWorld
 from runtime.interpreter.event_text import parse_value
 from runtime.interpreter.expressions import evaluate

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from querylang.plan.automaton import ACCEPT, State, Transition
 from querylang.plan.expression import Binary, Expression, FieldOf, Type
-from querylang.plan.model import QueryPlan
+from querylang.plan.model import ACCEPT, QueryPlan, State, Transition
 from runtime.interpreter.values import Event, Value
 from runtime.matching.reference import ReferenceMatcher, Released
 from tests.runtime.plans import A, a_plan, a_query, an_input, chain

@@ -17,7 +17,7 @@ import pytest
 
 import querylang
 from querylang.errors import InputError
-from querylang.plan.value_types import Type
+from querylang.plan.expression import Type
 from runtime.columns.arrivals import RecordKind
 from runtime.reading.column_names import ColumnNames
 from runtime.reading.formats.csv_form import CsvForm, read_csv_form

@@ -14,7 +14,7 @@ import pytest
 
 import querylang
 from querylang.errors import InputError
-from querylang.plan.value_types import Type
+from querylang.plan.expression import Type
 from runtime.columns.arrivals import RecordKind
 from runtime.policies.settings_text import TimeForm, patterns_of, read_time_form
 from runtime.reading.column_names import STANDARD, ColumnNames

@@ -13,7 +13,7 @@ import querylang
 from ensue import replay
 from querylang.errors import InputError, QueryErrors
 from querylang.formatter.definition_text import definitions
-from querylang.plan.value_types import Type
+from querylang.plan.expression import Type
 from runtime.reading.inference.remarks import truncating_divisions
 from runtime.reading.inference.schema import infer, infer_schemas
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 import querylang
+from querylang.plan.expression import Type
 from querylang.plan.model import Plan
-from querylang.plan.value_types import Type
 from runtime.columns.arrivals import RecordKind
 from runtime.reading.column_names import STANDARD
 from runtime.reading.conversion import convert

@@ -28,13 +28,14 @@ from querylang.plan.expression import (
     Expression,
     FieldOf,
     Fold,
+    Kind,
     Literal,
     LocalOf,
     PrevOf,
+    Type,
     Unary,
 )
 from querylang.plan.model import QueryPlan
-from querylang.plan.value_types import Kind, Type
 
 MICROSECONDS = "microseconds"
 """The method of events that gives `getTime()` as an integer; no text can call it."""
