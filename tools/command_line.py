@@ -7,7 +7,7 @@ every option has an example.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import typer
 import yaml
 
 from ensue.cli import app
+from tools.prose import filled
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "docs" / "cli.yaml"
 
@@ -22,12 +23,32 @@ HEAD = """\
 # The command line
 
 <!-- Written by tools/reference.py from the commands and cli.yaml; do not edit. -->
-
-Results are printed to standard output, errors and remarks to standard error. The exit code is 0 if all is well, 1 if the
-input is wrong or a check found a difference, 2 if the command was not used as described here, 3 if Ensue itself failed,
-4 if a broker or a storage does not answer.
-`ensue --version` prints the version, `-h` after any command its options. `ensue --install-completion` completes commands and options in your shell.
 """
+
+ABOUT = (
+    "Every command and option, with an example. Results are printed to standard output, errors and remarks to standard "
+    "error. The exit code is 0 if all is well, 1 if the input is wrong or a check found a difference, 2 if the command was "
+    "not used as described here, 3 if Ensue itself failed, 4 if a broker or a storage does not answer. `ensue --version` "
+    "prints the version, `-h` after any command its options. `ensue --install-completion` completes commands and options "
+    "in your shell."
+)
+
+SHARED = """\
+## Options of event tables
+"""
+
+ALSO = "With `--json` a command prints one JSON object. Commands that change a job have these:"
+
+NEXT = (
+    "Next: [getting started](getting-started.md) uses the first of them, [jobs](jobs.md) and [changing and caring for "
+    "a job](care.md) the others; [Python](python.md) has the same as functions."
+)
+
+OF_MANY = 4
+"""An option that so many commands have with the same words is said once for all of them."""
+
+OF_TABLES = ["explain", "replay", "match", "verify"]
+"""The commands that read event tables."""
 
 
 def examples() -> dict[str, dict[str, str]]:
@@ -61,44 +82,66 @@ def example_of(name: str, option: str) -> str | None:
 def page() -> str:
     """The whole page."""
     index = ", ".join(f"[`{name}`](#ensue-{name})" for name in commands())
-    return "\n\n".join(part.strip("\n") for part in [HEAD, index, *map(_section, commands())]) + "\n"
+    parts = [HEAD, filled(ABOUT), filled(index), *map(_section, commands())]
+    parts += [SHARED, _table(_shared_rows(of_tables=True)), ALSO, _table(_shared_rows(of_tables=False)), filled(NEXT)]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def shared_options() -> dict[str, list[str]]:
+    """The commands of each option that many have with the same words, in their order; `--json` is one of its own."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name, command in commands().items():
+        for item in options(command):
+            found.setdefault((item.opts[0], item.help), []).append(name)
+    return {option: names for (option, _), names in found.items() if len(names) >= OF_MANY}
 
 
 def _section(name: str) -> str:
     command = commands()[name]
+    shared = [option for option, names in shared_options().items() if name in names]
     arguments = [item for item in command.params if item.param_type_name == "argument"]
     usage = " ".join(["ensue", name, *(item.metavar for item in arguments)])
-    parts = [
-        f"## ensue {name}",
-        f"`{usage}`",
-        inspect.cleandoc(command.help or ""),
-        f"```text\n{example_of(name, '')}\n```",
-    ]
-    told = [f"- `{item.metavar}`: {item.help}" for item in arguments if getattr(item, "help", None)]
-    parts += ["\n".join(told)] if told else []
-    if options(command):
-        rows = ["| option | type | default | | example |", "|---|---|---|---|---|"]
-        parts.append("\n".join([*rows, *_rows(name, command)]))
-    return "\n\n".join(parts)
+    parts = [f"## ensue {name}", f"`{usage}`: {_paragraphs(command.help)}", f"```text\n{example_of(name, '')}\n```"]
+    told = [item for item in arguments if getattr(item, "help", None) and item.metavar != "FILE"]
+    parts += ["\n".join(filled(f"`{item.metavar}`: {item.help}", "- ") for item in told)] if told else []
+    own = [item for item in options(command) if item.opts[0] not in shared]
+    if own:
+        parts.append(_table(_row(name, item) for item in own))
+    if shared:
+        also = ["those of [event tables](#options-of-event-tables)"] if name in OF_TABLES else []
+        also += [f"`{option}`" for option in shared if shared_options()[option] != OF_TABLES]
+        parts.append(filled(f"{'Also' if own else 'Options'}: {', '.join(also)}."))
+    return "\n\n".join(part.strip("\n") for part in parts)
 
 
-def _rows(name: str, command: Any) -> Iterator[str]:
-    for item in options(command):
-        default = "required" if item.required else _default(item)
-        cells = [f"`{item.opts[0]}`", _type(item), default, item.help, f"`{example_of(name, item.opts[0])}`"]
-        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+def _paragraphs(text: str | None) -> str:
+    return "\n\n".join(filled(part) for part in inspect.cleandoc(text or "").split("\n\n"))
+
+
+def _table(rows: Iterable[str]) -> str:
+    return "\n".join(["| option | | example |", "|---|---|---|", *rows])
+
+
+def _shared_rows(*, of_tables: bool) -> Iterator[str]:
+    for option, names in shared_options().items():
+        if option != "--json" and of_tables == (names == OF_TABLES):
+            name = "replay" if of_tables else names[0]
+            yield _row(name, next(item for item in options(commands()[name]) if item.opts[0] == option))
+
+
+def _row(name: str, item: Any) -> str:
+    said = item.help + ("" if (default := _default(item)) is None else f" Default: `{default}`.")
+    said += " Required." if item.required else ""
+    taken = "" if item.is_flag else f" {_type(item)}"
+    cells = [f"`{item.opts[0]}{taken}`", said, f"`{example_of(name, item.opts[0])}`"]
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def _type(item: Any) -> str:
-    if item.is_flag:
-        return "switch"
-    kinds = {"str": "text", "path": "path", "int range": "number", "integer": "number"}
-    if item.type.name == "choice":
-        return ", ".join(f"`{choice}`" for choice in item.type.choices)
-    return kinds[item.type.name] + (", repeatable" if item.multiple else "")
+    kinds = {"str": "TEXT", "path": "PATH", "int range": "N", "integer": "N"}
+    return "|".join(item.type.choices) if item.type.name == "choice" else kinds[item.type.name]
 
 
-def _default(item: Any) -> str:
-    if item.is_flag:
-        return "off"
-    return "none" if item.default is None else f"`{getattr(item.default, 'value', item.default)}`"
+def _default(item: Any) -> str | None:
+    found = getattr(item.default, "value", item.default)
+    return None if item.is_flag or found is None or item.required else str(found)

@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from tools.pattern_picture import draw, events_and_matches
+from tools.prose import filled
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PICTURES = DOCS / "images" / "patterns"
@@ -26,13 +27,16 @@ HEAD = """\
 # Patterns by name
 
 <!-- Written by tools/reference.py from patterns.yaml; do not edit. -->
-
-{count} patterns that people know by name, each with a query, some rows, its result and a picture. In the pictures each line is a
-key; the events of a match are red, and below them is what each match gives, at the moment of its answer.
-Write the two files of a pattern into a folder and run its command. The words are explained in [the language](language.md), and longer examples
-are the [recipes](recipes.md). For those who come from elsewhere: [Flink](from-flink.md), [MATCH_RECOGNIZE](from-match-recognize.md),
-[Siddhi](from-siddhi.md), [Esper](from-esper.md), [Apama](from-apama.md), [Azure Stream Analytics](from-stream-analytics.md).
 """
+
+ABOUT = (
+    "{count} patterns that people know by name, each with a query, some rows, what it answers and a picture. In the "
+    "pictures each line is a key; the events of a match are red, and below them is what each match gives, at the moment of "
+    "its answer. To try one, write its two files into a folder and run `ensue replay NAME.query NAME.csv`. The words are "
+    "explained in [the language](language.md), and longer examples are the [recipes](recipes.md). For those who come from "
+    "elsewhere: [Flink](from-flink.md), [MATCH_RECOGNIZE](from-match-recognize.md), [Siddhi](from-siddhi.md), "
+    "[Esper](from-esper.md), [Apama](from-apama.md), [Azure Stream Analytics](from-stream-analytics.md)."
+)
 
 
 def catalogue() -> Mapping[str, list[dict[str, Any]]]:
@@ -44,10 +48,10 @@ def catalogue() -> Mapping[str, list[dict[str, Any]]]:
 def pages() -> dict[Path, str]:
     """The page and its pictures."""
     sections = catalogue()
-    parts = [HEAD.format(count=sum(map(len, sections.values())))]
+    parts = [HEAD, filled(ABOUT.format(count=sum(map(len, sections.values())))) + "\n"]
     for section, patterns in sections.items():
         links = " · ".join(f"[{item['name']}](#{anchor(item['name'])})" for item in patterns)
-        parts.append(f"**{section}:** {links}\n")
+        parts.append(filled(f"**{section}:** {links}") + "\n")
     written: dict[Path, str] = {}
     for item in (item for patterns in sections.values() for item in patterns):
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
@@ -68,22 +72,34 @@ def file_name(item: Mapping[str, Any]) -> str:
 
 def _section(item: Mapping[str, Any]) -> Iterator[str]:
     name = file_name(item)
-    command = f"ensue replay {name}.query {name}.csv"
     Path(f"{name}.query").write_text(item["query"])
     Path(f"{name}.csv").write_text(item["data"])
-    yield f"## {item['name']}\n\n{item['says']}\n"
+    yield f"## {item['name']}\n\n{filled(item['says'])}\n"
     yield f"```query {name}.query\n{item['query']}```\n"
     yield f"```csv {name}.csv\n{item['data']}```\n"
-    yield f"```bash\n{command}\n```\n"
-    yield f"```text\n{_printed(command)}```\n"
+    yield f"```text\n{_answers(_replayed(name))}```\n"
     yield f"![{item['name']}](images/patterns/{name}.svg)\n"
 
 
+def _answers(found: Mapping[str, Any]) -> str:
+    """A line per output: the moment of the answer, and the text."""
+    moments = {match["match_id"]: match["emitted"] for match in found["matches"]}
+    is_of_one_day = len({moment[:10] for moment in moments.values()}) == 1
+    lines = []
+    for item in found["outputs"]:
+        moment = moments.get(item["match_id"], item["time"])
+        lines.append(f"{moment[11:19] if is_of_one_day else moment[:19].replace('T', ' ')}  {item['text']}\n")
+    return "".join(lines)
+
+
 def _picture(item: Mapping[str, Any]) -> str:
-    name = file_name(item)
-    found = json.loads(_printed(f"ensue replay {name}.query {name}.csv --json"))
     rows = list(csv.DictReader(io.StringIO(item["data"])))
-    return draw(*events_and_matches(found, rows))
+    return draw(*events_and_matches(_replayed(file_name(item)), rows))
+
+
+def _replayed(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(_printed(f"ensue replay {name}.query {name}.csv --json"))
+    return found
 
 
 def _printed(command: str) -> str:

@@ -8,8 +8,9 @@ holds that all files are up to date. `make docs` runs it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from querylang.source import Source
 from querylang.syntax.tokens import KEYWORDS
 from runtime.interpreter.value_text import text_of
 from tools import command_line, deployment_keys, deployment_schema, pattern_catalogue
+from tools.prose import filled
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 EXAMPLE = "example.query"
@@ -93,11 +95,19 @@ ERRORS_HEAD = """\
 # Mistakes and the way out
 
 <!-- Written by tools/reference.py from querylang/errors.py and errors.yaml; do not edit. -->
-
-`ensue check` reports all mistakes of a file at once, as `path:line:column: code: message`, with the line and carets under the
-place. The code is stable: scripts and editors may rely on it. Each code is listed with its messages (`…` differs from text
-to text), a text that causes it, the way out, and the corrected text. What is allowed but [hardly meant](#warnings) is a warning: the query runs.
 """
+
+ERRORS_ARE = (
+    "`ensue check` reports all mistakes of a file at once, as `path:line:column: code: message`, with the line and carets "
+    "under the place. The code is stable: scripts and editors may rely on it. Below, each code has a text that causes it, "
+    "what is said of that text, its other messages (`…` differs from text to text), the way out, and the lines of the text "
+    "that are mended. What is allowed but [hardly meant](#warnings) is a warning: the query runs."
+)
+
+ERRORS_NEXT = (
+    "Next: [the language](language.md) says what is meant by each word, and "
+    "[why does my query not fire?](not-firing.md) helps where there is no mistake."
+)
 
 
 def errors_page() -> str:
@@ -106,26 +116,42 @@ def errors_page() -> str:
     warnings = [entry for entry in every if entry.reported(entry.example)[1]]
     errors = [entry for entry in every if entry not in warnings]
     index = ", ".join(f"[`{entry.code}`](#{entry.code})" for entry in (*errors, *warnings))
-    parts = [ERRORS_HEAD, index, "## Errors", *map(_section, errors), "## Warnings", *map(_section, warnings)]
+    parts = [ERRORS_HEAD, filled(ERRORS_ARE), filled(index), "## Errors", *map(_section, errors)]
+    parts += ["## Warnings", *map(_section, warnings), filled(ERRORS_NEXT)]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
 def _section(entry: Entry) -> str:
     errors, warnings = entry.reported(entry.example)
     kind = "warning" if warnings else "error"
-    around = _around(entry)
-    messages = "\n".join(f"- {_FACT.sub('…', words)}" for words in entry.messages)
-    parts = [f"### {entry.code}", messages]
+    parts = [f"### {entry.code}"]
     if entry.data:
-        parts.append(f"Where the data has {_columns(entry.data)}:")
+        parts.append(filled(f"Where the data has {_columns(entry.data)}:"))
     if entry.definitions:
         parts.append("With these definitions beside the query:")
         parts += [f"```query {name}\n{text}```" for name, text in entry.definitions.items()]
-    parts.append(f"```query {kind}={entry.code}{around}\n{entry.example}```")
+    parts.append(f"```query {kind}={entry.code}{_around(entry)}\n{entry.example}```")
     parts.append("```text\n" + "\n".join(map(str, (*errors, *warnings))) + "\n```")
-    parts.append(entry.way_out)
-    parts.append(f"```query{around}\n{entry.mended}```")
-    return "\n\n".join(parts)
+    said = [error.message for error in (*errors, *warnings)]
+    parts += ["\n".join(filled(_FACT.sub("…", words), "- ") for words in _others(entry.messages, said))]
+    parts += [filled(entry.way_out), f"```text\n{_mended(entry)}\n```"]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _others(messages: Iterable[str], said: Sequence[str]) -> Iterator[str]:
+    """The messages that the example does not show."""
+    for words in messages:
+        shape = ".+".join(map(re.escape, _FACT.split(words)))
+        if not any(re.fullmatch(f"{shape}(?:; .*)?", text, re.DOTALL) for text in said):
+            yield words
+
+
+def _mended(entry: Entry) -> str:
+    """The lines of the mended text that are not in the example; all of it where lines only went."""
+    before, after = entry.example.splitlines(), entry.mended.splitlines()
+    steps = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    lines = [line for kind, _, _, start, end in steps if kind != "equal" for line in after[start:end]]
+    return "\n".join(lines or after)
 
 
 def _around(entry: Entry) -> str:
@@ -246,7 +272,7 @@ def units() -> str:
 
 def keywords() -> str:
     """All keywords, as one line."""
-    return " ".join(f"`{word}`" for word in sorted(KEYWORDS)) + "\n"
+    return filled(" ".join(f"`{word}`" for word in sorted(KEYWORDS))) + "\n"
 
 
 def levels() -> str:
