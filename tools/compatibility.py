@@ -1,4 +1,4 @@
-"""`make compat`: small real jobs on several versions of PySpark, and the table in `docs/compatibility.md`.
+"""`make compat`: small real jobs on several versions of PySpark, and the table in `docs/cluster.md`.
 
 Each version is installed alone, below `build/compat`; all other packages are those of `.venv`, which come from the lock file.
 Versions may be named: `python tools/compatibility.py 4.0.5`. Then the table keeps the rows of the others.
@@ -15,7 +15,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "compatibility.md"
+PAGE = ROOT / "docs" / "cluster.md"
 VERSIONS = ("4.2.0", "4.1.4", "4.0.5", "3.5.9")
 START, END = "<!-- table: versions -->\n", "<!-- end -->"
 

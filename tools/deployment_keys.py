@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -14,7 +14,8 @@ from job_engine.document.setting_keys import (
     Change,
 )
 from job_engine.settings.sink_settings import sink_keys
-from job_engine.sources.kinds import control_keys, source_keys
+from job_engine.sources.kinds import control_keys, kinds, source_keys
+from tools.prose import filled
 
 SAID = Path(__file__).resolve().parent.parent / "docs" / "deployment.yaml"
 
@@ -26,15 +27,9 @@ KEYS: Mapping[str, Mapping[str, Change]] = {
     "spark": SPARK_KEYS,
 }
 
-ON_A_CHECKPOINT = {
-    Change.FREE: "may change",
-    Change.FIXED: "refused: begin with a new checkpoint",
-    Change.APPLIED: "may change, with [`ensue run --apply`](changes.md#changed-files)",
-}
-
 ELSEWHERE = {
-    ("job", "buckets"): "refused: [`ensue rebucket`](care.md#another-number-of-buckets) moves it",
-    ("job", "engine"): "refused: [`ensue move`](care.md#another-engine) moves it",
+    ("job", "buckets"): "fixed: [`ensue rebucket`](care.md#another-number-of-buckets) moves it",
+    ("job", "engine"): "fixed: [`ensue move`](care.md#another-engine) moves it",
 }
 """What is said of single keys instead."""
 
@@ -42,9 +37,19 @@ HEAD = """\
 # Deployment files
 
 <!-- Written by tools/reference.py from the reader's table of keys and deployment.yaml; do not edit. -->
+"""
 
-Every key of the file that `ensue run` starts, with its type, its default and an example. The last column says what happens
-if it is another one when the job continues from its checkpoint. [Jobs](spark.md) explains how they work together.
+ABOUT = """\
+Every key of the file that `ensue run` starts, with its type, its default and an example. [Jobs](jobs.md) explains how
+they work together.
+
+A checkpoint knows what it was made for. The last column says whether a setting may change between two runs of it:
+*free* ones may; *applied* ones may with [`ensue run --apply`](care.md#changed-files); a run with another *fixed* one is
+refused by name, and needs a new checkpoint. Sources and the control stream may not be added, removed or renamed.
+Checkpoints of release 0.1 are refused.
+
+`${NAME}` in a value is read from the environment, `${file:/run/secrets/name}` from a file, without the end of its line;
+a relative path is relative to the deployment file. More of [secrets](jobs.md#secrets).
 """
 
 TITLES = {
@@ -65,14 +70,23 @@ def said() -> dict[str, dict[str, list[str]]]:
 def page() -> str:
     """The whole page."""
     control = ", ".join(f"`{key}`" for key in control_keys())
-    parts = [HEAD, *map(_section, KEYS), "## The control stream", f"`control` has these keys of a source: {control}."]
+    fixed = [key for kind in kinds() for key, change in kind.options.items() if change is Change.FIXED]
+    parts = [HEAD, ABOUT, *map(_section, KEYS)]
+    parts += ["## Options of a source", filled(f"{_listed(fixed)} are fixed, all other options are free.")]
+    parts += ["## The control stream", filled(f"`control` has these keys of a source: {control}.")]
+    parts += [filled("Next: [running a job](jobs.md), [changing and caring for it](care.md).")]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _listed(names: Sequence[str]) -> str:
+    *most, last = (f"`{name}`" for name in dict.fromkeys(names))
+    return f"{', '.join(most)} and {last}"
 
 
 def _section(group: str) -> str:
     rows = ["| key | type | default | | example | on a checkpoint |", "|---|---|---|---|---|---|"]
     for key, change in KEYS[group].items():
         type_, default, example, meaning = said()[group][key]
-        kept = ELSEWHERE.get((group, key), ON_A_CHECKPOINT[change])
+        kept = ELSEWHERE.get((group, key), str(change))
         rows.append(f"| `{key}` | {type_} | {default} | {meaning} | `{example}` | {kept} |")
     return f"## {TITLES[group]}\n\n" + "\n".join(rows)

@@ -120,12 +120,13 @@ def test_records_that_cannot_be_read_are_refused_in_one_line(tmp_path: Path, tex
     assert "\n" not in str(caught.value)
 
 
-def test_the_table_of_the_documentation_has_every_key_and_its_class() -> None:
-    text = Path("docs/spark.md").read_text()
-    found = re.findall(r"^\| (source|sink|job) \| (.*) \| (fixed|applied|free) \|", text, re.MULTILINE)
-    rows = {(kind, key, change) for kind, keys, change in found for key in re.findall(r"`([\w.]+)`", keys)}
-    options = {key: str(change) for kind in kinds() for key, change in kind.options.items()}
-    tables = {"source": source_keys(), "sink": sink_keys(), "job": JOB_KEYS}
-    own = {(kind, key, str(change)) for kind, keys in tables.items() for key, change in keys.items()}
-    own -= {("source", "options", "free")}
-    assert rows == own | {("source", f"options.{key}", change) for key, change in options.items()}
+def test_the_page_of_deployment_files_has_every_key_and_its_class() -> None:
+    text = Path("docs/deployment.md").read_text()
+    tables = {"The file itself": JOB_KEYS, "A source": source_keys(), "A sink": sink_keys()}
+    for title, keys in tables.items():
+        section = text.partition(f"## {title}\n")[2].partition("\n## ")[0]
+        rows = re.findall(r"^\| `(\w+)` \|.*\| (fixed|applied|free)\b[^|]*\|$", section, re.MULTILINE)
+        assert dict(rows) == {key: str(change) for key, change in keys.items()}
+    options = re.split(r"\sare\s+fixed", text.partition("## Options of a source\n")[2])[0]
+    fixed = {key for kind in kinds() for key, change in kind.options.items() if str(change) == "fixed"}
+    assert set(re.findall(r"`([\w.]+)`", options)) == fixed

@@ -108,7 +108,7 @@ def test_what_is_counted_beside_the_sum_follows_it() -> None:
 
 
 def test_every_cause_is_explained_in_the_docs() -> None:
-    text = (ROOT / "docs" / "spark.md").read_text("utf-8")
+    text = (ROOT / "docs" / "jobs.md").read_text("utf-8")
     assert [cause for cause in CAUSES if f"| `{cause}` |" not in text] == []
     assert set(FROM_LEDGER) <= set(CAUSES)
 

@@ -123,7 +123,7 @@ def test_the_port_is_free_when_the_job_has_ended(watched: Watched) -> None:
 
 def test_every_metric_is_in_the_documents_and_no_other(watched: Watched) -> None:
     exported = set(re.findall(r"^# TYPE (ensue_\w+) ", watched.text, re.MULTILINE))
-    text = (ROOT / "docs" / "operations.md").read_text()
+    text = (ROOT / "docs" / "jobs.md").read_text()
     rows = text.partition("<!-- table: metrics -->")[2].partition("\n\n")[0]
     documented = set(re.findall(r"`(ensue_\w+)`", rows))
     assert exported - {"ensue_micro_batch_duration_seconds_created"} == documented

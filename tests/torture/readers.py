@@ -1,6 +1,6 @@
 """Read all sinks again and again while a job runs and is killed: whole files only, and no match twice.
 
-Where files are compacted, it reads as `docs/operations.md` advises.
+Where files are compacted, it reads as `docs/jobs.md` advises.
 """
 
 from __future__ import annotations
