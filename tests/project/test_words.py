@@ -50,6 +50,9 @@ AVOID = {
 LONGEST = 100
 """Columns of a line of a docstring, or of a comment on a line of its own."""
 
+WIDEST = 120
+"""Columns of a line of prose in the documents."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Offender:
@@ -63,6 +66,17 @@ class Offender:
 
 def documents() -> list[Path]:
     return [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+
+
+def wide_lines(text: str) -> Iterator[int]:
+    """Numbers of lines that are too wide, if they could be broken: code, tables and single words cannot."""
+    fence = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        opened = re.match(r" *(```|~~~)", line)
+        if fence or opened:
+            fence = "" if line.strip() == fence else fence or (opened[1] if opened else "")
+        elif len(line) > WIDEST and not line.startswith("|") and len(re.findall(r"`[^`]*`|[^\s`]+", line)) > 3:
+            yield number
 
 
 def modules() -> list[Path]:
@@ -97,6 +111,16 @@ def test_docstrings_comments_and_documents_are_plain_english() -> None:
     found = [str(offender) for path in (*documents(), *modules()) for offender in offenders_of(path)]
     if found:
         pytest.fail("\n".join([f"{len(found)} phrases to avoid", *found]), pytrace=False)
+
+
+@pytest.mark.parametrize("path", [*documents(), ROOT / "CHANGELOG.md"], ids=lambda path: path.name)
+def test_lines_of_documents_have_at_most_120_columns(path: Path) -> None:
+    assert list(wide_lines(path.read_text())) == []
+
+
+def test_wide_lines_are_those_that_could_be_broken() -> None:
+    prose, code = "word " * 30, "`" + "x" * 130 + "`"
+    assert list(wide_lines(f"{prose}\n```text\n{prose}\n```\n| {prose} |\n- {code}.\n{prose}")) == [1, 7]
 
 
 MODULE = '''"""Rows of keys that
