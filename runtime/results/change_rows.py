@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from querylang.plan.changes import Outcome
+from querylang.plan.changes import Outcome as ChangeOutcome
 from runtime.results.no_rows import NO_OUTPUTS
 from runtime.results.schemas import OUTPUT_SCHEMA, TIMESTAMP
 from runtime.timestamps import format_time
@@ -16,7 +16,7 @@ _TIMES = ("handover",)
 """The details that are times, µs."""
 
 
-def change_rows(outcomes: Sequence[Outcome], place: int, step: int = -1) -> pa.Table:
+def change_rows(outcomes: Sequence[ChangeOutcome], place: int, step: int = -1) -> pa.Table:
     """One row (OUTPUT_SCHEMA) per outcome.
 
     place: where in the order of arrival, µs
@@ -32,5 +32,5 @@ def change_rows(outcomes: Sequence[Outcome], place: int, step: int = -1) -> pa.T
     return pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA) if rows else NO_OUTPUTS
 
 
-def _plain(outcome: Outcome) -> dict[str, object]:
+def _plain(outcome: ChangeOutcome) -> dict[str, object]:
     return {name: format_time(value) if name in _TIMES else value for name, value in outcome.details.items()}
