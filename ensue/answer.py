@@ -17,9 +17,8 @@ from ensue.rendering.match_tables import matches_of, matches_table, nested_match
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.replay.order import matches_in_order
-from runtime.results.json_objects import Plain, RowOf, plain_matches, plain_outputs, row_is_offset
+from runtime.results.for_users import Plain, RowOf, flat_discards, plain_matches, plain_outputs, public, row_is_offset
 from runtime.results.schemas import Results
-from runtime.results.spread import flat_discards, public
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -29,7 +29,7 @@ from runtime.replay.records import Records
 from runtime.replay.replay import measured_replay
 from runtime.replay.stepping import Step
 from runtime.replay.steps import replay_steps
-from runtime.results.json_objects import Plain
+from runtime.results.for_users import Plain
 
 _EACH_ITS_OWN = '; where each table names its times differently, write `@TimeFrom("NAME")` above each event instead'
 

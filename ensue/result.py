@@ -24,7 +24,7 @@ from runtime.replay.records import Records
 from runtime.replay.replay import waiting_matches
 from runtime.replay.stepping import Step
 from runtime.replay.steps import are_quick, replay_steps
-from runtime.results.json_objects import Plain, RowOf
+from runtime.results.for_users import Plain, RowOf
 from runtime.results.ledger import late_warning
 from runtime.results.schemas import Results
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ensue import executors
 from ensue.result import Replay
 from querylang.errors import counted
-from runtime.results.json_objects import plain_matches, plain_outputs, plain_value
+from runtime.results.for_users import plain_matches, plain_outputs, plain_value
 from runtime.results.schemas import Results
 
 SINGULAR = {"matches": "match", "outputs": "output", "discards": "discard"}

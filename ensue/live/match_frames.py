@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ensue.rendering.data_frames import RowFrames
 from ensue.rendering.match_tables import matches_paths, matches_table
 from querylang.plan.model import Plan
-from runtime.results.json_objects import row_is_offset
+from runtime.results.for_users import row_is_offset
 from runtime.results.schemas import Results
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from querylang.printable import json_text
-from runtime.results.json_objects import RowOf, cells, plain_value
-from runtime.results.spread import flat_matches
+from runtime.results.for_users import RowOf, cells, flat_matches, plain_value
 
 
 def csv_matches(matches: pa.Table, row_of: RowOf) -> pa.Table:

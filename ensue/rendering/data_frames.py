@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from runtime.results.json_objects import cells
+from runtime.results.for_users import cells
 from runtime.results.schemas import TIMESTAMP
 
 _NULLABLE = {

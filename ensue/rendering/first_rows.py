@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ensue.rendering.text_table import shortened, text_table
 from querylang.printable import json_text, printable
-from runtime.results.json_objects import cells, plain_value
+from runtime.results.for_users import cells, plain_value
 
 ROWS = 10
 """So many rows of a table are shown."""

@@ -22,10 +22,8 @@ from querylang.paths import exists, is_folder
 from querylang.plan.model import Plan
 from querylang.printable import json_text
 from runtime.replay.order import matches_in_order
-from runtime.results.json_objects import RowOf, plain_matches
-from runtime.results.parquet_layout import parquet_settings
+from runtime.results.for_users import RowOf, parquet_settings, plain_matches, public, without_empty_structs
 from runtime.results.schemas import Results, match_schema
-from runtime.results.spread import public, without_empty_structs
 from runtime.threads import thread_count
 
 

@@ -9,9 +9,8 @@ import pyarrow as pa
 from querylang.errors import InputError, nearest
 from querylang.plan.model import Plan, QueryPlan
 from runtime.replay.order import matches_in_order
-from runtime.results.json_objects import RowOf
+from runtime.results.for_users import COMMON, RowOf, flat_matches, flat_paths, public, spread_matches
 from runtime.results.schemas import Results, match_schema
-from runtime.results.spread import COMMON, flat_matches, flat_paths, public, spread_matches
 
 
 def matches_table(plan: Plan, results: Results, row_of: RowOf) -> pa.Table:

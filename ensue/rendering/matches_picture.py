@@ -14,7 +14,7 @@ from ensue.rendering.replay_table import key_text
 from ensue.rendering.text_table import shortened
 from ensue.rendering.time_format import TimeFormat
 from querylang.printable import printable
-from runtime.results.json_objects import Plain
+from runtime.results.for_users import Plain
 from runtime.timestamps import parse_time
 
 MOST = 40

@@ -18,7 +18,7 @@ from runtime.interpreter.values import Location
 from runtime.policies.per_input import adjusts
 from runtime.replay.order import matches_in_order
 from runtime.replay.stepping import Step
-from runtime.results.json_objects import Plain
+from runtime.results.for_users import Plain
 from runtime.results.schemas import Results
 
 WIDEST_EVENT = 100

@@ -18,7 +18,7 @@ from querylang.errors import InputError
 from querylang.plan.describe import graph_of
 from querylang.plan.model import QueryPlan
 from querylang.printable import printable
-from runtime.results.json_objects import Plain
+from runtime.results.for_users import Plain
 
 ROWS = 500
 """So many rows of a table are shown."""

@@ -10,7 +10,7 @@ from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.value_text import text_of
 from runtime.reading.cell_parser import Cells, parse_cell
 from runtime.replay.stepping import Step
-from runtime.results.json_objects import Plain
+from runtime.results.for_users import Plain
 
 
 def step_outputs(plan: Plan, step: Step, *, is_named: bool = False) -> list[str]:

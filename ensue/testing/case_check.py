@@ -21,7 +21,7 @@ from runtime.replay.file_records import FileRecords
 from runtime.replay.order import in_order, matches_in_order
 from runtime.replay.records import Records
 from runtime.replay.stepping import Step
-from runtime.results.json_objects import Plain, RowOf, plain_matches, plain_outputs
+from runtime.results.for_users import Plain, RowOf, plain_matches, plain_outputs
 from runtime.results.schemas import Results
 from runtime.timestamps import format_time, parse_time
 

@@ -28,8 +28,7 @@ from runtime.instants import EARLIEST, NEVER, NO_TIME
 from runtime.reading.control_events import ControlEvents
 from runtime.replay.divided import with_steps
 from runtime.results.ledger import Account, ledger_table
-from runtime.results.no_rows import NO_OUTPUTS
-from runtime.results.schemas import OUTPUT_SCHEMA, TIMESTAMP, Results
+from runtime.results.schemas import NO_OUTPUTS, OUTPUT_SCHEMA, TIMESTAMP, Results
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,8 @@ from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import Arrivals, RecordKind, in_arrival_order
 from runtime.instants import NEVER, NO_TIME
 from runtime.reading.control_events import ControlError, parse_change
-from runtime.results.discards import refused, refused_file
 from runtime.results.ledger import Account, count_records, ledger_table
+from runtime.results.outputs import refused, refused_file
 from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema
 
 _REFUSED = (Outcome.USED, Outcome.HEARTBEAT, Outcome.CONTROL, Outcome.NULL_KEY, Outcome.NULL_TIME)

@@ -19,7 +19,7 @@ from job_engine.wire.file_layouts import json_rows, json_texts
 from querylang.errors import InputError
 from runtime.arrow_types import has_column
 from runtime.json_reader import json_of_text
-from runtime.results.spread import COMMON
+from runtime.results.for_users import COMMON
 
 KEY, MEMBERS = "key", "members"
 """The columns of JSON: the key, and what the query's own table would have besides."""

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from job_engine.wire.tagged_rows import Tag, read_table, without_order
 from querylang.plan.model import Plan, QueryPlan
+from runtime.results.for_users import flat_discards, flat_matches, public, spread_matches, without_empty_structs
 from runtime.results.schemas import LEDGER_SCHEMA, OUTPUT_SCHEMA, discard_schema, match_schema
-from runtime.results.spread import flat_discards, flat_matches, public, spread_matches, without_empty_structs
 
 
 def spread_schema(plan: Plan, query: QueryPlan) -> pa.Schema:

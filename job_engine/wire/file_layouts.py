@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runtime.arrow_types import one_chunk
-from runtime.results.json_objects import Plain, cells, plain_value
+from runtime.results.for_users import Plain, cells, plain_value
 
 _FORMULA = r"^[=+\-@\t\r\n\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]"
 
@@ -46,7 +46,7 @@ def without_formulas(table: pa.Table) -> pa.Table:
 
 
 def json_rows(table: pa.Table) -> list[Plain]:
-    """For JSON: values as in `runtime.results.json_objects`, times as ISO 8601 text."""
+    """For JSON: values as in `runtime.results.for_users`, times as ISO 8601 text."""
     columns = [_with_text_times(one_chunk(column)) for column in table.columns]
     rows: list[Plain] = pa.table(columns, names=table.column_names).to_pylist(maps_as_pydicts="lossy")
     return [_plain(row) for row in rows]

@@ -31,11 +31,9 @@ from runtime.engine.state_checks import integer
 from runtime.engine.succession import NOTHING_SAVED, Saved, handed_on, runners_of, saved_states
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
 from runtime.reading.control_events import ControlEvents, SetDelayedEventsLeeway
-from runtime.results.discards import refused_at_source
-from runtime.results.error_rows import control_errors, stopped_instances
 from runtime.results.ledger import Account, ledger_table
-from runtime.results.no_rows import NO_ADJUSTED, NO_OUTPUTS, no_discards, rows_of
-from runtime.results.schemas import Results
+from runtime.results.outputs import control_errors, refused_at_source, stopped_instances
+from runtime.results.schemas import NO_ADJUSTED, NO_OUTPUTS, Results, no_discards, rows_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The columns of a call's matches, put into the order of `runtime.results.match_order`.
+"""The columns of a call's matches, put into the order of `runtime.results.matched`.
 
 Matches are found key by key. What is known by position is read in that order, in which positions
 ascend. What is known by row is read in the order in which matches are shown, in which rows nearly
@@ -16,8 +16,7 @@ from runtime.admission.arrays import Released
 from runtime.columns.arrivals import AT_THE_END
 from runtime.columns.rows import taken_by_term, taken_rows
 from runtime.number_arrays import Integers
-from runtime.results.match_order import ordered_steps
-from runtime.results.matched import Matched, taken
+from runtime.results.matched import Matched, ordered_steps, taken
 
 
 def matches_in_order(

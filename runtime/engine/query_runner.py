@@ -31,14 +31,11 @@ from runtime.matching.find_every import selected
 from runtime.matching.interface import Found, Ordered
 from runtime.matching.trailing_waits import timers_of
 from runtime.number_arrays import Integers
-from runtime.results.block_outputs import run_block
-from runtime.results.discards import refused
-from runtime.results.error_outputs import error_outputs
-from runtime.results.gathering import gather
 from runtime.results.ledger import Account
+from runtime.results.match_table import gather
 from runtime.results.matched import Finding, Later, Matched, taken
-from runtime.results.no_rows import NO_ADJUSTED, NO_OUTPUTS, no_discards, rows_of
-from runtime.results.schemas import ADJUSTED_SCHEMA
+from runtime.results.outputs import error_outputs, refused, run_block
+from runtime.results.schemas import ADJUSTED_SCHEMA, NO_ADJUSTED, NO_OUTPUTS, no_discards, rows_of
 from runtime.results.selected_values import with_selected
 
 

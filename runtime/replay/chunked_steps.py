@@ -23,7 +23,7 @@ from runtime.replay.order import in_order, matches_in_order
 from runtime.replay.records import Records
 from runtime.replay.step_times import Key, StepTimes
 from runtime.replay.stepping import CONCERNED, Step, Stepping, cells_of, key_of
-from runtime.results.json_objects import Plain, plain_matches, plain_outputs, plain_value
+from runtime.results.for_users import Plain, plain_matches, plain_outputs, plain_value
 from runtime.results.schemas import Results
 
 LEAST, MOST = 64, 16_384

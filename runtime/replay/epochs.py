@@ -22,8 +22,8 @@ from runtime.replay.records import Records
 from runtime.replay.replay import CHUNK, Replayed, concatenated
 from runtime.replay.step_by_step import StepByStep
 from runtime.replay.stepping import Step
-from runtime.results.change_rows import change_rows
-from runtime.results.json_objects import plain_outputs
+from runtime.results.for_users import plain_outputs
+from runtime.results.outputs import change_rows
 from runtime.results.schemas import Results
 
 

@@ -15,7 +15,7 @@ from runtime.instants import NO_TIME
 from runtime.reading.row_counts import about_rows
 from runtime.replay.pieces import FileToRead, NotSortedError, Reading
 from runtime.replay.records import Records, are_malformed, are_without_events
-from runtime.results.json_objects import RowOf, row_is_offset
+from runtime.results.for_users import RowOf, row_is_offset
 
 ROWS = 3 << 17
 """Most rows of a piece: few enough for the processor's caches, and for memory."""

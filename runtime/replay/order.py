@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
 from runtime.instants import NO_TIME
-from runtime.results.match_order import match_order
+from runtime.results.matched import match_order
 from runtime.results.schemas import Results
 
 

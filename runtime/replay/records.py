@@ -16,7 +16,7 @@ from runtime.columns.arrivals import Arrivals, RecordKind, place_of
 from runtime.instants import NO_TIME
 from runtime.partition_paths import name_of_table
 from runtime.reading.tables import TableRecords
-from runtime.results.json_objects import RowOf, row_is_offset
+from runtime.results.for_users import RowOf, row_is_offset
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,8 @@ from runtime.replay.order import in_order
 from runtime.replay.pieces import FileToRead, NotSortedError
 from runtime.replay.records import Records, TablePlaces, source_names
 from runtime.replay.workers import Workers
-from runtime.results.gathering import gather, joined
-from runtime.results.no_rows import NO_OUTPUTS, no_discards, rows_of
-from runtime.results.schemas import Results
+from runtime.results.match_table import gather, joined
+from runtime.results.schemas import NO_OUTPUTS, Results, no_discards, rows_of
 from runtime.threads import thread_count
 
 CHUNK = 3 << 16

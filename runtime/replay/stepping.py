@@ -26,7 +26,7 @@ from runtime.policies.per_input import uses_source_time
 from runtime.reading.control_events import control_name
 from runtime.replay.records import Records
 from runtime.replay.step_times import Key
-from runtime.results.json_objects import Plain, plain_value
+from runtime.results.for_users import Plain, plain_value
 from runtime.timestamps import format_time
 
 _JUDGED = (Outcome.USED, Outcome.HEARTBEAT)

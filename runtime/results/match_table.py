@@ -27,8 +27,7 @@ from runtime.instants import NEVER, NO_TIME
 from runtime.matching.run_columns import columns_of
 from runtime.number_arrays import Integers
 from runtime.policies.per_input import adjusts, has_ends
-from runtime.results.identity import seeds_of, text_hash
-from runtime.results.matched import Matched, taken
+from runtime.results.matched import Later, Matched, seeds_of, taken, text_hash
 from runtime.results.schemas import (
     fields_struct,
     key_struct,
@@ -38,6 +37,7 @@ from runtime.results.schemas import (
     moments,
     term_event,
 )
+from runtime.threads import in_threads, shares
 
 _ODD = np.uint64(MIX_STEP)
 _WAITED = pa.array([waited.name.lower() for waited in Waited])
@@ -389,3 +389,36 @@ def _digits(value: np.uint64) -> np.uint64:
     # What is above nine has the fifth bit once six is added: letters come 39 places further.
     is_letter = ((pairs + np.uint64(0x0606060606060606)) >> np.uint64(4)) & np.uint64(0x0101010101010101)
     return pairs + np.uint64(0x3030303030303030) + is_letter * np.uint64(39)
+
+
+# The table of matches that were only found so far, perhaps in another thread than the engine's.
+
+LEAST = 10_000
+"""So many matches per thread are worth one."""
+
+
+def gather(later: Later, threads: int = 1) -> pa.Table:
+    """The table of the matches (`match_schema`)."""
+
+    def part(share: slice) -> pa.Table:
+        return match_table(later.plan, later.query, later.table, later.keys, later.matched.part(share))
+
+    threads = max(1, min(threads, len(later.matched) // LEAST))
+    parts = [slice(*share) for share in shares(len(later.matched), threads)]
+    return pa.concat_tables(in_threads(part, parts, threads))
+
+
+def joined(parts: Sequence[Later]) -> Later:
+    """The matches that several engines have found in one call, in order; there is one part."""
+    if len(parts) == 1:
+        return parts[0]
+    matched, first = [], 0
+    for part in parts:
+        matched.append(part.matched.behind(first))
+        first += len(part.table)
+    table = pa.concat_tables([part.table for part in parts]).unify_dictionaries().combine_chunks()
+    keys = [
+        pa.concat_arrays([column[: len(part.table)] for part, column in zip(parts, columns, strict=True)])
+        for columns in zip(*(part.keys for part in parts), strict=True)
+    ]
+    return Later(parts[0].plan, parts[0].query, table, keys, Matched.joined(matched).by_step(keys))

@@ -2,20 +2,74 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan.model import Plan, QueryPlan
 from runtime.columns.arrivals import AT_THE_END
+from runtime.columns.keys import FNV_FACTOR, FNV_START, MIX_FIRST, MIX_SECOND, MIX_STEP, plain_columns
+from runtime.columns.rows import stable_order, taken_rows
+from runtime.interpreter.values import Value
 from runtime.matching.run_columns import relaid, wider
 from runtime.number_arrays import Integers
-from runtime.results.match_order import match_order
+
+# The guaranteed order of matches: by step, then key, match time, and candidate (oldest first).
+
+MOST_TIES = 16
+"""One match in so many may share its moment with another before steps are sorted as columns."""
+
+
+def match_order(
+    emitted: Integers, step: Integers, time: Integers, rank: Integers, keys_of: Callable[[Integers], Sequence[pa.Array]]
+) -> Integers:
+    """The matches' indexes in their order; by match: as in `runtime.results.schemas.ORDER`, µs.
+
+    keys_of: the key columns of some matches, given by index
+    """
+    return ordered_steps(emitted, step, time, rank, keys_of)[0]
+
+
+def ordered_steps(
+    emitted: Integers, step: Integers, time: Integers, rank: Integers, keys_of: Callable[[Integers], Sequence[pa.Array]]
+) -> tuple[Integers, Integers, Integers]:
+    """As `match_order`, and `emitted` and `step` in this order.
+
+    Few matches share a moment with another. So keys are looked up, and compared, for those only.
+    """
+    order = np.arange(len(emitted))
+    is_same = emitted[1:] == emitted[:-1]
+    if ((emitted[1:] < emitted[:-1]) | is_same & (step[1:] < step[:-1])).any():
+        order = stable_order(emitted)
+        ordered = taken_rows(emitted, order)
+        is_same = ordered[1:] == ordered[:-1]
+        if MOST_TIES * np.count_nonzero(is_same) > len(order):  # moments are coarse
+            order = stable_order(emitted, step)
+            is_same &= step[order[1:]] == step[order[:-1]]
+        emitted, step = ordered, taken_rows(step, order)
+    else:
+        is_same &= step[1:] == step[:-1]
+    if not is_same.any():
+        return order, emitted, step
+    is_tied = np.append(is_same, False)
+    is_tied[1:] |= is_same
+    tied = np.flatnonzero(is_tied)
+    rows = order[tied]
+    columns = [emitted[tied], step[tied], *plain_columns(keys_of(rows)), time[rows], rank[rows]]
+    by = pa.table({str(place): column for place, column in enumerate(columns)})
+    chosen = pc.sort_indices(by, sort_keys=[(name, "ascending") for name in by.column_names])
+    order[tied] = rows[chosen.to_numpy()]
+    step = step.copy()
+    step[tied] = columns[1][chosen.to_numpy()]
+    return order, emitted, step
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,3 +227,74 @@ def _taken(values: NDArray[Any], matches: Integers) -> NDArray[Any]:
     if values.ndim == 1:
         return values.take(matches)
     return np.array([term.take(matches) for term in values.T], values.dtype).reshape(-1, len(matches)).T
+
+
+# The identity of one match in plain Python; `runtime.results.match_table` makes those of many.
+
+Place = tuple[str, int, int]
+"""Where an event was read: source, partition, offset."""
+
+_WORD = 2**64 - 1
+_NAN = 0x7FF8000000000000
+
+
+@lru_cache(maxsize=4096)
+def text_hash(text: str) -> int:
+    """FNV-1a over the bytes of a text."""
+    value = FNV_START
+    for byte in text.encode():
+        value = (value ^ byte) * FNV_FACTOR & _WORD
+    return value
+
+
+def seeds_of(query: QueryPlan) -> tuple[int, int]:
+    """The words with which the two halves of a query's identities begin."""
+    first, second = (text_hash(f"{lane}\0{query.name}\0{query.instance}") for lane in "ab")
+    return first, second
+
+
+def match_id(seeds: tuple[int, int], key: Sequence[Value], members: Sequence[Place | None]) -> str:
+    """The identity of a match.
+
+    seeds: `seeds_of` its query
+    key: its parts are booleans, integers, floats and strings
+    members: None = a name that is unset
+    """
+    start = 0
+    for part in key:
+        start = _mixed(start ^ _word(part))
+    words = [_mixed(seed ^ start) for seed in seeds]
+    for member in members:
+        if member is None:
+            words = [_mixed(~word & _WORD) for word in words]
+        else:
+            source, partition, offset = member
+            place, number = _place(source, partition), offset & _WORD
+            words = [_mixed(_mixed(word ^ place) ^ number) for word in words]
+    return "".join(f"{word:016x}" for word in words)
+
+
+@lru_cache(maxsize=1024)
+def _place(source: str, partition: int) -> int:
+    return _mixed(_mixed(text_hash(source)) ^ (partition & _WORD))
+
+
+def _word(value: Value) -> int:
+    """As `runtime.columns.keys.hash_keys` has it for a column of such values."""
+    match value:
+        case str():
+            return text_hash(value)
+        case float():
+            bits: int = struct.unpack("<Q", struct.pack("<d", value + 0.0))[0]
+            return _NAN if math.isnan(value) else bits
+        case int():
+            return value & _WORD
+    raise AssertionError(f"{value!r} is not part of such a key")
+
+
+def _mixed(word: int) -> int:
+    """`runtime.columns.keys.mix` of one word."""
+    word = word + MIX_STEP & _WORD
+    word = (word ^ word >> 30) * MIX_FIRST & _WORD
+    word = (word ^ word >> 27) * MIX_SECOND & _WORD
+    return word ^ word >> 31

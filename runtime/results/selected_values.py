@@ -24,10 +24,10 @@ from runtime.interpreter.statements import run_action
 from runtime.interpreter.values import EvaluationError, Event, Value, seconds
 from runtime.matching.run_columns import columns_of
 from runtime.number_arrays import Integers
-from runtime.results.error_outputs import error_outputs
 from runtime.results.match_table import match_ids
 from runtime.results.matched import Later, taken
-from runtime.results.no_rows import NO_OUTPUTS
+from runtime.results.outputs import error_outputs
+from runtime.results.schemas import NO_OUTPUTS
 
 
 def with_selected(later: Later) -> tuple[Later | None, pa.Table]:

@@ -10,7 +10,7 @@ from runtime.admission.arrays import Waited
 from runtime.instants import NO_TIME
 from runtime.interpreter.values import Value
 from runtime.matching.reference import Released
-from runtime.results.identity import Place
+from runtime.results.matched import Place
 
 Key = tuple[Value, ...]
 """A key as Python compares it."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 from querylang.plan.model import Plan, QueryPlan, known
 from runtime.columns.arrivals import to_cell
 from runtime.instants import EARLIEST, LATEST, NO_TIME
-from runtime.results.identity import match_id, seeds_of
+from runtime.results.matched import match_id, seeds_of
 from runtime.results.schemas import match_schema, term_event
 from runtime.single_events.known import Finding, Known
 

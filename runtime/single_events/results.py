@@ -10,9 +10,8 @@ import numpy as np
 
 from querylang.plan.model import Plan, QueryPlan
 from runtime.replay.order import in_order
-from runtime.results.block_outputs import run_block
-from runtime.results.no_rows import NO_OUTPUTS, no_discards, rows_of
-from runtime.results.schemas import ORDER, Results
+from runtime.results.outputs import run_block
+from runtime.results.schemas import NO_OUTPUTS, ORDER, Results, no_discards, rows_of
 from runtime.single_events.known import Finding
 from runtime.single_events.match_rows import MatchRows, Row, Step
 

@@ -13,7 +13,7 @@ from job_engine.wire.decode import schema_of, table_of
 from job_engine.wire.plan_text import load_plan, plan_text
 from job_engine.wire.tagged_rows import Tag, read_table
 from querylang.plan.model import Plan
-from runtime.results.spread import COMMON
+from runtime.results.for_users import COMMON
 from spark_backend.stream.worker_calls import on_worker
 
 

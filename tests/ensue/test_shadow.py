@@ -13,7 +13,7 @@ import querylang
 from querylang.changes.reach import reach_of
 from querylang.changes.shadows import shadow_of
 from querylang.errors import InputError, QueryErrors
-from runtime.results.match_difference import difference
+from runtime.results.for_users import difference
 
 RISE = """event A { string k; integer v; }
 query Rise {

@@ -58,7 +58,7 @@ DOORS = {
     "runtime.reading": "cell_parser column_names control_events files formats.asked formats.csv_form formats.csv_records formats.file_names formats.frames formats.mappings formats.messages formats.parquet_files formats.raw_table inference.looks inference.own_meanings inference.own_places inference.remarks inference.schema inference.types plan_needs python_values remarks row_counts tables",
     "runtime.admission": "arrays interval_edges key_times moves outcomes per_key query_clocks selection timeline_kinds",
     "runtime.matching": "asking choose find_every interface kernel.listing reference run_columns trailing_waits windows",
-    "runtime.results": "block_outputs change_rows discards error_outputs error_rows gathering identity json_objects ledger match_difference match_order matched no_rows parquet_layout schemas selected_values spread",
+    "runtime.results": "for_users ledger match_table matched outputs schemas selected_values",
     "runtime.engine": "division engine metrics snapshot",
     "runtime.replay": "divided epochs file_records incremental loading merging order pieces records replay stepping steps",
     "runtime.single_events": "events known results",

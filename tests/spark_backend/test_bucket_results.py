@@ -16,7 +16,7 @@ from job_engine.sinks.task_files import Attempt
 from job_engine.wire.bucket_labels import task_of
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag, TaggedRow
-from runtime.results.parquet_layout import parquet_settings
+from runtime.results.for_users import parquet_settings
 from tests.support.sinks import sink_of
 
 PLAN = querylang.compile_text("event A { float v; }\nquery Q { inputs { A() retain 1; } find A as a }").plan

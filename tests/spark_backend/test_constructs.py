@@ -29,7 +29,7 @@ from querylang.plan.model import Plan
 from runtime.arrow_types import arrow_type
 from runtime.replay.records import Records
 from runtime.replay.replay import read_records, replay_records
-from runtime.results.spread import spread_matches
+from runtime.results.for_users import spread_matches
 from spark_backend.frames.bounded import match_tagged
 from spark_backend.frames.decode import decode
 from spark_backend.frames.verify import run_bounded, run_streams

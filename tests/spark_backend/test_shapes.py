@@ -9,7 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from job_engine.wire.file_layouts import flattened, json_rows, json_texts
-from runtime.results.spread import without_empty_structs
+from runtime.results.for_users import without_empty_structs
 
 NOTHING = pa.struct([])
 MEMBER = pa.struct(

@@ -12,7 +12,7 @@ import ensue
 from job_engine.job.job import run
 from job_engine.job.watching.status import status_of
 from runtime.admission.outcomes import Outcome
-from runtime.results.json_objects import Plain
+from runtime.results.for_users import Plain
 from runtime.results.ledger import RECEIVED
 
 LAST = "at,k,v,ts\n12,a,5,11\n13,b,4,1\n14,b,9,12.5\n"

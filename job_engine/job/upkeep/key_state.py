@@ -23,7 +23,7 @@ from runtime.columns.keys import GivenKey, bucket_of_key, is_of_key, key_columns
 from runtime.engine.engine import Engine
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.windows import window_columns
-from runtime.results.json_objects import cells, plain_value
+from runtime.results.for_users import cells, plain_value
 from runtime.timestamps import format_time
 
 Plain = dict[str, Any]

@@ -20,7 +20,7 @@ from job_engine.sinks.path_names import folder_name
 from querylang.changes.reach import reach_of
 from querylang.errors import InputError, did_you_mean
 from runtime.instants import EARLIEST
-from runtime.results.match_difference import MatchDifference, difference
+from runtime.results.for_users import MatchDifference, difference
 from runtime.timestamps import format_time, parse_time
 
 

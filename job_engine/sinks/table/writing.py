@@ -29,7 +29,7 @@ from querylang.errors import InputError
 from runtime.arrow_types import has_column
 from runtime.json_reader import json_of_text
 from runtime.json_shapes import Count
-from runtime.results.parquet_layout import parquet_settings
+from runtime.results.for_users import parquet_settings
 
 _TIMES = ("time", "arrival")
 """What a day is of: matches and outputs have the first column, discarded records the second."""

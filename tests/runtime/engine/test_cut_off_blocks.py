@@ -13,7 +13,7 @@ from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.replay.replay import read_records
-from runtime.results.block_outputs import MOST_CUT_OFF
+from runtime.results.outputs import MOST_CUT_OFF
 from runtime.results.schemas import Results
 
 TEXT = """

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from runtime.results.match_order import match_order, ordered_steps
+from runtime.results.matched import match_order, ordered_steps
 
 KEYS = pa.array(["d", "c", "b", "a", "e", "e"])
 

@@ -12,7 +12,7 @@ from runtime.matching.interface import Found, Matcher, Ordered
 from runtime.matching.kernel.matcher import KernelMatcher
 from runtime.matching.run_kernel.matcher import RunKernelMatcher
 from runtime.replay.replay import read_records
-from runtime.results.gathering import gather
+from runtime.results.match_table import gather
 
 INPUTS = "event A { integer v; } query Q { inputs { A() within 1 minute; } "
 ROWS = [{"at": float(number), "event": "A", "v": number % 3} for number in range(9)]

@@ -14,7 +14,7 @@ from querylang.plan.model import Plan
 from runtime import threads
 from runtime.replay import divided, replay
 from runtime.replay.replay import measured_replay, read_records
-from runtime.results import gathering
+from runtime.results import match_table
 from runtime.results.schemas import Results
 
 EVENTS = "event A { integer id; string k; float v; }\nevent B { integer id; string k; float v; }\n"
@@ -80,7 +80,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(divided.DividedEngine, "process", counted)
     monkeypatch.setattr(divided, "LEAST", 1)
-    monkeypatch.setattr(gathering, "LEAST", 1)
+    monkeypatch.setattr(match_table, "LEAST", 1)
     monkeypatch.setattr(replay, "CHUNK", 400)
     return found
 

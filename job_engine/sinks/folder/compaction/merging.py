@@ -13,7 +13,7 @@ import pyarrow as pa
 from job_engine.places.arrow_files import parquet_rows, parquet_writer
 from querylang.errors import InputError
 from runtime.reading.formats.parquet_files import open_parquet
-from runtime.results.parquet_layout import parquet_settings
+from runtime.results.for_users import parquet_settings
 
 ROWS = 1 << 17
 """Rows of a row group of Parquet, unless they are large."""

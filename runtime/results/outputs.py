@@ -1,0 +1,356 @@
+"""Rows among the outputs and the discards.
+
+Outputs are prints, sends and logs of blocks, errors, and what became of changes of the queries.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from querylang.plan.changes import Outcome as ChangeOutcome
+from querylang.plan.expression import Type, type_of
+from querylang.plan.model import EventType, Plan, QueryPlan, Stopped
+from runtime.admission.outcomes import Outcome
+from runtime.arrow_types import arrow_type, has_column, one_chunk
+from runtime.columns.arrivals import RecordKind, event_of, field_columns, from_cell
+from runtime.instants import NO_TIME
+from runtime.interpreter.context import Context, Output, PlanWorld
+from runtime.interpreter.statements import run_action
+from runtime.interpreter.statements import run_block as run_statements
+from runtime.interpreter.values import EvaluationError, Event, LimitError, Value, World
+from runtime.number_arrays import Integers
+from runtime.results.for_users import cells, plain_value
+from runtime.results.schemas import (
+    NO_OUTPUTS,
+    OUTPUT_SCHEMA,
+    TIMESTAMP,
+    discard_schema,
+    key_struct,
+    moments,
+    no_discards,
+    rows_of,
+    term_event,
+)
+from runtime.timestamps import format_time
+
+# Runs a query's block for each match: prints, sends, logs.
+#
+# Each statement with an output becomes a row of `OUTPUT_SCHEMA`, in order; the channel of a `log` is
+# its level. A failure becomes a row of kind `error` with the reason: the rest of that match's block
+# is skipped, and the query continues. Each match has copies of its events, so a block cannot change
+# what others see.
+#
+# A block that reaches a limit is cut off. After `MOST_CUT_OFF` in a row, later matches of the key get
+# the error row without running, because each such run takes long. The counts are part of the state.
+
+Row = dict[str, Any]
+
+MOST_CUT_OFF = 20
+"""So many blocks in a row may be cut off before those of a key are not run any more."""
+
+_MOST_ROWS = 50_000
+"""Rows that are held as Python values before they become a table."""
+
+
+def run_block(
+    plan: Plan, query: QueryPlan, matches: pa.Table, keys: NDArray[np.int64], cut_off: NDArray[np.int64]
+) -> pa.Table:
+    """The outputs of a query's matches (`match_schema`).
+
+    keys: by match, the number of its key
+    cut_off: by key number, how many blocks in a row were cut off; it is updated
+    """
+    order = np.lexsort([matches.column(name).to_numpy() for name in ("_rank", "time", "_step", "emitted")])
+    # A key's count depends on the order of its matches, so that has to be the same for every cut.
+    if (np.diff(order) < 0).any():
+        matches, keys = matches.take(pa.array(order)), keys[order]
+    common = matches.select(["query", "instance", "time", "emitted", "match_id", "_step", "_rank"]).to_pylist()
+    values = cells(matches.column("key"))
+    tables, rows = list[pa.Table](), list[Row]()
+    each = zip(common, values, keys.tolist(), _contexts(plan, query, matches), strict=True)
+    for shared, value, key, context in each:
+        shared["key"] = json.dumps(plain_value(value))
+        own, cut_off[key] = _run(query, context, int(cut_off[key]))
+        rows.extend({**shared, **row} for row in own)
+        if len(rows) > _MOST_ROWS:
+            tables.append(pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA))
+            rows = []
+    return rows_of(NO_OUTPUTS, [*tables, pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)])
+
+
+def _contexts(plan: Plan, query: QueryPlan, matches: pa.Table) -> Iterator[Context]:
+    """The context of each match's block."""
+    world = PlanWorld(plan, query)
+    runs = [index for index, term in enumerate(query.terms) if term.group is not None]
+    bound = [[]] * len(matches) if query.every is not None else zip(*_terms(plan, query, matches, world), strict=True)
+    keys = _keys(query, matches, world)
+    chosen = _selects(plan, query, matches, world) if query.selected else [()] * len(matches)
+    for events, own_keys, own_selects in zip(bound, keys, chosen, strict=True):
+        yield Context(
+            events=events,
+            is_block=True,
+            keys=own_keys,
+            selects=own_selects,
+            runs={term: events[term] for term in runs},
+            locals=[None] * query.slots,
+            world=world,
+            invoke=run_action,
+        )
+
+
+def _terms(plan: Plan, query: QueryPlan, matches: pa.Table, world: World) -> Iterable[Sequence[Any]]:
+    """By term, its event in each match; None = unset. Of a run the list of its events."""
+    members = matches.column("members").combine_chunks()
+    for term in query.terms:
+        yield _events_of(plan.event(query.inputs[term.input].event), members.field(term.name), world)
+
+
+def _events_of(event: EventType, column: pa.Array, world: World) -> Sequence[Any]:
+    """By match the event of a name, or the list of events of a run."""
+    if pa.types.is_struct(column.type):
+        return _events(event, column, world)
+    events = _events(event, column.values, world)
+    return [events[begin:end] for begin, end in pairwise(column.offsets.to_pylist())]
+
+
+def _events(event: EventType, member: pa.StructArray, world: World) -> list[Event | None]:
+    """A column of events (`member_struct`) as values."""
+    times = pc.cast(member.field("time"), pa.int64()).to_pylist()
+    each = zip(member.is_valid().to_pylist(), member.field("fields").to_pylist(), times, strict=True)
+    return [event_of(event, fields, world, time) if is_set else None for is_set, fields, time in each]
+
+
+def _selects(plan: Plan, query: QueryPlan, matches: pa.Table, world: World) -> Iterable[Sequence[Value]]:
+    """What each match selects."""
+    struct, terms = matches.column("selected").combine_chunks(), query.selected_events
+    columns: list[Sequence[Value]] = []
+    for item in query.selected:
+        if item.name in terms:
+            event = term_event(plan, query, terms[item.name])
+            columns.append(_events_of(event, struct.field(item.name), world))
+        else:
+            columns.append(_cells(struct.field(item.name), type_of(item.value), world))
+    return zip(*columns, strict=True)
+
+
+def _keys(query: QueryPlan, matches: pa.Table, world: World) -> Iterable[Sequence[Value]]:
+    """The values of the key, by match."""
+    if not query.keys:
+        return [()] * len(matches)
+    struct = matches.column("key").combine_chunks()
+    return zip(*(_cells(struct.field(key.name), key.type, world) for key in query.keys), strict=True)
+
+
+def _cells(column: pa.Array, type_: Type, world: World) -> list[Value]:
+    return [from_cell(cell, type_, world) for cell in column.to_pylist()]
+
+
+def _run(query: QueryPlan, context: Context, cut_off: int) -> tuple[list[Row], int]:
+    """The rows of one match, and the count of blocks that were cut off afterwards."""
+    if cut_off >= MOST_CUT_OFF:
+        return [{"kind": "error", "text": _NOT_RUN}], cut_off
+    problem: list[Row] = []
+    is_cut_off = False
+    try:
+        run_statements(query.block, context)
+    except EvaluationError as error:
+        problem.append({"kind": "error", "text": str(error)})
+        is_cut_off = isinstance(error, LimitError)
+    return [_row(output) for output in context.outputs] + problem, cut_off + 1 if is_cut_off else 0
+
+
+_NOT_RUN = f"not run: the last {MOST_CUT_OFF} blocks of this key were cut off by a limit"
+
+
+def _row(output: Output) -> Row:
+    event = output.event
+    return {
+        "kind": output.kind,
+        "channel": output.channel,
+        "text": output.text,
+        "event": None if event is None else json.dumps({"type": event.type.name, "fields": plain_value(event)}),
+    }
+
+
+# Rows of kind `error` of a query's matches that did not become rows.
+
+
+def error_outputs(
+    plan: Plan,
+    query: QueryPlan,
+    keys: Sequence[pa.Array],
+    time: Integers,
+    emitted: Integers,
+    step: Integers,
+    rank: Integers,
+    texts: Sequence[str],
+    ids: pa.Array | None = None,
+) -> pa.Table:
+    """One row (OUTPUT_SCHEMA) per text.
+
+    keys: by key of the query its values, by row
+    time, emitted: µs, by row
+    step, rank: as in `runtime.results.matched.Matched`
+    ids: the identities of the matches; None = the rows belong to no single match
+    """
+    if not texts:
+        return NO_OUTPUTS
+    count = len(texts)
+    struct = pa.StructArray.from_arrays(list(keys), fields=list(key_struct(plan, query))) if keys else None
+    values = [{}] * count if struct is None else cells(pa.chunked_array([struct]))
+    columns = {
+        "kind": pa.repeat("error", count),
+        "channel": pa.nulls(count, pa.string()),
+        "text": pa.array(texts, pa.string()),
+        "event": pa.nulls(count, pa.string()),
+        "query": pa.repeat(query.name, count),
+        "instance": pa.repeat(query.instance, count),
+        "key": pa.array([json.dumps(plain_value(value)) for value in values], pa.string()),
+        "time": moments(time),
+        "emitted": moments(emitted),
+        "match_id": pa.nulls(count, pa.string()) if ids is None else ids,
+        "_step": pa.array(step, pa.int64()),
+        "_rank": pa.array(rank, pa.int64()),
+    }
+    return pa.table(columns, schema=OUTPUT_SCHEMA)
+
+
+# Error rows among the outputs: for control events that change nothing, and for query instances
+# that do not run.
+
+
+def control_errors(errors: Iterable[tuple[int, str]], arrival: NDArray[np.int64]) -> pa.Table:
+    """One row (OUTPUT_SCHEMA) per wrong control event, at its arrival; `errors`: record numbers and
+    messages."""
+    rows = []
+    for record, text in errors:
+        moment = pa.scalar(int(arrival[record]), pa.int64()).cast(TIMESTAMP)
+        rows.append(
+            {"kind": "error", "text": text, "query": "", "instance": "", "key": "{}"}
+            | {"time": moment, "emitted": moment, "match_id": None, "_step": record, "_rank": 0}
+        )
+    return pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA) if rows else NO_OUTPUTS
+
+
+def stopped_instances(stopped: Iterable[Stopped]) -> pa.Table:
+    """One row (OUTPUT_SCHEMA) per instance that does not run; it has no moment."""
+    rows = [
+        {"kind": "error", "text": item.reason, "query": item.query, "instance": item.instance}
+        | {"key": "{}", "_step": -1, "_rank": 0}
+        for item in stopped
+    ]
+    return pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA) if rows else NO_OUTPUTS
+
+
+# What became of changes of the queries, as rows among the outputs.
+
+_TIMES = ("handover",)
+"""The details that are times, µs."""
+
+
+def change_rows(outcomes: Sequence[ChangeOutcome], place: int, step: int = -1) -> pa.Table:
+    """One row (OUTPUT_SCHEMA) per outcome.
+
+    place: where in the order of arrival, µs
+    step: the record that brought them; -1 = none
+    """
+    moment = pa.scalar(place, pa.int64()).cast(TIMESTAMP)
+    rows = [
+        {"kind": item.kind, "text": item.text, "query": item.query, "instance": item.instance, "key": "{}"}
+        | {"event": json.dumps(_plain(item)) if item.details else None}
+        | {"time": moment, "emitted": moment, "_step": step, "_rank": 0}
+        for item in outcomes
+    ]
+    return pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA) if rows else NO_OUTPUTS
+
+
+def _plain(outcome: ChangeOutcome) -> dict[str, object]:
+    return {name: format_time(value) if name in _TIMES else value for name, value in outcome.details.items()}
+
+
+# Discarded records as rows of `discard_schema`: no record disappears.
+
+
+def refused_at_source(plan: Plan, table: pa.Table, kinds: NDArray[np.int64], arrival: NDArray[np.int64]) -> pa.Table:
+    """Rows for records that no query can read: malformed ones, and those of an unknown type."""
+    if not len(kinds) or kinds.min() >= 0:  # the usual case: all are events
+        return no_discards(plan)
+    rows = np.flatnonzero((kinds == RecordKind.MALFORMED) | (kinds == RecordKind.UNKNOWN_TYPE))
+    if not len(rows):
+        return no_discards(plan)
+    is_malformed = pa.array(kinds[rows] == RecordKind.MALFORMED)
+    reasons = pc.if_else(is_malformed, Outcome.MALFORMED.word, Outcome.UNKNOWN_TYPE.word)
+    times = table.column("_source_time").to_numpy()[rows]
+    bounds = np.full(len(rows), NO_TIME, np.int64)
+    return refused(plan, "", table, rows, reasons, arrival[rows], times, bounds)
+
+
+def refused_file(plan: Plan, source: str, reason: str) -> pa.Table:
+    """One row for a file that is not a table; `source`: its name."""
+    row = {"query": "", "reason": Outcome.MALFORMED_FILE.word, "source": source, "text": reason, "_step": 0}
+    return pa.Table.from_pylist([row], schema=discard_schema(plan))
+
+
+def refused(
+    plan: Plan,
+    query: str,
+    table: pa.Table,
+    rows: NDArray[np.int64],
+    reasons: pa.Array,
+    arrival: NDArray[np.int64],
+    source_time: NDArray[np.int64],
+    bound: NDArray[np.int64],
+) -> pa.Table:
+    """Rows for discarded records; `query` is the title of the query that refused them.
+
+    rows: their rows in `table`, which holds the records of the call
+    reasons: by discarded record, the word of its reason
+    arrival: by discarded record, its arrival time, µs
+    source_time: by discarded record, its source time, µs; NO_TIME = none
+    bound: by discarded record, the bound that it was measured against, µs; NO_TIME = none
+    """
+    if not len(rows):
+        return no_discards(plan)
+    schema = no_discards(plan).schema
+    index = None if len(rows) == len(table) else pa.array(rows)
+
+    def taken(name: str, type_: pa.DataType) -> pa.Array:
+        if not has_column(table, name):
+            return pa.nulls(len(rows), type_)
+        column = one_chunk(table.column(name))
+        return column if index is None else column.take(index)
+
+    kinds = taken("_kind", pa.int16()).to_numpy()
+    payload = [taken(name, arrow_type(type_, plan)) for name, type_ in field_columns(plan.events).items()]
+    fields = schema.field("fields").type
+    columns = [
+        pa.repeat(pa.scalar(query), len(rows)),
+        reasons,
+        _event_names(plan, kinds),
+        taken("_source", pa.string()).dictionary_decode(),
+        taken("_partition", pa.int64()),
+        taken("_offset", pa.int64()),
+        moments(source_time),
+        moments(arrival),
+        moments(bound),
+        taken("_text", pa.string()),
+        pa.StructArray.from_arrays(payload, fields=list(fields)) if payload else pa.array([{}] * len(rows), fields),
+        pa.array(rows),
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _event_names(plan: Plan, kinds: NDArray[np.int16]) -> pa.Array:
+    """By record, its event type; null for one that is not an event of the plan."""
+    is_other = kinds < 0
+    if is_other.all():
+        return pa.nulls(len(kinds), pa.string())
+    return pa.array([event.name for event in plan.events]).take(pa.array(kinds, mask=is_other))
