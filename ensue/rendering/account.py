@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ensue.rendering.text_table import text_table
 from querylang.errors import counted
-from runtime.admission.outcomes import Group, Outcome
+from runtime.admission.rules import Group, Outcome
 from runtime.results.ledger import BESIDE, RECEIVED, UNDEPLOYED, WORDS
 from runtime.timestamps import format_time
 

@@ -24,7 +24,7 @@ from job_engine.wire.partition_groups import PartitionGroup
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag, TaggedRow
 from querylang.plan.model import Plan
-from runtime.admission.outcomes import Outcome
+from runtime.admission.rules import Outcome
 from runtime.admission.selection import furthest_time
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import Arrivals, RecordKind, in_arrival_order

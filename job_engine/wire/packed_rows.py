@@ -22,7 +22,7 @@ from job_engine.wire.partition_groups import EVERY_BUCKET, PartitionGroup, Route
 from job_engine.wire.reports import Report, reports_to_plain
 from job_engine.wire.source_progress import SourceProgress, Unread, UnreadFiles, source_progress
 from querylang.plan.model import Plan
-from runtime.admission.outcomes import Outcome
+from runtime.admission.rules import Outcome
 from runtime.admission.selection import furthest_time
 from runtime.columns.arrivals import Arrivals, arrivals_schema
 from runtime.instants import NO_TIME

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from job_engine.wire.clock_sources import ClockSource, sources_of
 from querylang.plan.model import Plan, QueryPlan, TimelineKind
-from runtime.admission.outcomes import Outcome
+from runtime.admission.rules import Outcome
 from runtime.admission.selection import Selector, shared_selectors
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.columns.keys import bucket_of, key_identity
@@ -93,7 +93,7 @@ class PartitionGroup:
         return plain.issuperset(present.tolist())
 
     def uses(self, arrivals: Arrivals) -> dict[str, NDArray[np.int8]]:
-        """Per query, what it uses each record for (`runtime.admission.outcomes.Outcome`)."""
+        """Per query, what it uses each record for (`runtime.admission.rules.Outcome`)."""
         kinds = arrivals.system("kind").astype(np.int64)
         made = {id(item): item.select(arrivals.table, kinds).outcome for item in dict.fromkeys(self.selectors)}
         return {

@@ -40,10 +40,8 @@ from runtime.admission.arrays import (
     ready_of,
     release,
 )
-from runtime.admission.heaps import pop, push
-from runtime.admission.outcomes import Outcome
 from runtime.admission.per_key_sorted import admit_sorted
-from runtime.admission.rules import judge, own_settings
+from runtime.admission.rules import Outcome, judge, own_settings
 from runtime.admission.workspace import (
     Admission,
     Facts,
@@ -52,6 +50,8 @@ from runtime.admission.workspace import (
     advanced_by_punctuation,
     facts_of,
     new_workspace,
+    pop,
+    push,
     times_to_fill,
 )
 from runtime.columns.arrivals import Shape

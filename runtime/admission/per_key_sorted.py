@@ -32,10 +32,8 @@ from runtime.admission.arrays import (
     ready_of,
     release,
 )
-from runtime.admission.heaps import pop, push
-from runtime.admission.outcomes import Outcome
-from runtime.admission.rules import judge, own_settings
-from runtime.admission.workspace import Admission, Advances, Facts, Progress, Workspace
+from runtime.admission.rules import Outcome, judge, own_settings
+from runtime.admission.workspace import Admission, Advances, Facts, Progress, Workspace, pop, push
 from runtime.columns.arrivals import Shape
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER, NO_TIME

@@ -97,7 +97,7 @@ class Clock(NamedTuple):
 class Verdicts(NamedTuple):
     """What admission by shared clocks says of the new records, by row.
 
-    refused: the reason (`runtime.admission.outcomes.Outcome`); 0 = not refused
+    refused: the reason (`runtime.admission.rules.Outcome`); 0 = not refused
     adjusted: the reason why the record has another time than its own; 0 = it has its own
     bound: the bound that the record was measured against, µs
     time: its time, possibly adjusted, µs

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from runtime.admission.arrays import KeyedRows, Places, Punctuation, Ready, Released, Timers
+from runtime.compiling.compiled import borrowing
 from runtime.instants import NO_TIME
 from runtime.number_arrays import Integers
 from runtime.policies.per_input import BY_CLOCK, NO_WAIT, PolicyColumns
@@ -189,3 +190,50 @@ def times_to_fill(rows: KeyedRows, policies: PolicyColumns) -> tuple[Integers, I
     fills_times = bool((policies.delay == NO_WAIT).any())
     fills_ends = bool((policies.moves & (policies.delay >= 0)).any())
     return rows.time.copy() if fills_times else rows.time, rows.buffer_end.copy() if fills_ends else rows.buffer_end
+
+
+# Binary heaps of (time, number) pairs, the least pair on top.
+#
+# A heap is two arrays and a size that the caller keeps, because kernels without reference counts
+# cannot allocate.
+
+
+@borrowing
+def push(times: Integers, numbers: Integers, size: int, time: int, number: int) -> None:
+    """Adds a pair to a heap of `size` pairs."""
+    at = size
+    # invariant: the pair belongs at `at` or above it; everything below `at` is in heap order
+    while at > 0:
+        above = (at - 1) >> 1
+        if times[above] < time or (times[above] == time and numbers[above] < number):
+            break
+        times[at] = times[above]
+        numbers[at] = numbers[above]
+        at = above
+    times[at] = time
+    numbers[at] = number
+
+
+@borrowing
+def pop(times: Integers, numbers: Integers, size: int) -> None:
+    """Removes the top pair from a heap of `size` pairs."""
+    last = size - 1
+    time, number = times[last], numbers[last]
+    at = 0
+    # invariant: the last pair belongs at `at` or below it; `at` is free
+    while True:
+        below = 2 * at + 1
+        if below >= last:
+            break
+        right = below + 1
+        if right < last and (
+            times[right] < times[below] or (times[right] == times[below] and numbers[right] < numbers[below])
+        ):
+            below = right
+        if time < times[below] or (time == times[below] and number <= numbers[below]):
+            break
+        times[at] = times[below]
+        numbers[at] = numbers[below]
+        at = below
+    times[at] = time
+    numbers[at] = number

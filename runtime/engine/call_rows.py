@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
 from runtime.admission.arrays import KeyedRows, Punctuation, Ready, Released, RowOrigin, Timelines
-from runtime.admission.interval_edges import ends
-from runtime.admission.moves import Moves
-from runtime.admission.query_clocks import ClocksRun
-from runtime.admission.selection import Selection
-from runtime.admission.timeline_kinds import NewRecords
+from runtime.admission.rules import Moves
+from runtime.admission.selection import Selection, ends
+from runtime.admission.shared_clock import ClocksRun
+from runtime.admission.timelines import NewRecords
 from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.arrivals import Shape
 from runtime.columns.keys import group_rows, key_columns, number_keys

@@ -17,8 +17,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
-from runtime.admission.moves import NO_MOVES, Moves
-from runtime.admission.query_clocks import CLOCK_SCHEMA
+from runtime.admission.rules import NO_MOVES, Moves
+from runtime.admission.shared_clock import CLOCK_SCHEMA
 from runtime.columns.arrivals import Arrivals, in_arrival_order, is_moved
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.eviction import Carry

@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan.model import QueryPlan, known
-from runtime.admission.outcomes import Outcome
+from runtime.admission.rules import Outcome
 from runtime.arrow_types import one_chunk
 from runtime.engine.call_rows import CallRecords, Wanted
 from runtime.instants import NEVER

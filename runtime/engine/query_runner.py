@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import QueryPlan
 from runtime.admission.arrays import Ready, Released, Waited
-from runtime.admission.outcomes import Outcome, reason_words
-from runtime.admission.query_clocks import ClocksRun
+from runtime.admission.rules import Outcome, reason_words
+from runtime.admission.shared_clock import ClocksRun
 from runtime.arrow_types import has_column
 from runtime.columns.rows import taken_rows
 from runtime.engine.call_rows import CallRecords

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.admission.query_clocks import QueryClocks
+from runtime.admission.shared_clock import QueryClocks
 from runtime.arrow_types import one_chunk
 from runtime.columns.keys import key_identity, plain_columns
 from runtime.engine.forgetting import LIFE_FIELDS

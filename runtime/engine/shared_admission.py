@@ -18,8 +18,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from runtime.admission.arrays import Released, Timers
-from runtime.admission.outcomes import Outcome, after_admission
 from runtime.admission.per_key import Admitted, admit
+from runtime.admission.rules import Outcome, after_admission
 from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.keys import unique_numbers
 from runtime.engine.call_rows import (

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from querylang.plan.model import Plan
-from runtime.admission.outcomes import Outcome
+from runtime.admission.rules import Outcome
 from runtime.columns.arrivals import AT_THE_END, Arrivals
 from runtime.engine.engine import Engine
 from runtime.instants import NEVER

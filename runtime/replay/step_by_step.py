@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from querylang.plan.model import Plan, QueryPlan
-from runtime.admission.outcomes import Outcome
+from runtime.admission.rules import Outcome
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.replay.order import in_order, matches_in_order

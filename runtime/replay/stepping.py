@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from querylang.plan.model import Plan
-from runtime.admission.outcomes import Outcome
+from runtime.admission.rules import Outcome
 from runtime.admission.selection import Selector
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import RecordKind, Shape, column_name, event_of

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from querylang.plan.changes import Outcome as ChangeOutcome
 from querylang.plan.expression import Type, type_of
 from querylang.plan.model import EventType, Plan, QueryPlan, Stopped
-from runtime.admission.outcomes import Outcome
+from runtime.admission.rules import Outcome
 from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import RecordKind, event_of, field_columns, from_cell
 from runtime.instants import NO_TIME

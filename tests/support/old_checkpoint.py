@@ -11,7 +11,7 @@ from pathlib import Path
 import ensue
 from job_engine.job.job import run
 from job_engine.job.watching.status import status_of
-from runtime.admission.outcomes import Outcome
+from runtime.admission.rules import Outcome
 from runtime.results.for_users import Plain
 from runtime.results.ledger import RECEIVED
 

@@ -1,15 +1,10 @@
-"""The kinds of timelines: source partitions, substreams and event types.
-
-A kind says which timeline a record belongs to, which group of timelines a key depends on, and how
-many timelines a group still waits for. Timelines are numbered per call, those that are known from
-earlier calls first.
-"""
+"""The timelines of a shared clock: their settings, their kinds, and how they are stored."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,12 +12,120 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.plan.model import Plan, QueryPlan, TimelineKind
-from runtime.admission.clock_settings import ClockSettings
-from runtime.admission.shared_clock_kernel import ALL_TIMELINES, IMPORTED
+from querylang.plan.model import Plan, QueryPlan, TimelineKind, TimePolicy
+from runtime.admission.bound_history import ClockLag
+from runtime.admission.rules import Action, Settings
+from runtime.admission.shared_clock_kernel import ALL_TIMELINES, IMPORTED, Rules, Timelines
 from runtime.arrow_types import arrow_type, one_chunk
-from runtime.columns.keys import number_keys, plain_columns, substream_columns
+from runtime.columns.keys import hash_keys, is_of_key, number_keys, plain_columns, substream_columns
+from runtime.columns.rows import ColdRows, is_small, joined
+from runtime.instants import NEVER, NO_TIME
 from runtime.number_arrays import Integers
+from runtime.policies.per_input import key_places
+
+# The settings of a shared clock, as numbers, from the policy that its inputs have in common.
+
+NEW_PARTITION_LAG = 5_000_000
+"""The assumed lag of a source partition without records behind the clock, µs (docs/time.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSettings:
+    """What a shared clock is configured with.
+
+    inputs: the indexes of its inputs in the query
+    events: the event types of these inputs
+    sources: the sources that can bring them; empty = not known
+    policy: the policy of all of these inputs
+    places: where the fields of its substreams are among the keys of the query; empty = keys share
+        the timelines
+    rules: for its timelines
+    lag: how far its watermarks are behind the clock
+    imported: the event type whose bound it takes over; None = none
+    imported_kind: the index of that type in the plan; -1 = none
+    is_final: whether the end of the input is a bound beyond all times
+    start: the bound of all timelines before the first record, µs; NO_TIME = none
+    """
+
+    inputs: tuple[int, ...]
+    events: tuple[str, ...]
+    sources: tuple[str, ...]
+    policy: TimePolicy
+    places: tuple[int, ...]
+    rules: Rules
+    lag: ClockLag
+    imported: str | None
+    imported_kind: int
+    is_final: bool
+    start: int
+
+    @property
+    def has_idle(self) -> bool:
+        """Whether timelines can be idle."""
+        return min(self.rules.own.idle, self.rules.imported.idle) < NEVER
+
+
+def clock_settings(plan: Plan, query: QueryPlan, inputs: tuple[int, ...]) -> ClockSettings:
+    """The settings of the clock that these inputs of a query share."""
+    policy = query.inputs[inputs[0]].policy
+    assert policy is not None, "the inputs of a clock have a policy"
+    own = imported_settings = _settings(policy)
+    imported, imported_kind, is_final = None, -1, policy.is_final
+    if policy.imports is not None:
+        imported, imported_settings, ends = _origin(query, policy.imports, policy)
+        imported_kind = [event.name for event in plan.events].index(imported)
+        is_final = policy.is_final or ends
+    places = key_places(query, inputs) or ()
+    has_start = policy.start is not None and policy.max_delay is not None
+    return ClockSettings(
+        inputs=inputs,
+        events=tuple(query.inputs[index].event for index in inputs),
+        sources=tuple(dict.fromkeys(name for index in inputs for name in query.inputs[index].sources)),
+        policy=policy,
+        places=places,
+        rules=Rules(own, imported_settings, imported is not None),
+        lag=ClockLag(own.late, 0 if places or own.late >= NEVER else NEW_PARTITION_LAG, int(policy.is_strict)),
+        imported=imported,
+        imported_kind=imported_kind,
+        is_final=is_final,
+        start=(policy.start or 0) - (policy.max_delay or 0) if has_start else NO_TIME,
+    )
+
+
+def _origin(query: QueryPlan, imports: str, policy: TimePolicy) -> tuple[str, Settings, bool]:
+    """The event type whose bound is imported in the end, its settings, and whether it is final.
+
+    Imports are followed to the end of their chain. A type that is not an input of the query
+    advances with each of its events.
+    """
+    policies = {item.event: item.policy for item in query.inputs}
+    while (own := policies.get(imports)) is not None and own.imports is not None:
+        imports = own.imports
+    if own is not None:
+        return imports, _settings(own), own.is_final
+    return imports, _settings(replace(policy, every=1, every_span=None, disorder=0, idle=None)), False
+
+
+def _settings(policy: TimePolicy) -> Settings:
+    def or_never(length: int | None) -> int:
+        return NEVER if length is None else length
+
+    return Settings(
+        early=or_never(policy.early),
+        late=or_never(policy.max_delay),
+        disorder=policy.disorder,
+        every=policy.every or 0,
+        span=policy.every_span or 0,
+        idle=or_never(policy.idle),
+        action=Action[policy.action.upper()],
+    )
+
+
+# The kinds of timelines: source partitions, substreams and event types.
+#
+# A kind says which timeline a record belongs to, which group of timelines a key depends on, and how
+# many timelines a group still waits for. Timelines are numbered per call, those that are known from
+# earlier calls first.
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,3 +365,90 @@ def rules_of_kind(settings: ClockSettings, plan: Plan, query: QueryPlan) -> Time
             return ByEventType(settings)
         case TimelineKind.KEY:
             raise AssertionError("timelines per key have no shared clock")
+
+
+# The stored timelines of a shared clock, one row each; those of cold keys are in a cold store.
+
+COLUMNS = {
+    "newest": "newest",
+    "bound": "bound",
+    "counted": "counted",
+    "since": "since",
+    "last_arrival": "heard",
+}
+"""What is stored of a timeline: the field of `Timelines`, and its column in saved state."""
+
+
+class TimelineStore:
+    """Timelines that the latest call concerned are in `hot`, the others in a cold store.
+
+    places: where the fields of substreams are among the keys of the query; empty = nothing is ever
+    cold
+    """
+
+    def __init__(self, fields: Sequence[tuple[str, pa.DataType]], places: tuple[int, ...]) -> None:
+        self._parts, self._places = [pa.field(name, type_) for name, type_ in fields[1:]], places
+        columns = [*fields, *((name, pa.int64()) for name in COLUMNS.values())]
+        self.hot = pa.schema(columns).empty_table()
+        self._cold, self._most = ColdRows(self.hot), 0
+
+    def load(self, new: NewRecords) -> None:
+        """Makes the timelines of the call's keys hot; all of them if the call is large."""
+        if not self._places:
+            return
+        total = len(self.hot) + len(self._cold)
+        if not len(self._cold):
+            self._most = 2 * total
+        # Only hot timelines are evicted. Once their number has doubled, all are loaded, so that
+        # none stays for good.
+        if not is_small(len(new.time), total) or total > self._most:
+            self.load_all()
+            return
+        hashes = hash_keys([one_chunk(self.hot.column(part.name)) for part in self._parts])
+        self._cold.add(self.hot, hashes, np.full(len(hashes), NEVER))
+        self.hot = self._cold.take(np.unique(hash_keys([new.keys[place] for place in self._places])))
+
+    def load_all(self) -> pa.Table:
+        """Loads all timelines, and returns them."""
+        if len(self._cold):
+            self.hot = joined([self.hot, self._cold.take_all()])
+        return self.hot
+
+    def near(self, key: Sequence[Any]) -> pa.Table:
+        """The timelines among which are all that a key depends on; none is loaded."""
+        if not self._places or not len(self._cold):
+            return self.hot
+        values = [pa.array([key[place]], part.type) for place, part in zip(self._places, self._parts, strict=True)]
+        return joined([self.hot, self._cold.rows_of(hash_keys(values)[0])])
+
+    def save(self, identities: pa.Table, timelines: Timelines) -> None:
+        """Stores the timelines of a call as `hot`."""
+        self.hot = identities
+        for field, name in COLUMNS.items():
+            self.hot = self.hot.append_column(name, pa.array(getattr(timelines, field)))
+
+    def forget(self, key: Sequence[pa.Scalar]) -> None:
+        """Removes the timelines that only this key has: those of a substream of all its parts."""
+        if set(self._places) != set(range(len(key))):
+            return
+        timelines = self.load_all()
+        columns = [one_chunk(timelines.column(part.name)) for part in self._parts]
+        if len(timelines):
+            is_own = is_of_key(columns, [key[place] for place in self._places])
+            self.hot = timelines.filter(pa.array(~is_own))
+
+    def evict(self, until: int) -> None:
+        """Removes hot timelines whose bound is at most `until`, µs."""
+        is_ahead = self.hot.column("bound").to_numpy() > until
+        if not is_ahead.all():
+            self.hot = self.hot.filter(pa.array(is_ahead))
+
+    def restore(self, table: pa.Table) -> None:
+        """Replaces all timelines by those of saved state; ValueError if they cannot be."""
+        restored = table.cast(self.hot.schema)
+        own = [name for name in restored.column_names if name not in COLUMNS.values()]
+        if any(column.null_count for column in restored.columns):
+            raise ValueError("a timeline has no source, no key or no time")
+        if own and len(restored.group_by(own).aggregate([])) < len(restored):
+            raise ValueError("there are two timelines of one source and key")
+        self.hot = restored
