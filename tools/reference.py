@@ -25,7 +25,7 @@ from querylang.plan.expression import NUMBERS, Kind, Type
 from querylang.plan.time_patterns import LETTERS
 from querylang.source import Source
 from querylang.syntax.tokens import KEYWORDS
-from runtime.interpreter.value_text import text_of
+from runtime.interpreter.values import text_of
 from tools import command_line, deployment_keys, deployment_schema, pattern_catalogue
 from tools.prose import filled
 

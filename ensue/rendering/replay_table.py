@@ -13,8 +13,7 @@ from ensue.rendering.text_table import fitted, shortened, text_table
 from ensue.rendering.time_format import TimeFormat
 from querylang.plan.model import Plan
 from querylang.printable import one_line
-from runtime.interpreter.value_text import text_of
-from runtime.interpreter.values import Location
+from runtime.interpreter.values import Location, text_of
 from runtime.policies.per_input import adjusts
 from runtime.replay.order import matches_in_order
 from runtime.replay.stepping import Step

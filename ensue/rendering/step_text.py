@@ -7,7 +7,7 @@ from typing import Any
 from querylang.plan.expression import Type, type_of
 from querylang.plan.model import Plan
 from runtime.interpreter.context import PlanWorld
-from runtime.interpreter.value_text import text_of
+from runtime.interpreter.values import text_of
 from runtime.reading.cell_parser import Cells, parse_cell
 from runtime.replay.stepping import Step
 from runtime.results.for_users import Plain

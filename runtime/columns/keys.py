@@ -25,7 +25,7 @@ from runtime.columns.arrivals import Arrivals
 from runtime.columns.expressions import as_array
 from runtime.compiling.compiled import kernel
 from runtime.interpreter.context import event_numbers
-from runtime.interpreter.json_text import JsonError, parse_json
+from runtime.interpreter.written_values import JsonError, parse_json
 
 FNV_START, FNV_FACTOR = 0xCBF29CE484222325, 0x100000001B3
 """Of FNV-1a, the hash of a text's bytes."""

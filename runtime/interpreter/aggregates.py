@@ -15,6 +15,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from querylang.plan.expression import Kind
 from runtime.interpreter.decimals import total
 from runtime.interpreter.numbers import wrap
 from runtime.interpreter.values import EvaluationError, order_key
@@ -164,3 +165,37 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "stddev2": lambda values: _deviation(values, 1),
     "wavg": _weighted,
 }
+
+
+# The folds over the events of a run: `count sum avg min max`.
+#
+# Integers wrap, floats are added from the oldest to the newest, `min` and `max` ignore NaN.
+
+
+def folded(function: str, values: Sequence[Any], kind: Kind) -> Any:
+    """The value of a fold over these values, oldest first; None = it has none.
+
+    kind: the values' type
+    """
+    match function:
+        case "sum":
+            return _sum_of_kind(values, kind)
+        case "avg":
+            return _mean_of_kind(values, kind) if values else None
+        case _:
+            return aggregate(function, [(value,) for value in values])
+
+
+def _mean_of_kind(values: Sequence[Any], kind: Kind) -> float:
+    return float(_sum_of_kind(values, kind)) / len(values) if kind is Kind.FLOAT else mean(values)
+
+
+def _sum_of_kind(values: Sequence[Any], kind: Kind) -> Any:
+    if kind is Kind.INTEGER:
+        return wrap(sum(values))
+    if kind is Kind.DECIMAL:
+        return total(values) if values else Decimal(0)
+    result = 0.0
+    for value in values:
+        result += value
+    return result

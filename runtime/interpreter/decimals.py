@@ -23,8 +23,7 @@ from typing import Any
 
 from querylang.plan.library import DECIMAL_LIMIT, DECIMAL_PLACES
 from runtime.interpreter.numbers import larger, smaller, whole
-from runtime.interpreter.value_text import decimal_text, fixed_text, floating_text, scientific_text
-from runtime.interpreter.values import EvaluationError
+from runtime.interpreter.values import EvaluationError, decimal_text, fixed_text, floating_text, scientific_text
 
 _STEP = Decimal(1).scaleb(-DECIMAL_PLACES)
 _CONTEXT = Context(prec=100, rounding=ROUND_HALF_EVEN, traps=[InvalidOperation, DivisionByZero, Overflow])

@@ -49,11 +49,10 @@ from querylang.plan.expression import (
 )
 from querylang.plan.library import LOCATION_FIELDS
 from runtime.exact_times import with_exact_sum
-from runtime.interpreter.containers import element, value_at
-from runtime.interpreter.context import Context
+from runtime.interpreter.aggregates import folded
+from runtime.interpreter.containers import bound_method, element, value_at
+from runtime.interpreter.context import NODE, PART, Context, call_bytes, compared_bytes, text_bytes, value_bytes
 from runtime.interpreter.decimals import DECIMAL_OPERATORS, negated
-from runtime.interpreter.folds import folded
-from runtime.interpreter.methods import bound_method
 from runtime.interpreter.numbers import FLOAT_OPERATORS, INTEGER_OPERATORS, wrap
 from runtime.interpreter.strings import joined
 from runtime.interpreter.values import (
@@ -70,7 +69,6 @@ from runtime.interpreter.values import (
     limit_parts,
     seconds,
 )
-from runtime.interpreter.work import NODE, PART, call_bytes, compared_bytes, text_bytes, value_bytes
 
 Operator = Callable[[Any, Any], Any]
 

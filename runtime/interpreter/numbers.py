@@ -15,8 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from querylang.plan.library import LARGEST_INTEGER, SMALLEST_INTEGER
-from runtime.interpreter.value_text import fixed_text, floating_text, scientific_text
-from runtime.interpreter.values import EvaluationError
+from runtime.interpreter.values import EvaluationError, fixed_text, floating_text, scientific_text
 
 
 def wrap(value: int) -> int:

@@ -35,11 +35,9 @@ from querylang.plan.model import (
 )
 from querylang.recursion import room_for
 from runtime.interpreter.containers import put
-from runtime.interpreter.context import DEEPEST_CALLS, Context, Output
+from runtime.interpreter.context import DEEPEST_CALLS, NODE, OUTPUT, PART, Context, Output, text_bytes, value_bytes
 from runtime.interpreter.expressions import evaluate, required, run_call
-from runtime.interpreter.value_text import event_text
-from runtime.interpreter.values import Dictionary, EvaluationError, Event, Location, Value, clone
-from runtime.interpreter.work import NODE, OUTPUT, PART, text_bytes, value_bytes
+from runtime.interpreter.values import Dictionary, EvaluationError, Event, Location, Value, clone, event_text
 
 _FRAMES = 40 * DEEPEST_CALLS
 """Python frames that the most deeply nested calls may need."""

@@ -17,9 +17,8 @@ from querylang.plan.library import LARGEST_INTEGER, LOCATION_FIELDS, SMALLEST_IN
 from querylang.plan.model import EventType, Field
 from runtime.instants import SECOND, micros_of
 from runtime.interpreter.decimals import decimal, of_float
-from runtime.interpreter.event_text import EventTextError, parse_value
-from runtime.interpreter.json_text import JsonError, is_unicode, parse_json
 from runtime.interpreter.values import Dictionary, EvaluationError, Event, Location, Value, World
+from runtime.interpreter.written_values import EventTextError, JsonError, is_unicode, parse_json, parse_value
 from runtime.reading.plan_needs import FieldPair
 
 

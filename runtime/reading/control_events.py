@@ -38,8 +38,15 @@ from querylang.plan.model import Plan
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import RecordKind
 from runtime.instants import EXPECTED, NEVER, SECOND, is_known_time, parse_moment
-from runtime.interpreter.event_text import LONGEST_SHOWN, EventTextError, Real, TextPairs, parse_event_text
-from runtime.interpreter.json_text import JsonError, parse_json
+from runtime.interpreter.written_values import (
+    LONGEST_SHOWN,
+    EventTextError,
+    JsonError,
+    Real,
+    TextPairs,
+    parse_event_text,
+    parse_json,
+)
 
 _FORMS = {
     "SetDelayedEventsLeeway": ("delayLeeway", "reorderBuffer"),

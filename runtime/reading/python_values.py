@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.errors import InputError
-from runtime.interpreter.json_text import DEEPEST
+from runtime.interpreter.written_values import DEEPEST
 from runtime.reading.formats.asked import MOST_NAMES
 from runtime.reading.formats.raw_table import as_text
 

@@ -17,8 +17,8 @@ from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import RecordKind
 from runtime.columns.rows import counts_of
 from runtime.interpreter.context import PlanWorld
-from runtime.interpreter.event_text import EventTextError, fields_of, parse_event_text
 from runtime.interpreter.values import Event, World
+from runtime.interpreter.written_values import EventTextError, fields_of, parse_event_text
 from runtime.reading.column_names import NOWHERE, TYPE
 from runtime.reading.control_events import control_name
 from runtime.reading.formats.raw_table import RawTable, text_column

@@ -21,7 +21,7 @@ from runtime.columns.keys import key_columns
 from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
 from runtime.interpreter.context import PlanWorld
-from runtime.interpreter.value_text import event_text
+from runtime.interpreter.values import event_text
 from runtime.policies.per_input import uses_source_time
 from runtime.reading.control_events import control_name
 from runtime.replay.records import Records

@@ -52,7 +52,7 @@ DOORS = {
     "querylang.parameters": "binding given_values instances",
     "querylang.changes": "applying merging reach running shadows",
     "runtime.compiling": "ahead choice compiled files notice shipped",
-    "runtime.interpreter": "aggregates context decimals event_text expressions json_text statements strings value_text values",
+    "runtime.interpreter": "aggregates context decimals expressions statements strings values written_values",
     "runtime.policies": "per_input plan_policies settings_text",
     "runtime.columns": "arrivals expressions keys rows",
     "runtime.reading": "cell_parser column_names control_events files formats.asked formats.csv_form formats.csv_records formats.file_names formats.frames formats.mappings formats.messages formats.parquet_files formats.raw_table inference.looks inference.own_meanings inference.own_places inference.remarks inference.schema inference.types plan_needs python_values remarks row_counts tables",

@@ -7,7 +7,7 @@ from job_engine.wire.partition_groups import partition_groups
 from querylang import compile_text
 from runtime.columns.arrivals import row_events
 from runtime.interpreter.context import PlanWorld
-from runtime.interpreter.value_text import event_text
+from runtime.interpreter.values import event_text
 from runtime.reading.tables import read_arrivals
 
 PLAN = compile_text(

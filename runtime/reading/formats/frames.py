@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.errors import InputError
-from runtime.interpreter.json_text import NOT_TEXT, is_unicode
+from runtime.interpreter.written_values import NOT_TEXT, is_unicode
 from runtime.reading.formats.asked import EVERYTHING, Asked
 from runtime.reading.formats.raw_table import RawTable, as_text_of_bytes, of_columns, one_line, refuse_repeated
 from runtime.reading.python_values import Cells, cells_of, is_missing

@@ -14,7 +14,15 @@ import pyarrow as pa
 
 from querylang.errors import InputError
 from runtime.arrow_types import has_column
-from runtime.interpreter.json_text import DEEPEST, JsonError, depth, has_many_brackets, is_in_string, levels, parse_json
+from runtime.interpreter.written_values import (
+    DEEPEST,
+    JsonError,
+    depth,
+    has_many_brackets,
+    is_in_string,
+    levels,
+    parse_json,
+)
 from runtime.reading.formats.asked import MOST_NAMES, Asked, shortened
 from runtime.reading.formats.blocks import Blocks
 from runtime.reading.formats.json_lines import parse_lines

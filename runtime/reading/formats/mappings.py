@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.errors import InputError
-from runtime.interpreter.json_text import NOT_TEXT, is_unicode
+from runtime.interpreter.written_values import NOT_TEXT, is_unicode
 from runtime.reading.formats.asked import EVERYTHING, MOST_NAMES, Asked, shortened
 from runtime.reading.formats.raw_table import Describe, RawTable, Unreadable, as_json
 from runtime.reading.python_values import Cells, cells_of

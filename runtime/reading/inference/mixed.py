@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from querylang.plan.expression import Type
 from querylang.plan.library import LARGEST_INTEGER, SMALLEST_INTEGER
-from runtime.interpreter.json_text import JsonError, parse_json
+from runtime.interpreter.written_values import JsonError, parse_json
 from runtime.reading.formats.asked import MOST_NAMES
 from runtime.reading.inference.types import EventsOfStructs, nested_name
 

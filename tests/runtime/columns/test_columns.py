@@ -22,7 +22,7 @@ from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import RecordKind, from_cell, row_events, to_cell
 from runtime.engine.snapshot import decode, encode
 from runtime.interpreter.context import PlanWorld
-from runtime.interpreter.value_text import event_text, inner_text
+from runtime.interpreter.values import event_text, inner_text
 from runtime.reading.conversion import agrees, convert
 from runtime.reading.inference.schema import infer_schemas
 from runtime.reading.tables import read_arrivals

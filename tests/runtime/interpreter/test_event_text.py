@@ -7,7 +7,7 @@ import pytest
 from querylang.plan.expression import Type
 from querylang.plan.model import EventType, Field, Plan
 from runtime.interpreter.context import PlanWorld
-from runtime.interpreter.event_text import EventTextError, TextEvent, fields_of, parse_event_text, parse_value
+from runtime.interpreter.written_values import EventTextError, TextEvent, fields_of, parse_event_text, parse_value
 
 EVENT = EventType("A", (Field("i", Type.INTEGER),))
 WORLD = PlanWorld(Plan((EVENT,), ()))

@@ -40,8 +40,7 @@ from runtime.interpreter.context import Context, PlanWorld
 from runtime.interpreter.expressions import evaluate as interpret
 from runtime.interpreter.expressions import holds as interpreted_condition
 from runtime.interpreter.statements import run_action
-from runtime.interpreter.value_text import decimal_text
-from runtime.interpreter.values import EvaluationError, Event
+from runtime.interpreter.values import EvaluationError, Event, decimal_text
 from runtime.matching.interface import Ordered
 from runtime.matching.kernel.matcher import KernelMatcher
 from runtime.matching.kernel.program import NotForKernel

@@ -31,9 +31,7 @@ from querylang.plan.expression import (
 )
 from querylang.plan.model import EventType, Field, Plan
 from runtime.interpreter.context import Context, PlanWorld
-from runtime.interpreter.event_text import parse_value
 from runtime.interpreter.expressions import evaluate, holds, required
-from runtime.interpreter.value_text import event_text, floating_text, inner_text
 from runtime.interpreter.values import (
     Dictionary,
     EvaluationError,
@@ -43,8 +41,12 @@ from runtime.interpreter.values import (
     clone,
     default_value,
     equal,
+    event_text,
+    floating_text,
+    inner_text,
     order_key,
 )
+from runtime.interpreter.written_values import parse_value
 from tests.runtime.plans import an_input, chain
 from tests.support.typed_values import OF_X, TYPED, TYPES, WORLD, X
 

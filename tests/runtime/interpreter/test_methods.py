@@ -12,10 +12,9 @@ from querylang.plan.expression import Call, Kind, LocalOf, Type
 from querylang.plan.library import METHODS, STATIC_METHODS, method_of, methods_of, static_method_of
 from querylang.plan.model import EventType, Field, Plan
 from runtime.interpreter.context import Context, PlanWorld
-from runtime.interpreter.event_text import parse_value
 from runtime.interpreter.expressions import evaluate
-from runtime.interpreter.value_text import inner_text
-from runtime.interpreter.values import EvaluationError, Event, Value
+from runtime.interpreter.values import EvaluationError, Event, Value, inner_text
+from runtime.interpreter.written_values import parse_value
 
 FILE = Path(__file__).with_name("methods.cases")
 WORLD = PlanWorld(Plan((EventType("A", (Field("i", Type.INTEGER), Field("s", Type.STRING))),), ()))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from querylang.plan.library import TIME_FORMAT, TIME_FORMAT_METHODS
 from querylang.plan.time_patterns import LETTERS, TimePatternError, pieces_of, zone_of
-from runtime.interpreter.time_format import TIME_FORMAT_METHODS as METHODS
+from runtime.interpreter.times import TIME_FORMAT_METHODS as METHODS
 from runtime.interpreter.values import EvaluationError
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Casablanca")

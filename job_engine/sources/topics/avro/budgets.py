@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from runtime.interpreter.json_text import depth
+from runtime.interpreter.written_values import depth
 
 DEEPEST = 100
 """How deep the values of a message, and the types of a schema, may be nested."""

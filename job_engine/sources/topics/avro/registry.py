@@ -15,7 +15,7 @@ from job_engine.errors import Unreachable
 from job_engine.retrying import Outage, OutageTooLong
 from job_engine.sources.topics.avro.avro_form import RegistryAddress
 from querylang.errors import InputError
-from runtime.interpreter.json_text import JsonError, parse_json
+from runtime.interpreter.written_values import JsonError, parse_json
 from runtime.reading.formats.asked import shortened
 
 ANSWER_WITHIN = 10.0

@@ -1,19 +1,176 @@
-"""Text to times by the letters of `querylang.plan.time_patterns`.
-
-The text has to fit from beginning to end; no number may be out of its range. What it does not tell
-is that of 1970-01-01, 00:00:00. Numbers without anything between them have as many digits as the
-pattern has letters.
-"""
+"""The methods of TimeFormat: times to text, text to times. Without a zone they are UTC."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta, tzinfo
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from typing import Any
 
-from querylang.plan.time_patterns import Piece, TimePatternError, offset_of, zone_of
-from runtime.interpreter.calendar import DAY, date_of, days_of, offsets_of_local
-from runtime.interpreter.time_writing import HOUR, JULIAN, MINUTE, MONTHS, SECOND, WEEKDAYS
+from querylang.plan.constant_folding import LONGEST, of_seconds
+from querylang.plan.time_patterns import Piece, TimePatternError, offset_of, pieces_of, zone_of
+from runtime.interpreter.values import EvaluationError
+
+# Days of the Gregorian calendar, before and after the years that `datetime` knows, and zones.
+#
+# The calendar repeats after 400 years, so a year beyond stands for one that `datetime` has.
+
+DAY = 86_400_000_000
+_CYCLE = 146_097
+_OF_1970 = date(1970, 1, 1).toordinal()
+_LOWEST, _HIGHEST = (day.toordinal() - _OF_1970 for day in (date(2, 1, 1), date(9998, 12, 31)))
+
+
+def date_of(days: int) -> tuple[int, date]:
+    """The year of a day since 1970-01-01, and the same day of a year from 1 to 400."""
+    cycles, rest = divmod(days + _OF_1970 - 1, _CYCLE)
+    day = date.fromordinal(rest + 1)
+    return day.year + 400 * cycles, day
+
+
+def days_of(year: int, month: int, day: int) -> int:
+    """The days since 1970-01-01; raises ValueError if there is no such day."""
+    cycles, rest = divmod(year - 1, 400)
+    return date(rest + 1, month, day).toordinal() + cycles * _CYCLE - _OF_1970
+
+
+def offset_at(micros: int, zone: tzinfo) -> tuple[int, str]:
+    """The offset of a zone at a time, in microseconds, and its short name then."""
+    local = _moment(micros).replace(tzinfo=UTC).astimezone(zone)
+    return _micros(local.utcoffset()), local.tzname() or ""
+
+
+def offsets_of_local(micros: int, zone: tzinfo) -> list[tuple[int, str]]:
+    """What `offset_at` gives for a local time, at first what holds if it is skipped or repeated.
+
+    A skipped time is counted on from before the change; of a repeated one the later is meant.
+    """
+    moment = _moment(micros)
+    both = [moment.replace(tzinfo=zone, fold=fold) for fold in (0, 1)]
+    return sorted((_micros(item.utcoffset()), item.tzname() or "") for item in both)
+
+
+def _moment(micros: int) -> datetime:
+    days, rest = divmod(micros, DAY)
+    if not _LOWEST <= days <= _HIGHEST:
+        days = _LOWEST + (days - _LOWEST) % _CYCLE if days < _LOWEST else _HIGHEST - (_HIGHEST - days) % _CYCLE
+    return datetime.fromordinal(days + _OF_1970) + timedelta(microseconds=rest)
+
+
+def _micros(offset: timedelta | None) -> int:
+    return 0 if offset is None else offset // timedelta(microseconds=1)
+
+
+# Times to text by the letters of `querylang.plan.time_patterns`; names are English.
+
+SECOND, MINUTE, HOUR = 1_000_000, 60_000_000, 3_600_000_000
+JULIAN = 2_440_588
+"""The Julian day number of 1970-01-01."""
+
+MONTHS = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+@dataclass(frozen=True, slots=True)
+class _Local:
+    """A local time: its days since 1970, its year, the same day of a year that `date` has."""
+
+    days: int
+    year: int
+    day: date
+    rest: int
+    offset: int
+    short_name: str
+    zone: str
+
+    @property
+    def hour(self) -> int:
+        return self.rest // HOUR
+
+
+def written(micros: int, pieces: Sequence[Piece], zone: tzinfo) -> str:
+    """The time as text."""
+    offset, short_name = offset_at(micros, zone)
+    days, rest = divmod(micros + offset, DAY)
+    local = _Local(days, *date_of(days), rest, offset, short_name, str(zone))
+    return "".join(piece.text if not piece.letter else _WRITERS[piece.letter](local, piece.count) for piece in pieces)
+
+
+def _digits(value: Callable[[_Local], int]) -> Callable[[_Local, int], str]:
+    def text(local: _Local, count: int) -> str:
+        number = value(local)
+        return f"{'-' if number < 0 else ''}{abs(number):0{count}}"
+
+    return text
+
+
+def _year(local: _Local, count: int) -> str:
+    year = local.year if local.year > 0 else 1 - local.year
+    return f"{year % 100:02}" if count == 2 else f"{year:0{count}}"
+
+
+def _month(local: _Local, count: int) -> str:
+    number = local.day.month
+    return f"{number:0{count}}" if count < 3 else _name(MONTHS[number - 1], count)
+
+
+def _name(name: str, count: int) -> str:
+    return name if count > 3 else name[:3]
+
+
+def _offset_text(local: _Local, count: int) -> str:
+    """`+0100`, `GMT+01:00` or `+01:00`, with seconds if there are any, as in old local times."""
+    if local.offset == 0 and count > 3:
+        return "GMT" if count == 4 else "Z"
+    minutes, seconds = divmod(abs(local.offset) // SECOND, 60)
+    parts = [f"{minutes // 60:02}", f"{minutes % 60:02}", *([f"{seconds:02}"] if seconds else [])]
+    sign = "-" if local.offset < 0 else "+"
+    return f"{'GMT' if count == 4 else ''}{sign}{(':' if count > 3 else '').join(parts)}"
+
+
+_WRITERS: Mapping[str, Callable[[_Local, int], str]] = {
+    "G": lambda local, _count: "AD" if local.year > 0 else "BC",
+    "y": _year,
+    "u": _digits(lambda local: local.year),
+    "M": _month,
+    "d": _digits(lambda local: local.day.day),
+    "D": _digits(lambda local: local.day.timetuple().tm_yday),
+    "E": lambda local, count: _name(WEEKDAYS[local.day.weekday()], count),
+    "g": _digits(lambda local: local.days + JULIAN),
+    "a": lambda local, _count: "AM" if local.hour < 12 else "PM",
+    "h": _digits(lambda local: (local.hour - 1) % 12 + 1),
+    "H": _digits(lambda local: local.hour),
+    "k": _digits(lambda local: local.hour or 24),
+    "K": _digits(lambda local: local.hour % 12),
+    "m": _digits(lambda local: local.rest // MINUTE % 60),
+    "s": _digits(lambda local: local.rest // SECOND % 60),
+    "S": lambda local, count: f"{local.rest % SECOND:06}".ljust(count, "0")[:count],
+    "A": _digits(lambda local: local.rest // 1000),
+    "z": lambda local, _count: local.short_name,
+    "Z": _offset_text,
+    "V": lambda local, _count: local.zone,
+}
+
+
+# Text to times by the letters of `querylang.plan.time_patterns`.
+#
+# The text has to fit from beginning to end; no number may be out of its range. What it does not tell
+# is that of 1970-01-01, 00:00:00. Numbers without anything between them have as many digits as the
+# pattern has letters.
 
 Fields = dict[str, int | str]
 
@@ -128,7 +285,7 @@ def _weekday(text: str, position: int) -> tuple[str, int]:
     return WEEKDAYS[number], end
 
 
-def _offset(text: str, position: int) -> tuple[int, int]:
+def _read_offset(text: str, position: int) -> tuple[int, int]:
     match = _OFFSET.match(text, position)
     length = None if match is None else timedelta(0) if match[1] is None else offset_of(match[1])
     if match is None or length is None:
@@ -151,7 +308,7 @@ _TEXTS: Mapping[str, Callable[[str, int], tuple[int | str, int]]] = {
     "E": _weekday,
     "a": _one_of(_HALVES, "`AM` or `PM`", 0),
     "z": _word,
-    "Z": _offset,
+    "Z": _read_offset,
     "V": _word,
 }
 
@@ -209,3 +366,37 @@ def _offset_of_zone(local: int, zone: tzinfo, name: int | str | None) -> int:
     if length is None:
         raise UnfitTextError(f"'{word[:20]}' is not the short name of {zone} then; an offset is read by `Z`")
     return length // timedelta(microseconds=1)
+
+
+# The methods of TimeFormat: times to text, text to times. Without a zone they are UTC.
+#
+# So the answer is the same on every machine. A time is rounded to microseconds, then each letter cuts
+# off what it does not show.
+
+_SECOND = 1_000_000
+
+
+def _format(seconds: float, pattern: str, zone: str = "UTC") -> str:
+    micros = of_seconds(seconds)
+    if abs(micros) > LONGEST:
+        raise EvaluationError(f"{seconds} is not a time that can be written")
+    try:
+        return written(round(micros), pieces_of(pattern), zone_of(zone))
+    except TimePatternError as error:
+        raise EvaluationError(str(error)) from error
+
+
+def _parse(pattern: str, text: str, zone: str = "UTC") -> float:
+    try:
+        return read(text, pieces_of(pattern), zone_of(zone)) / _SECOND
+    except TimePatternError as error:
+        raise EvaluationError(str(error)) from error
+    except UnfitTextError as error:
+        raise EvaluationError(f"cannot parse {text[:40]!r} as {pattern[:40]!r}: {error}") from error
+
+
+TIME_FORMAT_METHODS: Mapping[str, Callable[..., Any]] = {
+    **dict.fromkeys(("format", "formatUTC", "formatWithTimeZone"), _format),
+    **dict.fromkeys(("parse", "parseTime", "parseUTC", "parseTimeUTC"), _parse),
+    **dict.fromkeys(("parseWithTimeZone", "parseTimeWithTimeZone"), _parse),
+}
