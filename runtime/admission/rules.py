@@ -1,4 +1,4 @@
-"""The rules of event time for one record: is it admitted, with which time, does it advance a bound.
+"""The rules of event time for one record: is it admitted, with which time, what becomes of it.
 
 Pure functions over numbers, inlined into the kernels of `runtime.admission.per_key` and
 `per_key_sorted` (timelines per key) and of `runtime.admission.shared_clock` (those of a source).
@@ -21,10 +21,9 @@ from runtime.compiling.compiled import inlined
 from runtime.instants import NEVER, NO_TIME
 from runtime.policies.per_input import PolicyColumns
 
-# The outcomes of a record: used, adjusted, filtered, discarded for a reason, pending.
-#
-# This is the one list of them. The ledger, the table of discarded records, `adjusted` of a match and
-# the kernels of admission all take their words and numbers from here.
+# The outcomes of a record: used, adjusted, filtered, discarded for a reason, pending. This is the
+# one list of them. The ledger, the table of discarded records, `adjusted` of a match and the
+# kernels of admission all take their words and numbers from here.
 
 
 class Group(Enum):
@@ -227,9 +226,6 @@ def own_settings(policies: PolicyColumns, item: int) -> Settings:
         idle=NEVER,
         action=Action.DROP,
     )
-
-
-# Which records of a call arrive later than they say, and when they would without idle sources.
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,10 +216,9 @@ def _is_selected(outcome: NDArray[np.int8]) -> NDArray[np.bool_]:
     return (outcome == Outcome.USED) | (outcome == Outcome.HEARTBEAT)
 
 
-# Interval edges: the end of an event whose start and end arrive as two records.
-#
-# A start edge and an end edge belong together if they agree in event type, start and payload. If
-# several starts agree, an end edge closes the oldest open one.
+# The end of an event whose start and end arrive as two records. A start edge and an end edge belong
+# together if they agree in event type, start and payload. If several starts agree, an end edge
+# closes the oldest open one.
 
 _OF_EDGES = ("start", "end", "shape")
 """Fields that place an event in time: they differ between its two records."""

@@ -265,10 +265,9 @@ def _trees(grouping: Grouping, bounds: Integers) -> tuple[Integers, Integers, In
     return root, leaf, tree
 
 
-# All shared clocks of a query together: verdicts, and when a time is definitive for all.
-#
-# A query whose sources have no policies of their own has no shared clocks; then every method returns
-# at once.
+# All shared clocks of a query together: verdicts, and when a time is definitive for all. A query
+# whose sources have no policies of their own has no shared clocks; then every method returns at
+# once.
 
 CLOCK_SCHEMA = pa.schema(
     [

@@ -121,11 +121,9 @@ def _settings(policy: TimePolicy) -> Settings:
     )
 
 
-# The kinds of timelines: source partitions, substreams and event types.
-#
-# A kind says which timeline a record belongs to, which group of timelines a key depends on, and how
-# many timelines a group still waits for. Timelines are numbered per call, those that are known from
-# earlier calls first.
+# The kinds of timelines: source partitions, substreams and event types. A kind says which timeline
+# a record belongs to, which group of timelines a key depends on, and how many timelines a group
+# still waits for. Timelines are numbered per call, those that are known from earlier calls first.
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,10 +192,8 @@ def times_to_fill(rows: KeyedRows, policies: PolicyColumns) -> tuple[Integers, I
     return rows.time.copy() if fills_times else rows.time, rows.buffer_end.copy() if fills_ends else rows.buffer_end
 
 
-# Binary heaps of (time, number) pairs, the least pair on top.
-#
-# A heap is two arrays and a size that the caller keeps, because kernels without reference counts
-# cannot allocate.
+# Binary heaps of (time, number) pairs, the least pair on top. A heap is two arrays and a size that
+# the caller keeps, because kernels without reference counts cannot allocate.
 
 
 @borrowing

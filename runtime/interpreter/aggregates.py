@@ -167,9 +167,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-# The folds over the events of a run: `count sum avg min max`.
-#
-# Integers wrap, floats are added from the oldest to the newest, `min` and `max` ignore NaN.
+# The folds over the events of a run: `count sum avg min max`. Integers wrap, floats are added from
+# the oldest to the newest, `min` and `max` ignore NaN.
 
 
 def folded(function: str, values: Sequence[Any], kind: Kind) -> Any:

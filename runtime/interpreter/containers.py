@@ -1,7 +1,9 @@
-"""Methods of sequences, dictionaries, optionals, locations and events.
+"""The methods of all types (`querylang.plan.library`), by kind of receiver and name.
 
-Methods in the tables `..._OF_TYPE` also take the world and the receiver's type, for default values
-and texts.
+Those of sequences, dictionaries, optionals, locations and events are here, too. The arguments of a
+method are the receiver and those of the call; it raises EvaluationError if there is no value.
+Before them, methods of a table `..._OF_TYPE` take the world and the receiver's type, for default
+values and texts.
 """
 
 from __future__ import annotations
@@ -216,11 +218,6 @@ EVENT_METHODS: dict[str, Callable[..., Any]] = {
     "getFieldValues": lambda event: [text_of(event.values.get(field.name), field.type) for field in event.type.fields],
 }
 
-
-# The methods of all types (`querylang.plan.library`), by kind of receiver and name.
-#
-# The arguments of a method are the receiver and those of the call; it raises EvaluationError if there
-# is no value. Before them, methods of a table `..._OF_TYPE` take the world and the receiver's type.
 
 Method = Callable[..., Any]
 

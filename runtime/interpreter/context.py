@@ -1,4 +1,4 @@
-"""The context of an evaluation: events, keys, selects and variables in scope, and limits."""
+"""The context of an evaluation: events, keys, selects and variables in scope; limits and work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The methods of TimeFormat: times to text, text to times. Without a zone they are UTC."""
+"""The methods of TimeFormat: times to text, text to times. Without a zone they are UTC.
+
+So the answer is the same on every machine. A time is rounded to microseconds, then each letter of
+a pattern (`querylang.plan.time_patterns`) cuts off what it does not show.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +66,7 @@ def _micros(offset: timedelta | None) -> int:
     return 0 if offset is None else offset // timedelta(microseconds=1)
 
 
-# Times to text by the letters of `querylang.plan.time_patterns`; names are English.
+# Times to text; names are English.
 
 SECOND, MINUTE, HOUR = 1_000_000, 60_000_000, 3_600_000_000
 JULIAN = 2_440_588
@@ -166,11 +170,9 @@ _WRITERS: Mapping[str, Callable[[_Local, int], str]] = {
 }
 
 
-# Text to times by the letters of `querylang.plan.time_patterns`.
-#
-# The text has to fit from beginning to end; no number may be out of its range. What it does not tell
-# is that of 1970-01-01, 00:00:00. Numbers without anything between them have as many digits as the
-# pattern has letters.
+# Text to times. The text has to fit from beginning to end; no number may be out of its range. What
+# it does not tell is that of 1970-01-01, 00:00:00. Numbers without anything between them have as
+# many digits as the pattern has letters.
 
 Fields = dict[str, int | str]
 
@@ -368,14 +370,6 @@ def _offset_of_zone(local: int, zone: tzinfo, name: int | str | None) -> int:
     return length // timedelta(microseconds=1)
 
 
-# The methods of TimeFormat: times to text, text to times. Without a zone they are UTC.
-#
-# So the answer is the same on every machine. A time is rounded to microseconds, then each letter cuts
-# off what it does not show.
-
-_SECOND = 1_000_000
-
-
 def _format(seconds: float, pattern: str, zone: str = "UTC") -> str:
     micros = of_seconds(seconds)
     if abs(micros) > LONGEST:
@@ -388,7 +382,7 @@ def _format(seconds: float, pattern: str, zone: str = "UTC") -> str:
 
 def _parse(pattern: str, text: str, zone: str = "UTC") -> float:
     try:
-        return read(text, pieces_of(pattern), zone_of(zone)) / _SECOND
+        return read(text, pieces_of(pattern), zone_of(zone)) / SECOND
     except TimePatternError as error:
         raise EvaluationError(str(error)) from error
     except UnfitTextError as error:

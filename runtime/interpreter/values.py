@@ -1,4 +1,4 @@
-"""Values of the language in Python: representation, equality, order, copies and defaults.
+"""Values of the language in Python: representation, equality, order, copies, defaults, text.
 
 boolean, integer, float, decimal and string are bool, int, float, `Decimal` and str. A sequence is a
 list, a dictionary a `Dictionary`, an event an `Event`, a location a `Location`. An optional is what
@@ -267,8 +267,8 @@ def limit_size(size: int) -> None:
 
 # Values as text: `toString()`, and numbers in given formats.
 #
-# `runtime.interpreter.written_values` reads the text back. Inside of events, sequences and dictionaries
-# strings are quoted and decimals end with `d`, so that the text shows the types.
+# `runtime.interpreter.written_values` reads the text back. Inside of events, sequences and
+# dictionaries strings are quoted and decimals end with `d`, so that the text shows the types.
 
 ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 

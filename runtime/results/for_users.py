@@ -1,4 +1,5 @@
-"""Results as users get them: JSON objects, a struct per name or a column per field, and their layout in Parquet."""
+"""Results as users get them: as JSON objects, as tables, in Parquet; and where two queries
+differ."""
 
 from __future__ import annotations
 
@@ -171,9 +172,8 @@ def cells(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     return column.to_pylist(maps_as_pydicts="lossy")
 
 
-# Matches and discards as users get them: with a struct per name, or with a column per field.
-#
-# The schemas before that are in `runtime.results.schemas`.
+# Matches and discards as tables: with a struct per name, or with a column per field. The schemas
+# before that are in `runtime.results.schemas`.
 
 COMMON = ("match_id", "query", "instance", "time", "definitive", "emitted", "waited")
 """The columns of matches that do not depend on the query."""

@@ -391,8 +391,6 @@ def _digits(value: np.uint64) -> np.uint64:
     return pairs + np.uint64(0x3030303030303030) + is_letter * np.uint64(39)
 
 
-# The table of matches that were only found so far, perhaps in another thread than the engine's.
-
 LEAST = 10_000
 """So many matches per thread are worth one."""
 

@@ -1,4 +1,5 @@
-"""Matches before they are a table: columns of times, and the numbers of the members' rows."""
+"""Matches before they are a table: times and the numbers of the members' rows; order and
+identity."""
 
 from __future__ import annotations
 

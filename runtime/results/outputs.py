@@ -1,4 +1,4 @@
-"""Rows among the outputs and the discards.
+"""Rows of outputs and discards: no record, and nothing that a block does, disappears.
 
 Outputs are prints, sends and logs of blocks, errors, and what became of changes of the queries.
 """
@@ -41,15 +41,14 @@ from runtime.results.schemas import (
 )
 from runtime.timestamps import format_time
 
-# Runs a query's block for each match: prints, sends, logs.
+# Outputs of blocks. Each statement with an output becomes a row of `OUTPUT_SCHEMA`, in order; the
+# channel of a `log` is its level. A failure becomes a row of kind `error` with the reason: the rest
+# of that match's block is skipped, and the query continues. Each match has copies of its events, so
+# a block cannot change what others see.
 #
-# Each statement with an output becomes a row of `OUTPUT_SCHEMA`, in order; the channel of a `log` is
-# its level. A failure becomes a row of kind `error` with the reason: the rest of that match's block
-# is skipped, and the query continues. Each match has copies of its events, so a block cannot change
-# what others see.
-#
-# A block that reaches a limit is cut off. After `MOST_CUT_OFF` in a row, later matches of the key get
-# the error row without running, because each such run takes long. The counts are part of the state.
+# A block that reaches a limit is cut off. After `MOST_CUT_OFF` in a row, later matches of the key
+# get the error row without running, because each such run takes long. The counts are part of the
+# state.
 
 Row = dict[str, Any]
 
@@ -180,9 +179,6 @@ def _row(output: Output) -> Row:
     }
 
 
-# Rows of kind `error` of a query's matches that did not become rows.
-
-
 def error_outputs(
     plan: Plan,
     query: QueryPlan,
@@ -223,10 +219,6 @@ def error_outputs(
     return pa.table(columns, schema=OUTPUT_SCHEMA)
 
 
-# Error rows among the outputs: for control events that change nothing, and for query instances
-# that do not run.
-
-
 def control_errors(errors: Iterable[tuple[int, str]], arrival: NDArray[np.int64]) -> pa.Table:
     """One row (OUTPUT_SCHEMA) per wrong control event, at its arrival; `errors`: record numbers and
     messages."""
@@ -250,8 +242,6 @@ def stopped_instances(stopped: Iterable[Stopped]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA) if rows else NO_OUTPUTS
 
 
-# What became of changes of the queries, as rows among the outputs.
-
 _TIMES = ("handover",)
 """The details that are times, µs."""
 
@@ -274,9 +264,6 @@ def change_rows(outcomes: Sequence[ChangeOutcome], place: int, step: int = -1) -
 
 def _plain(outcome: ChangeOutcome) -> dict[str, object]:
     return {name: format_time(value) if name in _TIMES else value for name, value in outcome.details.items()}
-
-
-# Discarded records as rows of `discard_schema`: no record disappears.
 
 
 def refused_at_source(plan: Plan, table: pa.Table, kinds: NDArray[np.int64], arrival: NDArray[np.int64]) -> pa.Table:
