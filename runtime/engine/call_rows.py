@@ -26,8 +26,7 @@ from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.arrivals import Shape
 from runtime.columns.keys import group_rows, key_columns, number_keys
 from runtime.engine.forgetting import Lives, StoredLives, divide, stored_lives
-from runtime.engine.query_parts import QueryParts
-from runtime.engine.query_state import CUT_OFF, QueryState
+from runtime.engine.query_state import CUT_OFF, QueryParts, QueryState
 from runtime.instants import NEVER, NO_TIME
 from runtime.number_arrays import Integers
 from runtime.policies.per_input import NO_WAIT, PolicyColumns

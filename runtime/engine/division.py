@@ -19,7 +19,7 @@ from runtime.columns.keys import hash_keys
 from runtime.columns.rows import joined
 from runtime.engine.engine import Engine
 from runtime.engine.key_contents import renumbered
-from runtime.engine.query_parts import query_parts
+from runtime.engine.query_state import query_parts
 from runtime.engine.snapshot import ALIKE, decode, encode
 from runtime.engine.succession import saved_states
 from runtime.number_arrays import Integers

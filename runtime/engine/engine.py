@@ -21,13 +21,11 @@ from runtime.admission.rules import NO_MOVES, Moves
 from runtime.admission.shared_clock import CLOCK_SCHEMA
 from runtime.columns.arrivals import Arrivals, in_arrival_order, is_moved
 from runtime.engine.call_rows import CallRecords
-from runtime.engine.eviction import Carry
 from runtime.engine.key_contents import Key, KeyContents, forget_key, key_contents, query_sizes
-from runtime.engine.query_parts import all_parts
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
-from runtime.engine.shared_admission import SharedAdmission
-from runtime.engine.snapshot import ALIKE, StateError, decode, encode
-from runtime.engine.state_checks import integer
+from runtime.engine.query_state import all_parts
+from runtime.engine.shared_admission import Carry, SharedAdmission
+from runtime.engine.snapshot import ALIKE, StateError, decode, encode, integer
 from runtime.engine.succession import NOTHING_SAVED, Saved, handed_on, runners_of, saved_states
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
 from runtime.reading.control_events import ControlEvents, SetDelayedEventsLeeway

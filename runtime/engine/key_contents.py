@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from runtime.admission.rules import ADMITTED, Outcome
 from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.keys import is_of_key
-from runtime.engine.query_parts import QueryParts
-from runtime.engine.query_state import QueryState
+from runtime.engine.query_state import QueryParts, QueryState
 from runtime.results.ledger import FORGOTTEN_EVENTS, FORGOTTEN_WAITS, Account, count_pending
 
 Key = Sequence[pa.Scalar]

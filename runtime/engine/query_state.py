@@ -1,8 +1,9 @@
-"""The state of one query between calls: key state, pending matches, shared clocks."""
+"""One query at work: the fixed parts that its plan gives, and its state between calls."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -10,16 +11,265 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from querylang.plan.model import EventType, Plan, QueryPlan
+from runtime.admission.selection import Selector
 from runtime.admission.shared_clock import QueryClocks
-from runtime.arrow_types import one_chunk
-from runtime.columns.keys import key_identity, plain_columns
-from runtime.engine.forgetting import LIFE_FIELDS
-from runtime.engine.key_state import KeyState
-from runtime.engine.query_parts import QueryParts
-from runtime.engine.state_checks import fitted, integer, refuse_nulls, refuse_other_waits, refuse_outside
+from runtime.arrow_types import arrow_type, one_chunk
+from runtime.columns.arrivals import SYSTEM_FIELDS, field_columns
+from runtime.columns.keys import hash_keys, key_columns, key_identity, plain_columns
+from runtime.columns.rows import ColdRows, Hashes, is_small, joined
+from runtime.engine.event_marks import NUMBER, are_numbered
+from runtime.engine.forgetting import LIFE_FIELDS, Forgetting, forgetting_of
+from runtime.engine.snapshot import fitted, integer, refuse_nulls, refuse_other_waits, refuse_outside
 from runtime.instants import NEVER, NO_TIME
+from runtime.matching.choose import choose_matcher
+from runtime.matching.interface import Matcher
 from runtime.matching.trailing_waits import PendingWaits
-from runtime.policies.per_input import definitive_times, shares_clock
+from runtime.matching.windows import WindowColumns, window_columns
+from runtime.number_arrays import Integers
+from runtime.policies.per_input import PolicyColumns, adjusts, definitive_times, has_ends, policy_columns, shares_clock
+
+# The fixed parts of one query at work: its plan and what is derived from it, the same for all
+# calls.
+
+
+@dataclass(frozen=True, slots=True)
+class QueryParts:
+    """One query of a plan.
+
+    selector: what the query makes of a record
+    policies: the inputs' settings of time
+    windows: the inputs' windows
+    matcher: finds the query's pattern
+    schema: the columns of events
+    forgetting: when keys are forgotten
+    admission: equal for queries that make the same of every record, and keep nothing beside it
+    """
+
+    plan: Plan
+    query: QueryPlan
+    selector: Selector
+    policies: PolicyColumns
+    windows: WindowColumns
+    matcher: Matcher
+    schema: pa.Schema
+    forgetting: Forgetting
+    admission: str
+
+    def keys_of(self, table: pa.Table) -> list[pa.Array]:
+        """The key columns of events."""
+        return key_columns(table, table.column("_kind").to_numpy(), self.plan, self.query)
+
+
+def query_parts(plan: Plan, query: QueryPlan, matcher: str) -> QueryParts:
+    """The parts of a query; see `runtime.engine.engine.Engine` for `matcher`."""
+    policies = policy_columns(query)
+    return QueryParts(
+        plan=plan,
+        query=query,
+        selector=Selector(plan, query),
+        policies=policies,
+        windows=window_columns(query),
+        matcher=choose_matcher(plan, query, matcher),
+        schema=_event_schema(plan, query),
+        forgetting=forgetting_of(query, policies),
+        admission=_admission(query),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What was made for plans with these event types.
+
+    parts: by the identity of their query, which they hold
+    """
+
+    events: tuple[EventType, ...]
+    parts: dict[int, QueryParts]
+
+
+_KEPT: dict[tuple[int, str], _Kept] = {}
+"""By the identity of the event types, and the matcher that was wanted; the last used are the last.
+
+Parts never change. A job makes an engine per bucket and micro-batch, and a change of its queries
+leaves most of them as they are.
+"""
+
+_MOST_EVENTS, _MOST_PARTS = 4, 20_000
+
+
+def all_parts(plan: Plan, matcher: str) -> list[QueryParts]:
+    """The parts of all queries; what queries with the same admission have alike is made once."""
+    kept = _KEPT.pop((id(plan.events), matcher), None)
+    if kept is None or kept.events is not plan.events or len(kept.parts) > _MOST_PARTS:
+        kept = _Kept(plan.events, {})
+    _KEPT[id(plan.events), matcher] = kept
+    for key in list(_KEPT)[:-_MOST_EVENTS]:
+        _KEPT.pop(key, None)
+    found = [kept.parts.get(id(query)) for query in plan.queries]
+    first = {parts.admission: parts for parts in reversed(found) if parts is not None}
+    return [
+        parts or _new_parts(plan, query, matcher, first, kept) for query, parts in zip(plan.queries, found, strict=True)
+    ]
+
+
+def _new_parts(plan: Plan, query: QueryPlan, matcher: str, first: dict[str, QueryParts], kept: _Kept) -> QueryParts:
+    """The parts of a query; `first`: by admission those of the first query that has it."""
+    like = first.get(_admission(query))
+    if like is None:
+        parts = query_parts(plan, query, matcher)
+        first[parts.admission] = parts
+    else:
+        own = choose_matcher(plan, query, matcher)
+        parts = replace(like, query=query, windows=window_columns(query), matcher=own)
+    kept.parts[id(query)] = parts
+    return parts
+
+
+def _admission(query: QueryPlan) -> str:
+    # Waits and skipped events are stored with the events.
+    own = query.title if query.trailing is not None or query.skip is not None else ""
+    return repr((query.inputs, query.keys, query.forget_keys, query.nulls_fail, are_numbered(query), own))
+
+
+_OF_CALLS = ("_text", "_place")
+"""System columns that mean nothing once the records of a call are in order."""
+
+
+def _event_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
+    """System columns, and the fields of the event types that the query reads."""
+    used = {item.event for item in query.inputs}
+    used |= {item.heartbeat.event for item in query.inputs if item.heartbeat is not None}
+    columns = field_columns(event for event in plan.events if event.name in used)
+    system = [field for field in SYSTEM_FIELDS if field.name not in _OF_CALLS]
+    system += [pa.field("_adjusted", pa.int8())] if adjusts(query) else []
+    system += [pa.field("_skipped", pa.bool_())] if query.skip is not None else []
+    system += [pa.field("_shape", pa.int8()), pa.field("_end", pa.int64())] if has_ends(query) else []
+    system += [NUMBER] if are_numbered(query) else []
+    return pa.schema([*system, *((name, arrow_type(type_, plan)) for name, type_ in columns.items())])
+
+
+# Key state of one query between calls: stored events and bounds, split into hot keys and cold
+# keys.
+#
+# If a batch is small relative to the state, only its keys are loaded from the cold store
+# (`runtime.columns.rows`), and those with an expired timer. Such a batch costs what its own keys
+# cost.
+
+COUNTED = 4096
+"""Rows. Keys of more than these are estimated from a sample."""
+
+SAMPLE = 16
+"""Of so many keys one is counted."""
+
+
+class KeyState:
+    """Events and bounds of all keys.
+
+    events: of hot keys, released and pending ones
+    bounds: of hot keys, the timelines that are ahead of the clock
+    """
+
+    def __init__(
+        self, events: pa.Table, bounds: pa.Table, keys_of: Callable[[pa.Table], list[pa.Array]], *, has_cold_keys: bool
+    ) -> None:
+        """State without keys.
+
+        events, bounds: empty tables
+        keys_of: gives the key columns of events
+        has_cold_keys: whether keys may be cold
+        """
+        self.events, self.bounds = events, bounds
+        self._timers = self._bound_timers = np.empty(0, np.int64)
+        self._cold_events, self._cold_bounds = ColdRows(events), ColdRows(bounds)
+        self._keys_of, self._has_cold_keys = keys_of, has_cold_keys
+        self._most = 0
+
+    def load(self, new: pa.Table, limit: int, *, everything: bool = False) -> None:
+        """Loads the keys of the new records and those with a timer up to `limit`.
+
+        The other keys become cold, but not if the batch is large, if a record has no key and so
+        concerns all keys, or if all timers run. Only hot keys are evicted. So all keys are also
+        loaded once the state has doubled; this limits how many expired events are stored.
+        """
+        hot, cold = len(self.events), len(self._cold_events)
+        stored = hot + cold
+        if everything or not self._has_cold_keys or limit >= NEVER or not is_small(len(new), stored):
+            self._load_all()
+            return
+        keys = self._keys_of(new)
+        if not cold:
+            self._most = 2 * stored
+        if stored > self._most or any(column.null_count for column in keys):
+            self._load_all()
+            return
+        if hot:
+            self._cold_events.add(self.events, hash_keys(self._keys_of(self.events)), self._timers)
+        if len(self.bounds):
+            self._cold_bounds.add(self.bounds, self._hashes(self.bounds), self._bound_timers)
+        expired = self._cold_events.expired_keys(limit), self._cold_bounds.expired_keys(limit)
+        wanted = np.unique(np.concatenate([hash_keys(keys), *expired]))
+        self.events, self.bounds = self._cold_events.take(wanted), self._cold_bounds.take(wanted)
+
+    def _load_all(self) -> None:
+        if self.has_cold:
+            self.events = joined([self.events, self._cold_events.take_all()])
+            self.bounds = joined([self.bounds, self._cold_bounds.take_all()])
+
+    def _hashes(self, bounds: pa.Table) -> Hashes:
+        keys = [name for name in bounds.column_names if name.startswith("key")]
+        return hash_keys([bounds.column(name).combine_chunks() for name in keys])
+
+    def store(self, events: pa.Table, bounds: pa.Table, timers: Integers, bound_timers: Integers) -> None:
+        """Replaces the state of the hot keys.
+
+        timers: by row of `events`, when arrival time alone does something to its key, µs; NEVER =
+            it does not
+        bound_timers: the same by row of `bounds`
+        """
+        self.events, self.bounds = events, bounds
+        self._timers, self._bound_timers = timers, bound_timers
+
+    def restore(self, events: pa.Table, bounds: pa.Table) -> None:
+        """Replaces the whole state by a saved one. Timers are not saved: each key is taken to have
+        an expired one."""
+        self.store(events, bounds, np.full(len(events), NO_TIME), np.full(len(bounds), NO_TIME))
+
+    @property
+    def has_cold(self) -> bool:
+        """Whether some keys are cold."""
+        return len(self._cold_events) > 0 or len(self._cold_bounds) > 0
+
+    @property
+    def next_cold_timer(self) -> int:
+        """The earliest timer of cold keys, µs; NEVER if there is none."""
+        return min(self._cold_events.next_timer, self._cold_bounds.next_timer)
+
+    def bounds_of(self, key: Sequence[Any]) -> pa.Table:
+        """Bounds of hot keys and of this one."""
+        if not len(self._cold_bounds):
+            return self.bounds
+        types = [field.type for field in self.bounds.schema if field.name.startswith("key")]
+        wanted = hash_keys([pa.array([value], type_) for value, type_ in zip(key, types, strict=True)])[0]
+        return joined([self.bounds, self._cold_bounds.rows_of(wanted)])
+
+    def keys(self) -> int:
+        """The number of hot keys; of many rows it is estimated, so that counting costs little."""
+        tables = [table for table in (self.events, self.bounds) if len(table)]
+        if not tables or not self._keys_of(self.events):
+            return min(1, len(tables))
+        hashes = [self._hashes(self.bounds)] if len(self.bounds) else []
+        if len(self.events):
+            hashes.append(hash_keys(self._keys_of(self.events)))
+        found = np.concatenate(hashes)
+        if len(found) <= COUNTED:
+            return len(np.unique(found))
+        # hashes are spread evenly, so those that end alike have an equal share of the keys
+        return len(np.unique(found[found % np.uint64(SAMPLE) == 0])) * SAMPLE
+
+    def __len__(self) -> int:
+        return len(self.events) + len(self._cold_events)
+
 
 STATE_FIELDS = (pa.field("_time", pa.int64()), pa.field("_ripe", pa.int64()), pa.field("_pending", pa.bool_()))
 """Columns that stored events have beside their own.

@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 
 from runtime.admission.rules import Outcome
 from runtime.arrow_types import one_chunk
-from runtime.engine.query_parts import QueryParts
 from runtime.engine.query_runner import QueryRunner
-from runtime.engine.query_state import CUT_OFF
+from runtime.engine.query_state import CUT_OFF, QueryParts
 from runtime.engine.shared_admission import SharedAdmission
 from runtime.engine.snapshot import ALIKE
 from runtime.results.ledger import ENDED_WAITS, UNDEPLOYED, Account

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from runtime.engine import eviction
+from runtime.engine import shared_admission
 from tests.oracle.pieces import at_once, found_in, in_pieces, loaded
 from tests.oracle.random_patterns import ALL
 from tests.oracle.random_queries import random_draw
@@ -27,6 +27,6 @@ def test_pieces_and_restarts_find_the_same(seed: int) -> None:
 def test_nothing_that_is_evicted_could_be_used(seed: int) -> None:
     draw, chooser = random_draw(seed, ALL, TOGETHER), random.Random(seed)
     plan, arrivals = loaded(draw)
-    with patch.object(eviction, "rows_to_keep", lambda released, *_: released.order):
+    with patch.object(shared_admission, "rows_to_keep", lambda released, *_: released.order):
         kept = found_in(plan, in_pieces(plan, arrivals, random.Random(seed)))
     assert found_in(plan, in_pieces(plan, arrivals, chooser)) == kept

@@ -20,7 +20,7 @@ from querylang.changes.running import Running
 from querylang.plan import model
 from querylang.plan.model import Plan, QueryPlan
 from runtime.columns.arrivals import Arrivals
-from runtime.engine import query_parts
+from runtime.engine import query_state
 from runtime.engine.engine import Engine
 from runtime.engine.succession import Saved
 from runtime.json_reader import DamagedJson
@@ -159,13 +159,13 @@ def test_files_are_checked_without_the_schemas_of_their_queries(
 
 def test_matchers_are_made_once_per_query_and_not_per_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     plan, made = _plan(3), list[str]()
-    choose = query_parts.choose_matcher
+    choose = query_state.choose_matcher
 
     def counting(plan: Plan, query: QueryPlan, wanted: str) -> Any:
         made.append(query.title)
         return choose(plan, query, wanted)
 
-    monkeypatch.setattr(query_parts, "choose_matcher", counting)
+    monkeypatch.setattr(query_state, "choose_matcher", counting)
     engine = Engine(plan)
     Engine.restore(plan, engine.snapshot())
     engine.followed_by(replace(plan, queries=plan.queries[1:]), {})

@@ -1,8 +1,4 @@
-"""The running numbers of a key's events, for patterns that ask what directly follows an event.
-
-Only differences matter: where nothing of a key is stored they begin anew. So the newest event of a
-key is kept as long as anything of the key is.
-"""
+"""What is stored with the events of a key: running numbers, and what `after match skip` has passed over."""
 
 from __future__ import annotations
 
@@ -15,6 +11,11 @@ from runtime.admission.arrays import Released
 from runtime.arrow_types import has_column
 from runtime.compiling.compiled import borrowing
 from runtime.number_arrays import Integers
+
+# The running numbers of a key's events, for patterns that ask what directly follows an event.
+#
+# Only differences matter: where nothing of a key is stored they begin anew. So the newest event of a
+# key is kept as long as anything of the key is.
 
 NUMBER = pa.field("_number", pa.int64())
 """The column of an event's running number; null until it is released."""
@@ -75,3 +76,31 @@ def add_newest(start: Integers, order: NDArray[np.int32], kept: NDArray[np.int32
                 count += 1
             taken += is_kept
     return count
+
+
+# Which events of a key `after match skip` has passed over: no later match may bind them.
+#
+# The events are those before some place in the key's total order. The place itself is not stored:
+# stored events say whether they are before it, and events that are released later are behind it.
+
+_NONE = np.empty(0, np.int64)
+
+
+def first_free(table: pa.Table, released: Released) -> Integers:
+    """By key, the first position that may be bound; empty if the query skips no events."""
+    if not has_column(table, "_skipped"):
+        return _NONE
+    is_skipped = table.column("_skipped").fill_null(False).to_numpy(zero_copy_only=False)
+    count = np.concatenate([[0], np.cumsum(is_skipped[released.order])])
+    start, end = released.start[:-1], released.start[1:]
+    return start + count[end] - count[start]
+
+
+def with_skipped(table: pa.Table, released: Released, free: Integers) -> pa.Table:
+    """The table with what is skipped now; `free`: as in `first_free`."""
+    if not has_column(table, "_skipped"):
+        return table
+    is_skipped = np.zeros(len(table), np.bool_)
+    position = np.arange(len(released.order))
+    is_skipped[released.order] = position < np.repeat(free, np.diff(released.start))
+    return table.set_column(table.schema.get_field_index("_skipped"), "_skipped", pa.array(is_skipped))
