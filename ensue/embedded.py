@@ -23,9 +23,8 @@ from runtime.policies.plan_policies import parse_orderings
 from runtime.policies.settings_text import parse_forget_keys, with_forget_keys
 from runtime.reading.column_names import NoTimesError
 from runtime.replay.epochs import Script, epoch_steps, replay_epochs
-from runtime.replay.file_records import FileRecords
 from runtime.replay.loading import read_ordered
-from runtime.replay.records import Records
+from runtime.replay.records import FileRecords, Records
 from runtime.replay.replay import measured_replay
 from runtime.replay.stepping import Step
 from runtime.replay.steps import replay_steps

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.replay.epochs import Script, replay_epochs
-from runtime.replay.file_records import FileRecords
-from runtime.replay.records import Records
+from runtime.replay.records import FileRecords, Records
 from runtime.replay.replay import replay_records
 from runtime.results.schemas import Results
 from spark_backend.versions import refuse_missing_spark

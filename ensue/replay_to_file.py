@@ -28,7 +28,7 @@ from runtime.policies.plan_policies import parse_orderings
 from runtime.policies.settings_text import parse_forget_keys, with_forget_keys
 from runtime.replay.loading import files_to_read, plan_for_files
 from runtime.replay.order import in_order
-from runtime.replay.pieces import FileToRead, NotSortedError, Reading, arrived_by
+from runtime.replay.records import FileToRead, NotSortedError, Reading, arrived_by
 from runtime.replay.replay import replay_calls
 from runtime.results.ledger import late_warning
 from runtime.results.schemas import Results

@@ -19,8 +19,7 @@ from ensue.rendering.replay_table import match_steps, steps_table
 from ensue.rendering.summary import summary_text
 from querylang.plan.model import Plan, QueryPlan
 from runtime.replay.epochs import Script, epoch_steps
-from runtime.replay.file_records import FileRecords
-from runtime.replay.records import Records
+from runtime.replay.records import FileRecords, Records
 from runtime.replay.replay import waiting_matches
 from runtime.replay.stepping import Step
 from runtime.replay.steps import are_quick, replay_steps

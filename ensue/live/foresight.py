@@ -16,8 +16,8 @@ from runtime.reading.column_names import ColumnNames
 from runtime.replay.incremental import Incremental
 from runtime.replay.records import source_names
 from runtime.single_events.events import SingleEvents, can_foresee
-from runtime.single_events.known import Finding, SingleEvent, UnforeseenError
 from runtime.single_events.results import CallResults, EarlyResults
+from runtime.single_events.windows import Finding, SingleEvent, UnforeseenError
 
 _MOST_ROWS = 20
 """More rows that nobody has looked at are left to the engine, which is faster then."""

@@ -17,9 +17,8 @@ from ensue.rendering.text_table import shortened, text_table
 from ensue.testing.cases import Case, Row
 from querylang.plan.changes import DONE
 from querylang.plan.model import Plan
-from runtime.replay.file_records import FileRecords
 from runtime.replay.order import in_order, matches_in_order
-from runtime.replay.records import Records
+from runtime.replay.records import FileRecords, Records
 from runtime.replay.stepping import Step
 from runtime.results.for_users import Plain, RowOf, plain_matches, plain_outputs
 from runtime.results.schemas import Results

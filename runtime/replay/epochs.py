@@ -20,8 +20,8 @@ from runtime.replay.divided import with_steps
 from runtime.replay.order import in_order
 from runtime.replay.records import Records
 from runtime.replay.replay import CHUNK, Replayed, concatenated
-from runtime.replay.step_by_step import StepByStep
 from runtime.replay.stepping import Step
+from runtime.replay.steps import StepByStep
 from runtime.results.for_users import plain_outputs
 from runtime.results.outputs import change_rows
 from runtime.results.schemas import Results

@@ -25,9 +25,7 @@ from runtime.policies.plan_policies import (
 )
 from runtime.reading.column_names import ColumnNames
 from runtime.reading.tables import iter_arrivals
-from runtime.replay.file_records import FileRecords
-from runtime.replay.pieces import FileToRead
-from runtime.replay.records import Records, source_names
+from runtime.replay.records import FileRecords, FileToRead, Records, source_names
 from runtime.replay.replay import Progress, read_all, read_records
 
 EventsBySource = Mapping[str, Sequence[str]]

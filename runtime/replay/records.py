@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from runtime.columns.arrivals import Arrivals, RecordKind, place_of
-from runtime.instants import NO_TIME
+from querylang.errors import InputError
+from querylang.plan.model import Plan
+from runtime.columns.arrivals import Arrivals, RecordKind, in_arrival_order, is_in_order, place_of
+from runtime.instants import NEVER, NO_TIME
 from runtime.partition_paths import name_of_table
-from runtime.reading.tables import TableRecords
+from runtime.reading.column_names import ColumnNames
+from runtime.reading.row_counts import about_rows
+from runtime.reading.tables import TableRecords, iter_table
 from runtime.results.for_users import RowOf, row_is_offset
 
 
@@ -124,3 +128,329 @@ def source_names(tables: Sequence[Any]) -> tuple[str, ...]:
         repeated = sum(1 for other in names if other.partition("#")[0] == name)
         names.append(f"{name}#{repeated + 1}" if repeated else name)
     return tuple(names)
+
+
+# Merge tables of records that are sorted by arrival, piece by piece.
+
+
+class _Stream:
+    """A sorted stream of tables; `head`: what was read of it and not yet merged."""
+
+    def __init__(self, tables: Iterator[pa.Table]) -> None:
+        self._tables = tables
+        self.head: pa.Table | None = None
+        self.is_over = False
+        self.read_on()
+
+    def read_on(self) -> None:
+        """Read the next table behind the head, if there is one."""
+        for table in self._tables:
+            if len(table):
+                self.head = table if self.head is None else concatenated([self.head, table])
+                return
+        self.is_over = True
+
+    @property
+    def reached(self) -> int:
+        """Everything before this arrival, µs, is in the head."""
+        if self.is_over:
+            return NEVER
+        return int(_arrival(self.head)[-1])
+
+    def before(self, moment: int) -> pa.Table | None:
+        """Takes the rows that arrive before a moment from the head; None = there are none."""
+        if self.head is None:
+            return None
+        count = len(self.head) if moment >= NEVER else int(np.searchsorted(_arrival(self.head), moment))
+        taken = self.head.slice(0, count)
+        self.head = self.head.slice(count) if count < len(self.head) else None
+        return taken if count else None
+
+
+def merged(streams: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
+    """The rows of all streams in order of arrival.
+
+    Each stream is in order of arrival. Memory is that of one table per stream.
+    """
+    if len(streams) == 1:
+        yield from streams[0]
+        return
+    active = [_Stream(tables) for tables in streams]
+    while any(stream.head is not None for stream in active):
+        reached = min(stream.reached for stream in active)
+        ready = [table for stream in active if (table := stream.before(reached)) is not None]
+        if ready:
+            yield in_arrival_order(concatenated(ready))
+        for stream in active:  # what arrives at this very moment may continue in the next table
+            if not stream.is_over and (stream.head is None or stream.reached == reached):
+                stream.read_on()
+
+
+def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
+    """All rows of all tables; a column that one lacks is null there."""
+    return Arrivals.concat([Arrivals(table) for table in tables]).table
+
+
+def _arrival(table: pa.Table | None) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    assert table is not None, "a stream that is not over has a head"
+    arrival: np.ndarray[tuple[int], np.dtype[np.int64]] = table.column("_arrival").to_numpy()
+    return arrival
+
+
+# Records of files in order of arrival, piece by piece, in bounded memory.
+#
+# A file that is sorted by arrival is read once, in its parts. Others are sorted on disk: their parts
+# are stored as sorted runs, which are then merged.
+
+RUN = 2_000_000
+"""The least number of records of a sorted run on disk."""
+
+ROWS_OF_A_GROUP = 32_768
+"""How many records of a run are in memory at a time."""
+
+
+class NotSortedError(Exception):
+    """A part of a file begins before the part before it ends, or its rows have no arrival."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileToRead:
+    """One file, and how it is read.
+
+    place: its place among all files
+    plan: says which columns it needs
+    """
+
+    path: Path
+    name: str
+    place: int
+    plan: Plan
+    columns: ColumnNames
+
+
+class Reading:
+    """The records of files.
+
+    warnings: implausible times in what has been read so far, one line per file
+    """
+
+    def __init__(self, files: Sequence[FileToRead], rows: int | None = None) -> None:
+        """Nothing is read yet; `rows`: most rows of a part, None = as the reader likes."""
+        self._files = files
+        self._most = rows
+        self._rows: dict[tuple[str, int, int], int] = {}
+        self.warnings: list[str] = []
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether the offset of each record so far is its row."""
+        return not self._rows
+
+    def row_of(self, source: str, partition: int, offset: int) -> int:
+        """The number of a record's row in its file."""
+        return self._rows.get((source, partition, offset), offset)
+
+    def sorted_pieces(self) -> Iterator[pa.Table]:
+        """All records, if every file is sorted. Raises NotSortedError where one is not."""
+        return merged([self._sorted(file) for file in self._files])
+
+    def pieces_by_runs(self, folder: Path) -> Iterator[pa.Table]:
+        """All records, whatever their order; `folder`: an empty one, for the runs."""
+        runs = [run for file in self._files for run in self._stored(file, folder)]
+        return merged([_parts_of(run) for run in runs]) if runs else iter(())
+
+    def _sorted(self, file: FileToRead) -> Iterator[pa.Table]:
+        last: pa.Table | None = None
+        for table in self._parts(file):
+            if len(table):
+                if last is not None and not is_in_order(concatenated([last, table.slice(0, 1)])):
+                    raise NotSortedError
+                last = table.slice(len(table) - 1)
+                yield table
+
+    def _stored(self, file: FileToRead, folder: Path) -> list[Path]:
+        """The file's records as sorted runs."""
+        runs: list[Path] = []
+        waiting: list[pa.Table] = []
+        for table in self._parts(file):
+            waiting.append(table)
+            if sum(map(len, waiting)) >= RUN:
+                runs.append(_store(waiting, folder))
+                waiting = []
+        if waiting:
+            runs.append(_store(waiting, folder))
+        return runs
+
+    def _parts(self, file: FileToRead) -> Iterator[pa.Table]:
+        """The parts of a file as they are read; each one is in order of arrival."""
+        is_told, places = False, TablePlaces(file.place)
+        for part in iter_table(file.path, file.plan, file.columns, file.name, rows=self._most):
+            if part.warnings and not is_told:
+                is_told = True
+                self.warnings += [line for line in part.warnings if line not in self.warnings]
+            if (part.arrivals.system("offset") != part.numbers).any():
+                self._rows |= _rows_by_place(part)
+            table = places.of(part).table
+            yield in_arrival_order(table) if part.has_offsets else table
+
+
+def _rows_by_place(part: TableRecords) -> dict[tuple[str, int, int], int]:
+    columns = (part.arrivals.table.column(name).to_pylist() for name in ("_source", "_partition", "_offset"))
+    return dict(zip(zip(*columns, strict=True), part.numbers.tolist(), strict=True))
+
+
+def _store(tables: Sequence[pa.Table], folder: Path) -> Path:
+    """A sorted run of these records, which are sorted table by table."""
+    run = folder / f"{len(list(folder.iterdir()))}.arrow"
+    rows = pa.concat_tables([concatenated([table]) for table in merged([iter([table]) for table in tables])])
+    table = rows.unify_dictionaries().combine_chunks()
+    with pa.OSFile(str(run), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=ROWS_OF_A_GROUP)
+    return run
+
+
+def _parts_of(run: Path) -> Iterator[pa.Table]:
+    # Not mapped into memory: pages that were read would count as this process's memory.
+    with pa.OSFile(str(run), "rb") as source:
+        reader = pa.ipc.open_file(source)
+        for number in range(reader.num_record_batches):
+            yield pa.Table.from_batches([reader.get_batch(number)])
+
+
+def arrived_by(pieces: Iterator[pa.Table], moment: int | None) -> Iterator[pa.Table]:
+    """The records that have arrived by a time, µs; None = all."""
+    for piece in pieces:
+        if moment is None:
+            yield piece
+            continue
+        count = int(np.searchsorted(piece.column("_arrival").to_numpy(), moment, side="right"))
+        yield piece.slice(0, count)
+        if count < len(piece):
+            return
+
+
+# The records of files that are read while they are processed, and not kept.
+
+ROWS_AT_ONCE = 3 << 17
+"""Most rows of a piece: few enough for the processor's caches, and for memory."""
+
+LEAST = ROWS_AT_ONCE
+"""Files with fewer rows are read at once."""
+
+
+class FileRecords:
+    """The records of Parquet files. They are read again where all of them are needed at once.
+
+    sources: the names of the files
+    """
+
+    def __init__(self, files: Sequence[FileToRead], read_all: Callable[[], Records]) -> None:
+        """Nothing is read yet; `read_all`: reads all records."""
+        self.sources = tuple(file.name for file in files)
+        self._files = files
+        self._states = [_state(file.path) for file in files]
+        self._read_all = read_all
+        self._all: Records | None = None
+        self._reading: Reading | None = None
+        self._count = 0
+        self._last = NO_TIME
+        self._are_malformed = self._are_without_events = True
+
+    def pieces(self) -> Iterator[pa.Table] | None:
+        """All records in order of arrival, piece by piece; None = all of them are in memory.
+
+        Raises NotSortedError where a file is not sorted by arrival: `whole` has its records.
+        """
+        return None if self._all is not None else self._pieces()
+
+    def _pieces(self) -> Iterator[pa.Table]:
+        reading, count = Reading(self._files, ROWS_AT_ONCE), 0
+        for piece in reading.sorted_pieces():
+            if not count and len(piece) and piece.column("_arrival")[0].as_py() == 0:
+                raise NotSortedError  # perhaps a later row tells when the first ones have arrived
+            count += len(piece)
+            self._are_malformed = self._are_malformed and are_malformed(piece)
+            self._are_without_events = self._are_without_events and are_without_events(piece)
+            if len(piece):
+                self._last = piece.column("_arrival")[-1].as_py()
+            yield piece
+        self._reading, self._count = reading, count
+
+    def whole(self) -> Records:
+        """All records in memory. Raises InputError if a file is not what it was."""
+        if self._all is None:
+            for file, before in zip(self._files, self._states, strict=True):
+                if _state(file.path) != before:
+                    raise InputError(f"{file.path}: has changed since the replay began; replay it again")
+            self._all = self._read_all()
+        return self._all
+
+    @property
+    def arrivals(self) -> Arrivals:
+        """As of `Records`."""
+        return self.whole().arrivals
+
+    @property
+    def last_arrival(self) -> int:
+        """As of `Records`."""
+        return self._last if self._all is None and self._reading is not None else self.whole().last_arrival
+
+    @property
+    def rows(self) -> NDArray[Any]:
+        """As of `Records`."""
+        return self.whole().rows
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """As of `Records`."""
+        if self._all is None and self._reading is not None and not self._reading.warnings:
+            return ()
+        return self.whole().warnings  # it counts strange rows in the whole file
+
+    @property
+    def are_malformed(self) -> bool:
+        """As of `Records`."""
+        if self._all is not None or self._reading is None:
+            return self.whole().are_malformed
+        return bool(self._count) and self._are_malformed
+
+    @property
+    def unknown_types(self) -> Sequence[str]:
+        """As of `Records`."""
+        is_known = self._all is None and self._reading is not None and not self._are_without_events
+        return () if is_known else self.whole().unknown_types
+
+    def until(self, moment: int | None) -> Records | FileRecords:
+        """As of `Records`."""
+        return self if moment is None else self.whole().until(moment)
+
+    def row_of(self) -> RowOf:
+        """As of `Records`."""
+        if self._all is not None or self._reading is None:
+            return self.whole().row_of()
+        return row_is_offset if self._reading.is_numbered else self._reading.row_of
+
+    def __len__(self) -> int:
+        return len(self.whole()) if self._all is not None or self._reading is None else self._count
+
+    def __reduce__(self) -> tuple[type[Records], tuple[Any, ...]]:
+        """Other processes get the records themselves."""
+        records = self.whole()
+        return Records, (records.arrivals, records.rows, records.sources, records.warnings)
+
+
+def are_worth_it(tables: Sequence[Any]) -> bool:
+    """Whether tables are Parquet files with many rows, which need not be in memory together."""
+    paths = [Path(table) for table in tables if isinstance(table, str | Path)]
+    if not paths or len(paths) < len(tables) or any(path.suffix.lower() != ".parquet" for path in paths):
+        return False
+    return sum(about_rows(path) or 0 for path in paths if path.is_file()) >= LEAST
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """What changes when a file is written to."""
+    try:
+        found = path.stat()
+    except OSError:
+        return -1, -1
+    return found.st_size, found.st_mtime_ns

@@ -6,10 +6,17 @@ there are more than two, keys are divided among engines as well.
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from types import TracebackType
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,15 +28,154 @@ from runtime.engine.metrics import metrics_table, output_events
 from runtime.reading.column_names import STANDARD, ColumnNames
 from runtime.reading.tables import TableRecords, read_table
 from runtime.replay.divided import DividedEngine, NotDividedError, can_divide, with_steps
-from runtime.replay.file_records import FileRecords, are_worth_it
-from runtime.replay.memory import memory_kept
 from runtime.replay.order import in_order
-from runtime.replay.pieces import FileToRead, NotSortedError
-from runtime.replay.records import Records, TablePlaces, source_names
-from runtime.replay.workers import Workers
+from runtime.replay.records import (
+    FileRecords,
+    FileToRead,
+    NotSortedError,
+    Records,
+    TablePlaces,
+    are_worth_it,
+    source_names,
+)
 from runtime.results.match_table import gather, joined
 from runtime.results.schemas import NO_OUTPUTS, Results, no_discards, rows_of
 from runtime.threads import thread_count
+
+# Arrow's memory during a replay: the C library keeps that of one piece for the next.
+#
+# Arrow's own allocator gives free pages back to the system within milliseconds. So each piece would
+# get its memory, some hundred megabytes a second, from the system again, page by page.
+
+VARIABLE = "ARROW_DEFAULT_MEMORY_POOL"
+"""With it users choose Arrow's allocator themselves."""
+
+_LOCK = Lock()
+_before: list[pa.MemoryPool] = []
+"""By replay that runs now, the allocator when it began."""
+
+
+@contextmanager
+def memory_kept() -> Iterator[None]:
+    """Arrow allocates with the C library meanwhile, unless somebody has chosen an allocator.
+
+    It is one setting of the process: it ends with the last of several replays in threads.
+    """
+    with _LOCK:
+        is_ours = not os.environ.get(VARIABLE) and (bool(_before) or _backend() == "mimalloc")
+        if is_ours:
+            _before.append(pa.default_memory_pool() if not _before else _before[0])
+            pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        with _LOCK:
+            before = _before.pop() if is_ours else None
+            if before is not None and not _before and _backend() == "system":
+                pa.set_memory_pool(before)
+
+
+def _backend() -> str:
+    return str(pa.default_memory_pool().backend_name)
+
+
+# Threads beside the engine's: they read what comes next, and gather what was found.
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_MOST_WAITING = 4
+"""So many tasks per thread may wait, with all that they hold in memory."""
+
+
+class Workers(Generic[Result]):
+    """So many threads, perhaps none: then everything happens in the caller's."""
+
+    def __init__(self, threads: int) -> None:
+        self._pool = ThreadPoolExecutor(threads) if threads else None
+        self._most = _MOST_WAITING * threads
+        self._waiting: deque[_Task[Result]] = deque()
+
+    def __enter__(self) -> Workers[Result]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def ahead(self, items: Iterator[Item]) -> Iterator[Item]:
+        """The same items; the next two are made while one is in use."""
+        if self._pool is None:
+            yield from items
+            return
+        first: Future[list[Item]] = self._pool.submit(_next, items, None)
+        following = deque([first, self._pool.submit(_next, items, first)])
+        while True:
+            first = following.popleft()
+            while not first.done() and self._help():
+                pass
+            made = first.result()
+            if not made:
+                return
+            following.append(self._pool.submit(_next, items, following[-1]))
+            yield made[0]
+
+    def do(self, task: Callable[[], Result]) -> Callable[[], Result]:
+        """Begins a task; the function that is returned waits for its result."""
+        own = _Task(task)
+        if self._pool is None:
+            own.run()
+            return own.result
+        self._pool.submit(own.run)
+        self._waiting.append(own)
+        while len(self._waiting) > self._most:
+            self._help()
+        return own.result
+
+    def _help(self) -> bool:
+        """Does the oldest task that has not begun; whether there was one."""
+        while self._waiting:
+            if self._waiting.popleft().run():
+                return True
+        return False
+
+
+class _Task(Generic[Result]):
+    """A task, done by the first thread that comes to it."""
+
+    def __init__(self, task: Callable[[], Result]) -> None:
+        self._task: Callable[[], Result] | None = task
+        self._lock = Lock()
+        self._future: Future[Result] = Future()
+
+    def run(self) -> bool:
+        """Does the task; False = another thread has begun it."""
+        with self._lock:
+            task, self._task = self._task, None  # what it holds in memory is free once it is done
+        if task is None:
+            return False
+        try:
+            self._future.set_result(task())
+        except BaseException as error:
+            self._future.set_exception(error)
+            if not isinstance(error, Exception):
+                raise  # Ctrl-C, in the caller's thread: it must not wait for someone who wants the result
+        return True
+
+    def result(self) -> Result:
+        """The result, perhaps only now; raises what the task raised."""
+        self.run()
+        return self._future.result()
+
+
+def _next(items: Iterator[Item], before: Future[list[Item]] | None) -> list[Item]:
+    """The next item in a list, after the one before; empty = there is none."""
+    if before is not None:
+        wait([before])
+    return list(islice(items, 1))
+
 
 CHUNK = 3 << 16
 """The least number of records per call of the engine, which has up to twice as many: few enough for

@@ -5,15 +5,107 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.model import Plan, QueryPlan, known
+from runtime.columns.arrivals import to_cell
+from runtime.instants import EARLIEST, LATEST, NO_TIME
 from runtime.replay.order import in_order
+from runtime.results.matched import match_id, seeds_of
 from runtime.results.outputs import run_block
-from runtime.results.schemas import NO_OUTPUTS, ORDER, Results, no_discards, rows_of
-from runtime.single_events.known import Finding
-from runtime.single_events.match_rows import MatchRows, Row, Step
+from runtime.results.schemas import NO_OUTPUTS, ORDER, Results, match_schema, no_discards, rows_of, term_event
+from runtime.single_events.windows import Finding, Known
+
+# Matches of single events as rows of the engine's tables of matches.
+
+Row = dict[str, Any]
+"""Nested, with the columns of `match_schema`; times in µs."""
+
+Step = int
+"""Which record of the call has found a match; -1 = a timer. See `runtime.results.schemas.ORDER`."""
+
+
+class MatchRows:
+    """Makes the table of matches of one query from single ones."""
+
+    def __init__(self, plan: Plan, query: QueryPlan) -> None:
+        self._query, self._seeds = query, seeds_of(query)
+        self._type = pa.struct(list(match_schema(plan, query)))
+        self._terms = {name: term_event(plan, query, term).name for name, term in _named_terms(query).items()}
+        waits = (query.leading, query.trailing)
+        self._leading, self._trailing = (None if query.every or wait is None else wait for wait in waits)
+
+    def table(self, found: Sequence[tuple[Step, Finding]]) -> pa.Table:
+        """The matches (`match_schema`)."""
+        rows = pa.array([self.row(step, finding) for step, finding in found], self._type)
+        return pa.Table.from_batches([pa.RecordBatch.from_struct_array(rows)])
+
+    def row(self, step: Step, found: Finding) -> Row:
+        """One match."""
+        query = self._query
+        events = dict(zip(self._terms, map(_member, self._terms.values(), found.members), strict=True))
+        places = [found.latest] if query.every is not None else found.members
+        row: Row = {
+            "match_id": match_id(self._seeds, found.key, [None if event is None else event.place for event in places]),
+            "query": query.name,
+            "instance": query.instance,
+            "key": dict(zip(query.key_names, found.key, strict=True)),
+            "time": _moment(found.time),
+            "definitive": _moment(found.definitive),
+            "emitted": _moment(found.emitted),
+            "waited": found.waited.name.lower(),
+            "members": events if query.every is None else {},
+            "_step": step,
+            "_rank": found.rank,
+        }
+        if query.every is not None:
+            row["selected"] = {name: to_cell(value) for name, value in found.selected.items()} | events
+        row["points"] = self._points(found)
+        return row
+
+    def _points(self, found: Finding) -> Row:
+        """Named waits: the moment when a leading one starts, and when a trailing one ends."""
+        points: Row = {}
+        if self._leading is not None and self._leading.name is not None:
+            first = min(event.time for event in found.members if event is not None)
+            points[self._leading.name] = _moment(first - known(self._leading.duration))
+        if self._trailing is not None and self._trailing.name is not None:
+            points[self._trailing.name] = _moment(found.time)
+        return points
+
+
+def _named_terms(query: QueryPlan) -> Mapping[str, int]:
+    """By name of a member of a finding: its term."""
+    if query.every is not None:
+        return query.every.event_terms
+    return {term.name: index for index, term in enumerate(query.terms)}
+
+
+def _member(name: str, event: Known | None) -> Row | None:
+    """A `runtime.results.schemas.member_struct`."""
+    if event is None:
+        return None
+    assert event.place is not None, "it has been asked for"
+    source, partition, offset = event.place
+    return {
+        "event": name,
+        "time": _moment(event.time),
+        "source_time": _moment(event.source_time),
+        "arrival": _moment(event.arrival),
+        "source": source,
+        "partition": partition,
+        "offset": offset,
+        "fields": {field: to_cell(value) for field, value in event.value.values.items()},
+    }
+
+
+def _moment(micros: int) -> int | None:
+    """As a timestamp, in the years 1 to 9999."""
+    return None if micros == NO_TIME else max(EARLIEST, min(micros, LATEST))
+
 
 Found = Mapping[str, Sequence[tuple[Step, Finding]]]
 """Matches by the title of their query."""

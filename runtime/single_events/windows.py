@@ -2,22 +2,217 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from querylang.plan.expression import Expression
-from querylang.plan.model import Plan, QueryPlan, Without, known
-from runtime.instants import NEVER
+from querylang.plan.expression import Aggregate, Expression
+from querylang.plan.model import EventType, Plan, QueryPlan, Where, Without, known
+from runtime.admission.arrays import Waited
+from runtime.instants import NEVER, NO_TIME
+from runtime.interpreter.aggregates import aggregate
 from runtime.interpreter.context import Context, PlanWorld
 from runtime.interpreter.expressions import evaluate, holds
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.values import EvaluationError, Event, Value
 from runtime.matching.asking import Bindings
-from runtime.matching.reference import ReferenceMatcher, in_windows
-from runtime.single_events.known import Finding, Key, Known, UnforeseenError
-from runtime.single_events.one_name import OneName, has_one_name
-from runtime.single_events.selects import Selects
+from runtime.matching.find_every import aggregates_of
+from runtime.matching.reference import ReferenceMatcher, Released, in_windows
+from runtime.results.matched import Place
+
+# What is known of events and of the matches that they bring.
+
+Key = tuple[Value, ...]
+"""A key as Python compares it."""
+
+
+Arguments = tuple[tuple[Value, ...] | None, ...]
+"""By aggregate, the values of its arguments for one candidate; None = one has no value."""
+
+
+class UnforeseenError(Exception):
+    """Only the engine can tell what an event brings, now or later."""
+
+
+@dataclass(frozen=True, slots=True)
+class SingleEvent:
+    """An event as it arrives.
+
+    values: by field; none is null
+    arrival: µs
+    declared: the time in the source's column, µs; NO_TIME = none
+    place: None = only the engine knows its coordinates
+    """
+
+    type: EventType
+    values: Mapping[str, Value]
+    arrival: int
+    place: Place | None
+    declared: int = NO_TIME
+
+
+@dataclass(frozen=True, slots=True)
+class Known(Released):
+    """A released event.
+
+    superseded: NEVER, or 0 = by an event before the latest one
+    arrival: µs
+    source_time: µs; NO_TIME = none
+    place: as in `SingleEvent`
+    unique: what `with unique` compares; None = nothing
+    arguments: as a candidate of `runtime.single_events.windows`; None = it is not one
+    """
+
+    arrival: int = NO_TIME
+    source_time: int = NO_TIME
+    place: Place | None = None
+    unique: Key | None = None
+    arguments: Arguments | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A match.
+
+    key: its key, as `latest` has it
+    latest: its latest event
+    members: by term, or of a `find every` by select that is an event; None = unset
+    time: of the match, µs
+    definitive: the watermark when it was found, µs
+    emitted: when it was found, µs
+    waited: what it waited for
+    rank: orders the matches of a key at the same time
+    selected: of a `find every`, the values of the other selects by name
+    """
+
+    key: Key
+    latest: Known
+    members: tuple[Known | None, ...]
+    time: int
+    definitive: int = NO_TIME
+    emitted: int = NO_TIME
+    waited: Waited = Waited.NONE
+    rank: int = 0
+    selected: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def has_places(self) -> bool:
+        """Whether the coordinates of all its events are known."""
+        return all(event is None or event.place is not None for event in (self.latest, *self.members))
+
+
+# `find every` of one name: each event is asked once, and not again with every later event.
+
+
+def has_one_name(query: QueryPlan) -> bool:
+    """Whether each event is a candidate by itself, whatever other events there are."""
+    waits = query.leading is not None or query.trailing is not None
+    return len(query.terms) == 1 and not waits and all(isinstance(item, Where) for item in query.conditions)
+
+
+class OneName:
+    """The aggregates of a query that `has_one_name`, as `ReferenceMatcher.aggregated` has them."""
+
+    def __init__(self, plan: Plan, query: QueryPlan) -> None:
+        assert query.every is not None, "only `find every` has aggregates"
+        (self._term,), self._world = query.terms, PlanWorld(plan, query)
+        self._conditions = [item.condition for item in query.conditions if isinstance(item, Where)]
+        self._aggregates = [(node, query.every.term_of(node) is not None) for node in aggregates_of(query)]
+
+    def arguments(self, item: int, event: Event, keys: Sequence[Value]) -> Arguments | None:
+        """An event as a candidate; None = it is not one.
+
+        item: the number of its input
+        keys: the values of its key
+        """
+        if item != self._term.input:
+            return None
+        if not all(holds(condition, self._context(event, keys)) for condition in self._conditions):
+            return None
+        return tuple(self._values(node, event, keys) for node, _ in self._aggregates)
+
+    def aggregates(self, events: Sequence[Known], places: Sequence[int]) -> list[Value]:
+        """By aggregate its value; of one that is an event, the place of the event.
+
+        places: of the candidates in the windows, oldest first
+        """
+        return [self._aggregate(events, places, number) for number, _ in enumerate(self._aggregates)]
+
+    def _aggregate(self, events: Sequence[Known], places: Sequence[int], number: int) -> Value:
+        node, is_event = self._aggregates[number]
+        rows: list[tuple[Any, ...]] = []
+        for place in places:
+            asked = events[place].arguments
+            assert asked is not None, "it is a candidate"
+            values = asked[number]
+            if values is not None:
+                rows.append((place, *values[1:]) if is_event else values)
+        return aggregate(node.function, rows)
+
+    def _values(self, node: Aggregate, event: Event, keys: Sequence[Value]) -> tuple[Value, ...] | None:
+        context = self._context(event, keys)
+        try:
+            values = tuple(evaluate(argument, context) for argument in node.arguments)
+        except EvaluationError:
+            return None
+        return None if None in values and not self._world.nulls_fail else values
+
+    def _context(self, event: Event, keys: Sequence[Value]) -> Context:
+        return Context([event, None], keys=keys, world=self._world, invoke=run_action)
+
+
+# `find every`: what one match selects.
+
+
+class Selects:
+    """The selects of a query."""
+
+    def __init__(self, plan: Plan, query: QueryPlan) -> None:
+        assert query.every is not None, "only `find every` selects"
+        self._every, self._world = query.every, PlanWorld(plan, query)
+        self._values = [query.every.expanded(select.value) for select in query.every.selects]
+        self._having = [query.every.expanded(condition) for condition in query.every.having]
+        self._aggregates = aggregates_of(query)
+
+    def finding(
+        self, events: Sequence[Known], latest: Known, aggregates: Sequence[Any], keys: Sequence[Value]
+    ) -> Finding | None:
+        """The match; None if a `having` is not true.
+
+        aggregates: by aggregate its value; of one that is an event, its position in `events`
+        """
+        chosen: dict[str, Known | None] = {}
+        known: dict[Aggregate, Value] = {}
+        of_aggregates: dict[Expression, Known | None] = {}
+        for node, value in zip(self._aggregates, aggregates, strict=True):
+            if self._every.term_of(node) is None:
+                known[node] = value
+            else:
+                event = None if value is None else events[value]
+                of_aggregates[node] = event
+                known[node] = None if event is None else event.value
+        selects: dict[int, Value] = {}
+        values: dict[str, Value] = {}
+        for index, select in enumerate(self._every.selects):
+            if select.value in of_aggregates:
+                chosen[select.name] = of_aggregates[select.value]
+                selects[index] = known[select.value]  # type: ignore[index]
+            else:
+                selects[index] = values[select.name] = self._value(self._values[index], known, selects, keys)
+        if not all(self._value(condition, known, selects, keys) for condition in self._having):
+            return None
+        return Finding(tuple(keys), latest, tuple(chosen.values()), latest.time, selected=values)
+
+    def _value(
+        self, expression: Expression, known: dict[Aggregate, Value], selects: dict[int, Value], keys: Sequence[Value]
+    ) -> Value:
+        """None = it has no value."""
+        context = Context(keys=keys, selects=selects, aggregates=known, world=self._world, invoke=run_action)
+        try:
+            return evaluate(expression, context)
+        except EvaluationError:
+            return None
+
 
 _MOST_CANDIDATES = 2_000
 """A search among more is left to the engine."""

@@ -179,7 +179,7 @@ def test_a_decision_is_about_all_tables() -> None:
 
 
 def test_a_decision_is_the_same_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runtime.replay.file_records.LEAST", 1)
+    monkeypatch.setattr("runtime.replay.records.LEAST", 1)
     rows = [{"at": place, "k": "x", "offset": place % 5, "event": "s"} for place in range(500)]
     pieces = ensue.replay(PAIRS, parquet(tmp_path, rows))
     assert len(pieces) == 499

@@ -18,7 +18,7 @@ from ensue.data_options import DataOptions
 from ensue.replay_to_file import replay_to_file
 from ensue.spark import match_files
 from ensue.verify import contents
-from runtime.replay.file_records import ROWS
+from runtime.replay.records import ROWS_AT_ONCE
 from spark_backend.session import get_session
 
 QUERY = """event A { string k; integer n; }
@@ -74,7 +74,7 @@ def test_offsets_order_what_arrives_together(seed: int) -> None:
 
 
 def test_offsets_order_large_files_too(tmp_path: Path) -> None:
-    numbers = np.arange(2 * ROWS + 12)
+    numbers = np.arange(2 * ROWS_AT_ONCE + 12)
     table = pa.table({"at": numbers // 4 / 1000.0, "k": ["a"] * len(numbers), "n": numbers % 4, "offset": numbers})
     query = "event A { string k; integer n; }\ninputs { A() key k retain 2; } find A as a -> A as b where b.n = a.n + 1"
     for name, order in (("sorted", numbers), ("reversed", numbers // 4 * 4 + 3 - numbers % 4)):

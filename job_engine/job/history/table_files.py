@@ -28,7 +28,7 @@ from runtime.partition_paths import is_key, keys_of
 from runtime.reading.column_names import ARRIVAL, ColumnNames, needed_names
 from runtime.reading.formats.parquet_files import open_parquet
 from runtime.reading.remarks import LackedColumns
-from runtime.replay.pieces import FileToRead, Reading
+from runtime.replay.records import FileToRead, Reading
 
 Bounds = tuple[Any, Any]
 

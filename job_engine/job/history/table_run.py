@@ -29,7 +29,7 @@ from querylang.logger import warn
 from querylang.plan.model import Plan, TimelineKind
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.instants import NO_TIME
-from runtime.replay.merging import concatenated
+from runtime.replay.records import concatenated
 from runtime.timestamps import format_time
 
 ROWS = 500_000

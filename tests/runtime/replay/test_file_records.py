@@ -14,8 +14,8 @@ import pytest
 import ensue
 import querylang
 from querylang.errors import InputError
-from runtime.replay import file_records, replay
-from runtime.replay.file_records import FileRecords
+from runtime.replay import records, replay
+from runtime.replay.records import FileRecords
 from runtime.replay.replay import measured_replay, read_all, read_records
 
 EVENTS = "event A { integer id; string k; float v; }\nevent B { integer id; string k; float v; }\n"
@@ -71,8 +71,8 @@ def without_ranks(answer: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small files are read in pieces as well."""
-    monkeypatch.setattr(file_records, "LEAST", 1)
-    monkeypatch.setattr(file_records, "ROWS", 150)
+    monkeypatch.setattr(records, "LEAST", 1)
+    monkeypatch.setattr(records, "ROWS", 150)
     monkeypatch.setattr(replay, "CHUNK", 130)
 
 

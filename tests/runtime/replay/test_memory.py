@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from runtime.replay.memory import VARIABLE, memory_kept
+from runtime.replay.replay import VARIABLE, memory_kept
 
 
 @pytest.fixture(autouse=True)

@@ -12,10 +12,9 @@ import pytest
 
 import querylang
 from runtime.reading.column_names import STANDARD
-from runtime.replay import pieces, replay
+from runtime.replay import records, replay
 from runtime.replay.loading import files_to_read
-from runtime.replay.merging import merged
-from runtime.replay.pieces import NotSortedError, Reading
+from runtime.replay.records import NotSortedError, Reading, merged
 from runtime.replay.replay import read_records, replay_records
 
 QUERY = """
@@ -52,8 +51,8 @@ def coordinates(found: pa.Table) -> list[tuple[object, ...]]:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder; runs are as small as these tables."""
-    monkeypatch.setattr(pieces, "RUN", 150)
-    monkeypatch.setattr(pieces, "ROWS", 40)
+    monkeypatch.setattr(records, "RUN", 150)
+    monkeypatch.setattr(records, "ROWS", 40)
     (tmp_path / "runs").mkdir()
     return tmp_path
 

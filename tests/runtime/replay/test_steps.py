@@ -10,11 +10,10 @@ import pytest
 
 import querylang
 from querylang.plan.model import Plan
-from runtime.replay import chunked_steps
-from runtime.replay.chunked_steps import ChunkedSteps
+from runtime.replay import steps
 from runtime.replay.replay import read_all, replay_records
-from runtime.replay.step_by_step import StepByStep
-from runtime.replay.step_times import have_own_time
+from runtime.replay.stepping import have_own_time
+from runtime.replay.steps import ChunkedSteps, StepByStep
 
 EVENTS = "event A { integer id; string k; float v; }\nevent B { integer id; string k; float v; }\n"
 LATE = "@OutOfOrder() event A { integer id; string k; float v; }\nevent B { integer id; string k; float v; }\n"
@@ -65,7 +64,7 @@ def table(seed: int, count: int = 90, delay: float = 3.0) -> pa.Table:
 def test_chunks_have_the_steps_of_single_records(
     plan: Plan, delay: float, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunked_steps, "LEAST", 7)
+    monkeypatch.setattr(steps, "LEAST", 7)
     until, flush = options.get("until"), options.get("flush", True)
     records = read_all([table(len(options) + int(delay), delay=delay)], plan).until(until)
     assert have_own_time(plan, records.arrivals.table, records.arrivals.system("kind").astype(np.int64))

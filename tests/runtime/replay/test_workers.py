@@ -8,7 +8,7 @@ from time import sleep
 
 import pytest
 
-from runtime.replay.workers import Workers
+from runtime.replay.replay import Workers
 
 
 @pytest.mark.parametrize("threads", [0, 1, 3])

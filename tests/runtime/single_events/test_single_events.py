@@ -16,10 +16,10 @@ from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.expressions import evaluate
 from runtime.replay.order import in_order
 from runtime.results.schemas import Results
-from runtime.single_events import one_name
+from runtime.single_events import windows
 from runtime.single_events.events import SingleEvents, can_foresee
-from runtime.single_events.known import Finding, SingleEvent, UnforeseenError
 from runtime.single_events.results import CallResults
+from runtime.single_events.windows import Finding, SingleEvent, UnforeseenError
 from tests.differential.compare import plan_of
 from tests.differential.patterns import random_queries
 from tests.support.scenario import EVENTS, Scenario, arrivals_of
@@ -146,7 +146,7 @@ def found_by_both(seed: int) -> Counter[str]:
 
 def test_a_find_every_of_one_name_asks_each_event_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(one_name, "evaluate", lambda node, context: asked.append(node) or evaluate(node, context))
+    monkeypatch.setattr(windows, "evaluate", lambda node, context: asked.append(node) or evaluate(node, context))
     text = "find every A as a where a.k != 7 select avg(a.k) as mean select last(a) as newest select count() as n"
     plan = compile_text(f"event A {{ integer k; }} query Q {{ inputs {{ A() retain 250; }} {text} }}").plan
     events, event = SingleEvents(Engine(plan)), plan.events[0]
