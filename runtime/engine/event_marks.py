@@ -1,4 +1,4 @@
-"""What is stored with the events of a key: running numbers, and what `after match skip` has passed over."""
+"""What is stored with a key's events: running numbers, and what `after match skip` has passed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from runtime.arrow_types import has_column
 from runtime.compiling.compiled import borrowing
 from runtime.number_arrays import Integers
 
-# The running numbers of a key's events, for patterns that ask what directly follows an event.
-#
-# Only differences matter: where nothing of a key is stored they begin anew. So the newest event of a
-# key is kept as long as anything of the key is.
+# The running numbers of a key's events, for patterns that ask what directly follows an event. Only
+# differences matter: where nothing of a key is stored they begin anew. So the newest event of a key
+# is kept as long as anything of the key is.
 
 NUMBER = pa.field("_number", pa.int64())
 """The column of an event's running number; null until it is released."""
@@ -78,10 +77,9 @@ def add_newest(start: Integers, order: NDArray[np.int32], kept: NDArray[np.int32
     return count
 
 
-# Which events of a key `after match skip` has passed over: no later match may bind them.
-#
-# The events are those before some place in the key's total order. The place itself is not stored:
-# stored events say whether they are before it, and events that are released later are behind it.
+# Which events of a key `after match skip` has passed over: no later match may bind them. The events
+# are those before some place in the key's total order. The place itself is not stored: stored
+# events say whether they are before it, and events that are released later are behind it.
 
 _NONE = np.empty(0, np.int64)
 

@@ -36,11 +36,10 @@ from runtime.results.outputs import error_outputs, refused, run_block
 from runtime.results.schemas import ADJUSTED_SCHEMA, NO_ADJUSTED, NO_OUTPUTS, no_discards, rows_of
 from runtime.results.selected_values import with_selected
 
-# The columns of a call's matches, put into the order of `runtime.results.matched`.
-#
-# Matches are found key by key. What is known by position is read in that order, in which positions
-# ascend. What is known by row is read in the order in which matches are shown, in which rows nearly
-# ascend. So most reads find what they look for in the processor's caches.
+# The columns of a call's matches, put into the order of `runtime.results.matched`. Matches are
+# found key by key. What is known by position is read in that order, in which positions ascend. What
+# is known by row is read in the order in which matches are shown, in which rows nearly ascend. So
+# most reads find what they look for in the processor's caches.
 
 
 def matches_in_order(

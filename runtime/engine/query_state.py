@@ -29,9 +29,6 @@ from runtime.matching.windows import WindowColumns, window_columns
 from runtime.number_arrays import Integers
 from runtime.policies.per_input import PolicyColumns, adjusts, definitive_times, has_ends, policy_columns, shares_clock
 
-# The fixed parts of one query at work: its plan and what is derived from it, the same for all
-# calls.
-
 
 @dataclass(frozen=True, slots=True)
 class QueryParts:
@@ -150,9 +147,7 @@ def _event_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
 
 
 # Key state of one query between calls: stored events and bounds, split into hot keys and cold
-# keys.
-#
-# If a batch is small relative to the state, only its keys are loaded from the cold store
+# keys. If a batch is small relative to the state, only its keys are loaded from the cold store
 # (`runtime.columns.rows`), and those with an expired timer. Such a batch costs what its own keys
 # cost.
 

@@ -166,8 +166,6 @@ def _rows_of(wanted: Integers, numbers: Integers, count: int) -> Integers:
     return some_row[wanted]
 
 
-# Count records that were moved to the clock, and those that are late only because of that.
-
 _CONCERNED = (Outcome.USED, Outcome.HEARTBEAT, Outcome.CONTROL, Outcome.NULL_KEY, Outcome.NULL_TIME)
 """What a query makes of records that it counts; the others mean the same whenever they arrive."""
 

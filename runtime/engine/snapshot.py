@@ -90,9 +90,8 @@ def _to_ipc(table: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-# Refuse saved state whose content cannot be, before kernels read it without looking at bounds.
-#
-# A checksum finds damage. These checks find what was written wrongly, or on purpose.
+# Refuse saved state whose content cannot be, before kernels read it without looking at bounds. A
+# checksum finds damage. These checks find what was written wrongly, or on purpose.
 
 
 def fitted(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:

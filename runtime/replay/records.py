@@ -1,4 +1,5 @@
-"""The records of tables in order of arrival."""
+"""The records of tables in order of arrival: in memory, or of files that are read piece by
+piece."""
 
 from __future__ import annotations
 
@@ -130,9 +131,6 @@ def source_names(tables: Sequence[Any]) -> tuple[str, ...]:
     return tuple(names)
 
 
-# Merge tables of records that are sorted by arrival, piece by piece.
-
-
 class _Stream:
     """A sorted stream of tables; `head`: what was read of it and not yet merged."""
 
@@ -197,10 +195,9 @@ def _arrival(table: pa.Table | None) -> np.ndarray[tuple[int], np.dtype[np.int64
     return arrival
 
 
-# Records of files in order of arrival, piece by piece, in bounded memory.
-#
-# A file that is sorted by arrival is read once, in its parts. Others are sorted on disk: their parts
-# are stored as sorted runs, which are then merged.
+# Records of files in order of arrival, piece by piece, in bounded memory. A file that is sorted by
+# arrival is read once, in its parts. Others are sorted on disk: their parts are stored as sorted
+# runs, which are then merged.
 
 RUN = 2_000_000
 """The least number of records of a sorted run on disk."""

@@ -42,10 +42,9 @@ from runtime.results.match_table import gather, joined
 from runtime.results.schemas import NO_OUTPUTS, Results, no_discards, rows_of
 from runtime.threads import thread_count
 
-# Arrow's memory during a replay: the C library keeps that of one piece for the next.
-#
-# Arrow's own allocator gives free pages back to the system within milliseconds. So each piece would
-# get its memory, some hundred megabytes a second, from the system again, page by page.
+# Arrow's memory during a replay: the C library keeps that of one piece for the next. Arrow's own
+# allocator gives free pages back to the system within milliseconds. So each piece would get its
+# memory, some hundred megabytes a second, from the system again, page by page.
 
 VARIABLE = "ARROW_DEFAULT_MEMORY_POOL"
 """With it users choose Arrow's allocator themselves."""

@@ -33,10 +33,9 @@ from runtime.replay.records import Records
 from runtime.results.for_users import Plain, plain_value
 from runtime.timestamps import format_time
 
-# Definitive times of keys, record by record: what a replay's steps show of them.
-#
-# For keys whose time nothing else moves: without heartbeats, ordering policies, control events and
-# keys that are forgotten. The engine decides which records are admitted, and what matches.
+# Definitive times of keys, record by record: what a replay's steps show of them. For keys whose
+# time nothing else moves: without heartbeats, ordering policies, control events and keys that are
+# forgotten. The engine decides which records are admitted, and what matches.
 
 Key = tuple[Any, ...]
 """A key that can be hashed and sorted: a location is a tuple of names and values."""

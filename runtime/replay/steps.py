@@ -21,11 +21,10 @@ from runtime.replay.stepping import CONCERNED, Key, Step, Stepping, StepTimes, c
 from runtime.results.for_users import Plain, plain_matches, plain_outputs, plain_value
 from runtime.results.schemas import Results
 
-# The steps of a replay, from calls of the engine with many records each.
-#
-# The engine finds the results of all records of a chunk at once, or has found those of the whole
-# replay. They are divided among the steps: by record, or by the moment of a timer. What definitive
-# time is at each step, `StepTimes` knows.
+# The steps of a replay, from calls of the engine with many records each. The engine finds the
+# results of all records of a chunk at once, or has found those of the whole replay. They are
+# divided among the steps: by record, or by the moment of a timer. What definitive time is at each
+# step, `StepTimes` knows.
 
 LEAST, MOST = 64, 16_384
 """Records of the first chunk, and of the largest: the first steps are soon there."""

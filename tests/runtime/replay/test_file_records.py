@@ -72,7 +72,7 @@ def without_ranks(answer: dict[str, Any]) -> dict[str, Any]:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small files are read in pieces as well."""
     monkeypatch.setattr(records, "LEAST", 1)
-    monkeypatch.setattr(records, "ROWS", 150)
+    monkeypatch.setattr(records, "ROWS_AT_ONCE", 150)
     monkeypatch.setattr(replay, "CHUNK", 130)
 
 

@@ -52,7 +52,7 @@ def coordinates(found: pa.Table) -> list[tuple[object, ...]]:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder; runs are as small as these tables."""
     monkeypatch.setattr(records, "RUN", 150)
-    monkeypatch.setattr(records, "ROWS", 40)
+    monkeypatch.setattr(records, "ROWS_OF_A_GROUP", 40)
     (tmp_path / "runs").mkdir()
     return tmp_path
 
