@@ -98,8 +98,8 @@ class Victim:
 
 
 def left_over(temporary: Path) -> list[Path]:
-    """What jobs have left in their temporary folder."""
-    return sorted(temporary.glob("ensue-*"))
+    """What jobs have left in their temporary folder; the file of a lock stays there."""
+    return sorted(path for path in temporary.glob("ensue-*") if path.suffix != ".lock")
 
 
 def members(session: int) -> list[int]:

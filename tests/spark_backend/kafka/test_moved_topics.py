@@ -11,7 +11,8 @@ import pytest
 from job_engine.document.setting_keys import Engine
 from job_engine.job.job import deploy
 from job_engine.job.stages.handle import Handle
-from job_engine.job.stages.start import RunKind
+from job_engine.job.stages.prepare import prepare
+from job_engine.job.stages.start import RunKind, start
 from job_engine.job.upkeep.moving import move
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.topic_job import TopicJob
@@ -32,6 +33,15 @@ def stop_between(handle: Handle, batches: Sequence[object]) -> None:
     handle.stop()
 
 
+def repeat_interrupted(path: Path) -> None:
+    """Let the micro-batch end in which a run was stopped, if there is one, and read nothing new."""
+    job = prepare(path)
+    try:
+        start(job, lambda _: None, RunKind(is_bounded=True, only_repeats=True)).await_termination()
+    finally:
+        job.close()
+
+
 def test_a_job_goes_from_engine_to_engine_between_its_messages(tmp_path: Path, broker: Broker) -> None:
     deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
     job = TopicJob(tmp_path, broker, "delta")
@@ -41,6 +51,7 @@ def test_a_job_goes_from_engine_to_engine_between_its_messages(tmp_path: Path, b
     batches = []
     handle = deploy(job.path, batches.append)
     stop_between(handle, batches)
+    repeat_interrupted(job.path)
     done = move(job.path, Engine.LOCAL, 3)
     set_file(job.path, **done.to_set)
     assert done.batch is not None
