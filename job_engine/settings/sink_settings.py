@@ -8,7 +8,8 @@ from job_engine.document.setting_keys import Change
 from job_engine.document.setting_values import UNSUPPORTED, Folders, is_true
 from job_engine.document.yaml_document import Node
 from job_engine.sinks.channels import channel_sink
-from job_engine.sinks.kinds import FORMATS, MATCHES, SINKS, Entry, Layout, Sink, SinkKind, sink_kind, sink_kinds
+from job_engine.sinks.kinds import FORMATS as SINK_FORMATS
+from job_engine.sinks.kinds import MATCHES, SINKS, Layout, Sink, SinkEntry, SinkKind, sink_kind, sink_kinds
 from querylang.errors import listed
 
 _COMMON = ("format", "options")
@@ -41,7 +42,7 @@ def _sink(name: str, node: Node, folders: Folders, *, is_channel: bool = False) 
     found = node.mapping(sink_keys())
     if "format" not in found and found:
         node.wrong(f"'{name}' has no 'format'")
-    formats = {word: word for word in FORMATS}
+    formats = {word: word for word in SINK_FORMATS}
     format_ = found["format"].one_of(formats, unsupported=UNSUPPORTED) if "format" in found else None
     if "layout" in found and (is_channel or name != MATCHES):
         found["layout"].wrong(f"'layout' is a setting of '{MATCHES}'; '{name}' has one table for all queries")
@@ -53,7 +54,7 @@ def _sink(name: str, node: Node, folders: Folders, *, is_channel: bool = False) 
     if kind.needs and not found.keys() & set(kind.needs):
         node.wrong(f"'{name}' has no '{kind.needs[0]}'")
     shared = is_true(found, "shared")
-    return kind.read(Entry(name, format_, node, found, folders, layout, shared=shared, is_channel=is_channel))
+    return kind.read(SinkEntry(name, format_, node, found, folders, layout, shared=shared, is_channel=is_channel))
 
 
 def _refuse_keys_of_others(name: str, found: Mapping[str, Node], kind: SinkKind, format_: str) -> None:

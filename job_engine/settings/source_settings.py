@@ -12,10 +12,10 @@ from job_engine.document.setting_values import UNSUPPORTED, Folders, duration, i
 from job_engine.document.store_settings import store_options
 from job_engine.document.yaml_document import Node
 from job_engine.settings.deployment import HistoryTable
+from job_engine.sources.kinds import FORMATS as SOURCE_FORMATS
 from job_engine.sources.kinds import (
-    FORMATS,
-    Entry,
     KindSettings,
+    SourceEntry,
     SourceKind,
     control_keys,
     kind_of,
@@ -41,10 +41,12 @@ def read_sources(node: Node, folders: Folders) -> tuple[Source, ...]:
 def read_control(node: Node, folders: Folders) -> Source:
     """The control stream: files or messages with control events."""
     found = node.mapping(control_keys())
-    format_ = _format("control", node, found, [name for name in FORMATS if kind_of(name).control_keys is not None])
+    format_ = _format(
+        "control", node, found, [name for name in SOURCE_FORMATS if kind_of(name).control_keys is not None]
+    )
     if format_ is None:
         return Source("control", "", None)
-    return _of_kind(Entry("control", format_, node, found, folders, is_control=True))
+    return _of_kind(SourceEntry("control", format_, node, found, folders, is_control=True))
 
 
 HISTORY_FORMATS: Mapping[str, tuple[str, ...]] = {"parquet": (), "delta": ("outside_files",)}
@@ -78,8 +80,8 @@ def read_history(node: Node, folders: Folders, sources: Collection[str]) -> Hist
 def _source(name: str, node: Node, folders: Folders) -> Source:
     found = node.mapping(source_keys())
     _refuse_two_types(name, found)
-    format_ = _format(name, node, found, FORMATS)
-    entry = None if format_ is None else Entry(name, format_, node, found, folders)
+    format_ = _format(name, node, found, SOURCE_FORMATS)
+    entry = None if format_ is None else SourceEntry(name, format_, node, found, folders)
     source = replace(
         Source(name, "", None) if entry is None else _of_kind(entry),
         idle=idle(found),
@@ -111,11 +113,11 @@ def _format(name: str, node: Node, found: Mapping[str, Node], formats: Collectio
     if "format" not in found:
         node.wrong(f"'{name}' has no 'format'")
         return None
-    unsupported = (*UNSUPPORTED, *(other for other in FORMATS if other not in formats))
+    unsupported = (*UNSUPPORTED, *(other for other in SOURCE_FORMATS if other not in formats))
     return found["format"].one_of({word: word for word in formats}, unsupported=unsupported)
 
 
-def _of_kind(entry: Entry) -> Source:
+def _of_kind(entry: SourceEntry) -> Source:
     """What all sources have in common, and what the kind of this one has read."""
     kind, found = kind_of(entry.format), entry.found
     _refuse_keys_of_others(kind, found)

@@ -114,7 +114,7 @@ class Sink:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SinkEntry:
     """A sink as a deployment file has it.
 
     name: `matches` and others of SINKS, or that of a channel
@@ -160,7 +160,7 @@ class SinkKind(ABC):
     needs: tuple[str, ...] = ()
 
     @abstractmethod
-    def read(self, entry: Entry) -> Sink:
+    def read(self, entry: SinkEntry) -> Sink:
         """The sink; mistakes are reported."""
 
     def asked_again(self, own: Any, retry: float | None) -> Any:  # noqa: ARG002

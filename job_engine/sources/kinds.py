@@ -56,7 +56,7 @@ The driver sends this table to every process of a job, so a program may add a ki
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SourceEntry:
     """A source as a deployment file has it.
 
     found: its keys
@@ -107,7 +107,7 @@ class SourceKind(ABC):
     is_log = False
 
     @abstractmethod
-    def read(self, entry: Entry) -> KindSettings:
+    def read(self, entry: SourceEntry) -> KindSettings:
         """The settings; mistakes are reported."""
 
     def placed(self, own: Any, place: Place) -> Any:  # noqa: ARG002 # of those that are in a folder

@@ -10,7 +10,7 @@ from job_engine.document.yaml_document import Node
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place
 from job_engine.places.remote_path import RemotePath
-from job_engine.sources.kinds import Entry
+from job_engine.sources.kinds import SourceEntry
 from querylang.errors import near_file
 from querylang.paths import exists, is_folder
 
@@ -18,7 +18,7 @@ LIMITS = ("maxFilesPerTrigger", "maxBytesPerTrigger")
 """Options: most of a micro-batch."""
 
 
-def read_place(entry: Entry, options: Collection[str], *, is_recursive: bool = False) -> Place | None:
+def read_place(entry: SourceEntry, options: Collection[str], *, is_recursive: bool = False) -> Place | None:
     """The folder that a source is in; None = mistakes were reported, or there is no path.
 
     options: the names that are not of its store
@@ -35,7 +35,7 @@ def read_place(entry: Entry, options: Collection[str], *, is_recursive: bool = F
     return place
 
 
-def read_options(entry: Entry, options: Collection[str]) -> dict[str, str]:
+def read_options(entry: SourceEntry, options: Collection[str]) -> dict[str, str]:
     """Those of `options` that are not of the store; mistakes are reported."""
     if "options" not in entry.found:
         return {}
@@ -52,13 +52,13 @@ def limit(options: dict[str, str], key: str) -> int | None:
     return int(text) if text is not None and text.lstrip("+").isdigit() else None
 
 
-def refuse_other_decoding(entry: Entry) -> None:
+def refuse_other_decoding(entry: SourceEntry) -> None:
     """Report a `decode` of something else than columns."""
     if "decode" in entry.found:
         entry.found["decode"].one_of({"columns": "columns"}, unsupported=("json", "avro"))
 
 
-def refuse_no_path(entry: Entry) -> None:
+def refuse_no_path(entry: SourceEntry) -> None:
     """Report that there is no path."""
     if "path" not in entry.found and "table" not in entry.found:
         entry.node.wrong(f"'{entry.name}' has no 'path'")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from job_engine.sinks.kinds import Entry, Sink, SinkKind
+from job_engine.sinks.kinds import Sink, SinkEntry, SinkKind
 
 
 class Formulas(StrEnum):
@@ -29,7 +29,7 @@ class FolderKind(SinkKind):
     keys: Mapping[str, str] = {"path": "folders", "shared": "folders", "formulas": "CSV", "layout": "folders"}
     needs = ("path",)
 
-    def read(self, entry: Entry) -> Sink:
+    def read(self, entry: SinkEntry) -> Sink:
         """As `SinkKind.read`."""
         formulas = Formulas.KEEP
         if "formulas" in entry.found:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from job_engine.document.setting_values import read_table_name
 from job_engine.document.store_settings import refuse_unknown_settings
-from job_engine.sinks.kinds import MATCHES, Entry, Layout, Sink, SinkKind
+from job_engine.sinks.kinds import MATCHES, Layout, Sink, SinkEntry, SinkKind
 
 DAY = "day"
 """The partition column that results do not have: the day of their time."""
@@ -40,7 +40,7 @@ class TableKind(SinkKind):
     }
     needs = ("path", "table")
 
-    def read(self, entry: Entry) -> Sink:
+    def read(self, entry: SinkEntry) -> Sink:
         """As `SinkKind.read`."""
         found = entry.found
         table = read_table_name(found)
@@ -58,7 +58,7 @@ class TableKind(SinkKind):
 KIND = TableKind()
 
 
-def _partition_by(entry: Entry) -> tuple[str, ...]:
+def _partition_by(entry: SinkEntry) -> tuple[str, ...]:
     """One column or several."""
     if "partition_by" not in entry.found:
         return ()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from job_engine.kafka.client_options import PRODUCER_OPTIONS
 from job_engine.kafka.client_settings import read_client
 from job_engine.sinks.channels import channel_sink
-from job_engine.sinks.kinds import Entry, Sink, SinkKind
+from job_engine.sinks.kinds import Sink, SinkEntry, SinkKind
 
 _REFUSED = {
     "kafka.acks": "transactions need the answer of all replicas",
@@ -49,7 +49,7 @@ class TopicKind(SinkKind):
 
     keys: Mapping[str, str] = {"topic": "Kafka", "layout": "folders"}
 
-    def read(self, entry: Entry) -> Sink:
+    def read(self, entry: SinkEntry) -> Sink:
         """As `SinkKind.read`."""
         name = channel_sink(entry.name) if entry.is_channel else entry.name
         return entry.sink(_topic_sink(name, entry))
@@ -70,7 +70,7 @@ class TopicKind(SinkKind):
 KIND = TopicKind()
 
 
-def _topic_sink(name: str, entry: Entry) -> TopicSink:
+def _topic_sink(name: str, entry: SinkEntry) -> TopicSink:
     """name: among all sinks of the job."""
     node, found = entry.node, entry.found
     if "layout" in found:

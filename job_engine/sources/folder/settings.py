@@ -12,7 +12,7 @@ from job_engine.document.yaml_document import Node
 from job_engine.places.place import Place, asked_again, is_same_system, place_of, place_to_plain
 from job_engine.places.remote_path import RemotePath
 from job_engine.sources.folder.listed_source import ListedSource
-from job_engine.sources.kinds import Entry, KindSettings, SourceKind
+from job_engine.sources.kinds import KindSettings, SourceEntry, SourceKind
 from job_engine.sources.located import LIMITS, limit, read_options, read_place, refuse_no_path, refuse_other_decoding
 from querylang.errors import InputError
 from runtime.policies.settings_text import parse_duration
@@ -54,7 +54,7 @@ class FolderKind(SourceKind):
     needed: Mapping[str, Any] = {"required": ["path"]}
     control_keys = ("path", "order", "min_age", "after", "unreadable")
 
-    def read(self, entry: Entry) -> KindSettings:
+    def read(self, entry: SourceEntry) -> KindSettings:
         """As `SourceKind.read`."""
         found = entry.found
         refuse_other_decoding(entry)
@@ -100,7 +100,7 @@ class FolderKind(SourceKind):
 KIND = FolderKind()
 
 
-def _after(node: Node, place: Place | None, entry: Entry) -> tuple[str, Place | None]:
+def _after(node: Node, place: Place | None, entry: SourceEntry) -> tuple[str, Place | None]:
     """What happens to a file that was read, and the archive."""
     word, _, folder = node.text().strip().partition(" ")
     folder = folder.strip()
@@ -118,7 +118,7 @@ def _after(node: Node, place: Place | None, entry: Entry) -> tuple[str, Place | 
     return word, archive
 
 
-def _csv(entry: Entry) -> CsvForm:
+def _csv(entry: SourceEntry) -> CsvForm:
     """How CSV files are written: a mapping, or text as on the command line."""
     node = entry.found.get("csv")
     if node is None:

@@ -10,7 +10,7 @@ from job_engine.document.setting_keys import Change
 from job_engine.document.setting_values import is_true, read_table_name
 from job_engine.document.store_settings import refuse_unknown_settings
 from job_engine.places.place import Place, asked_again, place_to_plain
-from job_engine.sources.kinds import Entry, KindSettings, SourceKind
+from job_engine.sources.kinds import KindSettings, SourceEntry, SourceKind
 from job_engine.sources.located import LIMITS, limit, read_options, read_place, refuse_no_path, refuse_other_decoding
 from job_engine.sources.table.delta_source import DeltaSource
 from runtime.instants import parse_moment
@@ -37,7 +37,7 @@ class TableKind(SourceKind):
     usual: Mapping[str, str] = {"start": "earliest"}
     needed: Mapping[str, Any] = {"oneOf": [{"required": ["path"]}, {"required": ["table"]}]}
 
-    def read(self, entry: Entry) -> KindSettings:
+    def read(self, entry: SourceEntry) -> KindSettings:
         """As `SourceKind.read`."""
         found, name = entry.found, entry.name
         refuse_other_decoding(entry)

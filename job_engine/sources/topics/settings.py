@@ -13,7 +13,7 @@ from job_engine.document.yaml_document import Node
 from job_engine.kafka.client_options import CLIENT_OPTIONS, ISOLATION
 from job_engine.kafka.client_settings import read_client
 from job_engine.kafka.topic_choice import TopicChoice
-from job_engine.sources.kinds import Entry, KindSettings, SourceKind
+from job_engine.sources.kinds import KindSettings, SourceEntry, SourceKind
 from job_engine.sources.topics.avro_settings import OPTIONS as AVRO_OPTIONS
 from job_engine.sources.topics.avro_settings import read_avro, refuse_avro
 from job_engine.sources.topics.kafka_source import SECOND, KafkaSource
@@ -62,7 +62,7 @@ class TopicsKind(SourceKind):
     tells_arrival = True
     is_log = True
 
-    def read(self, entry: Entry) -> KindSettings:
+    def read(self, entry: SourceEntry) -> KindSettings:
         """As `SourceKind.read`."""
         name, node, found, folder = entry.name, entry.node, entry.found, entry.folders.base
         decode = _decode(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from job_engine.sinks.kinds import Entry, Sink, SinkKind
+from job_engine.sinks.kinds import Sink, SinkEntry, SinkKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class CounterKind(SinkKind):
     keys: Mapping[str, str] = {"file": "counters"}
     needs = ("file",)
 
-    def read(self, entry: Entry) -> Sink:
+    def read(self, entry: SinkEntry) -> Sink:
         file = entry.found.get("file")
         return entry.sink(CountFile("" if file is None else str(entry.folders.path(file))))
 

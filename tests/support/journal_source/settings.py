@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from job_engine.document.setting_keys import Change
-from job_engine.sources.kinds import Entry, KindSettings, SourceKind
+from job_engine.sources.kinds import KindSettings, SourceEntry, SourceKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class JournalKind(SourceKind):
     keys: Mapping[str, Change] = {"file": Change.FIXED, "lines": Change.FREE}
     needed: Mapping[str, Any] = {"required": ["file"]}
 
-    def read(self, entry: Entry) -> KindSettings:
+    def read(self, entry: SourceEntry) -> KindSettings:
         if "file" not in entry.found:
             entry.node.wrong(f"'{entry.name}' has no 'file'")
             return KindSettings(None)
