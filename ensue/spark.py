@@ -22,8 +22,7 @@ from ensue.parameters import read_parameters
 from ensue.plans import fitted
 from ensue.queries import Queries, load_and_warn
 from job_engine.sources.reading import Reading
-from job_engine.wire.clock import Clock
-from job_engine.wire.clock_sources import Idle
+from job_engine.wire.clock_sources import Clock, Idle
 from job_engine.wire.program import Program
 from querylang.changes.applying import Infer
 from querylang.errors import InputError, QueryErrors

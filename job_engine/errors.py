@@ -114,3 +114,15 @@ def _without_values(error: Exception, environment: Mapping[str, str]) -> Excepti
         return FileErrors(masked(error.path, environment), found)
     kinds = [kind for kind in (Unreachable, WorkerDied) if isinstance(error, kind)]
     return kinds[0](text) if kinds else InputError(text)
+
+
+# What ends a run because of a source: it is away, or what it had was removed.
+
+
+class SourceProblem(Exception):
+    """A source cannot be read, or not any further; the text says why, and the way out.
+
+    is_passing: whether it may be over soon
+    """
+
+    is_passing = False

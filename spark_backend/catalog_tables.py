@@ -13,8 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from job_engine.places.place import UnknownScheme, is_within, place_of
-from job_engine.settings.catalog.table_names import named_tables, with_places
-from job_engine.settings.deployment import Deployment
+from job_engine.settings.deployment import Deployment, named_tables, with_places
 from querylang.errors import InputError
 from querylang.printable import one_line
 from spark_backend.connect import refuse_connect

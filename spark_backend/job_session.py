@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment
-from job_engine.settings.spark_settings import PARTITIONS, SPARKS_NAMES
+from job_engine.settings.sections import PARTITIONS, SPARKS_NAMES
 from querylang.logger import warn
 from querylang.masking import masked
 from spark_backend.cluster.driver_python import add_own_packages, refuse_unfit_driver_python

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from job_engine.places.place import Place
-from job_engine.places.remote_path import RemotePath
+from job_engine.places.place import Place, RemotePath
 from job_engine.sources.listing.batch_log import driver_files
 from querylang.errors import InputError
 

@@ -13,7 +13,7 @@ from job_engine.document.setting_keys import (
     SPARK_KEYS,
     Change,
 )
-from job_engine.settings.sink_settings import sink_keys
+from job_engine.settings.sections import sink_keys
 from job_engine.sources.kinds import control_keys, kinds, source_keys
 from tools.prose import filled
 

@@ -23,8 +23,8 @@ from querylang.paths import exists
 from runtime.partition_paths import FileBelow, is_key
 
 if TYPE_CHECKING:
-    from job_engine.places.remote_path import RemotePath
-    from job_engine.places.remote_stat import RemoteStat
+    from job_engine.places.place import RemotePath
+    from job_engine.places.stores import RemoteStat
 
 AT_ONCE = 16
 """Copies at a time: each waits for the store most of its time."""
@@ -95,8 +95,7 @@ Found = list[tuple["RemotePath", "RemotePath | None"]]
 
 
 def _tables(uri: str) -> Found:
-    from job_engine.places.place import UnknownScheme, place_of, refuse_missing_bucket
-    from job_engine.places.remote_path import RemotePath
+    from job_engine.places.place import RemotePath, UnknownScheme, place_of, refuse_missing_bucket
 
     try:
         place = place_of(uri)

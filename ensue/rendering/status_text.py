@@ -12,7 +12,7 @@ from ensue.rendering.account import account_text, left_text
 from ensue.rendering.text_table import text_table
 from ensue.rendering.time_format import TimeFormat
 from job_engine.job.watching.status import QueryStatus, SourceStatus, Status, TimelineStatus
-from job_engine.operator.job_clock import FILE, place_name
+from job_engine.operator.clocks import FILE, place_name
 from querylang.errors import counted
 from querylang.printable import one_line
 from runtime.results.ledger import Account, ledger_table

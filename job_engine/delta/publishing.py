@@ -6,31 +6,178 @@ micro-batch that is repeated after a crash is committed once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from job_engine.chance import any_length
 from job_engine.clock import sleep, wall_seconds
-from job_engine.delta.commit_log import LOG, commit_file
-from job_engine.delta.features import refuse_unwritable
-from job_engine.delta.package import delta_errors, open_table
-from job_engine.delta.store_access import store_settings, table_uri
-from job_engine.delta.table_schemas import new_columns
-from job_engine.delta.transactions import committed_files
+from job_engine.delta.log import LOG, commit_file, committed_files, fields_of, fields_of_text, refuse_unwritable
+from job_engine.delta.package import delta_errors, open_table, store_settings, table_uri
 from job_engine.durable_files import make_folder, sync
-from job_engine.places.place import Place, retry_of
-from job_engine.places.remote_path import RemotePath
+from job_engine.places.place import Place, RemotePath, retry_of
 from job_engine.retrying import Outage
-from querylang.errors import InputError
+from querylang.errors import InputError, listed
 from querylang.logger import warn
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from deltalake.transaction import AddAction
+
+
+# Statistics of a data file for a Delta table's log, from the footer of the Parquet file.
+#
+# Readers leave out files by them. So a bound that is not certain is left out: those of floats,
+# where NaN is not part of them, and those of long text.
+
+INDEXED = 32
+"""Columns with statistics: the first so many, as other writers do by default."""
+
+_LONGEST = 32
+"""Characters of text that is a bound."""
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def file_statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> str:
+    """The statistics as JSON text."""
+    found: dict[str, Any] = {"numRecords": metadata.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
+    places = {metadata.schema.column(number).path: number for number in range(metadata.num_columns)}
+    for path in list(_leaves(schema))[:INDEXED]:
+        number = places.get(".".join(path))
+        if number is None or any("." in name for name in path):
+            continue
+        groups = [metadata.row_group(group).column(number).statistics for group in range(metadata.num_row_groups)]
+        if all(group is not None and group.has_null_count for group in groups):
+            _put(found["nullCount"], path, sum(group.null_count for group in groups))
+        bounds = [group for group in groups if group is not None and group.has_min_max]
+        if bounds and len(bounds) == len([group for group in groups if group is None or group.num_values]):
+            _put(found["minValues"], path, _bound(min(group.min for group in bounds), is_most=False))
+            _put(found["maxValues"], path, _bound(max(group.max for group in bounds), is_most=True))
+    return json.dumps(found)
+
+
+def _leaves(fields: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The columns that are stored by themselves and not in lists or maps."""
+    for field in fields:
+        path = (*above, field.name)
+        if pa.types.is_struct(field.type):
+            yield from _leaves(field.type, path)
+        elif not pa.types.is_nested(field.type):
+            yield path
+
+
+def _put(tree: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    if value is not None:
+        for name in path[:-1]:
+            tree = tree.setdefault(name, {})
+        tree[path[-1]] = value
+
+
+def _bound(value: object, *, is_most: bool) -> object:
+    """A bound as the log has it; None = it is not certain, or has no use."""
+    match value:
+        case bool() | float():
+            return None
+        case int():
+            return value
+        case str() if len(value) <= _LONGEST:
+            return value
+        case str():
+            return None if is_most else value[:_LONGEST]
+        case datetime():
+            return _moment(value, is_most=is_most)
+        case date():
+            return value.isoformat()
+        case _:
+            return None
+
+
+def _moment(value: datetime, *, is_most: bool) -> str | None:
+    """Milliseconds: rounded so that the bound holds."""
+    moment = value if value.tzinfo is None else value.astimezone(UTC)
+    if is_most and moment.microsecond % 1000:
+        if moment.replace(tzinfo=None) > datetime.max - _MILLISECOND:  # noqa: DTZ901 # only compared
+            return None
+        moment += _MILLISECOND
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + ("Z" if value.tzinfo is not None else "")
+
+
+# Whether results fit into a Delta table that exists: its columns, types and partitions.
+
+
+def new_columns(path: Place, table: DeltaTable, wanted: pa.Schema, partition_by: Sequence[str]) -> list[str]:
+    """The columns that the table does not have yet; raises InputError if it does not fit.
+
+    wanted: the columns of the results, those of partitions too
+    """
+    from deltalake import Schema
+
+    before = list(table.metadata().partition_columns)
+    if before != list(partition_by):
+        raise InputError(f"{path}: the Delta table is partitioned {_by(before)}, and the sink {_by(partition_by)}")
+    present = {field["name"]: field for field in fields_of(table)}
+    ours = {field["name"]: field for field in fields_of_text(Schema.from_arrow(wanted).to_json())}
+    mistakes = [
+        f"column '{name}' is {_shown(present[name]['type'])}, and would be {_shown(field['type'])}"
+        for name, field in ours.items()
+        if name in present and not _fits(field["type"], present[name]["type"])
+    ]
+    mistakes += [
+        f"column '{name}' must not be null" for name, field in present.items() if not field.get("nullable", True)
+    ]
+    folded = {name.casefold(): name for name in present}
+    mistakes += [
+        f"column '{name}' would be there beside '{folded[name.casefold()]}'"
+        for name in ours
+        if name not in present and name.casefold() in folded
+    ]
+    if mistakes:
+        raise InputError(f"{path}: the Delta table has another schema: {'; '.join(mistakes)}. Choose another folder")
+    return [name for name in ours if name not in present]
+
+
+def _by(columns: Sequence[str]) -> str:
+    return f"by {listed(list(columns))}" if columns else "by nothing"
+
+
+def _fits(ours: Any, present: Any) -> bool:
+    """Whether values of our type fit the column's; a struct there may have more fields."""
+    if isinstance(ours, str) or isinstance(present, str):
+        return bool(ours == present)
+    if ours["type"] != present["type"]:
+        return False
+    match ours["type"]:
+        case "struct":
+            fields = {field["name"]: field["type"] for field in present["fields"]}
+            return all(
+                field["name"] in fields and _fits(field["type"], fields[field["name"]]) for field in ours["fields"]
+            )
+        case "array":
+            return _fits(ours["elementType"], present["elementType"])
+        case _:
+            return _fits(ours["keyType"], present["keyType"]) and _fits(ours["valueType"], present["valueType"])
+
+
+def _shown(type_: Any) -> str:
+    """A type in few words: those of the fields of structs too."""
+    if isinstance(type_, str):
+        return type_
+    match type_["type"]:
+        case "struct":
+            fields = [f"{field['name']}: {_shown(field['type'])}" for field in type_["fields"]]
+            return f"struct<{', '.join(fields)}>"
+        case "array":
+            return f"array<{_shown(type_['elementType'])}>"
+        case _:
+            return f"map<{_shown(type_['keyType'])}, {_shown(type_['valueType'])}>"
+
 
 ATTEMPTS = 20
 """So often a commit is tried that other writers were faster than, or that changes of theirs met."""

@@ -7,8 +7,13 @@ The record beside a checkpoint keeps fixed settings, and a run with other ones i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, TypedDict
+
+from job_engine.document.yaml_document import Node
 
 
 class Engine(StrEnum):
@@ -94,3 +99,98 @@ SPARK_KEYS: Mapping[str, Change] = {
     "driver_memory": Change.FREE,
 }
 """Those of `spark`."""
+
+
+# The fixed settings of a deployment, as the record beside a checkpoint keeps and compares them.
+#
+# A value from the environment may be secret: the record has a salted hash of it, and messages have
+# the name of its variable.
+
+
+class KeptHash(TypedDict):
+    """In a record, in place of a value that may be secret."""
+
+    hash: str
+
+
+Kept = str | KeptHash
+"""A value in the record: its text, or the hash of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedValue:
+    """A setting's value.
+
+    text: equal for equal values
+    shown: what the user wrote; None = the text itself
+    """
+
+    text: str
+    shown: str | None = None
+
+    def __str__(self) -> str:
+        return self.text if self.shown is None else self.shown
+
+    def __repr__(self) -> str:
+        return f"FixedValue({self})"
+
+    def kept(self, salt: str) -> Kept:
+        """The value for a record; a hash if it comes from the environment."""
+        return self.text if self.shown is None else {"hash": _hashed(self.text, salt)}
+
+    def is_same(self, kept: Kept, salt: str) -> bool:
+        """Whether a record has this value."""
+        return kept == self.text if isinstance(kept, str) else kept["hash"] == _hashed(self.text, salt)
+
+
+FixedValues = Mapping[str, FixedValue]
+"""By key."""
+
+
+def fixed_value(node: Node, text: str | None = None) -> FixedValue:
+    """The value at a node; `text`: one that is equal for equal values, None = as it is written."""
+    written = plain_text(node) if text is None else text
+    return FixedValue(written, _as_written(node) if node.is_from_environment() else None)
+
+
+def fixed_values(found: Mapping[str, Node], keys: Mapping[str, Change]) -> dict[str, FixedValue]:
+    """The values of the fixed keys among those that a file has."""
+    return {key: fixed_value(node) for key, node in found.items() if keys[key] is Change.FIXED}
+
+
+def differences(kept: Mapping[str, Kept], wanted: FixedValues, salt: str) -> Iterator[str]:
+    """What has changed since a record was made, by key."""
+    for key in sorted({*kept, *wanted}):
+        if key not in wanted:
+            yield f"'{key}' was {_shown(kept[key])} and is not set"
+        elif key not in kept:
+            yield f"'{key}' was not set and is {wanted[key]}"
+        elif not wanted[key].is_same(kept[key], salt):
+            yield f"'{key}' was {_shown(kept[key])} and is {wanted[key]}"
+
+
+def plain_text(node: Node) -> str:
+    """A value as text, variables replaced; mappings sorted by key."""
+    return _text(node.plain())
+
+
+def _as_written(node: Node) -> str:
+    return _text(node.plain(is_written=True))
+
+
+def _text(value: Any) -> str:
+    match value:
+        case dict():
+            return "{" + ", ".join(f"{key}: {_text(inner)}" for key, inner in sorted(value.items())) + "}"
+        case list():
+            return "[" + ", ".join(map(_text, value)) + "]"
+        case _:
+            return str(value)
+
+
+def _shown(kept: Kept) -> str:
+    return kept if isinstance(kept, str) else "another value"
+
+
+def _hashed(text: str, salt: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=salt.encode(), digest_size=16).hexdigest()

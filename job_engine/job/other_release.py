@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import TypedDict
 
+from job_engine.durable_files import JobFile
 from job_engine.job.checkpoint.checkpoint_record import RECORD_VERSION, SPARK_VERSION
 from job_engine.job.journal.written import JOURNAL_VERSION
-from job_engine.job_file import JobFile
 from job_engine.operator.bucket_state import STATE_VERSION
 from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment

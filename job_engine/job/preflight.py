@@ -14,10 +14,8 @@ from job_engine.job.journal.file_changes import refuse_changed_files
 from job_engine.job.journal.written import is_same, read_files
 from job_engine.job.plan_rules import refuse_name_conflicts
 from job_engine.places.local_path import LocalPath
-from job_engine.places.place import Place, refuse_missing_bucket
-from job_engine.places.remote_path import RemotePath
-from job_engine.settings.catalog.table_names import unplaced
-from job_engine.settings.deployment import Deployment
+from job_engine.places.place import Place, RemotePath, refuse_missing_bucket
+from job_engine.settings.deployment import Deployment, unplaced
 from job_engine.sinks.bucket_results import refuse_unwritable
 from job_engine.sinks.kinds import MATCHES, Sink, publishing
 from job_engine.sinks.one_table import refuse_other_layout

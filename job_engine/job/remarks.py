@@ -12,8 +12,7 @@ from job_engine.job.writing_statements import WrittenBy, lost_routes, taken_even
 from job_engine.settings.deployment import Deployment
 from job_engine.sinks.channels import channels
 from job_engine.sources.kinds import kind_of
-from job_engine.wire.clock import Clock
-from job_engine.wire.clock_sources import ClockSource, sources_of
+from job_engine.wire.clock_sources import Clock, ClockSource, sources_of
 from querylang.errors import did_you_mean
 from querylang.plan.model import Plan, QueryPlan
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from job_engine.errors import SourceProblem
 from job_engine.kafka.topic_choice import TopicChoice
-from job_engine.problems import SourceProblem
 
 
 class BrokerError(SourceProblem):

@@ -9,7 +9,7 @@ from job_engine.job.driver import Order
 from job_engine.local.pool import Pool
 from job_engine.local.run import PACE, LocalRun, Pace
 from job_engine.local.run_log import RunLog
-from job_engine.operator.seeds import read_seed
+from job_engine.operator.bucket_state import read_seed
 from job_engine.places.local_path import LocalPath, own_folder
 from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment

@@ -31,7 +31,7 @@ from job_engine.local.run_log import Begun, Committed, RunLog
 from job_engine.sources.listing.job_notes import JobNotes, job_notes
 from job_engine.sources.listing.lister import Lister
 from job_engine.threads import begun, new_event
-from job_engine.wire.rows_in_files import remove_rows
+from job_engine.wire.packed_rows import remove_rows
 
 SHARE = 20
 """A commit waits so many times as long as the one before took: 5 % of the time."""

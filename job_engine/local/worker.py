@@ -15,7 +15,7 @@ from typing import Any
 
 from job_engine.errors import Unreachable, WorkerDied, plain_error
 from job_engine.local.frames import Ended, Frame, Word, receive, send
-from job_engine.operator.seeds import first_state, read_seed, write_seeds
+from job_engine.operator.bucket_state import first_state, read_seed, write_seeds
 from job_engine.operator.step import OpenBucket, close_bucket, measured, open_bucket, run_open_step
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import place_of_plain
@@ -24,10 +24,10 @@ from job_engine.sinks.kinds import MicroBatch, Sink
 from job_engine.sinks.task_files import Attempt
 from job_engine.sources.task_reading import read_task
 from job_engine.wire.container import ContainerError
+from job_engine.wire.packed_rows import fetched, put_aside
 from job_engine.wire.program import Program, load_program
-from job_engine.wire.rows_in_files import fetched, put_aside
 from job_engine.wire.tagged_rows import TaggedRow
-from job_engine.wire.worker_memory import set_objects_aside
+from job_engine.worker_memory import set_objects_aside
 from querylang.errors import InputError
 from runtime.engine.snapshot import StateError
 from runtime.json_reader import shaped

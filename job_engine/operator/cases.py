@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from job_engine.wire.packed_rows import PACKED_SCHEMA, Signal, pack_arrivals, pack_signal
 from job_engine.wire.partition_groups import EVERY_BUCKET
-from job_engine.wire.program import Program
-from job_engine.wire.scripts import with_script
+from job_engine.wire.program import Program, with_script
 from job_engine.wire.tagged_rows import Tag
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import AT_THE_END, Arrivals

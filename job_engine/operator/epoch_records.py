@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from job_engine.wire.epochs import Notice, Stage
 from job_engine.wire.packed_rows import GroupRecords
 from job_engine.wire.partition_groups import PartitionGroup, count_uses, is_refused_once
-from job_engine.wire.program import Program
+from job_engine.wire.program import Notice, Program, Stage
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, as_known, come_before
 from runtime.engine.engine import Engine

@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from job_engine.operator.bucket_state import SavedBucket
+from job_engine.operator.bucket_state import SavedBucket, read_seed, write_seeds
+from job_engine.operator.clocks import JobClock
 from job_engine.operator.epoch_records import QueriesAt
-from job_engine.operator.job_clock import JobClock
 from job_engine.operator.joining import account_file, read_account
 from job_engine.operator.releasing import held_ledger
-from job_engine.operator.seeds import read_seed, write_seeds
 from job_engine.operator.step import run_step
 from job_engine.places.place import Place, place_of
 from job_engine.wire.packed_rows import HOME, Signal

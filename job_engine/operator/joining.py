@@ -13,14 +13,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from job_engine.job_file import RESTORE, JobFile
-from job_engine.operator.bucket_state import BucketState, SavedBucket, refuse_impossible, unjoined
-from job_engine.operator.seeds import read_seed
+from job_engine.durable_files import RESTORE, JobFile
+from job_engine.operator.bucket_state import BucketState, SavedBucket, read_seed, refuse_impossible, unjoined
 from job_engine.places.place import place_of
-from job_engine.wire.epochs import History, Stage
 from job_engine.wire.packed_rows import COMMANDS, CONTROL, HOME, GroupRecords
 from job_engine.wire.partition_groups import PartitionGroup, count_uses
-from job_engine.wire.program import Program
+from job_engine.wire.program import History, Program, Stage
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine

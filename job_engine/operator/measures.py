@@ -11,10 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from job_engine.operator.bucket_state import BucketState
-from job_engine.operator.group_clock import NO_CLOCK, GroupClock
-from job_engine.operator.job_clock import file_name, place_name
+from job_engine.operator.clocks import NO_CLOCK, GroupClock, file_name, place_name
 from job_engine.operator.reading import Visit
-from job_engine.wire.clock import Clock
+from job_engine.wire.clock_sources import Clock
 from job_engine.wire.packed_rows import HOME
 from job_engine.wire.tagged_rows import Tag, TaggedRow
 from querylang.plan.model import TimelineKind

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 import numpy as np
 
 from job_engine.operator.bucket_state import SavedBucket, close_state, open_state, unjoined
-from job_engine.operator.job_clock import JobClock, SourceWatermark
+from job_engine.operator.clocks import JobClock, SourceWatermark
 from job_engine.wire.packed_rows import HOME, GroupRecords
 from job_engine.wire.partition_groups import EVERY_BUCKET, GroupName, PartitionGroup
 from job_engine.wire.program import Program

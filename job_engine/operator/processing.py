@@ -11,15 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from job_engine.operator.bucket_state import BucketState
-from job_engine.operator.commands import furthest_read, processed, taken
 from job_engine.operator.epoch_records import Pieces, followed, new_notices, passed_over, without_silent
-from job_engine.operator.ordering import Turn
+from job_engine.operator.ordering import Turn, commands_processed, commands_taken, furthest_read
 from job_engine.operator.reading import ReadRows, Visit
 from job_engine.operator.releasing import Released
-from job_engine.wire.clock import Clock
-from job_engine.wire.epochs import Stage
+from job_engine.wire.clock_sources import Clock
 from job_engine.wire.packed_rows import COMMANDS, CONTROL, BucketInput, GroupRecords, Signal
 from job_engine.wire.partition_groups import PartitionGroup, count_uses
+from job_engine.wire.program import Stage
 from job_engine.wire.tagged_rows import TaggedRow
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, RecordKind
@@ -58,9 +57,9 @@ def process(visit: Visit, rows: ReadRows, turns: Sequence[Turn], released: Relea
 
 def _answers(visit: Visit, inputs: Sequence[BucketInput], state: BucketState, work: _Work) -> list[TaggedRow]:
     groups = visit.groups
-    answers = taken(inputs, state.clock, visit.plan, len(groups), visit.program.buckets)
+    answers = commands_taken(inputs, state.clock, visit.plan, len(groups), visit.program.buckets)
     for group, engine in zip(groups, state.engines, strict=True):
-        answers += processed(group, len(groups), work.controls(group), engine.clock)
+        answers += commands_processed(group, len(groups), work.controls(group), engine.clock)
     return answers
 
 

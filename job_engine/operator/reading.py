@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from job_engine.wire.clock import Clock
+from job_engine.wire.clock_sources import Clock
 from job_engine.wire.packed_rows import CONTROL, HOME, BucketInput, GroupRecords, RefusedFile, Signal, unpack_row
 from job_engine.wire.partition_groups import PartitionGroup
 from job_engine.wire.program import Program

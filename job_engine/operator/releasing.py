@@ -19,10 +19,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from job_engine.operator.bucket_state import BucketState
-from job_engine.operator.commands import FORGET, tagged_answers
+from job_engine.operator.clocks import ReleaseLimits
 from job_engine.operator.epoch_records import QueriesAt
-from job_engine.operator.group_clock import ReleaseLimits
-from job_engine.operator.ordering import OrderedRecords
+from job_engine.operator.ordering import FORGET, OrderedRecords, tagged_answers
 from job_engine.operator.reading import Visit
 from job_engine.wire.packed_rows import BucketInput, GroupRecords
 from job_engine.wire.partition_groups import PartitionGroup

@@ -19,7 +19,7 @@ from job_engine.operator.ordering import order
 from job_engine.operator.processing import Processed, process
 from job_engine.operator.reading import ReadRows, Visit, read
 from job_engine.operator.releasing import Released, release
-from job_engine.wire.clock import Clock
+from job_engine.wire.clock_sources import Clock
 from job_engine.wire.packed_rows import Signal
 from job_engine.wire.program import Program
 from job_engine.wire.reports import added_up, report_table

@@ -12,15 +12,31 @@ import re
 import shutil
 import stat
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs
 
-from job_engine.places.remote_stat import RemoteStat
 from job_engine.retrying import RETRY, Outage
 from querylang.logger import warn
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteStat:
+    """What a store tells of a file, named as in `os.stat_result`.
+
+    A store has no inodes. Times are whole seconds: S3 lists no more, and some servers list more
+    than they tell of a single object.
+    """
+
+    st_size: int
+    st_mtime_ns: int
+    st_mode: int = stat.S_IFREG
+    st_ino: int = 0
+    st_dev: int = 0
+
 
 ATTEMPTS = 7
 """Of a request that may succeed later; the pauses between them double, to 20 s."""

@@ -2,23 +2,64 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from job_engine.document.fixed_settings import FixedValues
-from job_engine.document.setting_keys import Engine
-from job_engine.places.place import Place
-from job_engine.settings.watching_settings import Address
+from job_engine.document.setting_keys import Engine, FixedValues
+from job_engine.document.yaml_document import Node
+from job_engine.durable_files import JobFile
+from job_engine.places.place import Place, asked_again, place_of
 from job_engine.sinks.kinds import Sink
+from job_engine.sources.kinds import kind_of
 from job_engine.sources.source import Source
-from job_engine.wire.clock import Clock
+from job_engine.wire.clock_sources import Clock
 from querylang.errors import InputError
 from querylang.logger import LogForm
 from querylang.parameters.given_values import NOTHING, Given
 from querylang.source import Source as QueryText
 from runtime.policies.settings_text import USUAL_TIMES, TimeForm
+
+# The settings of what can be watched of a job: its metrics and its log.
+
+LOOPBACK = "127.0.0.1"
+
+_ADDRESS = re.compile(r"(?:(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[\w.-]+)):)?(?P<port>\d{1,5})")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where metrics can be fetched."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def read_metrics(found: Mapping[str, Node]) -> Address | None:
+    """The address for metrics; None = there are none, or a mistake was reported."""
+    if "metrics" not in found:
+        return None
+    return found["metrics"].parsed(_address, "a port such as `9108`, or `HOST:PORT` such as `0.0.0.0:9108`")
+
+
+def _address(text: str) -> Address | None:
+    match = _ADDRESS.fullmatch(text)
+    if match is None or not 1 <= int(match["port"]) <= 65_535:
+        return None
+    return Address(match["six"] or match["host"] or LOOPBACK, int(match["port"]))
+
+
+def read_log(found: Mapping[str, Node]) -> LogForm:
+    """The form of the log."""
+    if "log" not in found:
+        return LogForm.TEXT
+    return found["log"].one_of({str(form): form for form in LogForm}) or LogForm.TEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +147,70 @@ class Deployment:
         """The sources in the order of the union, for good: by name, the control stream last."""
         control = [] if self.control is None else [self.control]
         return [*sorted(self.sources, key=lambda source: source.name), *control]
+
+
+# Delta tables that a deployment calls by their names in a catalog, and where they are.
+#
+# Spark's catalog is asked when a job starts. Its answer is kept in the checkpoint, so that other
+# commands need no Spark.
+
+
+def named_tables(deployment: Deployment) -> dict[str, str]:
+    """Names of tables by what they are for."""
+    return {what: item.table for what, item in _tables(deployment).items()}
+
+
+def _tables(deployment: Deployment) -> dict[str, Source | Sink]:
+    """What has the name of a table, by what it is for."""
+    found: dict[str, Source | Sink] = {f"the source '{source.name}'": source for source in deployment.sources}
+    found |= {f"the sink '{name}'": sink for name, sink in deployment.sinks.items()}
+    return {what: item for what, item in found.items() if item.table}
+
+
+def with_places(deployment: Deployment, places: Mapping[str, str]) -> Deployment:
+    """The deployment with the places of tables that are known, by their names."""
+    found = {name: asked_again(place_of(text), deployment.retry) for name, text in places.items()}
+    return replace(
+        deployment,
+        sources=tuple(
+            _placed(source, found[source.table]) if source.table in found else source for source in deployment.sources
+        ),
+        sinks={
+            name: replace(sink, place=found[sink.table]) if sink.table in found else sink
+            for name, sink in deployment.sinks.items()
+        },
+    )
+
+
+def _placed(source: Source, place: Place) -> Source:
+    return replace(source, place=place, own=kind_of(source.format).placed(source.own, place))
+
+
+def unplaced(deployment: Deployment) -> list[str]:
+    """The names of tables whose places are not known."""
+    return [item.table for item in _tables(deployment).values() if item.place is None]
+
+
+def kept_places(deployment: Deployment) -> dict[str, str]:
+    """What the catalog answered when the job last ran."""
+    if not named_tables(deployment):
+        return {}
+    try:
+        return _file(deployment).readable() or {}
+    except ConnectionError:
+        return {}
+
+
+def keep_places(deployment: Deployment) -> None:
+    """Keep in the checkpoint where its tables are."""
+    places = {item.table: item.place for item in _tables(deployment).values() if item.place is not None}
+    if places:
+        _file(deployment).write({name: str(place.resolve()) for name, place in places.items()})
+
+
+def _file(deployment: Deployment) -> JobFile[dict[str, str]]:
+    return JobFile(deployment.checkpoint / "ensue" / "tables.json", dict[str, str], text=_text)
+
+
+def _text(places: Mapping[str, str]) -> str:
+    return json.dumps(places, indent=1, sort_keys=True)

@@ -16,25 +16,19 @@ from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
 
-from job_engine.document.fixed_settings import FixedValue, fixed_value
-from job_engine.document.folder_overlaps import FolderKind, overlaps
-from job_engine.document.setting_keys import JOB_KEYS, Engine
-from job_engine.document.setting_values import Folders, duration, idle, is_true, seconds
+from job_engine.document.setting_keys import JOB_KEYS, Engine, FixedValue, fixed_value
+from job_engine.document.setting_values import FolderKind, Folders, duration, idle, is_true, overlaps, seconds
 from job_engine.document.yaml_document import Mistakes, Node, read_document, read_given, value_of_written
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, asked_again
-from job_engine.settings.catalog.table_names import kept_places, unplaced, with_places
-from job_engine.settings.deployment import Deployment
+from job_engine.settings.deployment import Deployment, kept_places, read_log, read_metrics, unplaced, with_places
 from job_engine.settings.given_mapping import NAME, document_of, places_in_words
-from job_engine.settings.sink_settings import read_channels, read_sinks
-from job_engine.settings.source_settings import read_control, read_history, read_sources
-from job_engine.settings.spark_settings import read_spark
-from job_engine.settings.watching_settings import read_log, read_metrics
+from job_engine.settings.sections import read_channels, read_control, read_history, read_sinks, read_sources, read_spark
 from job_engine.sinks.kinds import Sink
 from job_engine.sources.kinds import kind_of, source_keys
 from job_engine.sources.listing.batch_log import buckets_of
 from job_engine.sources.source import Source
-from job_engine.wire.clock import Clock
+from job_engine.wire.clock_sources import Clock
 from querylang.errors import FileErrors, InputError, did_you_mean, listed, near_file
 from querylang.load import NAMELESS, QUERY_SUFFIXES, is_query_text
 from querylang.parameters.given_values import NOTHING

@@ -18,11 +18,9 @@ from job_engine.sinks.kinds import MATCHES, Draft, Layout, Sink, publishing
 from job_engine.sinks.one_table import is_in_one, one_schema, one_table
 from job_engine.sinks.path_names import match_folder
 from job_engine.sinks.task_files import Attempt, Sinks, TaskFiles, shared_files
-from job_engine.wire.bucket_labels import last_label, task_of
 from job_engine.wire.container import pack, unpack
-from job_engine.wire.decode import schema_of, spread_schema, user_table
-from job_engine.wire.program import Program
-from job_engine.wire.tagged_rows import Tag, TaggedRow
+from job_engine.wire.program import Program, last_label, task_of
+from job_engine.wire.tagged_rows import Tag, TaggedRow, schema_of, spread_schema, user_table
 from querylang.plan.model import Plan
 from runtime.results.ledger import RECEIVED
 

@@ -137,8 +137,7 @@ class SinkEntry:
 
     def place(self) -> Place | None:
         """The folder that `path` says, which no other setting may have; None = there is none."""
-        from job_engine.document.folder_overlaps import FolderKind
-        from job_engine.document.store_settings import store_options
+        from job_engine.document.setting_values import FolderKind, store_options
 
         if "path" not in self.found:
             return None

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from job_engine.delta.commit_log import is_table
+from job_engine.delta.log import is_table
 from job_engine.places.place import Place
 from job_engine.sinks.file_names import RESULT_FILE
 from job_engine.sinks.kinds import Layout, Sink, publishing

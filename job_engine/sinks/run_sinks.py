@@ -22,9 +22,8 @@ from job_engine.sinks.bucket_results import (
 from job_engine.sinks.kinds import MATCHES, Draft, MicroBatch, Publishing, Sink, publishing
 from job_engine.sinks.one_table import is_in_one
 from job_engine.sinks.task_files import Attempt, TaskFiles
-from job_engine.wire.decode import user_table
 from job_engine.wire.program import Program
-from job_engine.wire.tagged_rows import Tag, read_table
+from job_engine.wire.tagged_rows import Tag, read_table, user_table
 
 
 def begin(identity: str, sinks: Mapping[str, Sink], newest: int, drafts: Path | None) -> dict[str, Sink]:

@@ -23,8 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypedDict
 
-from job_engine.durable_files import make_kept_folder
-from job_engine.job_file import JobFile
+from job_engine.durable_files import JobFile, make_kept_folder
 from job_engine.places.place import Place, names_in, place_of_plain
 from runtime.json_reader import DamagedJson, json_of_text
 from runtime.json_shapes import Count

@@ -12,8 +12,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from job_engine.places.place import Place
-from job_engine.places.remote_path import RemotePath
+from job_engine.places.place import Place, RemotePath
 from job_engine.sources.reading import Reading
 from runtime.instants import NO_TIME
 from runtime.json_reader import json_of_text

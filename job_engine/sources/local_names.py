@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from job_engine.places.local_path import LocalPath, temporary_folder
-from job_engine.places.place import Place, local_copy
-from job_engine.places.remote_path import RemotePath
+from job_engine.places.place import Place, RemotePath, local_copy
 from querylang.errors import InputError
 from querylang.printable import one_line
 from runtime.reading.formats.file_names import kind_of

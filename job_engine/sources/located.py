@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from job_engine.document.folder_overlaps import FolderKind
-from job_engine.document.store_settings import option_names, store_options
+from job_engine.document.setting_values import FolderKind, option_names, store_options
 from job_engine.document.yaml_document import Node
 from job_engine.places.local_path import LocalPath
-from job_engine.places.place import Place
-from job_engine.places.remote_path import RemotePath
+from job_engine.places.place import Place, RemotePath
 from job_engine.sources.kinds import SourceEntry
 from querylang.errors import near_file
 from querylang.paths import exists, is_folder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from job_engine.document.fixed_settings import FixedValues
+from job_engine.document.setting_keys import FixedValues
 from job_engine.places.place import Place
 from job_engine.wire.clock_sources import Idle
 from querylang.plan.model import TimePolicy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from querylang.plan.model import QueryPlan, TimelineKind, TimePolicy
 
@@ -86,3 +87,15 @@ class IdleTimes:
     def has_any(self) -> bool:
         """Whether time can advance without some source."""
         return self.others is not None or any(length is not None for length in self.by_source.values())
+
+
+# What "now" is for a streaming job: the setting `clock` of a deployment file.
+
+
+class Clock(StrEnum):
+    """What "now" is for a job."""
+
+    ARRIVAL = "arrival"
+    """The arrival time that all source partitions have reached."""
+    PROCESSING = "processing"
+    """The timestamp of the micro-batch that processes a record."""

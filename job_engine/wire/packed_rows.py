@@ -6,17 +6,21 @@ gets one row per batch, with records or without: it reports the progress of the 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import chain
-from typing import Any
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from job_engine.wire.compact_columns import from_bytes, split_constants, to_bytes
+from job_engine.places.local_path import LocalPath, temporary_file
 from job_engine.wire.container import pack, unpack
 from job_engine.wire.partition_groups import EVERY_BUCKET, PartitionGroup, Route, refusing_group
 from job_engine.wire.reports import Report, reports_to_plain
@@ -24,10 +28,77 @@ from job_engine.wire.source_progress import SourceProgress, Unread, UnreadFiles,
 from querylang.plan.model import Plan
 from runtime.admission.rules import Outcome
 from runtime.admission.selection import furthest_time
-from runtime.columns.arrivals import Arrivals, arrivals_schema
+from runtime.arrow_types import has_column
+from runtime.columns.arrivals import MOVED_FIELD, SHAPE_FIELDS, SYSTEM_FIELDS, Arrivals, arrivals_schema
 from runtime.instants import NO_TIME
+from runtime.json_reader import json_of_text
+from runtime.json_shapes import Count
 from runtime.results.ledger import RECEIVED, Account, ledger_table
 from runtime.results.schemas import LEDGER_SCHEMA
+
+# Tables of records as Arrow IPC bytes; columns with one value are sent once, in the schema.
+#
+# A source's name, its partition or a null text are usually the same for a whole batch.
+
+_CONSTANTS = b"ensue.constants"
+_OPTIONAL = (*SHAPE_FIELDS, MOVED_FIELD)
+"""System columns that are sent only if a batch has them."""
+
+
+def split_constants(table: pa.Table) -> tuple[pa.Table, dict[str, Any]]:
+    """The columns that vary, and the values of the system columns that do not.
+
+    Fields that are null throughout are dropped. `_offset` always stays: without a column a table
+    would have no rows.
+    """
+    constants: dict[str, Any] = {}
+    for column in (*SYSTEM_FIELDS, *_OPTIONAL):
+        if column.name != "_offset" and has_column(table, column.name) and _is_constant(table.column(column.name)):
+            constants[column.name] = table.column(column.name)[0].as_py()
+    empty = {name for name in table.column_names if table.column(name).null_count == len(table)}
+    kept = [name for name in table.column_names if name not in constants and name not in empty]
+    return table.select(kept).combine_chunks(), constants
+
+
+def _is_constant(column: pa.ChunkedArray) -> bool:
+    if column.null_count:
+        return column.null_count == len(column)
+    first = column[0]
+    return column[-1] == first and bool(pc.all(pc.equal(column, first)).as_py())
+
+
+def to_bytes(table: pa.Table, constants: dict[str, Any]) -> bytes:
+    """An Arrow IPC stream with the constants as metadata of its schema."""
+    metadata = {_CONSTANTS: json.dumps({"rows": table.num_rows, "values": constants})}
+    sink = pa.BufferOutputStream()
+    schema = table.schema.with_metadata(metadata)
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_table(table.cast(schema))
+    return sink.getvalue().to_pybytes()
+
+
+class _Stored(TypedDict):
+    rows: Count
+    values: dict[str, Any]
+
+
+def from_bytes(data: memoryview, schema: pa.Schema) -> pa.Table:
+    """The table with all columns of `schema`, and the optional ones that were sent."""
+    table = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
+    stored = json_of_text(table.schema.metadata[_CONSTANTS], _Stored)
+    rows, values = stored["rows"], stored["values"]
+    names = set(table.column_names)
+    optional = [column for column in _OPTIONAL if column.name in names or column.name in values]
+    schema, columns = pa.schema([*schema, *optional]), []
+    for column in schema:
+        if column.name in names:
+            columns.append(table.column(column.name))
+        elif values.get(column.name) is not None:
+            columns.append(pa.repeat(pa.scalar(values[column.name], column.type), rows))
+        else:
+            columns.append(pa.nulls(rows, column.type))
+    return pa.table(columns, schema=schema)
+
 
 PACKED_VERSION = 4
 PACKED_SCHEMA = pa.schema([("bucket", pa.int32()), ("data", pa.binary())])
@@ -284,3 +355,64 @@ def _split(table: pa.Table, route: Route, buckets: int) -> Iterator[tuple[int, b
 def _narrow(bucket: NDArray[np.int64], buckets: int) -> NDArray[Any]:
     """As 8 or 16 bits, which numpy sorts by radix."""
     return bucket.astype(np.uint8 if buckets < 1 << 8 else np.uint16 if buckets < 1 << 16 else np.int64)
+
+
+# Packed rows that pass from task to task in files, where all tasks run on one machine.
+#
+# Through Spark every byte is copied to the JVM, into a file of the shuffle, into a sorter, into
+# Arrow and back. Here Spark only gets where each row is. When a micro-batch has ended, its files
+# are removed: a repeated one packs its rows again.
+
+_MAGIC = b"ENSUE-ROW-IN-FILE\x01"
+
+SMALL = 1 << 16
+"""Bytes. A batch of fewer costs more in a file than through Spark."""
+
+
+def remove_rows(folder: Path) -> None:
+    """Remove all rows, after the micro-batch that they are of."""
+    with suppress(FileNotFoundError):  # what cleans up temporary folders may have removed it
+        for file in folder.iterdir():
+            file.unlink(missing_ok=True)
+
+
+def put_aside(batches: Iterator[pa.RecordBatch], folder: Path) -> Iterator[pa.RecordBatch]:
+    """Batches of packed rows with places instead of the rows; small batches as they are."""
+    for batch in batches:
+        rows = batch.column(1)
+        offsets, data = _offsets(rows), rows.buffers()[2]
+        if data is None or offsets[-1] - offsets[0] < SMALL:
+            yield batch
+            continue
+        path = _written(data.slice(offsets[0], offsets[-1] - offsets[0]), folder)
+        places = [
+            _MAGIC + json.dumps([path, start - offsets[0], end - start]).encode() for start, end in pairwise(offsets)
+        ]
+        yield batch.set_column(1, batch.schema.field(1), pa.array(places, pa.binary()))
+
+
+def fetched(data: bytes) -> bytes:
+    """A packed row, wherever it is."""
+    if not data.startswith(_MAGIC):
+        return data
+    path, start, length = json_of_text(data[len(_MAGIC) :], tuple[str, Count, Count])
+    with LocalPath(path).open("rb") as file:
+        file.seek(start)
+        found = file.read(length)
+    if len(found) < length:
+        raise OSError(f"{path}: {len(found)} bytes of a packed row that has {length}")
+    return found
+
+
+def _offsets(rows: pa.BinaryArray) -> list[int]:
+    """Where each row begins in the data of all, and the end of the last one."""
+    offsets: list[int] = memoryview(rows.buffers()[1]).cast("i").tolist()
+    return offsets[rows.offset : rows.offset + len(rows) + 1]
+
+
+def _written(data: pa.Buffer, folder: Path) -> str:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may have been cleaned up
+    path = temporary_file(folder)
+    with path.open("wb") as file:
+        file.write(memoryview(data))
+    return str(path)

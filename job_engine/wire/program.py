@@ -7,19 +7,195 @@ case: bucket numbers then count through all plans.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
+from itertools import count
 
-from job_engine.wire.bucket_labels import bucket_labels, buckets_by_label
-from job_engine.wire.clock import Clock
-from job_engine.wire.clock_sources import ClockSource, IdleTimes
-from job_engine.wire.epochs import Epoch, Notice, Stage, epoch_stages
-from job_engine.wire.partition_groups import PartitionGroup, partition_groups
+import pyarrow as pa
+
+from job_engine.wire.clock_sources import Clock, ClockSource, IdleTimes
+from job_engine.wire.partition_groups import GroupName, PartitionGroup, group_name, partition_groups
 from job_engine.wire.plan_text import fingerprint, load_plan, plan_text
-from querylang.plan.model import Plan
+from querylang.plan.changes import Outcome
+from querylang.plan.model import Plan, QueryPlan
+from runtime.admission.selection import shared_selectors
 from runtime.json_reader import json_of_text
+from runtime.replay.epochs import Script
+
+# The times between changes of a job's queries: which plan holds up to which arrival.
+#
+# A record belongs to exactly one epoch, by its arrival. All buckets go from one epoch to the next
+# between the same two records, whatever the micro-batches are.
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What queries have found in the records before they were deployed.
+
+    folder: where the state of each bucket is; in a journal its name below the checkpoint
+    titles: of the queries, which run in earlier epochs, too, but give nothing out there
+    """
+
+    folder: str
+    titles: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """The time in which a plan holds.
+
+    number: counts all changes of the checkpoint
+    plan: as text
+    begins: the place of the change, µs: records that arrived later belong to it; None = always
+    heirs: as of `Engine.followed_by`
+    history: of queries that begin here; None = they begin with empty windows
+    behind: `_place`, `_partition` and `_offset` of the record that has asked for the change: those
+        that arrived with it belong to it if they are behind; None = all of them are before
+    """
+
+    number: int
+    plan: str
+    begins: int | None = None
+    heirs: tuple[tuple[str, str], ...] = ()
+    history: History | None = None
+    behind: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What became of a change, to be reported among the outputs once.
+
+    number: counts all notices of the checkpoint
+    place: in the order of arrival, µs
+    epoch: it is reported once all engines have got to the epoch of this number
+    """
+
+    number: int
+    place: int
+    outcomes: tuple[Outcome, ...]
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """An epoch with its partition groups.
+
+    known: the names of the event types that are known in it
+    silent: the titles of queries that give nothing out in it
+    history: as of `Epoch`
+    """
+
+    number: int
+    begins: int | None
+    known: frozenset[str]
+    heirs: Mapping[str, str]
+    groups: tuple[PartitionGroup, ...] = field(default=())
+    silent: frozenset[str] = frozenset()
+    history: History | None = None
+    behind: tuple[int, int, int] | None = None
+
+
+@lru_cache(maxsize=16)
+def epoch_stages(whole: str, epochs: tuple[Epoch, ...], sources: tuple[ClockSource, ...]) -> tuple[Stage, ...]:
+    """The stages of a program; computed once per process.
+
+    whole: the plan of all queries, as text
+    """
+    plan, until = load_plan(whole), epochs[-1].begins
+    routers: dict[GroupName, QueryPlan] = {}
+    for query in plan.queries:
+        routers.setdefault(group_name(query, sources), query)
+    stages = []
+    for epoch in epochs:
+        own = load_plan(epoch.plan)
+        members: dict[GroupName, list[QueryPlan]] = {}
+        for query in own.queries:
+            members.setdefault(group_name(query, sources), []).append(query)
+        groups = []
+        for number, (name, router) in enumerate(routers.items()):
+            queries = tuple(members.get(name, ()))
+            part = Plan(plan.events, queries, () if number else own.stopped)
+            selectors = shared_selectors(part)
+            groups.append(PartitionGroup(number, part, selectors, *name, router=router, until=until))
+        stages.append(
+            Stage(
+                epoch.number,
+                epoch.begins,
+                frozenset(event.name for event in own.events),
+                dict(epoch.heirs),
+                tuple(groups),
+                _silent(epochs, epoch.number),
+                epoch.history,
+                epoch.behind,
+            )
+        )
+    if len(epochs) == 1:  # nothing of other queries can come any more
+        only = stages[0]
+        stages = [replace(only, groups=tuple(replace(group, until=None) for group in only.groups))]
+    return tuple(stages)
+
+
+def _silent(epochs: Sequence[Epoch], number: int) -> frozenset[str]:
+    """The titles of queries that begin in a later epoch than this one."""
+    later = (epoch.history for epoch in epochs if epoch.number > number and epoch.history is not None)
+    return frozenset(title for history in later for title in history.titles)
+
+
+# The numbers by which Spark knows buckets, so that each of its tasks has equally many of them.
+#
+# Spark divides rows among tasks by a hash of their bucket's number. Of the buckets 0 to 3, two
+# tasks would have one and three. A label is a number whose hash leads to the wanted task. A
+# checkpoint keeps its labels for good: state is found by them.
+
+_BITS = 0xFFFFFFFF
+
+
+@lru_cache(maxsize=64)
+def bucket_labels(buckets: int, tasks: int | None) -> tuple[int, ...]:
+    """The label of each bucket; tasks: as in `Program`."""
+    if tasks is None:
+        return tuple(range(buckets))
+    labels: list[int] = []
+    for label in count():
+        if len(labels) == buckets:
+            break
+        if task_of(label, tasks) == len(labels) % tasks:
+            labels.append(label)
+    return tuple(labels)
+
+
+@lru_cache(maxsize=64)
+def buckets_by_label(buckets: int, tasks: int | None) -> Mapping[int, int]:
+    """The inverse of `bucket_labels`."""
+    return {label: bucket for bucket, label in enumerate(bucket_labels(buckets, tasks))}
+
+
+def last_label(label: int, buckets: int, tasks: int) -> int:
+    """The largest label of a label's task, which Spark calls last."""
+    own = task_of(label, tasks)
+    return max(other for other in bucket_labels(buckets, tasks) if task_of(other, tasks) == own)
+
+
+def task_of(label: int, tasks: int) -> int:
+    """The task that Spark gives rows with this integer to."""
+    return _spark_hash(label) % tasks
+
+
+def _spark_hash(number: int) -> int:
+    """Spark's `hash` of one integer: Murmur3 with the seed 42."""
+    mixed = _rotated(number * 0xCC9E2D51 & _BITS, 15) * 0x1B873593 & _BITS
+    result = _rotated(42 ^ mixed, 13) * 5 + 0xE6546B64 & _BITS
+    result ^= 4  # the integer's length in bytes
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        result = (result ^ result >> shift) * factor & _BITS
+    result ^= result >> 16
+    return result - (1 << 32) if result >> 31 else result
+
+
+def _rotated(number: int, bits: int) -> int:
+    return (number << bits | number >> (32 - bits)) & _BITS
 
 
 class NullRule(StrEnum):
@@ -170,3 +346,36 @@ def _load_groups(plan: str, sources: tuple[ClockSource, ...]) -> tuple[Partition
 def load_program(text: str) -> Program:
     """The inverse of `Program.to_text`; parsed once per process."""
     return json_of_text(text, Program)
+
+
+# The program of bounded records whose control events change the queries: known before it runs.
+
+
+def with_script(program: Program, script: Script, records: pa.Table) -> Program:
+    """A program that goes from plan to plan where control events say so.
+
+    program: for the plan of the script
+    records: those that the numbers of the script count
+    """
+    epochs = tuple(_epochs(script, records))
+    return replace(program, epochs=epochs, notices=tuple(_notices(script)), has_changes=True)
+
+
+def _epochs(script: Script, records: pa.Table) -> Iterator[Epoch]:
+    for number, item in enumerate(script.epochs):
+        events = tuple(event for event in script.plan.events if event.name in item.known)
+        plan = replace(item.plan, events=events, stopped=() if number else item.plan.stopped)
+        epoch = Epoch(number, plan_text(plan), item.begins, tuple(sorted(item.heirs.items())))
+        if number and item.begins is None:
+            change = records.slice(item.first - 1, 1).to_pylist()[0]
+            behind = change["_place"], change["_partition"], change["_offset"]
+            epoch = replace(epoch, begins=change["_arrival"], behind=behind)
+        yield epoch
+
+
+def _notices(script: Script) -> Iterator[Notice]:
+    """Those of control events are reported at once, those of time once it has come."""
+    epoch = 0
+    for number, notice in enumerate(script.notices, 1):
+        epoch += not notice.is_refused
+        yield Notice(number, notice.place, notice.outcomes, 0 if notice.record is not None else epoch)

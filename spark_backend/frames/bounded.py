@@ -13,8 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from job_engine.sources.reading import Reading
-from job_engine.wire.program import Program
-from job_engine.wire.scripts import with_script
+from job_engine.wire.program import Program, with_script
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import place_of
 from runtime.replay.epochs import Script

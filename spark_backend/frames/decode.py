@@ -9,9 +9,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from job_engine.wire.decode import schema_of, table_of
 from job_engine.wire.plan_text import load_plan, plan_text
-from job_engine.wire.tagged_rows import Tag, read_table
+from job_engine.wire.tagged_rows import Tag, read_table, schema_of, table_of
 from querylang.plan.model import Plan
 from runtime.results.for_users import COMMON
 from spark_backend.stream.worker_calls import on_worker

@@ -10,8 +10,7 @@ from pyspark.sql import DataFrame
 
 from job_engine.settings.deployment_file import DEFAULT_BUCKETS
 from job_engine.sources.reading import Reading
-from job_engine.wire.clock import Clock
-from job_engine.wire.clock_sources import Idle, clock_source
+from job_engine.wire.clock_sources import Clock, Idle, clock_source
 from job_engine.wire.packed_rows import CONTROL
 from job_engine.wire.program import NullRule, Program
 from querylang.plan.model import Plan

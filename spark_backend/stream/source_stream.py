@@ -135,8 +135,8 @@ class FileStreamReader(Reader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The packed rows of one task, on a worker."""
         from job_engine.sources.task_reading import labelled, read_task
-        from job_engine.wire.rows_in_files import put_aside
-        from job_engine.wire.worker_memory import set_objects_aside
+        from job_engine.wire.packed_rows import put_aside
+        from job_engine.worker_memory import set_objects_aside
         from spark_backend.stream.job_kernels import use_shipped_kernels
 
         set_objects_aside()

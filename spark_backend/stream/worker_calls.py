@@ -17,7 +17,7 @@ def on_worker(module: str, function: str, *arguments: Any) -> Callable[..., Any]
         import importlib
 
         try:
-            importlib.import_module("job_engine.wire.worker_memory").set_objects_aside()
+            importlib.import_module("job_engine.worker_memory").set_objects_aside()
             importlib.import_module("spark_backend.stream.job_kernels").use_shipped_kernels()
             target = getattr(importlib.import_module(module), function)
         except ImportError as error:

@@ -14,11 +14,10 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from job_engine.operator.seeds import first_state
+from job_engine.operator.bucket_state import first_state
 from job_engine.operator.step import StepResult, run_step
-from job_engine.wire.packed_rows import Signal
+from job_engine.wire.packed_rows import Signal, fetched
 from job_engine.wire.program import Program, load_program
-from job_engine.wire.rows_in_files import fetched
 from job_engine.wire.tagged_rows import TAGGED_SCHEMA, Tag, TaggedRow
 from querylang.logger import warn
 from runtime.reading.remarks import RemarkKind

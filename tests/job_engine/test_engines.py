@@ -21,7 +21,7 @@ from job_engine.job.stages.prepare import prepare
 from job_engine.job.upkeep.opened_checkpoint import open_checkpoint
 from job_engine.job.upkeep.planning import plan_of
 from job_engine.settings.deployment_file import load_deployment
-from job_engine.settings.spark_settings import unused_settings
+from job_engine.settings.sections import unused_settings
 from querylang.errors import InputError
 from tests.project.repository import ROOT
 from tests.support.sensors import project

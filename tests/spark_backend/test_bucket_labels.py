@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from job_engine.wire.bucket_labels import bucket_labels, buckets_by_label, last_label, task_of
+from job_engine.wire.program import bucket_labels, buckets_by_label, last_label, task_of
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 3, 4, 7, 16])

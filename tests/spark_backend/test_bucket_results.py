@@ -13,8 +13,7 @@ from job_engine.sinks.bucket_results import SENT, BucketResults, write_results
 from job_engine.sinks.kinds import MicroBatch
 from job_engine.sinks.run_sinks import publish_batch
 from job_engine.sinks.task_files import Attempt
-from job_engine.wire.bucket_labels import task_of
-from job_engine.wire.program import Program
+from job_engine.wire.program import Program, task_of
 from job_engine.wire.tagged_rows import Tag, TaggedRow
 from runtime.results.for_users import parquet_settings
 from tests.support.sinks import sink_of

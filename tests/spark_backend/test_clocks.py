@@ -8,10 +8,8 @@ import pyarrow as pa
 import pytest
 
 from job_engine.operator.bucket_state import open_state
-from job_engine.operator.group_clock import GroupClock
-from job_engine.operator.job_clock import JobClock, SourceWatermark
-from job_engine.wire.clock import Clock
-from job_engine.wire.clock_sources import ClockSource, IdleTimes
+from job_engine.operator.clocks import GroupClock, JobClock, SourceWatermark
+from job_engine.wire.clock_sources import Clock, ClockSource, IdleTimes
 from job_engine.wire.packed_rows import Signal
 from job_engine.wire.program import Program
 from job_engine.wire.source_progress import SourceProgress

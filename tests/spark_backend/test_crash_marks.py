@@ -18,7 +18,7 @@ from job_engine.job.watching.prometheus import Metrics
 from job_engine.job.watching.tries import failed_tries, skip_records, told_deaths
 from job_engine.kafka.topic_choice import TopicChoice
 from job_engine.places.local_path import LocalPath
-from job_engine.places.remote_path import RemotePath
+from job_engine.places.place import RemotePath
 from job_engine.sources.crash_marks import (
     CrashMarks,
     Deadly,

@@ -12,15 +12,14 @@ from typing import Any, cast
 
 import pytest
 
+from job_engine.durable_files import JobFile, numbers_in
 from job_engine.job.checkpoint.checkpoint_record import Moved, Record, write_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.history.history_folders import Mark, read_mark, write_mark
 from job_engine.job.journal.journal import Journal, JournalEpoch, Taken
 from job_engine.job.journal.written import write_files, write_journal
 from job_engine.job.stages.start import Settings, write_settings
-from job_engine.job_file import JobFile, numbers_in
-from job_engine.settings.catalog.table_names import keep_places
-from job_engine.settings.deployment import Deployment
+from job_engine.settings.deployment import Deployment, keep_places
 from job_engine.sinks.folder.compaction.replacement import Replacement
 from job_engine.sources.crash_marks import CrashMarks, Deadly
 from job_engine.sources.folder.after_reading import Settled, SettledFile
@@ -34,7 +33,7 @@ from job_engine.sources.listing.unread import Unread
 from job_engine.sources.table.table_units import TableFile, TablePiece, TablePosition, TableUnit
 from job_engine.sources.topics.offsets import OffsetRange, TopicPosition, TopicsPiece, topics_to_plain
 from job_engine.wire.clock_sources import ClockSource
-from job_engine.wire.epochs import Notice
+from job_engine.wire.program import Notice
 from querylang.changes.running import Running
 from querylang.plan.model import Plan
 from runtime.json_reader import DamagedJson

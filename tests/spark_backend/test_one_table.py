@@ -22,9 +22,8 @@ from job_engine.sinks.run_sinks import publish
 from job_engine.sinks.table import publishing as of_tables
 from job_engine.sinks.table.settings import TableSink
 from job_engine.sinks.task_files import Attempt, TaskFiles
-from job_engine.wire.decode import user_table
 from job_engine.wire.file_layouts import json_rows
-from job_engine.wire.tagged_rows import Tag
+from job_engine.wire.tagged_rows import Tag, user_table
 from querylang import compile_text
 from querylang.errors import FileErrors, InputError
 from runtime.engine.engine import Engine

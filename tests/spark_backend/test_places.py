@@ -9,8 +9,7 @@ import pyarrow.fs
 import pyarrow.parquet
 import pytest
 
-from job_engine.places.place import UnknownScheme, files_below, is_within, place_of
-from job_engine.places.remote_path import RemotePath
+from job_engine.places.place import RemotePath, UnknownScheme, files_below, is_within, place_of
 from job_engine.sinks.kinds import FORMATS, MicroBatch, publishing, writing
 from querylang.errors import InputError
 from tests.support.sinks import sink_of

@@ -9,8 +9,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from job_engine.wire.packed_rows import PACKED_SCHEMA
-from job_engine.wire.rows_in_files import SMALL, fetched, put_aside, remove_rows
+from job_engine.wire.packed_rows import PACKED_SCHEMA, SMALL, fetched, put_aside, remove_rows
 from spark_backend.stream.temporary_rows import new_folder
 
 LARGE = [b"a" * 10, b"b" * SMALL, b"", b"c" * 1000]

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import querylang
-from job_engine.wire.decode import schema_of
 from job_engine.wire.program import Program
-from job_engine.wire.tagged_rows import Tag
+from job_engine.wire.tagged_rows import Tag, schema_of
 from runtime.results.schemas import match_schema
 from tests.spark_backend.samples import SECOND, arrivals_of
 from tests.support.buckets import Stream, rows_of

@@ -14,7 +14,7 @@ import querylang
 from job_engine.job.plan_rules import with_source_orderings
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import load_deployment
-from job_engine.wire.clock import Clock
+from job_engine.wire.clock_sources import Clock
 from querylang.errors import FileErrors, InputError
 from querylang.parameters.instances import with_instances
 from runtime.policies.plan_policies import parse_ordering

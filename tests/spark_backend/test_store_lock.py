@@ -12,8 +12,7 @@ import pytest
 
 from job_engine.job.checkpoint import store_lock
 from job_engine.job.checkpoint.store_lock import StoreLock
-from job_engine.places.place import place_of
-from job_engine.places.remote_path import RemotePath
+from job_engine.places.place import RemotePath, place_of
 from querylang.errors import InputError
 from tests.support.stores import StoreServer
 

@@ -10,8 +10,8 @@ import pytest
 
 import ensue
 from job_engine.operator.step import run_step
-from job_engine.places.remote_path import RemotePath
-from job_engine.places.remote_stat import RemoteStat
+from job_engine.places.place import RemotePath
+from job_engine.places.stores import RemoteStat
 from job_engine.sources.folder.listed_source import ListedSource
 from job_engine.sources.folder.pieces import FolderWork
 from job_engine.sources.folder.store_listing import StoreWatch

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from job_engine.delta.commit_log import last_checkpoint
+from job_engine.delta.log import last_checkpoint
 from job_engine.document.setting_keys import Engine
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import BatchFiles

@@ -19,9 +19,8 @@ from job_engine.job.stages import change as taking
 from job_engine.job.stages.change import has_change
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.listing.command_folder import CHANGE, CommandFolder
-from job_engine.wire.epochs import Notice
 from job_engine.wire.plan_text import load_plan
-from job_engine.wire.program import Program
+from job_engine.wire.program import Notice, Program
 from querylang.errors import InputError
 from runtime.json_reader import shaped
 from tests.support.job_without_spark import started

@@ -25,9 +25,9 @@ from job_engine.job.job import deploy, run
 from job_engine.job.stages.watch import WallClock
 from job_engine.job.watching import watch
 from job_engine.job.watching.prometheus import FRESH, PARTITIONS, Kept, Metrics
-from job_engine.operator.job_clock import JobClock, SourceWatermark
+from job_engine.operator.clocks import JobClock, SourceWatermark
+from job_engine.settings.deployment import Address
 from job_engine.settings.deployment_file import load_deployment
-from job_engine.settings.watching_settings import Address
 from job_engine.sources.backlog import SourceBacklog
 from querylang.errors import InputError
 from querylang.logger import LogForm

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from job_engine.wire import worker_memory
+from job_engine import worker_memory
 
 
 class Node:

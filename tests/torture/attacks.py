@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 import ensue
-from job_engine.delta.commit_log import LOG
-from job_engine.delta.transactions import transactions
+from job_engine.delta.log import LOG, transactions
 from job_engine.operator.bucket_state import open_state
 from job_engine.operator.step import run_step
 from job_engine.settings.deployment_file import load_deployment

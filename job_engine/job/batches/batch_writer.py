@@ -25,10 +25,10 @@ from job_engine.sinks.kinds import MicroBatch, Sink
 from job_engine.sinks.run_sinks import publish_batch
 from job_engine.sources.listing.command_folder import Answer
 from job_engine.sources.listing.job_notes import JobNotes
+from job_engine.wire.packed_rows import remove_rows
 from job_engine.wire.partition_groups import shared_order
 from job_engine.wire.program import Program
 from job_engine.wire.reports import Report
-from job_engine.wire.rows_in_files import remove_rows
 from job_engine.wire.tagged_rows import Tag
 
 

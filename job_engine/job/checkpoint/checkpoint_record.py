@@ -14,10 +14,8 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from job_engine.chance import new_name
-from job_engine.document.fixed_settings import FixedValues, Kept, differences
-from job_engine.document.setting_keys import Engine
-from job_engine.durable_files import make_checkpoint
-from job_engine.job_file import RESTORE, JobFile
+from job_engine.document.setting_keys import Engine, FixedValues, Kept, differences
+from job_engine.durable_files import RESTORE, JobFile, make_checkpoint
 from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.batch_log import LATER, RECORD

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
+from job_engine.durable_files import JobFile, numbers_in
 from job_engine.job.checkpoint.checkpoint_record import LOCK
 from job_engine.job.checkpoint.progress import JobProgress
 from job_engine.job.checkpoint.run_lock import RunLock
 from job_engine.job.checkpoint.store_lock import StoreLock
-from job_engine.job_file import JobFile, numbers_in
 from job_engine.places.place import Place
 from job_engine.sources.listing.batch_log import Batches, batches_of
 from job_engine.sources.listing.command_folder import CommandFolder

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 import pyarrow as pa
 
-from job_engine.operator.job_clock import JobClock, SourceWatermark
+from job_engine.operator.clocks import JobClock, SourceWatermark
 from job_engine.sources.listing.job_notes import JobNotes
 from job_engine.wire.reports import Report, added_up, reports_to_plain
 from job_engine.wire.tagged_rows import Tag

@@ -18,8 +18,8 @@ from threading import Event
 
 from job_engine.chance import new_name
 from job_engine.clock import monotonic, sleep, wait_for, wall_seconds
-from job_engine.job_file import JobFile
-from job_engine.places.remote_path import RemotePath
+from job_engine.durable_files import JobFile
+from job_engine.places.place import RemotePath
 from job_engine.threads import in_background, new_event
 from querylang.errors import InputError
 from querylang.logger import warn

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from job_engine.clock import wall_ns
+from job_engine.durable_files import JobFile
 from job_engine.job.journal.journal import HistoryCommand
 from job_engine.job.journal.written import history_of_text
-from job_engine.job_file import JobFile
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, files_below, names_in
 from job_engine.sources.old_lists import old_done

@@ -15,8 +15,8 @@ from job_engine.job.history.table_end import TableEnd
 from job_engine.job.history.table_run import met_sources
 from job_engine.job.journal.journal import HistoryCommand, Journal
 from job_engine.job.told_sources import source_readings, told_sources
+from job_engine.operator.clocks import JobClock, SourceWatermark
 from job_engine.operator.history_run import HistoryRun
-from job_engine.operator.job_clock import JobClock, SourceWatermark
 from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.again import PieceAgain
@@ -25,7 +25,7 @@ from job_engine.sources.kinds import kind_of
 from job_engine.sources.listing.manifests import ReadList, what_was_read
 from job_engine.sources.listing.tasks import Task, reading_options
 from job_engine.sources.task_reading import read_task
-from job_engine.wire.clock import Clock
+from job_engine.wire.clock_sources import Clock
 from job_engine.wire.packed_rows import Signal, pack_progress
 from job_engine.wire.program import Program
 from job_engine.wire.source_progress import SourceProgress

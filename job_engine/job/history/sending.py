@@ -21,7 +21,7 @@ from job_engine.job.plan_rules import finishing
 from job_engine.operator.history_run import HistoryRun
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.command_folder import CHANGE
-from job_engine.wire.clock import Clock
+from job_engine.wire.clock_sources import Clock
 from job_engine.wire.program import Program
 from querylang.errors import InputError
 from runtime.instants import EXPECTED, NO_TIME, parse_moment

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from job_engine.delta.data_files import data_file
+from job_engine.delta.log import data_file
 from job_engine.places.arrow_files import write_parquet
 from job_engine.places.local_path import LocalPath, temporary_folder
 from job_engine.places.place import Place, local_copy, names_in, place_to_plain

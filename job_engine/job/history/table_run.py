@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from job_engine.clock import wall_ns
 from job_engine.job.history.table_files import LocalFile, column_names, in_order, local_files
 from job_engine.job.told_sources import file_prefixes
+from job_engine.operator.clocks import JobClock, place_name
 from job_engine.operator.history_run import HistoryRun
-from job_engine.operator.job_clock import JobClock, place_name
 from job_engine.settings.deployment import Deployment, HistoryTable
 from job_engine.sources.kinds import kind_of
 from job_engine.sources.reading import plan_for_event

@@ -14,9 +14,8 @@ from typing import Annotated, Any
 from job_engine.job.checkpoint.progress import JobProgress
 from job_engine.job.plan_rules import Finish
 from job_engine.places.place import Place
-from job_engine.wire.epochs import Epoch, History, Notice
 from job_engine.wire.plan_text import plan_text
-from job_engine.wire.program import Program
+from job_engine.wire.program import Epoch, History, Notice, Program
 from querylang.changes.applying import Applied, Moment, apply, with_instances_of, with_plan
 from querylang.changes.merging import FileChange, merge
 from querylang.changes.running import ChangeError, Running, RunningQuery, Version, known_value, with_events

@@ -18,6 +18,7 @@ from dataclasses import asdict, replace
 from typing import Any, NotRequired, TypedDict
 
 from job_engine.chance import new_salt
+from job_engine.durable_files import RESTORE, JobFile, indented
 from job_engine.job.journal.journal import (
     Asked,
     HiddenPlan,
@@ -30,11 +31,10 @@ from job_engine.job.journal.journal import (
     Taken,
     instance_words,
 )
-from job_engine.job_file import RESTORE, JobFile, indented
 from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment
-from job_engine.wire.epochs import History
 from job_engine.wire.plan_text import load_alone, load_plan, plan_text, template_text
+from job_engine.wire.program import History
 from querylang.changes.merging import FileChange
 from querylang.changes.running import Changed, Running, RunningQuery, Version
 from querylang.errors import InputError, counted

@@ -12,6 +12,7 @@ import json
 from dataclasses import asdict, replace
 from typing import TypedDict
 
+from job_engine.durable_files import JobFile
 from job_engine.job.batches.reports import OnBatch
 from job_engine.job.checkpoint.job_folder import JobFolder, Reached
 from job_engine.job.remarks import said_at_start
@@ -19,7 +20,6 @@ from job_engine.job.stages.change import changed_program
 from job_engine.job.stages.handle import Handle
 from job_engine.job.stages.prepare import Job
 from job_engine.job.stages.run import Run, RunKind, begin_run, put_away
-from job_engine.job_file import JobFile
 from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.batch_log import Batches

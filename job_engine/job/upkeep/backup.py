@@ -17,15 +17,13 @@ from shutil import copyfileobj
 from typing import Annotated, Any
 
 from job_engine.chance import new_name
-from job_engine.durable_files import make_checkpoint, make_kept_folder, new_file, sync
+from job_engine.durable_files import JobFile, indented, make_checkpoint, make_kept_folder, new_file, sync
 from job_engine.errors import in_plain_words
 from job_engine.job.checkpoint.checkpoint_record import IDENTITY, LOCK, Record, read_record, refuse_difference
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.upkeep.opened_checkpoint import kept_record, open_record
-from job_engine.job_file import JobFile, indented
 from job_engine.places.local_path import LocalPath
-from job_engine.places.place import Place, files_below, inside, is_within, local_copy, names_in
-from job_engine.places.remote_path import RemotePath
+from job_engine.places.place import Place, RemotePath, files_below, inside, is_within, local_copy, names_in
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sinks.kinds import publishing

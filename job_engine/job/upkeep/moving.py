@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from job_engine.document.fixed_settings import FixedValue
-from job_engine.document.setting_keys import Engine
+from job_engine.document.setting_keys import Engine, FixedValue
 from job_engine.errors import in_plain_words
 from job_engine.job.checkpoint.checkpoint_record import Moved, write_record
 from job_engine.job.checkpoint.driver_files import new_places, remove_unused
@@ -22,8 +21,8 @@ from job_engine.job.driver import driver_of, in_words_of_driver
 from job_engine.job.other_release import note_release, other_release
 from job_engine.job.preflight import checked
 from job_engine.job.upkeep.opened_checkpoint import Opened, kept_record, open_checkpoint, saved_states
+from job_engine.operator.bucket_state import write_seeds
 from job_engine.operator.moved_buckets import moved_buckets
-from job_engine.operator.seeds import write_seeds
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import MAX_BUCKETS, load_deployment
 from job_engine.sources.listing.batch_log import batches_of, committed_manifest, driver_files, last_batch

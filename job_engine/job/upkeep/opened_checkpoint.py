@@ -13,7 +13,7 @@ from job_engine.job.compilation import compile_deployment
 from job_engine.job.driver import driver_of, in_words_of_driver
 from job_engine.job.plan_rules import clock_sources
 from job_engine.job.stages.change import kept_program
-from job_engine.operator.seeds import seeds_of
+from job_engine.operator.bucket_state import seeds_of
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.batch_log import last_batch
 from job_engine.wire.program import Program

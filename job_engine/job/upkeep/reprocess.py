@@ -19,8 +19,7 @@ from job_engine.durable_files import RESULT, new_file, publish
 from job_engine.errors import in_plain_words
 from job_engine.job.batches.reports import source_of
 from job_engine.job.upkeep.opened_checkpoint import open_checkpoint
-from job_engine.places.place import Place
-from job_engine.places.remote_path import RemotePath
+from job_engine.places.place import Place, RemotePath
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.kinds import running_of

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from job_engine.clock import monotonic
-from job_engine.problems import SourceProblem
+from job_engine.errors import SourceProblem
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.backlog import SourceBacklog
 from job_engine.sources.kinds import running_of

@@ -20,7 +20,7 @@ from job_engine.job.journal.journal import Journal
 from job_engine.job.journal.written import read_journal
 from job_engine.job.watching.backlog import backlog_of
 from job_engine.job.watching.process_memory import Memory, memory_of
-from job_engine.operator.job_clock import SourceWatermark, place_name
+from job_engine.operator.clocks import SourceWatermark, place_name
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.backlog import SourceBacklog

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
+from job_engine.durable_files import JobFile
 from job_engine.errors import WorkerDied
-from job_engine.job_file import JobFile
 from job_engine.places.place import Place
 from job_engine.sources.crash_marks import CRASHES, CrashMarks, Deadly, marks_of, marks_of_run
 from job_engine.sources.listing.batch_log import batches_of

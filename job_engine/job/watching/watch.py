@@ -19,8 +19,7 @@ from job_engine.job.driver import Running
 from job_engine.job.watching.backlog import backlog_of
 from job_engine.job.watching.prometheus import Metrics
 from job_engine.job.watching.tries import failed_tries
-from job_engine.settings.deployment import Deployment
-from job_engine.settings.watching_settings import Address
+from job_engine.settings.deployment import Address, Deployment
 from job_engine.threads import in_background, new_event
 from querylang.errors import InputError
 from querylang.plan.model import Plan

@@ -15,13 +15,18 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from job_engine.delta.commit_log import is_table, tables_below
-from job_engine.delta.data_files import is_below
-from job_engine.delta.features import refuse_unwritable
+from job_engine.delta.log import (
+    application,
+    committed_files,
+    identity_of,
+    is_below,
+    is_table,
+    refuse_unwritable,
+    tables_below,
+    transactions,
+)
 from job_engine.delta.package import open_table, refuse_escapes, refuse_missing_package
-from job_engine.delta.publishing import Transaction, publish_files
-from job_engine.delta.table_schemas import new_columns
-from job_engine.delta.transactions import application, committed_files, identity_of, transactions
+from job_engine.delta.publishing import Transaction, new_columns, publish_files
 from job_engine.errors import writing_to
 from job_engine.places.place import Place, files_below, in_same_system, names_in
 from job_engine.sinks import kinds

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from job_engine.document.setting_values import read_table_name
-from job_engine.document.store_settings import refuse_unknown_settings
+from job_engine.document.setting_values import read_table_name, refuse_unknown_settings
 from job_engine.sinks.kinds import MATCHES, Layout, Sink, SinkEntry, SinkKind
 
 DAY = "day"

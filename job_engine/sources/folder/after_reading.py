@@ -10,11 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from job_engine.durable_files import make_folder, publish, rename, sync
-from job_engine.job_file import RESTORE, JobFile
+from job_engine.durable_files import RESTORE, JobFile, make_folder, publish, rename, sync
 from job_engine.places.local_path import LocalPath
-from job_engine.places.place import OutsidePath, Place, has_same_content, inside, is_taken
-from job_engine.places.remote_path import RemotePath
+from job_engine.places.place import OutsidePath, Place, RemotePath, has_same_content, inside, is_taken
 from job_engine.sources.folder.folder_listing import FileStamp
 from job_engine.sources.folder.listed_source import ListedSource
 from job_engine.sources.folder.pieces import FolderMemory, StampRows, stamps_of_plain, stamps_to_plain

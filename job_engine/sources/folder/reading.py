@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from job_engine.places.local_path import LocalPath
-from job_engine.places.place import Place
-from job_engine.places.remote_path import RemotePath
+from job_engine.places.place import Place, RemotePath
 from job_engine.sources.any_column import ANY_COLUMN
 from job_engine.sources.crash_marks import CrashMarks
 from job_engine.sources.folder.absent_columns import ColumnsOfFolder

@@ -11,8 +11,7 @@ from pathlib import Path
 from job_engine.clock import wall_ns
 from job_engine.durable_files import AT_ONCE, make_folder
 from job_engine.places.local_path import LocalPath
-from job_engine.places.place import Place, below, names_in, refuse_missing_bucket
-from job_engine.places.remote_path import RemotePath
+from job_engine.places.place import Place, RemotePath, below, names_in, refuse_missing_bucket
 from job_engine.sources.again import Again, PiecesAgain
 from job_engine.sources.backlog import SourceBacklog
 from job_engine.sources.crash_marks import living_parts

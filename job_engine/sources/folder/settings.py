@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from job_engine.document.folder_overlaps import FolderKind as Overlapping
 from job_engine.document.setting_keys import Change
+from job_engine.document.setting_values import FolderKind as Overlapping
 from job_engine.document.yaml_document import Node
-from job_engine.places.place import Place, asked_again, is_same_system, place_of, place_to_plain
-from job_engine.places.remote_path import RemotePath
+from job_engine.places.place import Place, RemotePath, asked_again, is_same_system, place_of, place_to_plain
 from job_engine.sources.folder.listed_source import ListedSource
 from job_engine.sources.kinds import KindSettings, SourceEntry, SourceKind
 from job_engine.sources.located import LIMITS, limit, read_options, read_place, refuse_no_path, refuse_other_decoding

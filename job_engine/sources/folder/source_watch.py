@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from job_engine.places.remote_path import RemotePath
+from job_engine.places.place import RemotePath
 from job_engine.sources.folder.folder_listing import FileStamp, FolderWatch, Found
 from job_engine.sources.folder.listed_source import ListedSource
 from job_engine.sources.folder.store_listing import StoreWatch

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Callable, Iterator
 
 from job_engine.clock import monotonic
-from job_engine.places.remote_path import RemotePath
+from job_engine.places.place import RemotePath
 from job_engine.sources.folder.folder_listing import FileStamp, Found
 from job_engine.sources.folder.listed_source import ListedSource
 from job_engine.sources.folder.name_patterns import is_hidden, name_filter

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, NotRequired, TypedDict
 
 from job_engine.document.setting_keys import Engine
-from job_engine.job_file import JobFile
+from job_engine.durable_files import JobFile
 from job_engine.places.place import Place, names_in
 from runtime.json_reader import DamagedJson, json_of_text
 from runtime.json_shapes import Count

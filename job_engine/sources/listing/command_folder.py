@@ -15,9 +15,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Final, Literal, TypedDict
 
 from job_engine.clock import wall_ns
-from job_engine.job_file import JobFile, numbers_in
-from job_engine.places.place import Place
-from job_engine.places.remote_path import RemotePath
+from job_engine.durable_files import JobFile, numbers_in
+from job_engine.places.place import Place, RemotePath
 from runtime.instants import EARLIEST, LATEST
 from runtime.json_reader import DamagedJson, json_of_text
 from runtime.json_shapes import Count, Unicode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
-from job_engine.job_file import JobFile
+from job_engine.durable_files import JobFile
 from job_engine.places.place import Place, names_in
 
 

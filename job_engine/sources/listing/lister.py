@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypedDict
 
+from job_engine.errors import SourceProblem
 from job_engine.places.place import Place, place_of
-from job_engine.problems import SourceProblem
 from job_engine.sources.kinds import planning_of
 from job_engine.sources.listing.batch_log import planned_manifest
 from job_engine.sources.listing.input_planner import InputPlanner, RunSettings
 from job_engine.sources.listing.job_notes import JobNotes, job_notes
 from job_engine.sources.listing.places import DamagedManifest
 from job_engine.sources.listing.tasks import SOURCES, Task, sources_of_text, tasks_of
-from job_engine.wire.clock import Clock
+from job_engine.wire.clock_sources import Clock
 from runtime.json_reader import json_of_text
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, field
 from typing import Annotated, Any, NotRequired, TypedDict
 
-from job_engine.job_file import JobFile, numbers_in
+from job_engine.durable_files import JobFile, numbers_in
 from job_engine.places.place import Place
 from job_engine.sources.kinds import FORMATS, Part, Remembered, SourcePlanning, planning_of
 from job_engine.sources.listing.batch_log import committed_manifest

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired, TypedDict
 from urllib.parse import unquote
 
-from job_engine.delta.commit_log import READABLE, Action, Add, Metadata, Protocol
+from job_engine.delta.log import READABLE, Action, Add, Metadata, Protocol
 from job_engine.sources.table.table_units import ListedFile, TableFile
 from runtime.instants import EARLIEST, LATEST
 from runtime.json_reader import DamagedJson, json_of_text, shaped

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from job_engine.delta.commit_log import REPAIR, commit_file, commits, last_checkpoint, read_commit
+from job_engine.delta.log import REPAIR, commit_file, commits, last_checkpoint, read_commit
 from job_engine.sources.kinds import Report
 from job_engine.sources.listing.unread import Unread
 from job_engine.sources.table.commit_files import CommitReading, commit_reading

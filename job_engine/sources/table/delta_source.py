@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from job_engine.places.place import Place, place_of_plain
-from job_engine.places.remote_path import StoreOptions
+from job_engine.places.place import Place, StoreOptions, place_of_plain
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from job_engine.delta.data_files import data_file
+from job_engine.delta.log import data_file
 from job_engine.places.place import local_copy
 from job_engine.sources.any_column import ANY_COLUMN
 from job_engine.sources.first_arrivals import earliest, of_each, of_statistics, reading_of_source

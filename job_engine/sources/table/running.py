@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from job_engine.delta.features import fields_of, refuse_unreadable
+from job_engine.delta.log import fields_of, refuse_unreadable
 from job_engine.delta.package import open_table, refuse_missing_package
 from job_engine.places.place import Place
 from job_engine.sources.again import Again, PiecesAgain

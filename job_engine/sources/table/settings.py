@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from job_engine.document.setting_keys import Change
-from job_engine.document.setting_values import is_true, read_table_name
-from job_engine.document.store_settings import refuse_unknown_settings
+from job_engine.document.setting_values import is_true, read_table_name, refuse_unknown_settings
 from job_engine.places.place import Place, asked_again, place_to_plain
 from job_engine.sources.kinds import KindSettings, SourceEntry, SourceKind
 from job_engine.sources.located import LIMITS, limit, read_options, read_place, refuse_no_path, refuse_other_decoding

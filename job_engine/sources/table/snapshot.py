@@ -12,9 +12,9 @@ from datetime import date, datetime
 from typing import Any
 from urllib.parse import unquote
 
-from job_engine.delta.data_files import data_file, is_below
+from job_engine.delta.log import data_file, is_below
+from job_engine.errors import SourceProblem
 from job_engine.places.place import OutsidePath
-from job_engine.problems import SourceProblem
 from job_engine.sources.table.delta_source import DeltaSource
 from job_engine.sources.table.table_units import ListedFile, TableFile, TablePosition
 from runtime.natural_names import natural_key
@@ -29,7 +29,7 @@ class UnreadableTable(SourceProblem):
 
 def position_at(source: DeltaSource, version: int | None, *, is_read: bool) -> TablePosition:
     """The position of a new job; `version`: None = the newest; `is_read`: nothing of it is left."""
-    from job_engine.delta.features import fields_of, refuse_unreadable
+    from job_engine.delta.log import fields_of, refuse_unreadable
 
     table = _opened(source, version)
     refuse_unreadable(source.place, table)
@@ -46,7 +46,7 @@ def listed_units(source: DeltaSource, version: int) -> list[tuple[ListedFile, ..
     """As `snapshot_units`, with what the log says of each file."""
     import pyarrow as pa
 
-    from job_engine.delta.checkpoints import has_deletion_vectors
+    from job_engine.delta.log import has_deletion_vectors
     from job_engine.delta.package import delta_errors
 
     table = _opened(source, version)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from job_engine.delta.data_files import is_below
+from job_engine.delta.log import is_below
 from job_engine.sources.again import PieceAgain, PiecesAgain
 from job_engine.sources.listing.unread import Unread
 from job_engine.sources.table.commit_planner import CommitPlanner, began_at

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from job_engine.delta.data_files import data_file
+from job_engine.delta.log import data_file
 from job_engine.places.place import Place, local_copy
 from job_engine.sources.crash_marks import NO_MARKS, WHOLE, CrashMarks, Deadly, death_of
 from job_engine.sources.reading import Read, Reading, pack_parts

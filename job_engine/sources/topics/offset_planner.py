@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from job_engine.clock import sleep, wall_ns
+from job_engine.errors import SourceProblem
 from job_engine.kafka.listing import Broker, BrokerError, Listing, PartitionListing, TopicListing
-from job_engine.problems import SourceProblem
 from job_engine.retrying import patience_of
 from job_engine.sources.kinds import Report
 from job_engine.sources.topics.kafka_source import SECOND, KafkaSource

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from job_engine.settings.catalog.table_names import keep_places, unplaced, with_places
-from job_engine.settings.deployment import Deployment
+from job_engine.settings.deployment import Deployment, keep_places, unplaced, with_places
 from job_engine.settings.deployment_file import load_deployment
 from querylang.errors import InputError
 from spark_backend.catalog_tables import find_tables, place_in_catalog

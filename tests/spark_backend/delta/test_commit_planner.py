@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 
-from job_engine.delta.commit_log import commit_file
+from job_engine.delta.log import commit_file
 from job_engine.sources.listing.input_planner import InputPlanner, RunSettings
 from job_engine.sources.listing.tasks import ToldSource
 from job_engine.sources.table.commit_planner import WORTH_NOTING, CommitPlanner

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 
 from job_engine.delta import publishing
-from job_engine.delta.commit_log import read_commit
+from job_engine.delta.log import read_commit
 from job_engine.delta.publishing import ATTEMPTS, CHECKPOINT_EVERY, DataFile, Transaction, publish_files
 from job_engine.places.place import place_of
 from job_engine.retrying import RETRY, Outage

@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from job_engine.delta.package import open_table
-from job_engine.delta.store_access import store_settings, table_uri
+from job_engine.delta.package import open_table, store_settings, table_uri
 from job_engine.document.setting_keys import Engine
 from job_engine.places.place import place_of
 from job_engine.retrying import RETRY

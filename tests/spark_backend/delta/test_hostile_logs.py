@@ -14,11 +14,8 @@ import pytest
 from deltalake import write_deltalake
 
 from ensue import EnsueError
-from job_engine.delta.checkpoints import column_of_checkpoint
-from job_engine.delta.commit_log import LOG, commit_file, last_checkpoint
-from job_engine.delta.data_files import data_file
-from job_engine.places.place import OutsidePath, Place, inside
-from job_engine.places.remote_path import RemotePath
+from job_engine.delta.log import LOG, column_of_checkpoint, commit_file, data_file, last_checkpoint
+from job_engine.places.place import OutsidePath, Place, RemotePath, inside
 from job_engine.sources.table.commit_planner import CommitPlanner
 from job_engine.sources.table.delta_source import DeltaSource
 from job_engine.sources.table.snapshot import UnreadableTable, position_at, snapshot_units

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypedDict
 
-from job_engine.durable_files import AT_ONCE, rename, sync
-from job_engine.job_file import RESTORE, JobFile
-from job_engine.places.place import Place
-from job_engine.places.remote_path import RemotePath
+from job_engine.durable_files import AT_ONCE, RESTORE, JobFile, rename, sync
+from job_engine.places.place import Place, RemotePath
 from job_engine.sinks.file_names import RESULT_FILE
 from querylang.errors import InputError
 from runtime.threads import in_threads

@@ -1,1 +1,0 @@
-"""Tables that a deployment calls by their names in a catalog."""
