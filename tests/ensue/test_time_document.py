@@ -1,4 +1,4 @@
-"""The settings in the tables of docs/time.md can be given as they are written."""
+"""The settings that docs/time.md and the pages for other systems name can be given as they are written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 
 from runtime.policies.plan_policies import parse_ordering
 
-TEXT = (Path(__file__).parents[2] / "docs" / "time.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ("time", "from-apama", "from-flink", "from-stream-analytics")
+TEXT = "".join((DOCS / f"{page}.md").read_text() for page in PAGES)
 WRITTEN = sorted(set(re.findall(r"`((?:apama|stream_analytics|streaminsight) [^`]*=[^`]*)`", TEXT)))
 PARTS = sorted(set(re.findall(r"\| `(every=[^`]*)`", TEXT)) | set(re.findall(r", `(every=[^`]*)` \|", TEXT)))
 
