@@ -14,11 +14,9 @@ from functools import cache, partial
 from os import PathLike
 from pathlib import Path, PurePath
 
-from querylang.checker.checked import Checked, Written
-from querylang.checker.diagnostics import Diagnostics
-from querylang.checker.event_types.catalogue import Catalogue
-from querylang.checker.query.check_query import check_query
-from querylang.checker.written import written_by
+from querylang.checker.catalogue import Catalogue
+from querylang.checker.checked import Checked, Diagnostics, Written
+from querylang.checker.query.check_query import check_query, written_by
 from querylang.compiler import compile_checked
 from querylang.errors import InputError, Mistake, QueryError, QueryErrors, limited_hints, near_file
 from querylang.paths import exists, is_folder

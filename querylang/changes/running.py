@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from querylang.checker.event_types.known_types import other_actions
+from querylang.checker.catalogue import other_actions
 from querylang.parameters.binding import NONE_HIDDEN, bind
 from querylang.plan.model import EventType, Plan, QueryPlan, Stopped
 

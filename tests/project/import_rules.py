@@ -34,7 +34,7 @@ FOREIGN = {
 
 LAYERS = {
     "querylang": "printable masking recursion logger source paths errors plan syntax formatter checker compiler parameters load changes",
-    "querylang.checker": "diagnostics checked names expressions statements event_types query written",
+    "querylang.checker": "checked namespaces scope expressions statements blocks definitions catalogue query",
     "runtime": "natural_names number_arrays partition_paths instants json_shapes json_reader threads progress_line compiling arrow_types yaml_reader exact_times interpreter policies timestamps columns reading admission matching results engine replay single_events",
     "job_engine": "clock chance threads worker_memory retrying errors places durable_files early_start stopping delta wire document kafka operator sources sinks settings job local",
     "spark_backend": "versions connect class_archive cluster launch java plain_errors session bounded_end spark_checkpoint stream frames job_session catalog_tables spark_machine driver",
@@ -48,7 +48,7 @@ DOORS = {
     "querylang.plan": "changes constant_folding describe encoding expression library model questions text time_patterns",
     "querylang.syntax": "ast definition_files lexer parser tokens",
     "querylang.formatter": "definition_text formatting",
-    "querylang.checker": "checked diagnostics event_types.catalogue event_types.known_types query.check_query written",
+    "querylang.checker": "catalogue checked query.check_query",
     "querylang.parameters": "binding given_values instances",
     "querylang.changes": "applying merging reach running shadows",
     "runtime.compiling": "ahead choice compiled files notice shipped",

@@ -10,12 +10,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from querylang.checker.expressions import calls, literals, members, operators
-from querylang.checker.expressions.inference_context import fitting, is_empty_literal, type_of
-from querylang.checker.names.namespaces import Namespace
-from querylang.checker.names.scope import Scope
+from querylang.checker.expressions import calls, literals, members
+from querylang.checker.namespaces import Namespace
+from querylang.checker.scope import Scope, fitting, is_empty_literal, type_of
 from querylang.errors import Mistake, QueryError
-from querylang.plan.expression import Expression, Type
+from querylang.plan.expression import (
+    EventOf,
+    Expression,
+    IndexOf,
+    KeyOf,
+    Literal,
+    LocalOf,
+    MemberOf,
+    ParameterOf,
+    SelectOf,
+    Type,
+)
 from querylang.plan.library import conversion
 from querylang.syntax import ast
 
@@ -75,9 +85,9 @@ class Inference:
             case ast.Call():
                 return calls.call(self, node)
             case ast.Binary():
-                return operators.binary(self, node)
+                return literals.binary(self, node)
             case ast.Unary():
-                return operators.unary(self, node)
+                return literals.unary(self, node)
             case ast.Index():
                 return members.index(self, node)
             case ast.TypeConstant():
@@ -170,3 +180,35 @@ def parts_of(node: ast.Expression) -> tuple[ast.Expression, ...]:
             return tuple(part for pair in items for part in pair)
         case _:
             return ()
+
+
+# Check the left side of `:=`: a variable, a member of an event or of a location, an element.
+
+
+def assigned_target(node: ast.Expression, inference: Inference) -> Expression | None:
+    """The target of an assignment; None if there is a mistake, which is reported."""
+    target = inference.value(node)
+    is_self = isinstance(node, ast.NameUse) and node.name.text == "self"
+    if target is None or (isinstance(target, LocalOf | MemberOf | IndexOf) and not is_self):
+        return target
+    what = _described(target, node.span.text)
+    return inference.report(QueryError.of(Mistake.NOT_ASSIGNABLE, node.span, what=what))
+
+
+def _described(target: Expression, name: str) -> str:
+    """What cannot be assigned to, as a message calls it."""
+    match target:
+        case KeyOf():
+            return f"'{name}' is a key: it"
+        case ParameterOf():
+            return f"'{name}' is a parameter of the query: it"
+        case SelectOf():
+            return f"'{name}' is a value of `select`: it"
+        case EventOf():
+            return f"'{name}' may be unset: it"
+        case LocalOf():
+            return f"'{name}' is the event itself: it"
+        case Literal():
+            return "a constant"
+        case _:
+            return "the result of a call or an operator"

@@ -1,17 +1,76 @@
-"""Check literals, constants of types and `new`; check the ranges of numbers."""
+"""Check literals, constants of types, `new`, and operators; the default values of types."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 
-from querylang.checker.expressions.defaults import LARGEST, TooLargeError, default_of
-from querylang.checker.expressions.inference_context import Inferring, fitting, type_of
+from querylang.checker.namespaces import Namespace
+from querylang.checker.scope import Inferring, alike, check_untyped, fitting, is_empty_literal, type_of
 from querylang.errors import Mistake, QueryError
-from querylang.plan.expression import Expression, Items, Kind, Literal, Type
-from querylang.plan.library import DECIMAL_LIMIT, DECIMAL_PLACES, LARGEST_INTEGER, SMALLEST_INTEGER, type_constants
+from querylang.plan.expression import NUMBERS, Binary, Expression, Items, Kind, Literal, New, Type, Unary
+from querylang.plan.library import (
+    DECIMAL_LIMIT,
+    DECIMAL_PLACES,
+    LARGEST_INTEGER,
+    SMALLEST_INTEGER,
+    binary_result,
+    conversion,
+    type_constants,
+    unary_result,
+)
 from querylang.source import Span
 from querylang.syntax import ast
+
+# Default values: of declarations without a value, `new T`, and fields that `%send` leaves out.
+
+LARGEST = 1000
+"""The most parts of a default value, nested ones included."""
+
+_SIMPLE: dict[Type, Expression] = {
+    Type.BOOLEAN: Literal(Type.BOOLEAN, False),
+    Type.INTEGER: Literal(Type.INTEGER, 0),
+    Type.FLOAT: Literal(Type.FLOAT, 0.0),
+    Type.DECIMAL: Literal(Type.DECIMAL, Decimal(0)),
+    Type.STRING: Literal(Type.STRING, ""),
+    Type.LOCATION: New(Type.LOCATION, (Literal(Type.FLOAT, 0.0),) * 4),
+}
+
+
+class TooLargeError(Exception):
+    """The default value would have more than `LARGEST` parts."""
+
+
+def default_of(type_: Type, namespace: Namespace) -> Expression | None:
+    """The default value; None for an event type that is open. Raises TooLargeError."""
+    return _Defaults(namespace).of(type_)
+
+
+class _Defaults:
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+        self._parts = 0
+
+    def of(self, type_: Type) -> Expression | None:
+        self._parts += 1
+        if self._parts > LARGEST:
+            raise TooLargeError
+        match type_.kind:
+            case Kind.SEQUENCE | Kind.DICTIONARY:
+                return Items(type_, ())
+            case Kind.OPTIONAL:
+                return New(type_, ())
+            case Kind.EVENT:
+                return self._event(type_)
+            case _:
+                return _SIMPLE[type_]
+
+    def _event(self, type_: Type) -> Expression | None:
+        schema = self._namespace.of(type_)
+        parts = [] if schema.is_open else [self.of(item.type) for item in schema.fields]
+        values = tuple(part for part in parts if part is not None)
+        return New(type_, values) if not schema.is_open and len(values) == len(parts) else None
+
 
 _LAST_PLACE = Decimal(1).scaleb(-DECIMAL_PLACES)
 _EXACT = Context(prec=60, rounding=ROUND_HALF_EVEN)
@@ -136,3 +195,74 @@ def _empty(inferring: Inferring, span: Span, expected: Type | None, what: str, e
 
 def _out_of_range(inferring: Inferring, span: Span, type_: Type) -> Expression | None:
     return inferring.report(QueryError.of(Mistake.NUMBER_RANGE, span, type=str(type_)))
+
+
+# Check operators; `querylang.plan.library` says which operator takes which types.
+
+_EQUALITY = ("=", "!=")
+
+
+def unary(inferring: Inferring, node: ast.Unary) -> Expression | None:
+    """Check `-x`, `not x`."""
+    if node.operator == "-" and is_number(node.operand):
+        return negated(inferring, node)
+    operand = inferring.typed(node.operand)
+    if operand is None:
+        return None
+    result = unary_result(node.operator, type_of(operand))
+    if result is None:
+        facts = {"operator": node.operator, "operand": str(operand.type)}
+        return inferring.report(QueryError.of(Mistake.OPERAND_TYPE, node.span, **facts))
+    return Unary(result, node.operator, operand)
+
+
+def binary(inferring: Inferring, node: ast.Binary) -> Expression | None:
+    """Check `left operator right`; both sides have one type, or are an integer and a float.
+
+    An empty literal gets the type of the other side.
+    """
+    left, right = _sides(inferring, node)
+    if left is None or right is None:
+        return None
+    left, right = alike(left, right)
+    result = binary_result(node.operator, type_of(left), type_of(right))
+    if result is None:
+        facts = {"operator": node.operator, "left": str(left.type), "right": str(right.type)}
+        mistake = QueryError.of(Mistake.OPERATOR_TYPES, node.span, **facts)
+        hint = _decimal_hint(node, left, right) or _hint(node.operator, type_of(left), type_of(right))
+        return inferring.report(mistake.with_hint(hint))
+    return Binary(result, node.operator, left, right)
+
+
+def _sides(inferring: Inferring, node: ast.Binary) -> tuple[Expression | None, Expression | None]:
+    if is_empty_literal(node.left) and not is_empty_literal(node.right):
+        right = inferring.typed(node.right)
+        return None if right is None else inferring.typed(node.left, right.type), right
+    left = inferring.typed(node.left)
+    if left is None:
+        return None, check_untyped(inferring, node.right)
+    return left, inferring.typed(node.right, left.type)
+
+
+def _decimal_hint(node: ast.Binary, left: Expression, right: Expression) -> str | None:
+    """How a number beside a decimal is written as one; None: it is not that."""
+    for number, other in ((node.left, right), (node.right, left)):
+        if other.type == Type.DECIMAL and isinstance(number, ast.Constant) and is_number(number):
+            span = number.span
+            return f"write the number as a decimal, `{span.source.text[span.start : span.end]}d`"
+    return None
+
+
+def _hint(operator: str, left: Type, right: Type) -> str | None:
+    """A hint how to convert one side to the other's type."""
+    for found, wanted in ((left, right), (right, left)):
+        if found.kind is Kind.OPTIONAL and found.of[0] == wanted:
+            return "what may be unset is read in `ifpresent` or with `.getOrThrow()`"
+        if wanted == Type.STRING and operator == "+":
+            return conversion(found, wanted)
+    if left in NUMBERS and right in NUMBERS and left != right:
+        found, wanted = sorted((left, right), key=NUMBERS.index)
+        return conversion(found, wanted)
+    if operator in _EQUALITY and Type.STRING in (left, right):
+        return conversion(left if right == Type.STRING else right, Type.STRING)
+    return None

@@ -6,33 +6,103 @@ from the first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from querylang.checker.diagnostics import Diagnostics
-from querylang.checker.names.namespaces import Namespace
-from querylang.checker.names.repeats import Repeats, Run
-from querylang.checker.names.schema import ActionSignature
-from querylang.checker.names.scope import Scope
+from querylang.checker.blocks import CheckedBlock, check_actions, check_block, signatures
+from querylang.checker.checked import Diagnostics, Written
+from querylang.checker.expressions.inference import Inference
+from querylang.checker.namespaces import ActionSignature, Namespace
 from querylang.checker.query import automaton_builder
+from querylang.checker.query.automaton_builder import Predecessors
 from querylang.checker.query.clauses import Clauses
 from querylang.checker.query.durations import Constants
-from querylang.checker.query.find_every import check_every, select_names
 from querylang.checker.query.inputs import CheckedInputs, check_inputs
-from querylang.checker.query.lint import warn_of_unused
-from querylang.checker.query.never import warn_of_no_match
-from querylang.checker.query.parameters import check_metadata, check_parameters
-from querylang.checker.query.pattern_tree import Sequence, may_be_empty, pattern_text
 from querylang.checker.query.patterns import CheckedPattern, check_pattern, parts_of
-from querylang.checker.query.predecessors import Predecessors
-from querylang.checker.query.selects import CheckedSelects, check_selects, check_skip
-from querylang.checker.statements.actions import check_actions, signatures
-from querylang.checker.statements.blocks import CheckedBlock, check_block
-from querylang.errors import Mistake
-from querylang.plan.expression import Expression
+from querylang.checker.query.remainders import Sequence, may_be_empty, pattern_text
+from querylang.checker.query.selects import CheckedSelects, check_every, check_selects, check_skip, select_names
+from querylang.checker.query.warnings import warn_of_no_match, warn_of_unused
+from querylang.checker.scope import Repeats, Run, Scope
+from querylang.errors import Mistake, QueryError
+from querylang.plan.expression import NUMBERS, Expression, Literal, ParameterOf, Type
 from querylang.plan.model import Automaton, Condition, Parameter, QueryPlan
+from querylang.plan.text import literal_text
 from querylang.source import Span
 from querylang.syntax import ast
+
+# Check the parameters and the metadata of a query.
+
+PARAMETER_TYPES = (*NUMBERS, Type.STRING, Type.BOOLEAN)
+
+_STRINGS = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\])*")', re.DOTALL)
+
+
+def check_parameters(
+    section: ast.Parameters, namespace: Namespace
+) -> tuple[tuple[Parameter, ...], dict[str, Expression | None]]:
+    """The parameters, and what each name means; None: its mistake was reported."""
+    checked: list[Parameter] = []
+    names: dict[str, Expression | None] = {}
+    for node in section.items:
+        if isinstance(node, ast.Broken):
+            continue
+        name = node.name.text
+        if name in names:
+            namespace.diagnostics.report(Mistake.DUPLICATE_PARAMETER, node.name.span, name=name)
+            continue
+        type_ = namespace.type_of(node.type)
+        if type_ is not None and type_ not in PARAMETER_TYPES:
+            namespace.diagnostics.report(Mistake.PARAMETER_TYPE, node.type.span, type=str(type_))
+            type_ = None
+        names[name] = None if type_ is None else ParameterOf(type_, name)
+        if type_ is not None:
+            checked.append(Parameter(name, type_, _default(node, type_, namespace)))
+    return tuple(checked), names
+
+
+def _default(node: ast.ParameterDefinition, type_: Type, namespace: Namespace) -> Literal | None:
+    """The default value; the grammar allows only a literal."""
+    if node.value is None:
+        return None
+    found = Inference(Scope({}), namespace).value(node.value)
+    if not isinstance(found, Literal):
+        return None
+    if found.type != type_:
+        facts = {"what": f"the value of '{node.name.text}'", "expected": str(type_), "found": str(found.type)}
+        mistake = QueryError.of(Mistake.EXPECTED_TYPE, node.value.span, **facts)
+        namespace.diagnostics.add(mistake.with_hint(_written_as(found, type_)))
+        return None
+    return found
+
+
+def _written_as(found: Literal, wanted: Type) -> str | None:
+    """How to write the same number as a literal of the wanted type."""
+    if found.type not in NUMBERS or wanted not in (Type.FLOAT, Type.DECIMAL) or found.type == Type.DECIMAL:
+        return None
+    text = literal_text(found.value)
+    text += "" if found.type == Type.FLOAT else ".0"
+    return f"write `{text}{'d' if wanted == Type.DECIMAL else ''}`"
+
+
+def check_metadata(section: ast.Metadata, diagnostics: Diagnostics) -> tuple[tuple[str, str], ...]:
+    """The pairs as written."""
+    seen: set[str] = set()
+    for position, (key, _value) in enumerate(section.items):
+        if key in seen:
+            diagnostics.report(Mistake.DUPLICATE_METADATA, _key_place(section, position), name=key)
+        seen.add(key)
+    return section.items
+
+
+def _key_place(section: ast.Metadata, position: int) -> Span:
+    """The place of the key of the pair at this position."""
+    source, start = section.span.source, section.span.start
+    strings = [found for found in _STRINGS.finditer(section.span.text) if found.group(1)]
+    if len(strings) <= 2 * position:
+        return section.span
+    place = strings[2 * position]
+    return source.span(start + place.start(), start + place.end())
 
 
 def check_query(query: ast.Query, name: str, namespace: Namespace) -> QueryPlan | None:
@@ -274,3 +344,75 @@ def _has_all_parameters(query: ast.Query) -> bool:
             return not any(isinstance(item, ast.Broken) for item in items)
         case section:
             return section is None
+
+
+# What the statements of a query write, read from its text alone.
+#
+# The plan of a query whose event types nothing defines lacks the statements that need their fields.
+
+
+def written_by(query: ast.Query, namespace: Namespace) -> tuple[Written, ...]:
+    """The statements that write, in text order."""
+    found: list[Written] = []
+    if isinstance(query.find, ast.Find) and query.find.block is not None:
+        parts = parts_of(query.find.pattern)
+        terms = {part.name.text: part.event.text for part in parts if isinstance(part, ast.PatternTerm)}
+        found += _of_block(query.find.block, terms, namespace)
+    for action in query.actions:
+        arguments = {item.name.text: item.type.word for item in action.parameters}
+        found += _of_block(action.body, arguments, namespace)
+    return tuple(found)
+
+
+def _of_block(block: ast.Block, outer: Mapping[str, str], namespace: Namespace) -> Iterator[Written]:
+    """Those of a block and of the blocks in it. `outer`: the types of the names that it sees."""
+    names = dict(outer)
+    for statement in block.statements:
+        match statement:
+            case ast.Declaration(name=name, type=type_):
+                names[name.text] = type_.word
+            case ast.If(then=then, otherwise=otherwise) | ast.IfPresent(then=then, otherwise=otherwise):
+                yield from _of_block(then, names, namespace)
+                if otherwise is not None:
+                    yield from _of_block(otherwise, names, namespace)
+            case ast.While(body=body) | ast.For(body=body) | ast.VendorCustom(body=body):
+                yield from _of_block(body, names, namespace)
+            case ast.Block():
+                yield from _of_block(statement, names, namespace)
+            case ast.Print():
+                yield Written("print")
+            case ast.Log():
+                yield Written("log")
+            case ast.Send(channel=channel):
+                yield _to_channel("send", channel)
+            case ast.VendorSend(channel=to):
+                yield Written("send", "") if to is None else _to_channel("send", to)
+            case ast.Emit(channel=to):
+                yield Written("emit") if to is None else _to_channel("emit", to)
+            case ast.Route(event=event):
+                yield Written("route", event=_event_type(event, names, namespace))
+            case _:  # the others write nothing
+                pass
+
+
+def _to_channel(word: str, channel: ast.Expression) -> Written:
+    match channel:
+        case ast.Constant(value=str(name)):
+            return Written(word, name)
+        case _:
+            return Written(word, has_computed_channel=True)
+
+
+def _event_type(event: ast.Expression, names: Mapping[str, str], namespace: Namespace) -> str | None:
+    """The plan's name of the type of a routed event; None if the text does not say it plainly."""
+    match event:
+        case ast.NameUse(name=name):
+            text = names.get(name.text)
+        case ast.Call(receiver=None, name=name):
+            text = name.text
+        case ast.New(type=type_):
+            text = type_.word
+        case _:
+            text = None
+    found = [] if text is None else namespace.candidates(text)
+    return namespace.types.plan_names[found[0]] if len(found) == 1 else None

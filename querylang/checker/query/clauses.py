@@ -9,12 +9,10 @@ from typing import assert_never
 
 from querylang.checker.expressions.inference import Inference, conjuncts
 from querylang.checker.expressions.inference import parts_of as expressions_in
-from querylang.checker.names.repeats import PREV
-from querylang.checker.names.scope import Scope
 from querylang.checker.query.durations import Constants
 from querylang.checker.query.inputs import CheckedInputs
-from querylang.checker.query.patterns import CheckedPattern
-from querylang.checker.query.repeats import NO_REPEAT
+from querylang.checker.query.patterns import NO_REPEAT, CheckedPattern
+from querylang.checker.scope import PREV, Scope
 from querylang.errors import Mistake, QueryError, listed
 from querylang.plan.constant_folding import SECOND
 from querylang.plan.expression import (

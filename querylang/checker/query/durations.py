@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from querylang.checker.diagnostics import Diagnostics
+from querylang.checker.checked import Diagnostics
 from querylang.checker.expressions.inference import Inference
-from querylang.checker.names.namespaces import Namespace
-from querylang.checker.names.scope import Scope
+from querylang.checker.namespaces import Namespace
+from querylang.checker.scope import Scope
 from querylang.errors import Mistake, QueryError
 from querylang.plan.constant_folding import (
     LONGEST,

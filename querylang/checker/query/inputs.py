@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from querylang.checker.diagnostics import Diagnostics
-from querylang.checker.expressions.inference_context import type_of
+from querylang.checker.checked import Diagnostics
 from querylang.checker.expressions.members import no_field
-from querylang.checker.names.namespaces import Namespace
-from querylang.checker.names.schema import EventSchema
+from querylang.checker.namespaces import EventSchema, Namespace
 from querylang.checker.query.durations import Constants
-from querylang.checker.query.event_time import Clock
-from querylang.checker.query.filters import check_filters
-from querylang.checker.query.input_expressions import event_field, event_value
+from querylang.checker.query.input_events import Clock, check_filters, event_field, event_value
+from querylang.checker.scope import type_of
 from querylang.errors import Mistake, QueryError, counted, nearest
 from querylang.plan.expression import SIMPLE, Call, Expression, KeyOf, Kind, Type, walk
 from querylang.plan.model import Input, Key

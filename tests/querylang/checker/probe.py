@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from querylang.checker.diagnostics import Diagnostics
-from querylang.checker.event_types.catalogue import Catalogue
+from querylang.checker.blocks import CheckedBlock, check_actions, check_block, signatures
+from querylang.checker.catalogue import Catalogue
+from querylang.checker.checked import Diagnostics
 from querylang.checker.expressions.inference import Inference
-from querylang.checker.names.namespaces import Namespace
-from querylang.checker.names.scope import Scope
-from querylang.checker.statements.actions import check_actions, signatures
-from querylang.checker.statements.blocks import CheckedBlock, check_block
+from querylang.checker.namespaces import Namespace
+from querylang.checker.scope import Scope
 from querylang.errors import Mistake, QueryError
 from querylang.plan.expression import EventOf, Expression, KeyOf, ParameterOf, Type
 from querylang.plan.model import Action

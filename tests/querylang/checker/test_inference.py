@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from querylang.checker.expressions.inference import DEEPEST
-from querylang.checker.names.scope import Scope
+from querylang.checker.scope import Scope
 from querylang.plan.expression import Call, EventOf, FieldOf, Invoke, Items, Literal, MemberOf, New, Type
 from tests.querylang.checker.probe import EVERY, NAMES, infer, reported
 

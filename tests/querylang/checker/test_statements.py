@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from querylang.checker.statements.control_flow import DEEPEST
+from querylang.checker.statements import DEEPEST
 from querylang.plan import model as plan
 from querylang.plan.expression import (
     Binary,

@@ -1,31 +1,32 @@
-"""Check blocks: statements of the text become statements of the plan, local variables become slots.
+"""Check blocks and actions: statements of the text become statements of the plan.
 
-A statement with a mistake is left out and the rest is still checked. Scopes are those of the
-vendor's language (Apama 10.15 help, "Variable scope"): a name can be used after its declaration,
-can be declared once in a block, and hides the same name of the blocks around it.
+Local variables become slots. A statement with a mistake is left out and the rest is still checked.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from querylang.checker.expressions import literals
-from querylang.checker.expressions.assignment_targets import assigned_target
-from querylang.checker.expressions.inference import Inference
-from querylang.checker.expressions.inference_context import type_of
-from querylang.checker.names.namespaces import Namespace
-from querylang.checker.names.schema import ActionSignature
-from querylang.checker.names.scope import Scope
-from querylang.checker.statements.control_flow import DEEPEST, changed_names, declared_names
-from querylang.checker.statements.simple_statements import simple_statement
+from querylang.checker.expressions.inference import Inference, assigned_target
+from querylang.checker.namespaces import ActionSignature, EventSchema, Namespace
+from querylang.checker.scope import Scope, type_of
+from querylang.checker.statements import DEEPEST, always_returns, changed_names, declared_names, simple_statement
 from querylang.errors import Mistake, QueryError
 from querylang.plan import model as plan
-from querylang.plan.expression import Call, EventOf, Expression, Kind, LocalOf, Type
+from querylang.plan.expression import Call, EventOf, Expression, Kind, LocalOf, MemberOf, Type
+from querylang.plan.model import Action
 from querylang.source import Span
 from querylang.syntax import ast
+
+# Check blocks: statements of the text become statements of the plan, local variables become slots.
+#
+# A statement with a mistake is left out and the rest is still checked. Scopes are those of the
+# vendor's language (Apama 10.15 help, "Variable scope"): a name can be used after its declaration,
+# can be declared once in a block, and hides the same name of the blocks around it.
 
 Statements = tuple[plan.Statement, ...]
 
@@ -290,3 +291,80 @@ class _Block:
             what = "the block of a `find`" if action is None else f"'{action.name}'"
             self.checking.report(Mistake.NOTHING_TO_RETURN, node.value.span, what=what)
         return ()
+
+
+# Check the actions of queries and event types: first their signatures, then their bodies.
+#
+# Actions may call each other and themselves; the runtime limits the steps of a run.
+
+
+def signatures(nodes: Iterable[ast.ActionDefinition], namespace: Namespace) -> dict[str, ActionSignature]:
+    """The signatures of a query's actions, by name; reports duplicate names."""
+    found: dict[str, ActionSignature] = {}
+    for node in nodes:
+        if node.name.text in found:
+            namespace.diagnostics.report(Mistake.DUPLICATE_ACTION, node.name.span, name=node.name.text)
+        found.setdefault(node.name.text, signature(node, namespace))
+    return found
+
+
+def signature(node: ast.ActionDefinition, namespace: Namespace) -> ActionSignature:
+    """The signature of an action; reports unknown types and duplicate parameters."""
+    seen: set[str] = set()
+    for parameter in node.parameters:
+        name = parameter.name
+        if name.text in seen:
+            namespace.diagnostics.report(Mistake.DUPLICATE_PARAMETER, name.span, name=name.text)
+        seen.add(name.text)
+    parameters = tuple((item.name.text, namespace.type_of(item.type)) for item in node.parameters)
+    returns = None if node.returns is None else namespace.type_of(node.returns)
+    return ActionSignature(node.name.text, parameters, returns, is_open=node.returns is not None and returns is None)
+
+
+def check_actions(
+    nodes: Iterable[ast.ActionDefinition],
+    known: Mapping[str, ActionSignature],
+    scope: Scope,
+    namespace: Namespace,
+    owner: Type | None = None,
+) -> tuple[Action, ...]:
+    """The actions of a query or of the event type `owner`, in order, each name once.
+
+    `scope`: the scope of their bodies.
+    """
+    checked: dict[str, Action] = {}
+    for node in nodes:
+        if node.name.text not in checked:
+            checked[node.name.text] = _checked(node, known[node.name.text], scope, namespace, owner)
+    return tuple(checked.values())
+
+
+def event_scope(schema: EventSchema) -> Scope:
+    """The scope of an event type's actions: its fields, constants and actions, and `self`."""
+    event = LocalOf(schema.type, 0)
+    names: dict[str, Expression | None] = dict(schema.constants)
+    names.update({item.name: MemberOf(item.type, event, item.name) for item in schema.fields})
+    return Scope(
+        names={**names, "self": event},
+        actions={action.name: action for action in schema.actions},
+        owner=event,
+        unknown=Mistake.UNKNOWN_NAME_OF_EVENT,
+        is_whole=not schema.is_open or schema.untyped is not None,
+        ignored=frozenset(schema.untyped or ()),
+    )
+
+
+def _checked(
+    node: ast.ActionDefinition, known: ActionSignature, scope: Scope, namespace: Namespace, owner: Type | None
+) -> Action:
+    first = 0 if owner is None else 1
+    parameters: dict[str, Expression | None] = {}
+    for slot, (name, type_) in enumerate(known.parameters, start=first):
+        parameters.setdefault(name, None if type_ is None else LocalOf(type_, slot))
+    slots = first + len(known.parameters)
+    body = check_body(node.body, known, scope.with_names(parameters), namespace, slots, declared=parameters)
+    if known.returns is not None and not always_returns(node.body):
+        facts = {"name": known.name, "type": str(known.returns)}
+        namespace.diagnostics.report(Mistake.RETURN_MISSING, node.name.span, **facts)
+    types = tuple(type_ for _name, type_ in known.parameters if type_ is not None)
+    return Action(known.name, types, body.slots, known.returns, body.statements)

@@ -1,1 +1,0 @@
-"""Event definitions to schemas."""

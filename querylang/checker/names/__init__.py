@@ -1,1 +1,0 @@
-"""What names mean: event schemas, namespaces, scopes of blocks."""

@@ -1,1 +1,0 @@
-"""Check the statements of blocks and actions."""
