@@ -22,12 +22,6 @@ from querylang.plan.model import Action
 from querylang.source import Span
 from querylang.syntax import ast
 
-# Check blocks: statements of the text become statements of the plan, local variables become slots.
-#
-# A statement with a mistake is left out and the rest is still checked. Scopes are those of the
-# vendor's language (Apama 10.15 help, "Variable scope"): a name can be used after its declaration,
-# can be declared once in a block, and hides the same name of the blocks around it.
-
 Statements = tuple[plan.Statement, ...]
 
 
@@ -293,9 +287,8 @@ class _Block:
         return ()
 
 
-# Check the actions of queries and event types: first their signatures, then their bodies.
-#
-# Actions may call each other and themselves; the runtime limits the steps of a run.
+# Actions: first their signatures, then their bodies. They may call each other and themselves; the
+# runtime limits the steps of a run.
 
 
 def signatures(nodes: Iterable[ast.ActionDefinition], namespace: Namespace) -> dict[str, ActionSignature]:

@@ -20,211 +20,6 @@ from querylang.plan.expression import Invoke, Kind, Type
 from querylang.plan.model import Action, EventType
 from querylang.syntax import ast
 
-# Refuse event types that contain themselves, are nested too deeply, or have too many parts.
-#
-# A column has a type of finite depth, so an event type must not contain itself through sequences,
-# dictionaries and optionals either.
-
-DEEPEST = 20
-"""Levels of events in events."""
-MOST_PARTS = 1000
-"""Parts of the fields of an event type, nested ones included: each of them is a column."""
-
-
-def nesting_mistakes(
-    schemas: Mapping[str, EventSchema], nodes: Mapping[str, ast.EventDefinition]
-) -> dict[str, list[QueryError]]:
-    """The mistakes of the definitions `nodes`, by plan name; those types should be left open."""
-    search = _Search(schemas, nodes)
-    for name in nodes:
-        search.visit(name)
-    return search.mistakes
-
-
-class _Search:
-    """A depth-first search through all types; it has its own stack, because chains may be long."""
-
-    def __init__(self, schemas: Mapping[str, EventSchema], nodes: Mapping[str, ast.EventDefinition]) -> None:
-        self._schemas = schemas
-        self._nodes = nodes
-        self._depths: dict[str, int] = {}
-        self._parts: dict[str, int] = {}
-        self.mistakes: dict[str, list[QueryError]] = {}
-
-    def visit(self, first: str) -> None:
-        """Find the mistakes of a type and of those that it contains."""
-        if first in self._depths:
-            return
-        path = {first: self._held(first)}
-        while path:
-            name = next(reversed(path))
-            field, held = next(path[name], (None, ""))
-            if field is None:
-                del path[name]
-                self._leave(name)
-            elif held in path:
-                self._report_cycle(name, field, [*path][[*path].index(held) :])
-            elif held not in self._depths:
-                path[held] = self._held(held)
-
-    def _leave(self, name: str) -> None:
-        below = [self._depths.get(held, 0) for _field, held in self._held(name)]
-        self._depths[name] = 1 + max(below, default=0)
-        if self._depths[name] > DEEPEST:
-            self._depths[name] = 0
-            span = self._nodes[name].name.span
-            self._report(name, QueryError.of(Mistake.EVENT_TOO_DEEP, span, event=name, limit=DEEPEST))
-        self._check_size(name)
-
-    def _check_size(self, name: str) -> None:
-        """Report a type whose fields have too many parts; in other types it counts as one."""
-        fields = self._schemas[name].fields
-        parts = sum(self._parts_of(item.type) for item in fields)
-        if parts - len(fields) > MOST_PARTS:
-            parts = 0
-            span = self._nodes[name].name.span
-            self._report(name, QueryError.of(Mistake.FIELDS_TOO_LARGE, span, event=name, limit=MOST_PARTS))
-        self._parts[name] = 1 + parts
-
-    def _parts_of(self, type_: Type) -> int:
-        if type_.kind is Kind.EVENT:
-            return self._parts.get(type_.name, 1)
-        return 1 + sum(map(self._parts_of, type_.of))
-
-    def _report_cycle(self, name: str, field: str, cycle: list[str]) -> None:
-        members = self._nodes[name].members
-        span = next(
-            item.name.span for item in members if isinstance(item, ast.FieldDefinition) and item.name.text == field
-        )
-        path = " → ".join([*cycle, cycle[0]])
-        self._report(name, QueryError.of(Mistake.EVENT_IN_ITSELF, span, event=name, name=field, path=path))
-
-    def _report(self, name: str, mistake: QueryError) -> None:
-        self.mistakes.setdefault(name, []).append(mistake)
-
-    def _held(self, name: str) -> Iterator[tuple[str, str]]:
-        """The fields that contain events of defined types, with these types."""
-        for item in self._schemas[name].fields:
-            for held in events_in(item.type):
-                if held in self._nodes:
-                    yield item.name, held
-
-
-def events_in(type_: Type) -> list[str]:
-    """The event types that occur in a type."""
-    return [type_.name] if type_.kind is Kind.EVENT else [name for inner in type_.of for name in events_in(inner)]
-
-
-# Event types that earlier texts have defined, as schemas for a text that only uses them.
-
-
-def schema_of_known(event: EventType) -> EventSchema:
-    """The schema of an event type of a plan, with its actions and annotations.
-
-    Its constants are not known: a plan has only their values.
-    """
-    forms = inline_forms({action.name: action for action in event.actions})
-    actions = tuple(
-        ActionSignature(
-            action.name,
-            tuple((f"argument {number}", type_) for number, type_ in enumerate(action.parameters, 1)),
-            action.returns,
-            inline=forms.get(action.name),
-        )
-        for action in event.actions
-    )
-    return EventSchema(
-        event.name,
-        event.fields,
-        actions=actions,
-        bodies=event.actions,
-        time_from=event.time_from,
-        heartbeat=event.heartbeat,
-        out_of_order=event.out_of_order,
-    )
-
-
-def other_actions(known: EventType, event: EventType) -> list[str]:
-    """The actions that another definition of a known type has with other bodies.
-
-    Not those that each text has inlined: it does not look for them when it runs.
-    """
-    bodies = {action.name: action for action in known.actions}
-    own = {action.name: action for action in event.actions}
-    inlined = inline_forms(bodies).keys() & inline_forms(own).keys()
-    return [name for name, action in own.items() if bodies.get(name, action) != action and name not in inlined]
-
-
-# Find actions that cannot be used because an action that they call has mistakes.
-
-_Place = tuple[str, str]
-"""An event type and its action."""
-
-
-def with_problems_of_callees(schemas: Mapping[str, EventSchema]) -> dict[str, EventSchema]:
-    """The schemas with actions that call one with mistakes; they get these mistakes too."""
-    problems = {
-        (schema.name, action.name): dict.fromkeys(action.problems)
-        for schema in schemas.values()
-        for action in schema.actions
-    }
-    if not any(problems.values()):
-        return {}
-    callers = _callers(schemas)
-    waiting = [place for place, found in problems.items() if found]
-    changed: dict[str, EventSchema] = {}
-    while waiting:
-        place = waiting.pop()
-        for caller in callers.get(place, []):
-            if problems[place].keys() - problems[caller].keys():
-                problems[caller].update(problems[place])
-                waiting.append(caller)
-                changed[caller[0]] = schemas[caller[0]]
-    return {
-        name: dataclasses.replace(
-            schema,
-            actions=tuple(
-                dataclasses.replace(action, problems=tuple(problems[name, action.name])) for action in schema.actions
-            ),
-        )
-        for name, schema in changed.items()
-    }
-
-
-def _callers(schemas: Mapping[str, EventSchema]) -> dict[_Place, list[_Place]]:
-    callers: dict[_Place, list[_Place]] = {}
-    for schema in schemas.values():
-        for body in schema.bodies:
-            for called in called_actions(body):
-                callers.setdefault(called, []).append((schema.name, body.name))
-    return callers
-
-
-def called_actions(action: Action) -> Iterator[_Place]:
-    """The actions of event types that the body calls."""
-    for node in _nodes(action.body):
-        if isinstance(node, Invoke) and node.receiver is not None:
-            type_ = node.receiver.type
-            assert isinstance(type_, Type), "a receiver is a value"
-            yield type_.name, node.action
-
-
-def _nodes(value: Any) -> Iterator[Any]:
-    """All statements and expressions of a body."""
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, tuple):
-            waiting += item
-        elif dataclasses.is_dataclass(item) and not isinstance(item, Type):
-            yield item
-            waiting += [getattr(item, part.name) for part in dataclasses.fields(item)]
-
-
-# All event types: those that texts define, those of data, those that nothing defines.
-#
-# All files are added before a name is resolved, so types may name each other in any order.
-
 Data = Mapping[str, Mapping[str, Type]]
 """Event type to its fields in order, for types that come with data."""
 
@@ -428,3 +223,202 @@ def _without_foreign_members(node: ast.EventDefinition) -> ast.EventDefinition:
 
 def _is_broken(node: ast.EventDefinition) -> bool:
     return any(isinstance(member, ast.Broken) for member in node.members)
+
+
+# What earlier texts have defined, as schemas for a text that only uses it.
+
+
+def schema_of_known(event: EventType) -> EventSchema:
+    """The schema of an event type of a plan, with its actions and annotations.
+
+    Its constants are not known: a plan has only their values.
+    """
+    forms = inline_forms({action.name: action for action in event.actions})
+    actions = tuple(
+        ActionSignature(
+            action.name,
+            tuple((f"argument {number}", type_) for number, type_ in enumerate(action.parameters, 1)),
+            action.returns,
+            inline=forms.get(action.name),
+        )
+        for action in event.actions
+    )
+    return EventSchema(
+        event.name,
+        event.fields,
+        actions=actions,
+        bodies=event.actions,
+        time_from=event.time_from,
+        heartbeat=event.heartbeat,
+        out_of_order=event.out_of_order,
+    )
+
+
+def other_actions(known: EventType, event: EventType) -> list[str]:
+    """The actions that another definition of a known type has with other bodies.
+
+    Not those that each text has inlined: it does not look for them when it runs.
+    """
+    bodies = {action.name: action for action in known.actions}
+    own = {action.name: action for action in event.actions}
+    inlined = inline_forms(bodies).keys() & inline_forms(own).keys()
+    return [name for name, action in own.items() if bodies.get(name, action) != action and name not in inlined]
+
+
+# A column has a type of finite depth, so an event type must not contain itself, through
+# sequences, dictionaries and optionals neither.
+
+DEEPEST = 20
+"""Levels of events in events."""
+MOST_PARTS = 1000
+"""Parts of the fields of an event type, nested ones included: each of them is a column."""
+
+
+def nesting_mistakes(
+    schemas: Mapping[str, EventSchema], nodes: Mapping[str, ast.EventDefinition]
+) -> dict[str, list[QueryError]]:
+    """The mistakes of the definitions `nodes`, by plan name; those types should be left open."""
+    search = _Search(schemas, nodes)
+    for name in nodes:
+        search.visit(name)
+    return search.mistakes
+
+
+class _Search:
+    """A depth-first search through all types; it has its own stack, because chains may be long."""
+
+    def __init__(self, schemas: Mapping[str, EventSchema], nodes: Mapping[str, ast.EventDefinition]) -> None:
+        self._schemas = schemas
+        self._nodes = nodes
+        self._depths: dict[str, int] = {}
+        self._parts: dict[str, int] = {}
+        self.mistakes: dict[str, list[QueryError]] = {}
+
+    def visit(self, first: str) -> None:
+        """Find the mistakes of a type and of those that it contains."""
+        if first in self._depths:
+            return
+        path = {first: self._held(first)}
+        while path:
+            name = next(reversed(path))
+            field, held = next(path[name], (None, ""))
+            if field is None:
+                del path[name]
+                self._leave(name)
+            elif held in path:
+                self._report_cycle(name, field, [*path][[*path].index(held) :])
+            elif held not in self._depths:
+                path[held] = self._held(held)
+
+    def _leave(self, name: str) -> None:
+        below = [self._depths.get(held, 0) for _field, held in self._held(name)]
+        self._depths[name] = 1 + max(below, default=0)
+        if self._depths[name] > DEEPEST:
+            self._depths[name] = 0
+            span = self._nodes[name].name.span
+            self._report(name, QueryError.of(Mistake.EVENT_TOO_DEEP, span, event=name, limit=DEEPEST))
+        self._check_size(name)
+
+    def _check_size(self, name: str) -> None:
+        """Report a type whose fields have too many parts; in other types it counts as one."""
+        fields = self._schemas[name].fields
+        parts = sum(self._parts_of(item.type) for item in fields)
+        if parts - len(fields) > MOST_PARTS:
+            parts = 0
+            span = self._nodes[name].name.span
+            self._report(name, QueryError.of(Mistake.FIELDS_TOO_LARGE, span, event=name, limit=MOST_PARTS))
+        self._parts[name] = 1 + parts
+
+    def _parts_of(self, type_: Type) -> int:
+        if type_.kind is Kind.EVENT:
+            return self._parts.get(type_.name, 1)
+        return 1 + sum(map(self._parts_of, type_.of))
+
+    def _report_cycle(self, name: str, field: str, cycle: list[str]) -> None:
+        members = self._nodes[name].members
+        span = next(
+            item.name.span for item in members if isinstance(item, ast.FieldDefinition) and item.name.text == field
+        )
+        path = " → ".join([*cycle, cycle[0]])
+        self._report(name, QueryError.of(Mistake.EVENT_IN_ITSELF, span, event=name, name=field, path=path))
+
+    def _report(self, name: str, mistake: QueryError) -> None:
+        self.mistakes.setdefault(name, []).append(mistake)
+
+    def _held(self, name: str) -> Iterator[tuple[str, str]]:
+        """The fields that contain events of defined types, with these types."""
+        for item in self._schemas[name].fields:
+            for held in events_in(item.type):
+                if held in self._nodes:
+                    yield item.name, held
+
+
+def events_in(type_: Type) -> list[str]:
+    """The event types that occur in a type."""
+    return [type_.name] if type_.kind is Kind.EVENT else [name for inner in type_.of for name in events_in(inner)]
+
+
+# An action cannot be used if one that it calls has mistakes.
+
+_Place = tuple[str, str]
+"""An event type and its action."""
+
+
+def with_problems_of_callees(schemas: Mapping[str, EventSchema]) -> dict[str, EventSchema]:
+    """The schemas with actions that call one with mistakes; they get these mistakes too."""
+    problems = {
+        (schema.name, action.name): dict.fromkeys(action.problems)
+        for schema in schemas.values()
+        for action in schema.actions
+    }
+    if not any(problems.values()):
+        return {}
+    callers = _callers(schemas)
+    waiting = [place for place, found in problems.items() if found]
+    changed: dict[str, EventSchema] = {}
+    while waiting:
+        place = waiting.pop()
+        for caller in callers.get(place, []):
+            if problems[place].keys() - problems[caller].keys():
+                problems[caller].update(problems[place])
+                waiting.append(caller)
+                changed[caller[0]] = schemas[caller[0]]
+    return {
+        name: dataclasses.replace(
+            schema,
+            actions=tuple(
+                dataclasses.replace(action, problems=tuple(problems[name, action.name])) for action in schema.actions
+            ),
+        )
+        for name, schema in changed.items()
+    }
+
+
+def _callers(schemas: Mapping[str, EventSchema]) -> dict[_Place, list[_Place]]:
+    callers: dict[_Place, list[_Place]] = {}
+    for schema in schemas.values():
+        for body in schema.bodies:
+            for called in called_actions(body):
+                callers.setdefault(called, []).append((schema.name, body.name))
+    return callers
+
+
+def called_actions(action: Action) -> Iterator[_Place]:
+    """The actions of event types that the body calls."""
+    for node in _nodes(action.body):
+        if isinstance(node, Invoke) and node.receiver is not None:
+            type_ = node.receiver.type
+            assert isinstance(type_, Type), "a receiver is a value"
+            yield type_.name, node.action
+
+
+def _nodes(value: Any) -> Iterator[Any]:
+    """All statements and expressions of a body."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, tuple):
+            waiting += item
+        elif dataclasses.is_dataclass(item) and not isinstance(item, Type):
+            yield item
+            waiting += [getattr(item, part.name) for part in dataclasses.fields(item)]

@@ -40,9 +40,6 @@ class Checked:
     written: Mapping[str, tuple[Written, ...]]
 
 
-# Where the parts of the checker report mistakes and warnings.
-
-
 @dataclass(slots=True)
 class Diagnostics:
     """The mistakes and warnings found so far, in the order in which they were found."""

@@ -17,8 +17,6 @@ from querylang.plan.model import Action, EventType, Field
 from querylang.source import Span
 from querylang.syntax import ast
 
-# Event types as texts and data define them: all that the checker knows of each.
-
 
 @dataclass(frozen=True, slots=True)
 class ActionSignature:
@@ -100,11 +98,6 @@ class EventSchema:
         """The action of that name; None if there is no such action."""
         return next((item for item in self.actions if item.name == name), None)
 
-
-# Resolve names of event types and written types in one text.
-#
-# A name without a package is searched in the text's own package, in its `using`s, outside of all
-# packages, then anywhere. A leading dot searches only outside of packages.
 
 DEEPEST_TYPE = 20
 """Levels of a type: `sequence<sequence<float>>` has three."""

@@ -1,4 +1,4 @@
-"""Check statements without blocks of their own, and tell what is known of a block before it is checked."""
+"""Check statements without blocks of their own; and what is known of a block before its check."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from querylang.plan import model as plan
 from querylang.plan.expression import Expression, Kind, Literal, New, Type
 from querylang.plan.library import DEFAULT_LOG_LEVEL, LOG_LEVELS
 from querylang.syntax import ast
-
-# Check statements without names and blocks of their own: print, log, send, emit, route, calls.
 
 SimpleStatement = ast.Print | ast.Log | ast.Send | ast.Emit | ast.Route | ast.VendorSend | ast.Evaluation
 

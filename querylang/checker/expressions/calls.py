@@ -54,161 +54,6 @@ from querylang.plan.model import Action, Return
 from querylang.plan.time_patterns import TimePatternError, pieces_of, zone_of
 from querylang.syntax import ast
 
-# Check aggregates: `avg(a.x)` in `select` and `having`.
-#
-# `querylang.plan.library` lists the aggregates. The scope says where one may be used and what its
-# arguments see.
-
-PACKAGE = "com.apama.aggregates"
-"""The package of aggregates in the vendor's language; here they are known without `using`."""
-
-
-def is_aggregate(inferring: Inferring, node: ast.Call) -> bool:
-    """Whether a call is one of an aggregate, with or without its package."""
-    text = node.name.text
-    if node.receiver is not None:
-        path = path_of(node.receiver)
-        return path is not None and path.text == PACKAGE and text in AGGREGATES and not inferring.scope.has("com")
-    return text.removeprefix(f"{PACKAGE}.") in AGGREGATES
-
-
-def aggregate(inferring: Inferring, node: ast.Call) -> Expression | None:
-    """Check an aggregate and its arguments, which have their own scope."""
-    name = ast.Name(node.name.text.rpartition(".")[2], node.name.span)
-    scope = inferring.scope.aggregates
-    if isinstance(scope, Mistake):
-        return inferring.report(QueryError.of(scope, name.span, name=name.text))
-    rule = AGGREGATES[name.text]
-    count = len(node.arguments)
-    inside = inferring.within(scope)
-    arguments = [inside.typed(argument) for argument in node.arguments]
-    if not rule.required <= count <= len(rule.takes):
-        return inferring.report(wrong_count(name.span, name.text, rule.required, len(rule.takes), count))
-    values = tuple(value for value in arguments if value is not None)
-    if len(values) < count:
-        return None
-    types = [type_of(value) for value in values]
-    result = aggregate_result(name.text, types)
-    if result is None:
-        found = listed(map(str, types))
-        return inferring.report(QueryError.of(Mistake.AGGREGATE_TYPES, node.span, name=name.text, found=found))
-    return Aggregate(result, name.text, values)
-
-
-# Check calls of TimeFormat, with their patterns and zones if these are written in the text.
-
-_ROWS = {row.name: row for row in TIME_FORMAT_METHODS}
-_CLOCK = "the clock gives another result each time; `getTime()` of an event gives its time"
-_COMPILED = "patterns are compiled by themselves; call `TimeFormat.parseTime(pattern, text)`"
-_REFUSED = {
-    **dict.fromkeys(("getSystemTime", "getMicroTime"), _CLOCK),
-    **dict.fromkeys(("compilePattern", "compilePatternUTC", "compilePatternWithTimeZone"), _COMPILED),
-}
-
-
-def time_format_call(inferring: Inferring, name: ast.Name, nodes: Sequence[ast.Expression]) -> Expression | None:
-    """Check `TimeFormat.name(arguments)`; in the plan the first argument is the receiver."""
-    if name.text in _REFUSED:
-        facts = {"what": f"`{name.text}`", "reason": _REFUSED[name.text]}
-        return inferring.report(QueryError.of(Mistake.NOT_IN_QUERIES, name.span, **facts))
-    row = _ROWS.get(name.text)
-    if row is None:
-        mistake = QueryError.of(Mistake.UNKNOWN_METHOD, name.span, type="TimeFormat", name=name.text)
-        return inferring.report(mistake.suggesting(name.text, _ROWS))
-    parameters = [(f"an argument of '{name.text}'", type_) for type_ in row.parameters]
-    arguments = arguments_of(inferring, name, nodes, parameters)
-    if arguments is None:
-        return None
-    assert row.result is not None, "the methods of TimeFormat return a value"
-    is_right = _are_right(inferring, nodes, arguments, 1 if row.name.startswith("format") else 0)
-    return Call(row.result, f"{TIME_FORMAT}.{row.name}", arguments[0], arguments[1:]) if is_right else None
-
-
-def _are_right(
-    inferring: Inferring, nodes: Sequence[ast.Expression], arguments: Sequence[Expression], place: int
-) -> bool:
-    """Whether the pattern, at that place, and the zone after all others can be right."""
-    for at, check in ((place, pieces_of), (2, zone_of)):
-        value = arguments[at] if at < len(arguments) else None
-        if isinstance(value, Literal):
-            try:
-                check(str(value.value))
-            except TimePatternError as error:
-                inferring.report(QueryError.of(Mistake.TIME_FORMAT, nodes[at].span, problem=str(error)))
-                return False
-    return True
-
-
-# Inline actions that only return an expression over their event.
-#
-# An example is `action getTime() returns float { return ts; }`. A call of such an action on a bound
-# event becomes that expression, which can be evaluated over columns. All other actions are called.
-
-LARGEST = 100
-"""The most parts of an inlined expression; calls of calls could double it again and again."""
-
-
-def inline_forms(actions: Mapping[str, Action]) -> dict[str, Expression]:
-    """The inlined expressions of an event type's actions, over the event as term 0."""
-    forms: dict[str, Expression] = {}
-    waiting = {name: action for name, action in actions.items() if _returned(action) is not None}
-    has_changed = True
-    while has_changed:
-        has_changed = False
-        for name, action in list(waiting.items()):
-            form = _form(action, forms)
-            if form is not None:
-                forms[name] = form
-                del waiting[name]
-                has_changed = True
-    return forms
-
-
-def applied(form: Expression, term: int) -> Expression:
-    """The inlined expression over the event bound to a term."""
-
-    def moved(node: Expression) -> Expression:
-        match node:
-            case FieldOf(type=type_, field=field):
-                return FieldOf(type_, term, field)
-            case EventOf(type=type_):
-                return EventOf(type_, term)
-            case _:
-                return node
-
-    return rewritten(form, moved)
-
-
-def _returned(action: Action) -> Expression | None:
-    match action:
-        case Action(parameters=(), body=(Return(value=value),)):
-            return value
-        case _:
-            return None
-
-
-def _form(action: Action, forms: Mapping[str, Expression]) -> Expression | None:
-    """The action's expression over the event as term 0; None if it cannot be inlined (yet)."""
-
-    def over_the_event(node: Expression) -> Expression:
-        match node:
-            case LocalOf(slot=0):
-                return EventOf(node.type, 0)
-            case MemberOf(type=type_, receiver=EventOf(), field=field):
-                return FieldOf(type_, 0, field)
-            case Invoke(action=name, receiver=EventOf(), arguments=()) if name in forms:
-                return forms[name]
-            case _:
-                return node
-
-    value = _returned(action)
-    assert value is not None, "only such actions are asked for"
-    form = rewritten(value, over_the_event)
-    parts = list(walk(form))
-    is_plain = len(parts) <= LARGEST and not any(isinstance(part, Invoke) for part in parts)
-    return form if is_plain else None
-
-
 _CONVERSIONS = ("toString", "toInteger", "toFloat", "toDecimal")
 
 
@@ -412,3 +257,155 @@ def _no_method(type_: Type, schema: EventSchema | None, name: ast.Name) -> Query
     if type_ == Type.INTEGER and method_of(Type.FLOAT, name.text) is not None:
         return mistake.with_hint("convert the integer with `.toFloat()`")
     return mistake.suggesting(name.text, [*actions, *methods_of(type_)])
+
+
+# Aggregates: `avg(a.x)` in `select` and `having`. The scope says where one may be used and what
+# its arguments see.
+
+PACKAGE = "com.apama.aggregates"
+"""The package of aggregates in the vendor's language; here they are known without `using`."""
+
+
+def is_aggregate(inferring: Inferring, node: ast.Call) -> bool:
+    """Whether a call is one of an aggregate, with or without its package."""
+    text = node.name.text
+    if node.receiver is not None:
+        path = path_of(node.receiver)
+        return path is not None and path.text == PACKAGE and text in AGGREGATES and not inferring.scope.has("com")
+    return text.removeprefix(f"{PACKAGE}.") in AGGREGATES
+
+
+def aggregate(inferring: Inferring, node: ast.Call) -> Expression | None:
+    """Check an aggregate and its arguments, which have their own scope."""
+    name = ast.Name(node.name.text.rpartition(".")[2], node.name.span)
+    scope = inferring.scope.aggregates
+    if isinstance(scope, Mistake):
+        return inferring.report(QueryError.of(scope, name.span, name=name.text))
+    rule = AGGREGATES[name.text]
+    count = len(node.arguments)
+    inside = inferring.within(scope)
+    arguments = [inside.typed(argument) for argument in node.arguments]
+    if not rule.required <= count <= len(rule.takes):
+        return inferring.report(wrong_count(name.span, name.text, rule.required, len(rule.takes), count))
+    values = tuple(value for value in arguments if value is not None)
+    if len(values) < count:
+        return None
+    types = [type_of(value) for value in values]
+    result = aggregate_result(name.text, types)
+    if result is None:
+        found = listed(map(str, types))
+        return inferring.report(QueryError.of(Mistake.AGGREGATE_TYPES, node.span, name=name.text, found=found))
+    return Aggregate(result, name.text, values)
+
+
+# TimeFormat, with its patterns and zones if these are written in the text.
+
+_ROWS = {row.name: row for row in TIME_FORMAT_METHODS}
+_CLOCK = "the clock gives another result each time; `getTime()` of an event gives its time"
+_COMPILED = "patterns are compiled by themselves; call `TimeFormat.parseTime(pattern, text)`"
+_REFUSED = {
+    **dict.fromkeys(("getSystemTime", "getMicroTime"), _CLOCK),
+    **dict.fromkeys(("compilePattern", "compilePatternUTC", "compilePatternWithTimeZone"), _COMPILED),
+}
+
+
+def time_format_call(inferring: Inferring, name: ast.Name, nodes: Sequence[ast.Expression]) -> Expression | None:
+    """Check `TimeFormat.name(arguments)`; in the plan the first argument is the receiver."""
+    if name.text in _REFUSED:
+        facts = {"what": f"`{name.text}`", "reason": _REFUSED[name.text]}
+        return inferring.report(QueryError.of(Mistake.NOT_IN_QUERIES, name.span, **facts))
+    row = _ROWS.get(name.text)
+    if row is None:
+        mistake = QueryError.of(Mistake.UNKNOWN_METHOD, name.span, type="TimeFormat", name=name.text)
+        return inferring.report(mistake.suggesting(name.text, _ROWS))
+    parameters = [(f"an argument of '{name.text}'", type_) for type_ in row.parameters]
+    arguments = arguments_of(inferring, name, nodes, parameters)
+    if arguments is None:
+        return None
+    assert row.result is not None, "the methods of TimeFormat return a value"
+    is_right = _are_right(inferring, nodes, arguments, 1 if row.name.startswith("format") else 0)
+    return Call(row.result, f"{TIME_FORMAT}.{row.name}", arguments[0], arguments[1:]) if is_right else None
+
+
+def _are_right(
+    inferring: Inferring, nodes: Sequence[ast.Expression], arguments: Sequence[Expression], place: int
+) -> bool:
+    """Whether the pattern, at that place, and the zone after all others can be right."""
+    for at, check in ((place, pieces_of), (2, zone_of)):
+        value = arguments[at] if at < len(arguments) else None
+        if isinstance(value, Literal):
+            try:
+                check(str(value.value))
+            except TimePatternError as error:
+                inferring.report(QueryError.of(Mistake.TIME_FORMAT, nodes[at].span, problem=str(error)))
+                return False
+    return True
+
+
+# Actions that only return an expression over their event, such as `action getTime() returns float
+# { return ts; }`. A call of one on a bound event becomes that expression, which can be evaluated
+# over columns. All other actions are called.
+
+LARGEST = 100
+"""The most parts of an inlined expression; calls of calls could double it again and again."""
+
+
+def inline_forms(actions: Mapping[str, Action]) -> dict[str, Expression]:
+    """The inlined expressions of an event type's actions, over the event as term 0."""
+    forms: dict[str, Expression] = {}
+    waiting = {name: action for name, action in actions.items() if _returned(action) is not None}
+    has_changed = True
+    while has_changed:
+        has_changed = False
+        for name, action in list(waiting.items()):
+            form = _form(action, forms)
+            if form is not None:
+                forms[name] = form
+                del waiting[name]
+                has_changed = True
+    return forms
+
+
+def applied(form: Expression, term: int) -> Expression:
+    """The inlined expression over the event bound to a term."""
+
+    def moved(node: Expression) -> Expression:
+        match node:
+            case FieldOf(type=type_, field=field):
+                return FieldOf(type_, term, field)
+            case EventOf(type=type_):
+                return EventOf(type_, term)
+            case _:
+                return node
+
+    return rewritten(form, moved)
+
+
+def _returned(action: Action) -> Expression | None:
+    match action:
+        case Action(parameters=(), body=(Return(value=value),)):
+            return value
+        case _:
+            return None
+
+
+def _form(action: Action, forms: Mapping[str, Expression]) -> Expression | None:
+    """The action's expression over the event as term 0; None if it cannot be inlined (yet)."""
+
+    def over_the_event(node: Expression) -> Expression:
+        match node:
+            case LocalOf(slot=0):
+                return EventOf(node.type, 0)
+            case MemberOf(type=type_, receiver=EventOf(), field=field):
+                return FieldOf(type_, 0, field)
+            case Invoke(action=name, receiver=EventOf(), arguments=()) if name in forms:
+                return forms[name]
+            case _:
+                return node
+
+    value = _returned(action)
+    assert value is not None, "only such actions are asked for"
+    form = rewritten(value, over_the_event)
+    parts = list(walk(form))
+    is_plain = len(parts) <= LARGEST and not any(isinstance(part, Invoke) for part in parts)
+    return form if is_plain else None

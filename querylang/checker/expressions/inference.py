@@ -182,7 +182,7 @@ def parts_of(node: ast.Expression) -> tuple[ast.Expression, ...]:
             return ()
 
 
-# Check the left side of `:=`: a variable, a member of an event or of a location, an element.
+# The left side of `:=`: a variable, a member of an event or of a location, an element.
 
 
 def assigned_target(node: ast.Expression, inference: Inference) -> Expression | None:

@@ -1,4 +1,4 @@
-"""Check what an input asks of its events: filters, source times, heartbeats. The event is term 0."""
+"""Check what an input asks of its events, of which each is term 0: filters, times, heartbeats."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from querylang.plan.expression import Binary, EventOf, Expression, FieldOf, Type
 from querylang.plan.library import binary_result
 from querylang.plan.model import Heartbeat
 from querylang.syntax import ast
-
-# Check the filters of an input, and join them to one condition in which the event is term 0.
 
 
 def check_filters(filters: tuple[ast.Filter, ...], schema: EventSchema, constants: Constants) -> Expression | None:
@@ -154,7 +152,7 @@ def _is_greater(low: Expression, high: Expression) -> bool:
         return False
 
 
-# Expressions over an input's event, which is term 0: a field, or the result of an action.
+# Expressions over the event: a field, or the result of an action.
 
 _THIS = ""
 """The event's name in its own expressions; users cannot write it."""
@@ -175,7 +173,7 @@ def event_value(
     return Inference(scope, constants.namespace).value(ast.Call(name.span, receiver, name, arguments))
 
 
-# Check where the source time of an input's events comes from, and its heartbeat.
+# Where the source time comes from, and the heartbeat.
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,19 @@ from querylang.plan.model import Gap, Term, Wait
 from querylang.plan.text import repeat_text, wait_text
 from querylang.syntax import ast
 
-# Check repeats: their numbers, and what can be repeated.
+DEEPEST_PATTERN = 100
+"""Levels of nested `->`, `and` and `or`; all that reads patterns may recurse."""
+
+WIDEST_PATTERN = 100
+"""Parts of one `and` or `or`."""
+
+MOST_WAYS = 20_000
+"""Limit for the ways to bind the latest event, and for the states; `and` multiplies both."""
+
+_JOINS: dict[str, type[Both[Pattern] | Either[Pattern]]] = {
+    "and": Both,
+    "or": Either,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,56 +60,6 @@ class RepeatOf:
 
 
 NO_REPEAT = RepeatOf()
-
-
-def refuse_repeat(node: ast.PatternRepeat, diagnostics: Diagnostics) -> bool:
-    """Report what is wrong with a repeat; whether something is."""
-    text = repeat_text(node.least, node.most, node.sign, is_consecutive=False).strip()
-    mistake = None
-    if node.most == 0:
-        mistake = Mistake.REPEAT_NEVER
-    elif node.most is not None and node.least > node.most:
-        mistake = Mistake.REPEAT_BOUNDS
-    if mistake is not None:
-        diagnostics.report(mistake, node.span, text=text)
-        return True
-    for part, found in _refused(node.inside):
-        diagnostics.report(Mistake.REPEAT_INSIDE, part.span, found=found)
-        return True
-    return False
-
-
-def _refused(inside: ast.Pattern) -> Iterator[tuple[ast.Pattern, str]]:
-    """The parts of a repeated group that it must not have, and what they are called."""
-    match inside:
-        case ast.PatternTerm():
-            return
-        case ast.PatternWait():
-            yield inside, "a `wait`"
-        case ast.PatternRepeat(inside=ast.PatternJoin()):
-            yield inside, "a group"
-        case ast.PatternRepeat():
-            yield inside, "a repeat"
-        case ast.PatternJoin(operator="->", parts=parts):
-            for part in parts:
-                yield from _refused(part)
-        case ast.PatternJoin(operator=operator):
-            yield inside, f"`{operator}`"
-
-
-DEEPEST_PATTERN = 100
-"""Levels of nested `->`, `and` and `or`; all that reads patterns may recurse."""
-
-WIDEST_PATTERN = 100
-"""Parts of one `and` or `or`."""
-
-MOST_WAYS = 20_000
-"""Limit for the ways to bind the latest event, and for the states; `and` multiplies both."""
-
-_JOINS: dict[str, type[Both[Pattern] | Either[Pattern]]] = {
-    "and": Both,
-    "or": Either,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -512,3 +474,41 @@ def _ways_by_input(tree: Pattern, pattern: CheckedPattern) -> dict[int, int]:
                     total[number] = min(before + ways + before * ways, MOST_WAYS + 1)
             return total
     assert_never(tree)
+
+
+# Repeats: their numbers, and what can be repeated.
+
+
+def refuse_repeat(node: ast.PatternRepeat, diagnostics: Diagnostics) -> bool:
+    """Report what is wrong with a repeat; whether something is."""
+    text = repeat_text(node.least, node.most, node.sign, is_consecutive=False).strip()
+    mistake = None
+    if node.most == 0:
+        mistake = Mistake.REPEAT_NEVER
+    elif node.most is not None and node.least > node.most:
+        mistake = Mistake.REPEAT_BOUNDS
+    if mistake is not None:
+        diagnostics.report(mistake, node.span, text=text)
+        return True
+    for part, found in _refused(node.inside):
+        diagnostics.report(Mistake.REPEAT_INSIDE, part.span, found=found)
+        return True
+    return False
+
+
+def _refused(inside: ast.Pattern) -> Iterator[tuple[ast.Pattern, str]]:
+    """The parts of a repeated group that it must not have, and what they are called."""
+    match inside:
+        case ast.PatternTerm():
+            return
+        case ast.PatternWait():
+            yield inside, "a `wait`"
+        case ast.PatternRepeat(inside=ast.PatternJoin()):
+            yield inside, "a group"
+        case ast.PatternRepeat():
+            yield inside, "a repeat"
+        case ast.PatternJoin(operator="->", parts=parts):
+            for part in parts:
+                yield from _refused(part)
+        case ast.PatternJoin(operator=operator):
+            yield inside, f"`{operator}`"

@@ -14,8 +14,6 @@ from typing import Generic, NamedTuple, TypeVar, assert_never
 from querylang.plan.model import Input, Term
 from querylang.plan.text import repeat_text
 
-# A checked pattern as a tree over the query's terms, and as text for `explain`.
-
 Part_co = TypeVar("Part_co", covariant=True)
 """What the parts of a join are: patterns, or what the automaton builder makes of them."""
 
@@ -127,6 +125,10 @@ def terms_in(pattern: Pattern) -> tuple[int, ...]:
         case Sequence(parts=parts) | Both(parts=parts) | Either(parts=parts):
             return tuple(index for part in parts for index in terms_in(part))
     assert_never(pattern)
+
+
+# A remainder is a pattern, or what reading has made of it. `steps` are the ways to bind its
+# newest event; `may_end` says whether nothing more is needed.
 
 
 @dataclass(frozen=True, slots=True)

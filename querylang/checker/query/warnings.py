@@ -1,4 +1,4 @@
-"""Warnings: what a query does not use, keys that it keeps, and queries that certainly never match."""
+"""Warnings: what a query does not use, keys that it keeps, and queries that never match."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from querylang.plan.model import ACCEPT, Automaton, Between, Duration, Gap, Quer
 from querylang.plan.text import duration_text
 from querylang.source import Span
 from querylang.syntax import ast
-
-# Warnings about inputs and parameters that a query does not use, and about keys that it keeps.
 
 
 def warn_of_unused(query: ast.Query, plan: QueryPlan, diagnostics: Diagnostics) -> None:
@@ -83,10 +81,9 @@ def _parts_of(kind: Hashable) -> tuple[str, ...]:
     return tuple(item.name for item in fields(kind) if item.name != "span")
 
 
-# Warnings about queries that certainly never match: too few events kept, a false condition.
-#
-# Only what holds for all data is reported. A condition that mentions a name of an `or` is left out,
-# because it is ignored where that name is unset.
+# Queries that certainly never match: too few events kept, a false condition. Only what holds for
+# all data is reported. A condition that mentions a name of an `or` is left out, because it is
+# ignored where that name is unset.
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
