@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from tests.project.repository import PACKAGES, ROOT
@@ -41,8 +42,11 @@ def imported_modules(name: str, source: str) -> set[str]:
     return found - {name}
 
 
-IMPORTS: Mapping[str, set[str]] = {name: imported_modules(name, path.read_text()) for name, path in FILES.items()}
-"""Every module with those of ours that it imports."""
+@cache
+def imports() -> Mapping[str, set[str]]:
+    """Every module with those of ours that it imports. Asked for by tests, not while they are collected: it takes
+    seconds."""
+    return {name: imported_modules(name, path.read_text()) for name, path in FILES.items()}
 
 
 def cycles(graph: Mapping[str, set[str]]) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.project.import_rules import BORROWED, DOORS, FOREIGN, LAYERS, MOST_IMPORTS
-from tests.project.modules import FILES, IMPORTS, cycles, imported_names, part_of
+from tests.project.modules import FILES, cycles, imported_names, imports, part_of
 from tests.project.repository import PACKAGES, ROOT
 
 SLOW = {"numba", "pandas", "pyarrow", "pyspark"}
@@ -59,7 +59,7 @@ def test_packages_import_in_one_direction(module: str) -> None:
 
 @pytest.mark.parametrize("folder", LAYERS)
 def test_the_parts_of_a_folder_import_in_one_direction(folder: str) -> None:
-    assert upward(folder, LAYERS[folder], IMPORTS) == []
+    assert upward(folder, LAYERS[folder], imports()) == []
 
 
 def test_every_part_has_its_place_in_the_order() -> None:
@@ -70,12 +70,12 @@ def test_every_part_has_its_place_in_the_order() -> None:
 
 @pytest.mark.parametrize("folder", DOORS)
 def test_a_folder_is_entered_by_its_doors(folder: str) -> None:
-    assert through_walls(folder, DOORS[folder], IMPORTS) == []
+    assert through_walls(folder, DOORS[folder], imports()) == []
 
 
 def test_every_folder_has_doors_and_every_door_is_used() -> None:
     used = {
-        target for module, targets in IMPORTS.items() for target in targets if folder_of(module) != folder_of(target)
+        target for module, targets in imports().items() for target in targets if folder_of(module) != folder_of(target)
     }
     listed = {f"{folder}.{door}" for folder, doors in DOORS.items() for door in doors.split()}
     assert {target for target in used if folder_of(target) is not None} == listed
@@ -94,14 +94,14 @@ def test_what_tells_the_stages_imports_little(module: str) -> None:
 
 
 def test_there_is_no_cycle() -> None:
-    assert cycles(IMPORTS) == []
+    assert cycles(imports()) == []
 
 
 @pytest.mark.parametrize("package", BORROWED)
 def test_what_is_taken_from_packages_before(package: str) -> None:
     taken = {
         ".".join(target.split(".")[:2])
-        for module, targets in IMPORTS.items()
+        for module, targets in imports().items()
         if module.startswith(f"{package}.")
         for target in targets
         if not target.startswith(package)

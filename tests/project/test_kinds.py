@@ -10,7 +10,7 @@ import pytest
 
 from job_engine.sinks.kinds import FORMATS as SINKS
 from job_engine.sources.kinds import FORMATS as SOURCES
-from tests.project.modules import FILES, IMPORTS
+from tests.project.modules import FILES, imports
 
 MOST = 3
 """Modules outside that may know a kind."""
@@ -56,8 +56,8 @@ def knowing(package: str) -> set[str]:
     table = next(name for name, formats in TABLES.items() if package in formats.values())
     formats = {name for name, own in TABLES[table].items() if own == package}
     outside = {name: path for name, path in FILES.items() if not f"{name}.".startswith(f"{package}.")}
-    importing = {name for name in outside if any(target.startswith(f"{package}.") for target in IMPORTS[name])}
-    seeing = {name: path for name, path in outside.items() if name != table and table in IMPORTS[name]}
+    importing = {name for name in outside if any(target.startswith(f"{package}.") for target in imports()[name])}
+    seeing = {name: path for name, path in outside.items() if name != table and table in imports()[name]}
     return importing | {name for name, path in seeing.items() if any(branches(path.read_text(), formats))}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 
 import pytest
 
@@ -36,20 +37,23 @@ def strayed(module: str, used: Mapping[str, list[str]]) -> list[str]:
     ]
 
 
-USED = {
-    name.removeprefix(JOB): ways_used(path.read_text(), WAYS) for name, path in FILES.items() if name.startswith(JOB)
-}
-"""By module: what it uses."""
+MODULES = [name.removeprefix(JOB) for name in FILES if name.startswith(JOB)]
 
 
-@pytest.mark.parametrize("module", USED)
+@cache
+def used_by(module: str) -> Mapping[str, list[str]]:
+    """By way: what a module uses of it."""
+    return ways_used(FILES[f"{JOB}{module}"].read_text(), WAYS)
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_what_leaves_the_process_goes_its_way(module: str) -> None:
-    assert strayed(module, USED[module]) == []
+    assert strayed(module, used_by(module)) == []
 
 
 @pytest.mark.parametrize("way", WAYS_OUT)
 def test_every_module_of_a_way_goes_it(way: str) -> None:
-    going = [module for module, used in USED.items() if way in used]
+    going = [module for module in MODULES if way in used_by(module)]
     assert [name for name in ALLOWED[way] if not any(is_in(module, [name]) for module in going)] == []
 
 

@@ -70,7 +70,9 @@ def test_a_wrong_expectation_fails() -> None:
     assert annotated(case) != list(case.lines)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if mistakes_of(case.text)], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if any(line.startswith("//~") for line in case.lines)], ids=lambda case: case.name
+)
 def test_an_altered_expectation_fails(case: Case) -> None:
     altered = tuple(f"{line}!" if line.startswith("//~") else line for line in case.lines)
     assert annotated(case) != list(altered)
