@@ -194,7 +194,6 @@ def test_a_new_name_in_each_line_of_json_is_read_where_fields_are_defined(tmp_pa
         infer_schemas(file, event="A")
 
 
-@pytest.mark.timing
 @pytest.mark.parametrize("what", ["digits", "columns", "names", "nested names", "stray quotes", "open quotes"])
 def test_twice_the_input_takes_twice_the_time(what: str, tmp_path: Path) -> None:
     file = tmp_path / ("e.jsonl" if "names" in what else "e.csv")
