@@ -15,8 +15,7 @@ from querylang.parameters.instances import needed
 from querylang.plan.describe import graph_of, to_dot
 from querylang.plan.model import Plan, QueryPlan, to_dict
 from querylang.printable import one_line, printable
-from runtime.matching.choose import why_ended, why_enumerated, why_not_kernel
-from runtime.matching.kernel.listing import listing
+from runtime.matching.choose import listing, why_ended, why_enumerated, why_not_kernel
 
 _UNKNOWN = "known when the parameters have values"
 

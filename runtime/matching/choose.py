@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from querylang.plan.model import Plan, QueryPlan
+from collections.abc import Iterator, Sequence
+
+from querylang.plan.describe import condition_text
+from querylang.plan.expression import Aggregate
+from querylang.plan.model import Condition, Plan, QueryPlan, Without
 from querylang.plan.questions import has_additions
+from querylang.plan.text import Names, expression_text, literal_text
+from runtime.instants import NEVER
 from runtime.matching.interface import Matcher
-from runtime.matching.kernel.compilation import compile_query
-from runtime.matching.kernel.matcher import KernelMatcher
-from runtime.matching.kernel.program import NotForKernel
+from runtime.matching.kernel.aggregates import Function
+from runtime.matching.kernel.compilation import CompiledQuery, compile_query, compile_runs
+from runtime.matching.kernel.program import TRUTH, NotForKernel, Operation, instructions
+from runtime.matching.kernel.tables import ConditionKind, Records, is_whole
+from runtime.matching.matchers import KernelMatcher, ReferenceOverColumns, RunKernelMatcher
 from runtime.matching.reference import MOST_BOUND
-from runtime.matching.reference_adapter import ReferenceOverColumns
 from runtime.matching.remembering import counted_states
-from runtime.matching.run_kernel.compilation import compile_runs
-from runtime.matching.run_kernel.matcher import RunKernelMatcher
 
 
 def choose_matcher(plan: Plan, query: QueryPlan, wanted: str = "auto") -> Matcher:
@@ -74,3 +79,162 @@ def why_ended(query: QueryPlan) -> str | None:
         return None
     reason = "all candidates are wanted" if query.finds_all else "a condition depends on all events of a run"
     return f"{reason}: a search of more than {MOST_BOUND:,} steps is ended, with an error row"
+
+
+# Print what the kernel interprets for a query: states, transitions, conditions and their programs.
+#
+# `ensue explain FILE --program` shows it. Numbers of conditions are those of `ensue explain`, from
+# 1 on; all others are the kernel's own, from 0 on. `-` means none.
+
+_PUSHES = (Operation.PUSH_I, Operation.PUSH_F)
+_SKIPS = (Operation.SKIP_IF_FALSE, Operation.SKIP_IF_TRUE)
+
+
+def listing(query: QueryPlan) -> str:
+    """The tables and programs of a query; or why it needs the reference matcher."""
+    if has_additions(query):
+        return f"query {query.title}\n  has no listing: its pattern has a kernel of its own"
+    try:
+        compiled = compile_query(query)
+    except NotForKernel as reason:
+        return f"query {query.title}\n  on the reference matcher: {reason}"
+    sections = [
+        ("states", _states(query, compiled)),
+        ("transitions", _transitions(query, compiled)),
+        ("conditions", list(_conditions(query, compiled))),
+        ("aggregates", list(_aggregates(query, compiled))),
+    ]
+    shown = [_section(title, lines) for title, lines in sections if lines]
+    return "\n".join([f"query {query.title}", *shown])
+
+
+def _section(title: str, lines: Sequence[str]) -> str:
+    return "\n".join([f"  {title}", *(f"    {line}" for line in lines)])
+
+
+def _states(query: QueryPlan, compiled: CompiledQuery) -> list[str]:
+    rows = [("state", "transitions", "input", "linked", "events needed", "dead ends", "looks ahead")]
+    for number, state in enumerate(compiled.automaton.states):
+        first, last = int(state["first_transition"]), int(state["stop_transition"]) - 1
+        rows.append(
+            (
+                str(number),
+                str(first) if first == last else f"{first} to {last}",
+                "several" if state["input"] < 0 else query.inputs[state["input"]].event,
+                "yes" if state["link_row"] >= 0 else "-",
+                str(state["events_needed"]),
+                _dead_ends(query, compiled, state),
+                _looks_ahead(state),
+            )
+        )
+    return _aligned(rows)
+
+
+def _dead_ends(query: QueryPlan, compiled: CompiledQuery, state: Records) -> str:
+    if state["dead_end_row"] < 0:
+        return "-"
+    terms = compiled.automaton.dead_end_terms[state["first_dead_end_term"] : state["stop_dead_end_term"]]
+    names = ", ".join(query.terms[term].name for term in terms)
+    by = f"by event of {names}" if names else "by position"
+    return f"{by}, lasting" if state["is_lasting"] else by
+
+
+def _looks_ahead(state: Records) -> str:
+    if state["lookahead_after"] >= NEVER:
+        return "-"
+    return f"program {state['lookahead_program']} after {state['lookahead_after']} events"
+
+
+def _transitions(query: QueryPlan, compiled: CompiledQuery) -> list[str]:
+    automaton = compiled.automaton
+    rows = [("transition", "takes", "for", "comparisons", "other checks", "then", "ties with")]
+    for number, item in enumerate(automaton.transitions):
+        terms = [item["term"], *automaton.binds[item["first_bind"] : item["stop_bind"]]]
+        conditions = [int(check) + 1 for check in automaton.checks["condition"]]
+        rows.append(
+            (
+                str(number),
+                query.inputs[item["input"]].event,
+                ", ".join(query.terms[term].name for term in terms),
+                _numbers(conditions[item["first_check"] : item["first_other_check"]]),
+                _numbers(conditions[item["first_other_check"] : item["stop_check"]]),
+                "match" if item["target"] < 0 else f"state {item['target']}",
+                _numbers(range(number + 1, item["tied_until"])),
+            )
+        )
+    return _aligned(rows)
+
+
+def _conditions(query: QueryPlan, compiled: CompiledQuery) -> Iterator[str]:
+    names = Names.of(query)
+    for index, condition in enumerate(query.conditions):
+        record = compiled.conditions.conditions[index]
+        yield f"{index + 1}  {condition_text(condition, query, names)}: {_how(index, condition, query, record)}"
+        own = names.with_term(condition.name) if isinstance(condition, Without) else names
+        if record["program"] >= 0:
+            yield from _program(compiled, int(record["program"]), own)
+
+
+def _how(index: int, condition: Condition, query: QueryPlan, record: Records) -> str:
+    """How the kernel checks a condition."""
+    late = " when the trailing wait ends" if index in query.decided_late else ""
+    match ConditionKind(int(record["kind"])):
+        case ConditionKind.COMPARISON if record["operation"] == TRUTH:
+            return f"a column, program {record['program']}"
+        case ConditionKind.COMPARISON:
+            return f"a comparison, program {record['program']}"
+        case ConditionKind.WHERE:
+            return f"program {record['program']}"
+        case ConditionKind.WITHIN:
+            return "limits the search" if is_whole(condition) and not late else f"the range is measured{late}"
+        case ConditionKind.WITHOUT if record["count_row"] >= 0:
+            return f"the range is counted{late}, count row {record['count_row']}"
+        case ConditionKind.WITHOUT:
+            program = f", program {record['program']}" if record["program"] >= 0 else ""
+            return f"the range is scanned{late}{program}"
+
+
+def _aggregates(query: QueryPlan, compiled: CompiledQuery) -> Iterator[str]:
+    names = Names.of(query)
+    for index, node in enumerate(compiled.aggregates):
+        program = int(compiled.arguments.program[index])
+        yield f"{expression_text(node, names)}: {_function(node, compiled, index)}"
+        if program >= 0:
+            yield from _program(compiled, program, names)
+
+
+def _function(node: Aggregate, compiled: CompiledQuery, index: int) -> str:
+    function = Function(int(compiled.arguments.function[index])).name
+    return f"{function}, program {compiled.arguments.program[index]}" if node.arguments else function
+
+
+def _program(compiled: CompiledQuery, number: int, names: Names) -> Iterator[str]:
+    """A program's instructions, their numbers in the margin."""
+    steps = instructions(compiled.program, number)
+    width = len(str(len(steps) - 1))
+    for at, (operation, first, second) in enumerate(steps):
+        argument = _argument(compiled, names, at, operation, first, second)
+        yield f"     {at:>{width}} {operation.name}{argument and f' {argument}'}"
+
+
+def _argument(compiled: CompiledQuery, names: Names, at: int, operation: Operation, first: int, second: int) -> str:
+    program = compiled.program
+    if operation in _PUSHES:
+        operands = program.float_operands if operation is Operation.PUSH_F else program.integer_operands
+        own = names.terms[second] if second < len(names.terms) else ""
+        return expression_text(operands[first].expression, Names((own,), names.keys))
+    if operation is Operation.CONSTANT_F:
+        return literal_text(float(program.float_constants[first]))
+    if operation is Operation.CONSTANT_I:
+        text = dict(program.ranked).get(first)
+        return str(program.integer_constants[first]) if text is None else f"rank of {literal_text(text)}"
+    return f"to {at + first + 1}" if operation in _SKIPS else ""
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers)) or "-"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -40,9 +40,9 @@ from runtime.interpreter.context import Budget, Context, PlanWorld
 from runtime.interpreter.expressions import evaluate, holds
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.values import EvaluationError, Event, Value
-from runtime.matching.all_candidates import TOO_MANY, matches_of
-from runtime.matching.asking import Asking, Bindings, Verdict, is_unset
+from runtime.matching.candidates import TOO_MANY, Asking, Verdict, is_unset, matches_of
 from runtime.matching.find_every import aggregates_of
+from runtime.matching.interface import Bindings
 from runtime.matching.remembering import counted_states, pasts
 
 

@@ -1,14 +1,22 @@
-"""What the search of a pattern with repeats must know of its past to know its future.
+"""What a search stores of states that it has been in, so that it searches nothing twice.
 
-Where two paths reach a state at the same event and are alike in this, they are completed alike. So
-a search that has failed there once, or has found its best completion, need not be repeated.
+Where two paths reach a state at the same event, and the events bound so far on which its future
+depends are the same, they are completed alike. So a search that has failed there once, or has found
+its best completion, need not be repeated.
+
+`pasts` says on which events the states of a query with repeats depend: by these the reference
+matcher stores. The kernels store less: `dead_end_rules` and `memory_rules` say what, and why that
+is enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
 
+from querylang.plan.expression import terms_of
 from querylang.plan.model import (
     ACCEPT,
     Automaton,
@@ -17,13 +25,14 @@ from querylang.plan.model import (
     Gap,
     QueryPlan,
     Term,
+    Transition,
     Where,
     Within,
     Without,
     mentioned_terms,
 )
 from querylang.plan.questions import Question, question_of
-from runtime.matching.asking import Bindings
+from runtime.matching.interface import Bindings
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +67,11 @@ class Past:
 
 def pasts(query: QueryPlan) -> tuple[Past, ...]:
     """By state of the query's automaton."""
-    automaton = query.automaton
-    below = _reachable(automaton)
-    found = []
-    for number in range(len(automaton.states)):
-        states = [automaton.states[other] for other in below[number]]
-        is_open = frozenset(term for state in states for item in state.transitions for term in item.binds)
-        pending = {check for state in states for item in state.transitions for check in item.checks}
-        pending |= {check for state in states for check in state.accepts or ()}
-        needs = [_need(query.conditions[check], query, is_open) for check in sorted(pending)]
-        found.append(_joined(needs))
-    return tuple(found)
+    still_open = _from_here_on(query.automaton, lambda transition: transition.binds)
+    return tuple(
+        _joined([_need(query.conditions[check], query, still_open[number]) for check in sorted(checks)])
+        for number, checks in enumerate(_pending(query.automaton))
+    )
 
 
 def counted_states(query: QueryPlan) -> tuple[bool, ...]:
@@ -89,18 +92,6 @@ def is_of_choices(past: Past, terms: Sequence[Term]) -> bool:
     return past.is_all or any(terms[term].group is not None for term in past.whole)
 
 
-def _reachable(automaton: Automaton) -> list[set[int]]:
-    """By state, itself and all that it leads to."""
-    found = [{number} for number in range(len(automaton.states))]
-    size = -1
-    while size != (size := sum(map(len, found))):
-        for number in reversed(range(len(found))):
-            for item in automaton.states[number].transitions:
-                if item.target != ACCEPT:
-                    found[number] |= found[item.target]
-    return found
-
-
 def _joined(needs: Sequence[Past]) -> Past:
     def all_of(name: str) -> tuple[int, ...]:
         return tuple(sorted({term for need in needs for term in getattr(need, name)}))
@@ -118,13 +109,13 @@ def _joined(needs: Sequence[Past]) -> Past:
 _EVERYTHING = Past((), (), (), (), is_all=True)
 
 
-def _need(condition: Condition, query: QueryPlan, is_open: frozenset[int]) -> Past:
+def _need(condition: Condition, query: QueryPlan, still_open: set[int]) -> Past:
     """What a condition that is still to be checked depends on."""
     terms = query.terms
     question = question_of(condition, terms)
     mentioned = tuple(sorted(mentioned_terms(condition, len(terms))))
     if question is not None:
-        return _of_question(question, condition, is_open)
+        return _of_question(question, condition, still_open)
     match condition:
         case Where():
             return Past(mentioned, (), (), ())
@@ -146,9 +137,9 @@ def _named(between: Between | None, query: QueryPlan) -> tuple[int, ...]:
     return (*between.terms, *(term for number in between.middle for term in query.gaps[number].before))
 
 
-def _of_question(question: Question, condition: Condition, is_open: frozenset[int]) -> Past:
+def _of_question(question: Question, condition: Condition, still_open: set[int]) -> Past:
     mentions = tuple(sorted(question.mentions))
-    waits_for_plain = bool(question.plain & is_open)
+    waits_for_plain = bool(question.plain & still_open)
     if isinstance(condition, Without) or (question.prevs and (question.is_whole or waits_for_plain)):
         return _EVERYTHING
     if question.is_whole:
@@ -163,3 +154,283 @@ def _of_question(question: Question, condition: Condition, is_open: frozenset[in
         return Past(mentions, (), (), ())
     asked = {*question.runs, *question.prevs}
     return Past(tuple(sorted(question.plain)), (), tuple(sorted(asked)), ())
+
+
+# Which failures of the search are dead ends, so that nothing is searched twice.
+#
+# Why nothing is lost. A state fails if no choice of older events completes the candidate. Which
+# choices there are depends on the position from which it searches. Whether they pass depends on the
+# events bound before that the conditions from here on read. Terms that are bound to the latest
+# event on every path are left aside: they have the same event in the whole search. So a state that
+# failed from a position fails from every older one, as it has a subset of the choices, as long as
+# the events read are the same ones.
+#
+# A later search of the same key has another latest event, and windows that have moved on. A window
+# only loses what was in it, and from an older position newer events are never chosen. So the dead
+# end lasts, unless a condition reads the latest event. A `without` is another exception: the event
+# that blocked a candidate may have left its window before the candidate did. With `find every` the
+# limit of the whole pattern is counted from older events too, so it moves back.
+#
+# A pattern of n terms over a window of w events then costs n * w steps, or n * w * w, not w to the
+# n.
+
+
+@dataclass(frozen=True, slots=True)
+class DeadEndRule:
+    """What the dead ends of a state depend on.
+
+    terms: on the events of these; of terms that always share an event, one is enough
+    is_lasting: later searches of the key may use them
+    """
+
+    terms: tuple[int, ...]
+    is_lasting: bool
+
+
+def dead_end_rules(query: QueryPlan) -> list[DeadEndRule | None]:
+    """By state; None: none are recorded, as the search would never use them."""
+    states = query.automaton.states
+    bound = _bound(query.automaton)
+    pending, again = _pending(query.automaton), _entered_again(query.automaton)
+    is_limit_moving_back = query.every is not None and query.within is not None
+    rules: list[DeadEndRule | None] = [None for _ in states]
+    for index in range(1, len(states)):
+        read = {term for check in pending[index] for term in _terms_read(query, query.conditions[check])}
+        # Terms that another name's event may be bound to, and those that the transition bound that
+        # enters the state: these are one event.
+        varying = read & bound.before[index] - bound.latest[index]
+        terms = sorted(varying)[:1] if varying <= bound.last[index] else sorted(varying)
+        has_without = any(isinstance(query.conditions[check], Without) for check in pending[index])
+        is_lasting = not (read & bound.latest[index] or has_without or is_limit_moving_back)
+        # Within one search, all choices of the events bound before are different.
+        is_met_again = index in again and (len(terms) <= 1 or varying < bound.before[index] - bound.latest[index])
+        if is_lasting or is_met_again:
+            rules[index] = DeadEndRule(tuple(terms), is_lasting)
+    return rules
+
+
+def rows_of(rules: Sequence[DeadEndRule | None]) -> list[int]:
+    """By state, the number of its dead ends, those that depend on one event at most first."""
+    direct = [number for number, rule in enumerate(rules) if rule is not None and len(rule.terms) <= 1]
+    hashed = [number for number, rule in enumerate(rules) if rule is not None and len(rule.terms) > 1]
+    order = [*direct, *hashed]
+    return [order.index(number) if rule is not None else -1 for number, rule in enumerate(rules)]
+
+
+def _terms_read(query: QueryPlan, condition: Condition) -> set[int]:
+    """The terms whose events a check reads.
+
+    A range without names needs none of its own: it ends at the latest event and at the one bound
+    last.
+    """
+    match condition:
+        case Where(condition=expression):
+            return set(terms_of(expression))
+        case Within(between=between):
+            if between is None:
+                return set()
+            return set(range(len(query.terms))) if between.leading else set(between.terms)
+        case Without(input=number, condition=expression, between=between):
+            of_input = {index for index, term in enumerate(query.terms) if term.input == number}
+            named = set() if between is None else set(between.terms)
+            leading = set(range(len(query.terms))) if is_leading(condition, query) else set()
+            return of_input | named | leading | (set() if expression is None else set(terms_of(expression)))
+    raise AssertionError("a condition is of one of three kinds")
+
+
+def is_leading(condition: Condition, query: QueryPlan) -> bool:
+    """Whether the range of a condition begins with the leading wait."""
+    if not isinstance(condition, Within | Without) or query.leading is None:
+        return False
+    if condition.between is None:
+        return isinstance(condition, Without)
+    return condition.between.leading
+
+
+# What the search of a query with additions stores.
+#
+# Each of the events on which a state's future depends (`pasts`) is one of these:
+#
+# - the latest event, on every path: it is the same in the whole search;
+# - the event bound last, on every path: it is known where the state is entered;
+# - another one, which is part of a key.
+#
+# A state that depends on nothing but the latest event, and takes other events than the one directly
+# before, fails after every older event than one after which it failed: what it may choose only
+# becomes less. So one event is enough, unless events that block may be members instead. What does
+# not even depend on the latest event lasts for later searches of the key: windows only become less.
+
+
+class PartKind(IntEnum):
+    """What of a term a memory depends on."""
+
+    EVENT = 0  # the only event, or the newest one
+    OLDEST = 1
+    COUNT = 2
+    RUN = 3  # all its events
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRule:
+    """How a state's results are stored.
+
+    parts: what they depend on besides the event bound last
+    is_falling: a failure holds if an older event is bound last, too
+    is_lasting: a failure holds for later searches of the key
+    """
+
+    parts: tuple[tuple[PartKind, int], ...]
+    is_falling: bool
+    is_lasting: bool
+
+
+def memory_rules(query: QueryPlan) -> list[MemoryRule | None]:
+    """By state; None: nothing is stored."""
+    bound = _bound(query.automaton)
+    pending, again = _pending(query.automaton), _entered_again(query.automaton)
+    rules: list[MemoryRule | None] = []
+    for number, past in enumerate(pasts(query)):
+        if past.is_all or number not in again:
+            rules.append(None)
+            continue
+        last, latest = bound.last[number], bound.latest[number]
+        needed = [(kind, term) for kind, term in _needed(query, past) if term in bound.before[number]]
+        reads_last = any(_is_last(kind, term, last, query) for kind, term in needed)
+        reads_latest = any(_is_latest(kind, term, latest) for kind, term in needed)
+        parts = tuple(
+            (kind, term)
+            for kind, term in needed
+            if not _is_last(kind, term, last, query) and not _is_latest(kind, term, latest)
+        )
+        follows = any(transition.follows for transition in query.automaton.states[number].transitions)
+        checks = [query.conditions[check] for check in pending[number]]
+        withouts = [check for check in checks if isinstance(check, Without)]
+        reads_members = any(_may_be_member(check, query, bound.before[number]) for check in withouts)
+        # A search that may be ended must store just what the reference matcher does.
+        is_exact = is_of_choices(past, query.terms)
+        rules.append(
+            MemoryRule(
+                parts,
+                is_falling=not (follows or reads_last or reads_members or is_exact),
+                is_lasting=not (parts or reads_latest or withouts or is_exact),
+            )
+        )
+    return rules
+
+
+def _may_be_member(condition: Without, query: QueryPlan, before: frozenset[int]) -> bool:
+    """Whether events of a `without` over the whole pattern may be among those bound before.
+
+    Such an event blocks a path on which it is not bound, and no other one. After an older event,
+    more of them may be bound.
+    """
+    return condition.between is None and any(query.terms[term].input == condition.input for term in before)
+
+
+def _needed(query: QueryPlan, past: Past) -> Iterator[tuple[PartKind, int]]:
+    for term in past.whole:
+        yield (PartKind.EVENT if query.terms[term].group is None else PartKind.RUN), term
+    for term in past.ends:
+        yield PartKind.EVENT, term
+        if query.terms[term].group is not None:
+            yield PartKind.OLDEST, term
+    for term in past.newest:
+        yield PartKind.EVENT, term
+    for term in past.oldest:
+        yield (PartKind.EVENT if query.terms[term].group is None else PartKind.OLDEST), term
+    for term in past.counted:
+        yield PartKind.COUNT, term
+
+
+def _is_last(kind: PartKind, term: int, last: frozenset[int], query: QueryPlan) -> bool:
+    """Whether it is the event bound last."""
+    is_run = query.terms[term].group is not None
+    return term in last and (kind is PartKind.OLDEST or (kind is PartKind.EVENT and not is_run))
+
+
+def _is_latest(kind: PartKind, term: int, latest: frozenset[int]) -> bool:
+    return kind is PartKind.EVENT and term in latest
+
+
+# What both sets of rules ask of an automaton. A state of a query with repeats may lead back to
+# itself.
+
+
+class _Bound(NamedTuple):
+    """Sets of terms, by state.
+
+    before: those that may be bound when it is entered
+    last: of these, the ones bound by every transition that enters it
+    latest: those bound to the latest event on every path
+    """
+
+    before: list[frozenset[int]]
+    last: list[frozenset[int]]
+    latest: list[frozenset[int]]
+
+
+def _bound(automaton: Automaton) -> _Bound:
+    states = automaton.states
+    entries = [
+        (number, transition.target, frozenset(transition.binds))
+        for number, state in enumerate(states)
+        for transition in state.transitions
+        if transition.target != ACCEPT
+    ]
+    every = frozenset(term for _, _, binds in entries for term in binds)
+    before = [frozenset[int]() for _ in states]
+    last, latest = [every for _ in states], [every for _ in states]
+    for _, target, binds in entries:
+        last[target] &= binds
+    is_changing = True
+    while is_changing:
+        is_changing = False
+        for number, target, binds in entries:
+            more = before[target] | before[number] | binds
+            fewer = latest[target] & (latest[number] if number else binds)
+            is_changing = is_changing or (more, fewer) != (before[target], latest[target])
+            before[target], latest[target] = more, fewer
+    return _Bound(before, last, latest)
+
+
+def _entered_again(automaton: Automaton) -> set[int]:
+    """The states that a search may enter twice after the same event.
+
+    A state that is entered from one state only, with the event directly before, is entered as often
+    as that one; the first one is entered once for each event.
+    """
+    entries = [
+        (number, transition) for number, state in enumerate(automaton.states) for transition in state.transitions
+    ]
+    once, size = {0}, 0
+    while size < len(once):
+        size = len(once)
+        for target in range(1, len(automaton.states)):
+            sources = [(number, transition) for number, transition in entries if transition.target == target]
+            if len(sources) == 1 and sources[0][0] in once and (sources[0][0] == 0 or sources[0][1].follows):
+                once.add(target)
+    return set(range(len(automaton.states))) - once
+
+
+def _pending(automaton: Automaton) -> list[set[int]]:
+    """By state, the conditions that it checks, or states after it."""
+    return _from_here_on(
+        automaton, lambda transition: transition.checks, [set(state.accepts or ()) for state in automaton.states]
+    )
+
+
+def _from_here_on(
+    automaton: Automaton, what: Callable[[Transition], Iterable[int]], at_ends: Sequence[set[int]] | None = None
+) -> list[set[int]]:
+    """By state, `what` its transitions have, or those of states after it, and what ends have."""
+    states = automaton.states
+    result = [{number for transition in state.transitions for number in what(transition)} for state in states]
+    for number, at_end in enumerate(at_ends or ()):
+        result[number] |= at_end
+    size = -1
+    while size != (size := sum(map(len, result))):
+        for number in reversed(range(len(states))):
+            for transition in states[number].transitions:
+                if transition.target != ACCEPT:
+                    result[number] |= result[transition.target]
+    return result

@@ -21,8 +21,7 @@ from querylang.plan.model import QueryPlan, known
 from runtime.admission.arrays import Timers
 from runtime.columns.rows import stable_order
 from runtime.instants import NEVER, NO_TIME
-from runtime.matching.interface import Found, Ordered, Waiting
-from runtime.matching.run_columns import columns_of, relaid, wider
+from runtime.matching.interface import Found, Ordered, Waiting, columns_of, relaid, wider
 from runtime.number_arrays import Integers
 
 _MOST_ROUNDS = 100_000

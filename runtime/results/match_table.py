@@ -24,7 +24,7 @@ from runtime.columns.keys import MIX_STEP, hash_keys, key_sources, mix
 from runtime.columns.rows import evenly, only_value, repeated, repeated_number, taken_by_term, taken_cells
 from runtime.compiling.compiled import inlined, kernel
 from runtime.instants import NEVER, NO_TIME
-from runtime.matching.run_columns import columns_of
+from runtime.matching.interface import columns_of
 from runtime.number_arrays import Integers
 from runtime.policies.per_input import adjusts, has_ends
 from runtime.results.matched import Later, Matched, seeds_of, taken, text_hash

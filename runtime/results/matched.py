@@ -20,7 +20,7 @@ from runtime.columns.arrivals import AT_THE_END
 from runtime.columns.keys import FNV_FACTOR, FNV_START, MIX_FIRST, MIX_SECOND, MIX_STEP, plain_columns
 from runtime.columns.rows import stable_order, taken_rows
 from runtime.interpreter.values import Value
-from runtime.matching.run_columns import relaid, wider
+from runtime.matching.interface import relaid, wider
 from runtime.number_arrays import Integers
 
 # The guaranteed order of matches: by step, then key, match time, and candidate (oldest first).
@@ -93,7 +93,7 @@ class Matched:
     offsets: (match, term), their offsets in their sources
     reasons: (match, term), why the times of its members were adjusted; without terms if none can be
     selected: of a `find every`, a column for each select that is not an event
-    widths: how many columns each term has (`runtime.matching.run_columns`)
+    widths: how many columns each term has (`runtime.matching.interface`)
     """
 
     latest: Integers

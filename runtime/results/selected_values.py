@@ -22,7 +22,7 @@ from runtime.interpreter.context import Context, PlanWorld
 from runtime.interpreter.expressions import evaluate
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.values import EvaluationError, Event, Value, seconds
-from runtime.matching.run_columns import columns_of
+from runtime.matching.interface import columns_of
 from runtime.number_arrays import Integers
 from runtime.results.match_table import match_ids
 from runtime.results.matched import Later, taken

@@ -15,8 +15,8 @@ from runtime.interpreter.context import Context, PlanWorld
 from runtime.interpreter.expressions import evaluate, holds
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.values import EvaluationError, Event, Value
-from runtime.matching.asking import Bindings
 from runtime.matching.find_every import aggregates_of
+from runtime.matching.interface import Bindings
 from runtime.matching.reference import ReferenceMatcher, Released, in_windows
 from runtime.results.matched import Place
 

@@ -13,7 +13,7 @@ import querylang
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
-from runtime.matching.kernel.dead_end_rules import DeadEndRule, dead_end_rules
+from runtime.matching.remembering import DeadEndRule, dead_end_rules
 from tests.support.random_columns import random_events
 
 SEEDS = range(60)

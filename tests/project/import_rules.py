@@ -57,7 +57,7 @@ DOORS = {
     "runtime.columns": "arrivals expressions keys rows",
     "runtime.reading": "cell_parser column_names control_events files formats.asked formats.csv_form formats.csv_records formats.file_names formats.frames formats.mappings formats.messages formats.parquet_files formats.raw_table inference.looks inference.own_meanings inference.own_places inference.remarks inference.schema inference.types plan_needs python_values remarks row_counts tables",
     "runtime.admission": "arrays key_times per_key rules selection shared_clock timelines",
-    "runtime.matching": "asking choose find_every interface kernel.listing reference run_columns trailing_waits windows",
+    "runtime.matching": "choose find_every interface reference trailing_waits windows",
     "runtime.results": "for_users ledger match_table matched outputs schemas selected_values",
     "runtime.engine": "division engine metrics snapshot",
     "runtime.replay": "divided epochs incremental loading order records replay stepping steps",

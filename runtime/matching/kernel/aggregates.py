@@ -6,6 +6,7 @@ candidate at a time.
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -13,11 +14,189 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.compiling.compiled import borrowing, inlined
-from runtime.matching.exact_sums import ExactSums, add_to_sum, clear_sum, mean_of_integers, rounded_sum
 from runtime.matching.kernel.evaluator import KNOWN, LoadedProgram, state_of, state_of_operand
-from runtime.matching.kernel.steps import is_more_recent
-from runtime.matching.kernel.workspace import Workspace
+from runtime.matching.kernel.workspace import Workspace, is_more_recent
 from runtime.number_arrays import Integers
+
+# Exact sums of floats and means of integers, rounded once, when they are read.
+#
+# A sum is one long integer, in units of the least float. So it depends neither on the order of the
+# values nor on what was added and removed before. `runtime.interpreter.aggregates.exact_sum`
+# defines the result.
+
+CHUNKS = 70
+"""How many chunks of 32 bits a sum has: 66 for the greatest float, the others for carries."""
+
+CHUNK_BITS, LOW_BITS = 32, 0xFFFFFFFF
+UNIT = -1074
+"""The least float is 2 ** UNIT."""
+
+DIGITS = 53
+"""The bits of a float's significand."""
+
+GREATEST_SHIFT = 971 - UNIT
+"""By how many bits the integer significand of the greatest floats is shifted."""
+
+
+class ExactSums(NamedTuple):
+    """Sums by number.
+
+    chunks: by (sum, chunk): chunk c counts 2 ** (32 * c + UNIT). A chunk may be negative or have
+        carries, up to 2 ** 31 values fit
+    first, last: the chunks that have been used
+    odd: by (sum, kind), how many values are NaN, infinity and minus infinity
+    carried: a sum with its carries, while it is read
+    """
+
+    chunks: Integers
+    first: Integers
+    last: Integers
+    odd: Integers
+    carried: Integers
+
+
+def new_exact_sums(count: int) -> ExactSums:
+    """So many sums of nothing."""
+    first, last = np.full(count, CHUNKS, np.int64), np.full(count, -1, np.int64)
+    return ExactSums(
+        np.zeros((count, CHUNKS), np.int64), first, last, np.zeros((count, 3), np.int64), np.empty(CHUNKS, np.int64)
+    )
+
+
+@borrowing
+def clear_sum(sums: ExactSums, number: int) -> None:
+    """Begins a sum again."""
+    for chunk in range(sums.first[number], sums.last[number] + 1):
+        sums.chunks[number, chunk] = 0
+    sums.first[number], sums.last[number] = CHUNKS, -1
+    for kind in range(3):
+        sums.odd[number, kind] = 0
+
+
+@borrowing
+def add_to_sum(sums: ExactSums, number: int, value: float, times: int) -> None:
+    """Adds a value; `times` is 1, or -1 to remove it again."""
+    if not math.isfinite(value):
+        kind = 0 if math.isnan(value) else 1 if value > 0.0 else 2
+        sums.odd[number, kind] += times
+        return
+    if value == 0.0:
+        return
+    # The value is `whole` units, shifted to the left. It has 53 bits, so it covers three chunks at
+    # most. The last bits of a subnormal float are 0: nothing is lost by a shift to the right.
+    fraction, exponent = math.frexp(abs(value))
+    whole, shift = int(fraction * 9007199254740992.0), exponent - DIGITS - UNIT
+    if shift < 0:
+        whole, shift = whole >> -shift, 0
+    sign = times if value > 0.0 else -times
+    chunk, offset = shift // CHUNK_BITS, shift % CHUNK_BITS
+    low = (whole & LOW_BITS) << offset
+    high = ((whole >> CHUNK_BITS) << offset) + (low >> CHUNK_BITS)
+    sums.chunks[number, chunk] += sign * (low & LOW_BITS)
+    sums.chunks[number, chunk + 1] += sign * (high & LOW_BITS)
+    sums.chunks[number, chunk + 2] += sign * (high >> CHUNK_BITS)
+    sums.first[number] = min(sums.first[number], chunk)
+    sums.last[number] = max(sums.last[number], chunk + 2)
+
+
+@borrowing
+def rounded_sum(sums: ExactSums, number: int) -> float:
+    """The float that is nearest to the sum, of two the even one; 0.0 for a sum of zero.
+
+    NaN and infinities count as in any order of additions; a sum beyond the floats is an infinity.
+    """
+    odd, carried = sums.odd, sums.carried
+    if odd[number, 0] > 0 or (odd[number, 1] > 0 and odd[number, 2] > 0):
+        return math.nan
+    if odd[number, 1] > 0:
+        return math.inf
+    if odd[number, 2] > 0:
+        return -math.inf
+    # 1. Carry, from the first chunk to three behind the last, which have room for what is carried.
+    # What is carried out of these is the sign. The chunks before the first are 0: rounding reads
+    # two of them.
+    begin, stop, carry = max(0, sums.first[number] - 2), min(CHUNKS, sums.last[number] + 4), 0
+    for chunk in range(begin, stop):
+        total = sums.chunks[number, chunk] + carry
+        carried[chunk] = total & LOW_BITS
+        carry = total >> CHUNK_BITS
+    is_negative, top = carry < 0, -1
+    # 2. The absolute value, whose carry starts with 1 as in any two's complement, and its highest
+    # chunk.
+    for chunk in range(begin, stop):
+        if is_negative:
+            total = (carried[chunk] ^ LOW_BITS) - carry
+            carried[chunk] = total & LOW_BITS
+            carry = -(total >> CHUNK_BITS)
+        if carried[chunk] != 0:
+            top = chunk
+    if top < 0:
+        return 0.0
+    bits = top * CHUNK_BITS
+    highest = carried[top]
+    while highest > 0:
+        highest >>= 1
+        bits += 1
+    # 3. The upper 53 bits; the others decide how to round.
+    shift = max(0, bits - DIGITS)
+    chunk, offset = shift // CHUNK_BITS, shift % CHUNK_BITS
+    whole = 0
+    for place in range(3):
+        if begin <= chunk + place <= top:
+            moved = CHUNK_BITS * place - offset
+            part = carried[chunk + place]
+            whole += part << moved if moved >= 0 else part >> -moved
+    if shift > 0:
+        chunk, offset = (shift - 1) // CHUNK_BITS, (shift - 1) % CHUNK_BITS
+        is_half = begin <= chunk and (carried[chunk] >> offset) & 1 == 1
+        is_above = whole & 1 == 1
+        if is_half and not is_above:
+            is_above = carried[chunk] & ((1 << offset) - 1) != 0
+            for lower in range(begin, chunk):
+                is_above = is_above or carried[lower] != 0
+        if is_half and is_above:
+            whole += 1
+    result = math.inf
+    if shift < GREATEST_SHIFT or (shift == GREATEST_SHIFT and whole < 9007199254740992):
+        result = math.ldexp(float(whole), shift + UNIT)
+    return -result if is_negative else result
+
+
+@borrowing
+def mean_of_integers(high: int, low: int, count: int) -> float:
+    """The float that is nearest to a sum of integers divided by their number, of two the even one.
+
+    high, low: the sum is `high * 2 ** 32 + low`
+    count: 1 to 2 ** 31 - 1
+    """
+    high, low = high + (low >> CHUNK_BITS), low & LOW_BITS
+    if -2097152 < high < 2097151:  # the sum has 53 bits at most, so one division rounds it
+        return float((high << CHUNK_BITS) + low) / float(count)
+    # 1. The absolute value, and its quotient digit by digit, each of 32 bits.
+    is_negative = high < 0
+    if is_negative:
+        high, low = ~high + (1 if low == 0 else 0), (LOW_BITS + 1 - low) & LOW_BITS
+    rest = ((high >> CHUNK_BITS) % count << CHUNK_BITS) + (high & LOW_BITS)
+    upper, rest = rest // count, (rest % count << CHUNK_BITS) + low
+    lower, rest = rest // count, rest % count
+    if upper >> 31:  # the mean of least integers only
+        return -9223372036854775808.0
+    whole, exponent = (upper << CHUNK_BITS) + lower, 0
+    # 2. At least 55 bits; what is left over decides how to round.
+    while whole < 36028797018963968:
+        rest <<= 1
+        whole, exponent = (whole << 1) + (1 if rest >= count else 0), exponent - 1
+        if rest >= count:
+            rest -= count
+    extra = 0
+    while whole >> extra >= 9007199254740992:
+        extra += 1
+    left, half = whole & ((1 << extra) - 1), 1 << (extra - 1)
+    whole >>= extra
+    if left > half or (left == half and (rest > 0 or whole & 1 == 1)):
+        whole += 1
+    result = math.ldexp(float(whole), exponent + extra)
+    return -result if is_negative else result
 
 
 class Function(IntEnum):

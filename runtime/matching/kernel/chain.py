@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from querylang.plan.model import QueryPlan
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
-from runtime.matching.kernel.conditions import Events
-from runtime.matching.kernel.dead_ends import failed_until, record_dead_end
 from runtime.matching.kernel.evaluator import LoadedProgram
 from runtime.matching.kernel.lookahead import Lanes, look_ahead
-from runtime.matching.kernel.steps import bind, link_events, next_older
+from runtime.matching.kernel.memory import failed_until, record_dead_end
+from runtime.matching.kernel.search import bind, link_events, next_older
 from runtime.matching.kernel.tables import AutomatonTables
-from runtime.matching.kernel.workspace import Links, Workspace
+from runtime.matching.kernel.workspace import Events, Links, Workspace
 from runtime.matching.windows import WindowColumns
 from runtime.number_arrays import Integers
 

@@ -7,20 +7,24 @@ candidates are the events of the window that fulfil the conditions: nothing is e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from querylang.plan.model import QueryPlan, Where, known
 from runtime.compiling.compiled import borrowing
-from runtime.matching.exact_sums import add_to_sum
-from runtime.matching.kernel.aggregates import Aggregation, Function, clear, finish_match
-from runtime.matching.kernel.conditions import Events
+from runtime.instants import NEVER
+from runtime.matching.kernel.aggregates import Aggregation, Arguments, Function, add_to_sum, clear, finish_match
 from runtime.matching.kernel.evaluator import KNOWN, LoadedProgram
+from runtime.matching.kernel.program import KernelProgram, operand_of
+from runtime.matching.kernel.tables import is_whole
+from runtime.matching.kernel.workspace import Events
 from runtime.number_arrays import Integers
 
 
 class Window(NamedTuple):
-    """Of a query that can be computed so: see `runtime.matching.kernel.sliding_rules`.
+    """Of a query that can be computed so: see `runtime.matching.kernel.sliding`.
 
     input: whose events are the candidates
     within: µs; NEVER = no limit
@@ -220,3 +224,35 @@ def _read_queues(program: LoadedProgram, aggregation: Aggregation, queues: Queue
             running.floats[index] = np.nan
         else:
             running.floats[index] = program.float_columns[operand, event]
+
+
+# Which queries `find every` can compute without enumerating their candidates.
+#
+# See `runtime.matching.kernel.sliding`.
+
+
+def sliding_window(
+    query: QueryPlan, programs: Sequence[int], program: KernelProgram, arguments: Arguments
+) -> Window | str:
+    """What the aggregates follow; or why the candidates must be enumerated.
+
+    programs: by condition, its program; -1 = none
+    """
+    if len(query.terms) != 1:
+        return "the pattern has several names"
+    (term,) = query.terms
+    item = query.inputs[term.input]
+    if item.unique:
+        return "the window is `with unique`"
+    if any(not isinstance(condition, Where) and not is_whole(condition) for condition in query.conditions):
+        return "a `within` or `without` has a range"
+    checks = [operand_of(program, number) for number in programs if number >= 0]
+    operands = [own for own, number in zip(arguments.operand, arguments.program, strict=True) if number >= 0]
+    if None in checks or -1 in operands:
+        return "an expression mentions no field"
+    return Window(
+        term.input,
+        NEVER if item.within is None else known(item.within),
+        NEVER if item.retain is None else known(item.retain),
+        np.array([check[0] for check in checks if check is not None], np.int64),
+    )

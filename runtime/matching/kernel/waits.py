@@ -12,17 +12,10 @@ from numpy.typing import NDArray
 
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
-from runtime.matching.kernel.conditions import (
-    Events,
-    Query,
-    first_after,
-    has_without_event,
-    leading_wait_start,
-    range_of,
-)
+from runtime.matching.kernel.conditions import first_after, has_without_event, leading_wait_start, range_of
 from runtime.matching.kernel.evaluator import LoadedProgram, Stacks
 from runtime.matching.kernel.tables import ConditionKind, Records
-from runtime.matching.kernel.workspace import Workspace
+from runtime.matching.kernel.workspace import Events, Query, Workspace
 from runtime.matching.windows import WindowColumns
 from runtime.number_arrays import Integers
 

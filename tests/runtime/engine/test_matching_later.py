@@ -9,8 +9,7 @@ import pytest
 from querylang import compile_text
 from runtime.engine.engine import Engine
 from runtime.matching.interface import Found, Matcher, Ordered
-from runtime.matching.kernel.matcher import KernelMatcher
-from runtime.matching.run_kernel.matcher import RunKernelMatcher
+from runtime.matching.matchers import KernelMatcher, RunKernelMatcher
 from runtime.replay.replay import read_records
 from runtime.results.match_table import gather
 

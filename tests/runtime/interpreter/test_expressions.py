@@ -42,8 +42,8 @@ from runtime.interpreter.expressions import holds as interpreted_condition
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.values import EvaluationError, Event, decimal_text
 from runtime.matching.interface import Ordered
-from runtime.matching.kernel.matcher import KernelMatcher
 from runtime.matching.kernel.program import NotForKernel
+from runtime.matching.matchers import KernelMatcher
 from tests.runtime.plans import an_input, chain
 from tests.support.value_oracle import NoValue, is_known, oracle, outward
 

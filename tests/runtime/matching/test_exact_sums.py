@@ -10,7 +10,7 @@ from fractions import Fraction
 import pytest
 
 from runtime.interpreter.aggregates import exact_sum
-from runtime.matching.exact_sums import add_to_sum, mean_of_integers, new_exact_sums, rounded_sum
+from runtime.matching.kernel.aggregates import add_to_sum, mean_of_integers, new_exact_sums, rounded_sum
 
 GREATEST, LEAST = 1.7976931348623157e308, 5e-324
 

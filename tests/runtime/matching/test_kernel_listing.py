@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import querylang
-from runtime.matching.kernel.listing import listing
+from runtime.matching.choose import listing
 
 CASES = Path(__file__).parent / "listings.cases"
 FIELDS = "integer v; float f; string s; boolean g; decimal d;"

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import ensue
-from runtime.matching import reference
-from runtime.matching.run_kernel import matcher as run_kernel
+from runtime.matching import matchers, reference
 from runtime.replay.replay import measured_replay
 from runtime.results.schemas import Results
 
@@ -89,5 +88,5 @@ def test_both_matchers_end_the_same_searches(find: str, monkeypatch: pytest.Monk
     ],
 )
 def test_a_search_continues_in_larger_arrays(find: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_kernel, "LEAST_ROOM", 4)
+    monkeypatch.setattr(matchers, "LEAST_ROOM", 4)
     assert _both(find, _records(5), "within 9.0")

@@ -14,24 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.compiling.compiled import borrowing, inlined
-from runtime.matching.kernel.conditions import Events
+from runtime.matching.kernel.conditions import all_hold, checks_hold
 from runtime.matching.kernel.evaluator import LoadedProgram
-from runtime.matching.kernel.steps import link_events, move_windows, next_older
-from runtime.matching.run_kernel.checks import all_hold, checks_hold
-from runtime.matching.run_kernel.memory import (
+from runtime.matching.kernel.memory import (
     END,
     NOTHING,
     UNKNOWN,
-    failed_until,
     forget,
-    is_more_recent,
+    is_completion_more_recent,
     new_completion,
     number_of_run,
     result_of,
+    run_failed_until,
     store_result,
 )
-from runtime.matching.run_kernel.tables import Tables
-from runtime.matching.run_kernel.workspace import (
+from runtime.matching.kernel.search import link_events, move_windows, next_older
+from runtime.matching.kernel.tables import RunTables
+from runtime.matching.kernel.workspace import (
     COUNT,
     ERRORS,
     FIRST_SEARCH,
@@ -41,9 +40,10 @@ from runtime.matching.run_kernel.workspace import (
     PREVIOUS,
     SEARCH,
     Bound,
+    Events,
     Matches,
     Memory,
-    Workspace,
+    RunWorkspace,
 )
 from runtime.matching.windows import WindowColumns
 from runtime.number_arrays import Integers
@@ -56,10 +56,10 @@ FOUND, NONE, ENDED, FULL_MATCHES, FULL_MEMORY = range(5)
 
 
 @borrowing
-def search(
+def search_runs(
     events: Events,
     number: Integers,
-    tables: Tables,
+    tables: RunTables,
     program: LoadedProgram,
     windows: WindowColumns,
     followed: NDArray[np.bool_],
@@ -68,7 +68,7 @@ def search(
     is_ambiguous: bool,
     most_bound: int,
     most_matches: int,
-    workspace: Workspace,
+    workspace: RunWorkspace,
     memory: Memory,
     matches: Matches,
     free: Integers,
@@ -146,7 +146,9 @@ def search(
 
 
 @borrowing
-def _free_after(tables: Tables, matches: Matches, match: int, event: int, skip_term: int, skips_to_last: bool) -> int:
+def _free_after(
+    tables: RunTables, matches: Matches, match: int, event: int, skip_term: int, skips_to_last: bool
+) -> int:
     """The first position that a later match may bind."""
     result = event + 1
     if skip_term >= 0:
@@ -163,13 +165,13 @@ def _free_after(tables: Tables, matches: Matches, match: int, event: int, skip_t
 def search_from(
     events: Events,
     number: Integers,
-    tables: Tables,
+    tables: RunTables,
     program: LoadedProgram,
     leading: int,
     is_ambiguous: bool,
     most_bound: int,
     most_matches: int,
-    workspace: Workspace,
+    workspace: RunWorkspace,
     memory: Memory,
     matches: Matches,
     event: int,
@@ -263,7 +265,9 @@ def search_from(
             if target < 0:
                 result = END
             elif not finds_all:
-                failed = failed_until(states, parts, failures, memory, bound, path, target, place[FIRST_SEARCH], search)
+                failed = run_failed_until(
+                    states, parts, failures, memory, bound, path, target, place[FIRST_SEARCH], search
+                )
                 if position <= failed:
                     result = NOTHING
                 else:
@@ -348,7 +352,9 @@ def search_from(
             completion = new_completion(memory, position, transition - 1, result)
             if completion < 0:
                 return FULL_MEMORY
-            if best < 0 or is_more_recent(transitions, tables.binds, memory, len(bound.counts), completion, best):
+            if best < 0 or is_completion_more_recent(
+                transitions, tables.binds, memory, len(bound.counts), completion, best
+            ):
                 best = completion
         _unbind(tables, bound, transition - 1)
         # 6. On with this state.
@@ -364,7 +370,9 @@ def search_from(
                 oldest = max(oldest, path[depth - 1] - 1)
             # This event has failed in the same state: what is older fails for the same reason.
             if not finds_all and transitions[transition - 1].target == state:
-                failed = failed_until(states, parts, failures, memory, bound, path, state, place[FIRST_SEARCH], search)
+                failed = run_failed_until(
+                    states, parts, failures, memory, bound, path, state, place[FIRST_SEARCH], search
+                )
                 oldest = max(oldest, min(failed, position))
         if best >= 0:
             stop = transitions[transition - 1].tied_until
@@ -377,7 +385,7 @@ def search_from(
 
 
 @inlined
-def _bind(tables: Tables, memory: Memory, bound: Bound, transition: int, position: int, depth: int) -> bool:
+def _bind(tables: RunTables, memory: Memory, bound: Bound, transition: int, position: int, depth: int) -> bool:
     """Binds the transition's terms to the event at `position`; whether there was room."""
     has_room = True
     for index in range(tables.transitions[transition].first_bind, tables.transitions[transition].stop_bind):
@@ -395,7 +403,7 @@ def _bind(tables: Tables, memory: Memory, bound: Bound, transition: int, positio
 
 
 @inlined
-def _unbind(tables: Tables, bound: Bound, transition: int) -> None:
+def _unbind(tables: RunTables, bound: Bound, transition: int) -> None:
     """Unbinds the transition's terms."""
     for index in range(tables.transitions[transition].first_bind, tables.transitions[transition].stop_bind):
         bound.counts[tables.binds[index]] -= 1

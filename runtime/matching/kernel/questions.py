@@ -1,7 +1,7 @@
 """Ask a condition about runs, the event before, or folds, by the rules of `docs/matching.md`.
 
 It is ignored where something that it is about does not exist, and else asked of each event of its
-run. `runtime.matching.asking` is the same in plain Python.
+run. `runtime.matching.candidates` is the same in plain Python.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
-from runtime.matching.exact_sums import mean_of_integers
+from runtime.matching.kernel.aggregates import mean_of_integers
 from runtime.matching.kernel.evaluator import (
     FAILED,
     KNOWN,
@@ -23,8 +23,8 @@ from runtime.matching.kernel.evaluator import (
     state_of,
     state_of_operand,
 )
-from runtime.matching.run_kernel.tables import FoldFunction, Records, Tables
-from runtime.matching.run_kernel.workspace import Bound
+from runtime.matching.kernel.tables import FoldFunction, RunRecords, RunTables
+from runtime.matching.kernel.workspace import Bound
 from runtime.number_arrays import Integers
 
 FAILS, HOLDS, NOT_ASKED = range(3)
@@ -32,8 +32,8 @@ FAILS, HOLDS, NOT_ASKED = range(3)
 
 @inlined
 def each_compares(
-    checks: Records,
-    questions: Records,
+    checks: RunRecords,
+    questions: RunRecords,
     lists: Integers,
     program: LoadedProgram,
     bound: Bound,
@@ -61,8 +61,8 @@ def each_compares(
 
 @inlined
 def each_holds(
-    checks: Records,
-    questions: Records,
+    checks: RunRecords,
+    questions: RunRecords,
     lists: Integers,
     program: LoadedProgram,
     bound: Bound,
@@ -87,7 +87,7 @@ def each_holds(
 
 @borrowing
 def verdict(
-    tables: Tables,
+    tables: RunTables,
     program: LoadedProgram,
     bound: Bound,
     path: Integers,
@@ -128,7 +128,7 @@ def verdict(
 
 
 @inlined
-def _iterations(questions: Records, lists: Integers, bound: Bound, question: int) -> int:
+def _iterations(questions: RunRecords, lists: Integers, bound: Bound, question: int) -> int:
     """How often a condition is asked: of each event of its runs, those of one group in pairs."""
     result = NEVER
     for index in range(questions[question].first_run, questions[question].stop_run):
@@ -137,7 +137,7 @@ def _iterations(questions: Records, lists: Integers, bound: Bound, question: int
 
 
 @inlined
-def _is_run_of(questions: Records, lists: Integers, question: int, term: int) -> bool:
+def _is_run_of(questions: RunRecords, lists: Integers, question: int, term: int) -> bool:
     """Whether a term is a run of which each event is asked."""
     result = False
     for index in range(questions[question].first_run, questions[question].stop_run):
@@ -146,7 +146,7 @@ def _is_run_of(questions: Records, lists: Integers, question: int, term: int) ->
 
 
 @inlined
-def _is_unset(terms: Records, lists: Integers, bound: Bound, term: int) -> bool:
+def _is_unset(terms: RunRecords, lists: Integers, bound: Bound, term: int) -> bool:
     """Whether a name is unset; a run of no event is not, if its side of an `or` is taken."""
     result = terms[term].is_optional == 1 and bound.counts[term] == 0
     for index in range(terms[term].first_side, terms[term].stop_side):
@@ -155,7 +155,7 @@ def _is_unset(terms: Records, lists: Integers, bound: Bound, term: int) -> bool:
 
 
 @inlined
-def _lacks_event_before(questions: Records, lists: Integers, bound: Bound, question: int, deepest: int) -> bool:
+def _lacks_event_before(questions: RunRecords, lists: Integers, bound: Bound, question: int, deepest: int) -> bool:
     """Whether a plain name has no event before that is asked for: then nothing is asked."""
     result = False
     for index in range(questions[question].first_prev, questions[question].stop_prev, 2):
@@ -167,7 +167,7 @@ def _lacks_event_before(questions: Records, lists: Integers, bound: Bound, quest
 
 @inlined
 def _bind_one(
-    questions: Records,
+    questions: RunRecords,
     lists: Integers,
     bound: Bound,
     path: Integers,
@@ -189,8 +189,8 @@ def _bind_one(
 
 @inlined
 def _of_comparison(
-    checks: Records,
-    questions: Records,
+    checks: RunRecords,
+    questions: RunRecords,
     lists: Integers,
     program: LoadedProgram,
     bound: Bound,
@@ -212,8 +212,8 @@ def _of_comparison(
 
 @inlined
 def _of_program(
-    checks: Records,
-    questions: Records,
+    checks: RunRecords,
+    questions: RunRecords,
     lists: Integers,
     program: LoadedProgram,
     bound: Bound,
@@ -233,7 +233,9 @@ def _of_program(
 
 
 @borrowing
-def _fold(tables: Tables, program: LoadedProgram, bound: Bound, path: Integers, question: int, stacks: Stacks) -> int:
+def _fold(
+    tables: RunTables, program: LoadedProgram, bound: Bound, path: Integers, question: int, stacks: Stacks
+) -> int:
     """Writes the values and states of a question's folds into the program.
 
     FAILED: one has failed; else NULL: one is null; else KNOWN.
@@ -301,7 +303,7 @@ def _fold(tables: Tables, program: LoadedProgram, bound: Bound, path: Integers, 
 
 @borrowing
 def has_blocking_event(
-    tables: Tables,
+    tables: RunTables,
     program: LoadedProgram,
     input_of: NDArray[np.int16],
     superseded: Integers,
@@ -345,7 +347,7 @@ def has_blocking_event(
 
 
 @borrowing
-def names_all(tables: Tables, bound: Bound, check: int) -> bool:
+def names_all(tables: RunTables, bound: Bound, check: int) -> bool:
     """Whether all that a `without` with a question is about is there."""
     question, lists = tables.checks[check].question, tables.lists
     for index in range(tables.questions[question].first_optional, tables.questions[question].stop_optional):

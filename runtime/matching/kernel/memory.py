@@ -1,18 +1,101 @@
-"""Store what a search found in a state, or that it found nothing there.
-
-What the results depend on: `runtime.matching.run_kernel.memory_rules`. A completion is a list: its
-newest event, the transition that took it, and the rest. `END` is the empty one.
-
-Runs that are compared as a whole have numbers: that of a run is looked up by the number of the run
-without its oldest event and by that event. So equal runs have equal numbers.
-"""
+"""What a search stores of states that it has been in, so that it does not search them twice."""
 
 from __future__ import annotations
 
 from runtime.compiling.compiled import borrowing, inlined
-from runtime.matching.run_kernel.tables import PartKind, Records
-from runtime.matching.run_kernel.workspace import FIRST_BUCKETS, Bound, Failures, Memory
+from runtime.matching.kernel.tables import AutomatonTables, RunRecords
+from runtime.matching.kernel.workspace import FIRST_BUCKETS, Bound, DeadEnds, Failures, Memory
+from runtime.matching.remembering import PartKind
 from runtime.number_arrays import Integers
+
+# Record where the search found nothing, so that it does not look there again.
+#
+# Why it would find nothing again: `runtime.matching.remembering`.
+
+
+@borrowing
+def record_dead_end(
+    automaton: AutomatonTables,
+    dead_ends: DeadEnds,
+    bindings: Integers,
+    state: int,
+    entry: int,
+    begin: int,
+    search: int,
+) -> None:
+    """Records that the search numbered `search` failed in a state that it entered with `entry`."""
+    if len(dead_ends.search) > 0:
+        entry_number = _entry_of(automaton, dead_ends, bindings, state, begin)
+        # An entry is replaced by the latest failure. A state that is known to fail from a position
+        # is not entered again from there on, so what it replaces was recorded from an older
+        # position, under other circumstances, or for other events with the same hash.
+        dead_ends.search[entry_number] = search
+        dead_ends.event[entry_number] = entry
+        hashed = entry_number - dead_ends.rows * dead_ends.width
+        if hashed >= 0:
+            first, stop = automaton.states[state].first_dead_end_term, automaton.states[state].stop_dead_end_term
+            for index in range(first, stop):
+                dead_ends.bound[hashed, index - first] = bindings[automaton.dead_end_terms[index]]
+            dead_ends.bound[hashed, -1] = automaton.states[state].dead_end_row
+
+
+@borrowing
+def failed_until(
+    automaton: AutomatonTables,
+    dead_ends: DeadEnds,
+    bindings: Integers,
+    state: int,
+    begin: int,
+    first_search: int,
+    search: int,
+) -> int:
+    """The position with which the state is known to fail, and with all older ones; -1 = none.
+
+    first_search, search: the numbers of the key's first search and of the one at work
+    """
+    if len(dead_ends.search) == 0:
+        return -1
+    entry_number = _entry_of(automaton, dead_ends, bindings, state, begin)
+    since = first_search if automaton.states[state].is_lasting else search
+    if dead_ends.search[entry_number] < since:
+        return -1
+    # Different events may have the same hash.
+    hashed = entry_number - dead_ends.rows * dead_ends.width
+    if hashed >= 0:
+        if dead_ends.bound[hashed, -1] != automaton.states[state].dead_end_row:
+            return -1
+        first, stop = automaton.states[state].first_dead_end_term, automaton.states[state].stop_dead_end_term
+        for index in range(first, stop):
+            if dead_ends.bound[hashed, index - first] != bindings[automaton.dead_end_terms[index]]:
+                return -1
+    return dead_ends.event[entry_number]
+
+
+@borrowing
+def _entry_of(automaton: AutomatonTables, dead_ends: DeadEnds, bindings: Integers, state: int, begin: int) -> int:
+    """The entry of a state's dead ends for the events that are bound."""
+    row = automaton.states[state].dead_end_row
+    first, stop = automaton.states[state].first_dead_end_term, automaton.states[state].stop_dead_end_term
+    # Places within the key, from 1 on. A term that is optional may not be bound: its place is 0.
+    place = 0
+    if stop - first <= 1:
+        if stop > first:
+            place = max(0, bindings[automaton.dead_end_terms[first]] - begin + 1)
+        return row * dead_ends.width + place
+    mixed = row
+    for index in range(first, stop):
+        place = max(0, bindings[automaton.dead_end_terms[index]] - begin + 1)
+        mixed = (mixed * 7919 + place) & 0x7FFFFFFF
+    return dead_ends.rows * dead_ends.width + mixed % len(dead_ends.bound)
+
+
+# Store what a search found in a state, or that it found nothing there.
+#
+# What the results depend on: `runtime.matching.remembering`. A completion is a list: its newest
+# event, the transition that took it, and the rest. `END` is the empty one.
+#
+# Runs that are compared as a whole have numbers: that of a run is looked up by the number of the
+# run without its oldest event and by that event. So equal runs have equal numbers.
 
 END, NOTHING, UNKNOWN = 0, -1, -2
 """The empty completion; there is none; it was not searched."""
@@ -99,7 +182,7 @@ def number_of_run(memory: Memory, term: int, before: int, position: int) -> int:
 
 @borrowing
 def _state_entry(
-    states: Records,
+    states: RunRecords,
     parts: Integers,
     memory: Memory,
     bound: Bound,
@@ -131,8 +214,8 @@ def _state_entry(
 
 
 @inlined
-def failed_until(
-    states: Records,
+def run_failed_until(
+    states: RunRecords,
     parts: Integers,
     failures: Failures,
     memory: Memory,
@@ -156,7 +239,7 @@ def failed_until(
 
 @inlined
 def result_of(
-    states: Records,
+    states: RunRecords,
     parts: Integers,
     failures: Failures,
     memory: Memory,
@@ -189,7 +272,7 @@ def result_of(
 
 @inlined
 def store_result(
-    states: Records,
+    states: RunRecords,
     parts: Integers,
     failures: Failures,
     memory: Memory,
@@ -233,7 +316,9 @@ def new_completion(memory: Memory, event: int, transition: int, rest: int) -> in
 
 
 @borrowing
-def is_more_recent(transitions: Records, binds: Integers, memory: Memory, terms: int, ours: int, theirs: int) -> bool:
+def is_completion_more_recent(
+    transitions: RunRecords, binds: Integers, memory: Memory, terms: int, ours: int, theirs: int
+) -> bool:
     """Whether a completion wins over another by the *recent* policy.
 
     Compared are the positions, newest first, one per name; if these are the same, the names, the
@@ -265,7 +350,7 @@ def is_more_recent(transitions: Records, binds: Integers, memory: Memory, terms:
 
 
 @borrowing
-def _next_of(transitions: Records, binds: Integers, memory: Memory, term: int, completion: int) -> int:
+def _next_of(transitions: RunRecords, binds: Integers, memory: Memory, term: int, completion: int) -> int:
     """The first part of a completion, from its beginning on, that binds the term."""
     while completion != END:
         taken = memory.transition[completion]

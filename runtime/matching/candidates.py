@@ -1,21 +1,26 @@
-"""Ask a condition about runs of a candidate, by the rules of `docs/matching.md`."""
+"""Candidates in plain Python: what conditions about runs say, and the matches of a `find all`.
+
+The rules of conditions about runs are in `docs/matching.md`.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import Protocol
+from itertools import combinations, product
+from typing import Any, Protocol
 
 from querylang.plan.model import Term
 from querylang.plan.questions import Question
 from runtime.interpreter.context import Context
 from runtime.interpreter.expressions import evaluate
 from runtime.interpreter.values import EvaluationError, Event
+from runtime.matching.interface import Bindings
 
-Bindings = Mapping[int, tuple[int, ...]]
-"""By term, the positions of its events, newest first; a term without events is missing."""
+# Ask a condition about runs of a candidate, by the rules of `docs/matching.md`.
 
 
 class Verdict(Enum):
@@ -134,3 +139,61 @@ def is_unset(terms: Sequence[Term], term: int, bindings: Bindings) -> bool:
     if not terms[term].is_optional or bindings.get(term):
         return False
     return not any(bindings.get(other) for other in terms[term].side)
+
+
+# `find all`: which candidates of one event are its matches.
+
+MOST_MATCHES = 10_000
+"""For one event; of more candidates the most recent ones are matches."""
+
+TOO_MANY = f"more than {MOST_MATCHES:,} matches with one event: only the most recent {MOST_MATCHES:,} are given"
+"""The text of the `error` row."""
+
+Candidate = Mapping[int, Any]
+Recency = Callable[[Candidate], Any]
+
+
+def matches_of(
+    candidates: Iterable[Candidate], terms: Sequence[Term], recency: Recency, *, are_ordered: bool
+) -> tuple[list[Candidate], bool]:
+    """The matches among the candidates, oldest first; and whether there were too many.
+
+    are_ordered: the most recent candidates come first, so no more than are given need be searched
+
+    Sides of an `or` that bind the same events are one match, with the names of both. The search
+    finds that one before the ones with the names of one side only.
+    """
+    found = list[Candidate]()
+    covered = set[frozenset[tuple[int, Any]]]()
+    has_more = False
+    for bindings in candidates:
+        if frozenset(bindings.items()) in covered:
+            continue
+        covered.update(_of_fewer_sides(bindings, terms))
+        found.append(bindings)
+        if are_ordered and len(found) > MOST_MATCHES:
+            return found[MOST_MATCHES - 1 :: -1], True
+        if len(found) > 4 * MOST_MATCHES:
+            found, has_more = sorted(found, key=recency)[-MOST_MATCHES:], True
+    found.sort(key=recency)
+    return found[-MOST_MATCHES:], has_more or len(found) > MOST_MATCHES
+
+
+def _of_fewer_sides(bindings: Candidate, terms: Sequence[Term]) -> Iterator[frozenset[tuple[int, Any]]]:
+    """The same candidate without the names of some sides of an `or`; at least one side is left."""
+    sides: dict[int, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for term in bindings:
+        for number, side in terms[term].sides:
+            sides[number][side].add(term)
+    choices = [list(_left_out([*by_side.values()])) for by_side in sides.values() if len(by_side) > 1]
+    for chosen in product(*choices):
+        left_out = set[int]().union(*chosen)
+        if left_out:
+            yield frozenset((term, bound) for term, bound in bindings.items() if term not in left_out)
+
+
+def _left_out(sides: Sequence[set[int]]) -> Iterator[set[int]]:
+    """The terms of each choice of sides but all of them."""
+    for count in range(len(sides)):
+        for chosen in combinations(sides, count):
+            yield set[int]().union(*chosen)

@@ -1,0 +1,383 @@
+"""The matchers: the kernel, the kernel of queries with additions, and the reference matcher.
+
+Each is behind `runtime.matching.interface.Matcher`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from querylang.plan.expression import Aggregate, Type
+from querylang.plan.model import Plan, QueryPlan, Without
+from runtime.arrow_types import arrow_type
+from runtime.columns.arrivals import row_events, to_cell
+from runtime.compiling.compiled import borrowing
+from runtime.instants import NEVER
+from runtime.interpreter.context import PlanWorld
+from runtime.matching import reference
+from runtime.matching.candidates import MOST_MATCHES, TOO_MANY
+from runtime.matching.find_every import aggregates_of
+from runtime.matching.interface import Bindings, Found, Ordered, Waiting, as_bindings, as_columns
+from runtime.matching.kernel.aggregates import Aggregated, Aggregation, Running, new_exact_sums
+from runtime.matching.kernel.chain import search_chain
+from runtime.matching.kernel.columns import Reader
+from runtime.matching.kernel.compilation import compile_query, compile_runs, program_for_types
+from runtime.matching.kernel.run_search import NO_ROOM_FOR_MATCHES, NO_ROOM_IN_MEMORY, search_runs
+from runtime.matching.kernel.search import search
+from runtime.matching.kernel.sliding import new_queues, slide
+from runtime.matching.kernel.tables import RunRecords
+from runtime.matching.kernel.waits import Waits, outlive
+from runtime.matching.kernel.workspace import (
+    ERRORS,
+    LEAST_ROOM,
+    MATCHES,
+    Events,
+    Matches,
+    Query,
+    Workspace,
+    new_matches,
+    new_memory,
+    new_run_workspace,
+    new_workspace,
+)
+from runtime.matching.reference import ReferenceMatcher, Released
+from runtime.matching.remembering import counted_states
+from runtime.number_arrays import Integers
+
+# The reference matcher behind the matcher interface: table rows become Python events.
+
+
+class ReferenceOverColumns:
+    """A matcher for one query, whatever its conditions; it runs in Python, event by event."""
+
+    only_finds = False  # Python holds its lock, so that nothing would be gained
+
+    def __init__(self, plan: Plan, query: QueryPlan) -> None:
+        self._plan = plan
+        self._query = query
+        self._world = PlanWorld(plan, query)
+        self._matcher = ReferenceMatcher(plan, query)
+        self._aggregates = aggregates_of(query)
+
+    def match(self, events: Ordered) -> Found:
+        """One search per new event."""
+        released = self._released(events)
+        is_every = self._query.every is not None
+        latest: list[int] = []
+        members: list[Bindings] = []
+        free, errors = events.free.copy(), list[tuple[int, str]]()
+        aggregated: list[tuple[Any, ...]] = []
+        for key in range(len(events.fresh)):
+            begin, fresh, end = (int(at) for at in (events.start[key], events.fresh[key], events.start[key + 1]))
+            positions = range(begin, end)
+            if is_every:
+                for position, values in self._matcher.aggregated(released, positions, fresh):
+                    latest.append(position)
+                    aggregated.append(values)
+            else:
+                own = self._matcher.matches(released, positions, fresh, int(free[key]) if len(free) else 0)
+                for position, bindings in own.matches:
+                    latest.append(position)
+                    members.append(bindings)
+                if len(free):
+                    free[key] = own.free
+                errors += own.errors
+        found = np.array(latest, np.int64)
+        if not is_every:
+            columns, widths = as_columns(members, [term.group is not None for term in self._query.terms])
+            return Found(found, columns, free=free, errors=tuple(errors), widths=widths)
+        values_of = zip(*aggregated, strict=True) if aggregated else [()] * len(self._aggregates)
+        types = [self._column_type(node) for node in self._aggregates]
+        arrays = tuple(
+            pa.array([to_cell(value) for value in values], type_)
+            for values, type_ in zip(values_of, types, strict=True)
+        )
+        return Found(found, np.empty((len(latest), 0), np.int64), arrays)
+
+    def _column_type(self, node: Aggregate) -> pa.DataType:
+        """The type of an aggregate's column in `Found`."""
+        assert self._query.every is not None, "only `find every` has aggregates"
+        is_event = self._query.every.term_of(node) is not None
+        return pa.int64() if is_event else arrow_type(node.type, self._plan)
+
+    def outlives(self, events: Ordered, waiting: Waiting) -> NDArray[np.bool_]:
+        """One check per wait of the events that may end it."""
+        result = np.ones(len(waiting.key), np.bool_)
+        late = [self._query.conditions[index] for index in self._query.decided_late]
+        if not late:
+            return result
+        inputs = [item.input for item in late if isinstance(item, Without)]
+        is_asked = np.isin(events.input, inputs)
+        is_asked[waiting.members[waiting.members >= 0]] = True
+        released = self._released(events, is_asked)
+        for wait, key in enumerate(waiting.key.tolist()):
+            is_new = bool(waiting.is_new[wait])
+            begin = int(events.start[key] if is_new else events.fresh[key])
+            bindings = as_bindings(waiting.members[wait].tolist(), waiting.widths, len(self._query.terms))
+            result[wait] = self._matcher.outlives(
+                released,
+                bindings,
+                int(waiting.latest[wait]),
+                int(waiting.due[wait]),
+                range(begin, int(events.start[key + 1])),
+                is_new=is_new,
+            )
+        return result
+
+    def _released(self, events: Ordered, is_asked: NDArray[np.bool_] | None = None) -> list[Released]:
+        """All events by position, members of pending waits included.
+
+        is_asked: by position, whether the event's value is; None = all are
+        """
+        inputs, times = events.input, events.time
+        values: list[Any] = [None] * len(inputs)
+        for number, item in enumerate(self._query.inputs):
+            positions = np.flatnonzero(inputs == number if is_asked is None else (inputs == number) & is_asked)
+            rows = events.table.take(pa.array(events.row[positions].astype(np.int64)))
+            made = row_events(self._plan.event(item.event), rows, self._world, times[positions].tolist())
+            for position, value in zip(positions.tolist(), made, strict=True):
+                values[position] = value
+        superseded = events.superseded.tolist() + [NEVER] * (len(inputs) - len(events.superseded))
+        number = events.number.tolist() + [0] * (len(inputs) - len(events.number))
+        columns = (inputs.tolist(), times.tolist(), values, superseded, number)
+        return [Released(*event) for event in zip(*columns, strict=True)]
+
+
+# The compiled matcher: reads a query's columns from ordered events and runs the search over them.
+#
+# Operands of conditions are computed as columns first. Then each new event starts a depth-first
+# search backwards in time (`runtime.matching.kernel.search`, or `chain` where that is enough). No
+# partial matches are kept; windows, `within` and conditions, checked as early as they can be
+# decided, cut the search.
+
+
+class KernelMatcher:
+    """A matcher for one query; raises NotForKernel if it needs the reference matcher."""
+
+    def __init__(self, plan: Plan, query: QueryPlan) -> None:
+        self._terms, self._inputs = len(query.terms), len(query.inputs)
+        self._is_every = query.every is not None
+        self._has_trailing_wait = query.trailing is not None
+        self._skip_term = -1 if query.skip is None or query.skip.term is None else query.skip.term
+        self._compiled = compile_query(query)
+        self._reader = Reader(plan, query, self._compiled.program, self._compiled.counted)
+        self.only_finds = query.skip is None and query.trailing is None
+        self._last: tuple[Ordered, tuple[Events, Query]] | None = None
+
+    def match(self, events: Ordered) -> Found:
+        """One compiled search over all keys; or one pass, where aggregates follow the window."""
+        loaded, query = self._tables(events)
+        # At most one match per new event.
+        most = int((events.start[1:] - events.fresh).sum())
+        latest = np.empty(most, np.int64)
+        members = np.empty((most, 0 if self._is_every else self._terms), np.int64)
+        free = events.free.copy()
+        aggregation, window, ages = self._aggregation(most), self._compiled.sliding, self._compiled.ages
+        if ages is not None:
+            workspace = self._workspace(loaded)
+            matches = search_chain(loaded, query.automaton, query.program, ages, workspace, latest, members)
+        elif self._is_every and not isinstance(window, str):
+            queues = new_queues(len(self._compiled.aggregates), int(np.diff(events.start).max(initial=1)))
+            matches = slide(loaded, window, query.program, aggregation, queues, latest)
+        else:
+            is_ambiguous = self._compiled.is_ambiguous
+            workspace = self._workspace(loaded)
+            matches = search(
+                loaded, query, workspace, is_ambiguous, aggregation, latest, members, free, self._skip_term
+            )
+        columns = tuple(
+            _column(node, index, aggregation.results, matches) for index, node in enumerate(self._compiled.aggregates)
+        )
+        return Found(latest[:matches], members[:matches], columns, free)
+
+    def _aggregation(self, most: int) -> Aggregation:
+        """Room for the aggregates of so many matches."""
+        count = len(self._compiled.aggregates)
+        shape = count, most
+        results = Aggregated(np.zeros(shape, np.int64), np.zeros(shape, np.float64), np.zeros(shape, np.bool_))
+        best = np.full((count, self._terms), -1, np.int64)
+        integers, floats = np.zeros(count, np.int64), np.zeros(count, np.float64)
+        running = Running(
+            np.zeros(count, np.int64), integers, floats, np.zeros(count, np.int64), new_exact_sums(count), best
+        )
+        return Aggregation(self._is_every, self._compiled.arguments, running, results)
+
+    def outlives(self, events: Ordered, waiting: Waiting) -> NDArray[np.bool_]:
+        """One compiled pass over all waits."""
+        loaded, query = self._tables(events)
+        waits = Waits(waiting.key, waiting.members, waiting.latest, waiting.due, waiting.is_new)
+        result = np.ones(len(waiting.key), np.bool_)
+        outlive(loaded, query, self._compiled.late, waits, self._workspace(loaded), result)
+        # No later call needs this batch: its columns can be freed.
+        self._last = None
+        return result
+
+    def _workspace(self, events: Events) -> Workspace:
+        return new_workspace(events.start, self._compiled.automaton, self._terms, self._inputs)
+
+    def _tables(self, events: Ordered) -> tuple[Events, Query]:
+        """Events and query as the kernel reads them, shared by `match` and `outlives`."""
+        last = self._last
+        if last is not None and last[0] is events:
+            return last[1]
+        tables = self._new_tables(events)
+        if self._has_trailing_wait:
+            self._last = events, tables
+        return tables
+
+    def _new_tables(self, events: Ordered) -> tuple[Events, Query]:
+        program, counts = self._reader.read(events)
+        loaded = Events(events.start, events.fresh, events.input, events.time, events.superseded, counts)
+        made = self._compiled
+        windows = made.windows, made.followed
+        return loaded, Query(made.automaton, made.conditions, program, *windows, made.within, made.leading)
+
+
+def _column(node: Aggregate, index: int, results: Aggregated, matches: int) -> pa.Array:
+    """The values of one aggregate, by match."""
+    missing = ~results.is_valid[index, :matches]
+    values = (results.floats if node.type == Type.FLOAT else results.integers)[index, :matches]
+    if node.type == Type.BOOLEAN:
+        values = values != 0
+    return pa.array(values, mask=missing if missing.any() else None)
+
+
+# The compiled matcher of queries with additions, behind the matcher interface.
+
+
+class RunKernelMatcher:
+    """A matcher for one query; raises NotForKernel if it needs the reference matcher."""
+
+    def __init__(self, plan: Plan, query: QueryPlan) -> None:
+        self._compiled = compile_runs(query)
+        self._query = query
+        may_fail = query.finds_all or any(counted_states(query))
+        self.only_finds = query.skip is None and query.trailing is None and not may_fail
+        self._reader = Reader(plan, query, program_for_types(self._compiled, plan, query), self._compiled.counted)
+        # Few events end a wait, so they are asked in Python.
+        self._of_waits = ReferenceOverColumns(plan, query)
+
+    def match(self, events: Ordered) -> Found:
+        """One compiled search over all keys."""
+        made, query = self._compiled, self._query
+        program, counts = self._reader.read(events)
+        # The search writes the values of folds there.
+        program = program._replace(
+            integer_constants=program.integer_constants.copy(), float_constants=program.float_constants.copy()
+        )
+        loaded = Events(events.start, events.fresh, events.input, events.time, events.superseded, counts)
+        free, skip = events.free.copy(), query.skip
+        workspace = new_run_workspace(events.start, made.tables, made.slots, len(query.inputs))
+        parts = int((made.tables.states["stop_part"] - made.tables.states["first_part"]).max(initial=0))
+        memory = new_memory(LEAST_ROOM, max(1, parts))
+        new = int((events.start[1:] - events.fresh).sum())
+        matches = new_matches(new, max(LEAST_ROOM, len(query.terms) * new), new)
+        while ending := search_runs(
+            loaded,
+            events.number,
+            made.tables,
+            program,
+            made.windows,
+            made.followed,
+            made.within,
+            made.leading,
+            made.is_ambiguous,
+            reference.MOST_BOUND,
+            MOST_MATCHES if query.finds_all else 0,
+            workspace,
+            memory,
+            matches,
+            free,
+            -1 if skip is None or skip.term is None else skip.term,
+            skip is not None and skip.to == "last",
+        ):
+            if ending == NO_ROOM_IN_MEMORY:
+                memory = new_memory(4 * len(memory.value), max(1, parts))
+            if ending == NO_ROOM_FOR_MATCHES:
+                matches = _larger(matches, int(workspace.place[MATCHES]))
+        return self._found(matches, int(workspace.place[MATCHES]), int(workspace.place[ERRORS]), free)
+
+    def _found(self, matches: Matches, count: int, errors: int, free: Integers) -> Found:
+        tables, query = self._compiled.tables, self._query
+        latest = matches.latest[:count]
+        # Of the matches of one event, which are neighbours, the most recent one was found first.
+        order = np.lexsort((-np.arange(count), latest)) if query.finds_all else np.arange(count)
+        own, widths = np.zeros(len(query.terms), np.int64), np.ones(len(query.terms), np.int64)
+        measure(matches, tables.transitions, tables.binds, count, own, widths)
+        # Whoever reads them goes column by column.
+        members = np.full((int(widths.sum()), count), -1, np.int64).T
+        lay_out(matches, tables.transitions, tables.binds, order, np.cumsum(widths) - widths, own, members)
+        return Found(
+            latest[order],
+            members,
+            free=free,
+            errors=tuple(
+                (int(event), TOO_MANY) if event >= 0 else (int(-1 - event), reference.ENDED)
+                for event in matches.errors[:errors]
+            ),
+            widths=tuple(widths.tolist()) if any(term.group is not None for term in query.terms) else (),
+        )
+
+    def outlives(self, events: Ordered, waiting: Waiting) -> NDArray[np.bool_]:
+        """By the reference matcher."""
+        return self._of_waits.outlives(events, waiting)
+
+
+def _larger(matches: Matches, count: int) -> Matches:
+    """More room, with the first `count` matches."""
+    result = new_matches(2 * len(matches.latest) + LEAST_ROOM, 4 * len(matches.event), len(matches.errors))
+    used = int(matches.first[count])
+    result.latest[:count], result.first[: count + 1] = matches.latest[:count], matches.first[: count + 1]
+    result.event[:used], result.transition[:used] = matches.event[:used], matches.transition[:used]
+    result.errors[:] = matches.errors
+    return result
+
+
+@borrowing
+def measure(
+    matches: Matches, transitions: RunRecords, binds: Integers, count: int, own: Integers, widths: Integers
+) -> None:
+    """Sets `widths` to how many events each term has at most; `own` is of one match."""
+    for match in range(count):
+        _count_members(matches, transitions, binds, match, own)
+        for term in range(len(widths)):
+            widths[term] = max(widths[term], own[term])
+
+
+@borrowing
+def _count_members(matches: Matches, transitions: RunRecords, binds: Integers, match: int, own: Integers) -> None:
+    """Sets `own` to how many events each term has."""
+    own[:] = 0
+    for index in range(matches.first[match], matches.first[match + 1]):
+        taken = matches.transition[index]
+        for bind in range(transitions[taken].first_bind, transitions[taken].stop_bind):
+            own[binds[bind]] += 1
+
+
+@borrowing
+def lay_out(
+    matches: Matches,
+    transitions: RunRecords,
+    binds: Integers,
+    order: Integers,
+    begins: Integers,
+    own: Integers,
+    members: Integers,
+) -> None:
+    """Fills in the members: the matches in this order, each run from its oldest event on.
+
+    begins: by term, its first column
+    """
+    for row in range(len(order)):
+        match = order[row]
+        _count_members(matches, transitions, binds, match, own)
+        for index in range(matches.first[match], matches.first[match + 1]):
+            taken = matches.transition[index]
+            for bind in range(transitions[taken].first_bind, transitions[taken].stop_bind):
+                term = binds[bind]
+                own[term] -= 1
+                members[row, begins[term] + own[term]] = matches.event[index]

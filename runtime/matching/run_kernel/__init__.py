@@ -1,1 +1,0 @@
-"""The kernel of patterns with repeats, optional steps, `=>`, `prev`, folds, and of `find all`."""
