@@ -33,7 +33,7 @@ from job_engine.job.job import run as run_job
 from job_engine.job.preflight import checked
 from job_engine.job.told_sources import run_options
 from job_engine.settings.deployment_file import load_deployment
-from job_engine.sources.listing.input_planner import RunSettings
+from job_engine.sources.listing.lister import RunSettings
 from spark_backend.session import get_session, own_session
 from spark_backend.stream.source_stream import packed_stream, spark_options
 

@@ -24,9 +24,9 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 from benchmarks import events
 from benchmarks.memory import PeakMemory
 from job_engine.job.job import run
-from job_engine.sources.folder.listed_source import ListedSource
-from job_engine.sources.listing.input_planner import RunSettings
-from job_engine.sources.listing.tasks import ToldSource, reading_options
+from job_engine.sources.folder.settings import ListedSource
+from job_engine.sources.listing.lister import RunSettings
+from job_engine.sources.listing.manifests import ToldSource, reading_options
 from job_engine.sources.reading import Reading
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag

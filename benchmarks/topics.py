@@ -34,13 +34,12 @@ from job_engine.job.preflight import checked
 from job_engine.job.told_sources import run_options
 from job_engine.kafka.topic_choice import TopicChoice
 from job_engine.settings.deployment_file import load_deployment
-from job_engine.sources.listing.input_planner import RunSettings
+from job_engine.sources.listing.lister import RunSettings
 from job_engine.sources.reading import Reading
-from job_engine.sources.topics import range_reading
 from job_engine.sources.topics.consuming import Chunk
-from job_engine.sources.topics.kafka_source import KafkaSource
-from job_engine.sources.topics.offsets import OffsetRange
-from job_engine.sources.topics.range_reading import RangeReader
+from job_engine.sources.topics.pieces import OffsetRange
+from job_engine.sources.topics.reading import RangeReader
+from job_engine.sources.topics.settings import KafkaSource
 from job_engine.wire.program import Program
 from runtime.reading.formats.messages import ARRIVAL_COLUMN, Messages
 from spark_backend.frames.delta_batch import write_delta
@@ -357,7 +356,7 @@ def _decoding(messages: int = 200_000, rounds: int = 5) -> tuple[float, float, f
             list(replace(reading, arrival=ARRIVAL_COLUMN).arrivals(given, plan))
 
     def to_packed_rows() -> None:
-        with mock.patch.object(range_reading, "consumed", return_value=iter(chunks)):
+        with mock.patch.object(reading, "consumed", return_value=iter(chunks)):
             for _ in reader.packed(OffsetRange("topic", "t", 0, 0, 0, messages)):
                 pass
 

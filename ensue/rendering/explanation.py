@@ -8,7 +8,7 @@ from typing import Any
 
 import querylang
 from ensue.rendering.automaton_picture import automaton_svg
-from job_engine.sources.pushdown import describe_pushdown
+from job_engine.wire.partition_groups import describe_pushdown
 from querylang.errors import InputError
 from querylang.parameters.binding import bind
 from querylang.parameters.instances import needed

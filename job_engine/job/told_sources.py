@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.crash_marks import CRASHES, NO_MARKS, CrashMarks
-from job_engine.sources.listing.input_planner import RunSettings
-from job_engine.sources.listing.tasks import ToldSource, reading_options
+from job_engine.sources.listing.lister import RunSettings
+from job_engine.sources.listing.manifests import ToldSource, reading_options
 from job_engine.sources.reading import Reading, plain_csv
 from job_engine.sources.source import Source
 from job_engine.wire.program import Program

@@ -28,7 +28,7 @@ from job_engine.job.driver import Order
 from job_engine.local.buckets import Buckets
 from job_engine.local.pool import Pool
 from job_engine.local.run_log import Begun, Committed, RunLog
-from job_engine.sources.listing.job_notes import JobNotes, job_notes
+from job_engine.sources.listing.batch_log import JobNotes, job_notes
 from job_engine.sources.listing.lister import Lister
 from job_engine.threads import begun, new_event
 from job_engine.wire.packed_rows import remove_rows

@@ -29,12 +29,9 @@ if TYPE_CHECKING:
     from job_engine.document.setting_values import Folders
     from job_engine.document.yaml_document import Node
     from job_engine.places.place import Place
-    from job_engine.sources.again import Again, PiecesAgain
-    from job_engine.sources.backlog import SourceBacklog
     from job_engine.sources.crash_marks import CrashMarks
-    from job_engine.sources.listing.unread import Unread
     from job_engine.sources.reading import Reading
-    from job_engine.sources.source import Source
+    from job_engine.sources.source import Again, PiecesAgain, Source, SourceBacklog, Unread
     from job_engine.wire.program import Program
     from runtime.reading.column_names import ColumnNames
     from runtime.reading.formats.csv_form import CsvForm

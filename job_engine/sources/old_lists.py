@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, NotRequired, TypedDict
 
-from job_engine.sources.folder.folder_listing import FileStamp
+from job_engine.sources.folder.listing import FileStamp
 from job_engine.sources.folder.pieces import (
     FolderMemory,
     FolderPiece,
@@ -20,8 +20,8 @@ from job_engine.sources.folder.pieces import (
     read_long_ago,
 )
 from job_engine.sources.kinds import Part, Remembered
-from job_engine.sources.table.table_units import TableMemory, TablePiece, TablePosition, TableUnit
-from job_engine.sources.topics.offsets import Advance, OffsetRange, Positions, TopicsMemory, TopicsPiece
+from job_engine.sources.table.pieces import TableMemory, TablePiece, TablePosition, TableUnit
+from job_engine.sources.topics.pieces import Advance, OffsetRange, Positions, TopicsMemory, TopicsPiece
 from runtime.json_reader import shaped
 from runtime.json_shapes import ROW, Count
 

@@ -1,7 +1,8 @@
-"""A source of a deployment, whatever kind it is of."""
+"""A source of a deployment, whatever kind it is of, and what is to be known of its records."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,3 +60,92 @@ class Source:
     times: TimeForm = USUAL_TIMES
     infers: bool = False
     fixed: FixedValues = field(default_factory=dict, repr=False, compare=False)
+
+
+# What a source has that a job has not processed.
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionBacklog:
+    """How many messages of a partition of a topic have not been processed."""
+
+    topic: str
+    partition: int
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceBacklog:
+    """What a source has that has not been processed.
+
+    files, bytes: of a folder; None = not a folder, or not known
+    messages: of a log such as topics, all partitions together; None = not a log, or not known
+    partitions: of topics
+    problem: why it is not known; "" = it is
+    """
+
+    source: str
+    files: int | None = None
+    bytes: int | None = None
+    messages: int | None = None
+    partitions: tuple[PartitionBacklog, ...] = ()
+    problem: str = ""
+
+
+# What is listed and waits to be read, as the clock of its source has to know it.
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """The files of a source that wait.
+
+    first: the least arrival time of their records, µs; NO_TIME = not known
+    number: the least of their numbers
+    path: of the file with that arrival
+    """
+
+    first: int
+    number: int
+    path: str
+
+
+# What a job has read, cut into pieces that are read again.
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What is asked for.
+
+    before: what has been read again already, as `SourceRunning.done` has it; None = nothing
+    since: records that arrived before, µs, are left out; None = none are
+    has_table: whether a history table has what came first, and what is missing there is no gap
+    firsts: as in `PlannedRun`
+    """
+
+    before: Any = None
+    since: int | None = None
+    has_table: bool = False
+    firsts: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PieceAgain:
+    """Part of what was read of a source.
+
+    size: in units of the source: bytes or messages
+    work: of one task
+    unread: what is left behind it, by source, as in `Manifest`
+    """
+
+    source: str
+    size: int
+    work: Any
+    unread: Mapping[str, Unread | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PiecesAgain:
+    """What there is in order, and what is missing, a line each."""
+
+    pieces: Sequence[PieceAgain] = ()
+    gaps: Sequence[str] = ()

@@ -16,8 +16,7 @@ from pyspark.sql.datasource import DataSource, InputPartition
 
 from job_engine.places.place import place_of
 from job_engine.sources.listing.batch_log import OFFSET_KEY, driver_files
-from job_engine.sources.listing.input_planner import RunSettings
-from job_engine.sources.listing.lister import Lister
+from job_engine.sources.listing.lister import Lister, RunSettings
 from spark_backend.stream.spark_reader import HAS_AVAILABLE_NOW, Reader
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import pyarrow.parquet
 import pytest
 
 from ensue import replay
-from job_engine.sources.table.table_units import TableFile
-from job_engine.sources.table.unit_reading import table_of_file
+from job_engine.sources.table.pieces import TableFile
+from job_engine.sources.table.reading import table_of_file
 from tests.ensue.command import Run
 
 TIMES = [

@@ -15,7 +15,7 @@ import ensue
 from ensue.rendering.status_text import status_text
 from ensue.rendering.text_table import text_table
 from job_engine.job.watching.status import QueryStatus, SourceStatus, Status, TimelineStatus
-from job_engine.sources.backlog import PartitionBacklog, SourceBacklog
+from job_engine.sources.source import PartitionBacklog, SourceBacklog
 from job_engine.wire.reports import Report
 from querylang.errors import FileErrors, InputError
 from querylang.logger import warn

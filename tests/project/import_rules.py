@@ -67,7 +67,7 @@ DOORS = {
     "job_engine.kafka": "asking client client_options client_settings first_answer listing topic_choice",
     "job_engine.wire": "clock_sources container file_layouts packed_rows partition_groups plan_text program reports source_progress tagged_rows",
     "job_engine.operator": "bucket_state cases clocks history_run moved_buckets step",
-    "job_engine.sources": "again backlog crash_marks folder.name_patterns kinds listing.batch_log listing.command_folder listing.input_planner listing.job_notes listing.lister listing.manifests listing.places listing.tasks old_lists pushdown reading source table.delta_source table.snapshot table.unit_reading task_reading",
+    "job_engine.sources": "crash_marks folder.listing kinds listing.batch_log listing.command_folder listing.lister listing.manifests old_lists reading source table.commits table.reading table.settings task_reading",
     "job_engine.sinks": "bucket_results channels kinds one_table path_names run_sinks table.settings table.writing task_files topics.publisher topics.publishing topics.settings",
     "job_engine.document": "setting_keys setting_values yaml_document",
     "job_engine.settings": "deployment deployment_file given_mapping sections",

@@ -11,8 +11,8 @@ from job_engine.document.setting_keys import Engine
 from job_engine.places import stores
 from job_engine.settings.deployment_file import ENGINE_VARIABLE
 from job_engine.sources.folder import first_arrivals
-from job_engine.sources.folder.listed_source import ListedSource
 from job_engine.sources.folder.pieces import TakenFile
+from job_engine.sources.folder.settings import ListedSource
 from spark_backend.session import get_session
 from tests.support.stores import StoreServer, store_server
 

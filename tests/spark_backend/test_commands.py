@@ -10,9 +10,9 @@ import pytest
 
 from job_engine.job.commands.control import refuse_unheeded
 from job_engine.operator.step import run_step
-from job_engine.sources.command_reading import control_records, packed_commands
 from job_engine.sources.listing.command_folder import CHANGE, ERROR, TAKEN, Answer, Command, CommandFolder
 from job_engine.sources.listing.manifests import KEPT, Manifest
+from job_engine.sources.task_reading import control_records, packed_commands
 from job_engine.wire.packed_rows import pack_arrivals
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag, TaggedRow

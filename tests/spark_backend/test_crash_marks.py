@@ -28,13 +28,13 @@ from job_engine.sources.crash_marks import (
     marks_of_run,
     without_skipped,
 )
-from job_engine.sources.folder.deadly_files import without_deadly_lines
+from job_engine.sources.folder.reading import without_deadly_lines
 from job_engine.sources.reading import Reading
-from job_engine.sources.topics import range_reading
+from job_engine.sources.topics import reading
 from job_engine.sources.topics.consuming import Chunk
-from job_engine.sources.topics.kafka_source import KafkaSource
-from job_engine.sources.topics.offsets import OffsetRange
-from job_engine.sources.topics.range_reading import RangeReader
+from job_engine.sources.topics.pieces import OffsetRange
+from job_engine.sources.topics.reading import RangeReader
+from job_engine.sources.topics.settings import KafkaSource
 from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.packed_rows import unpack_row
 from job_engine.wire.program import Program
@@ -69,7 +69,7 @@ def deadly_reader(monkeypatch: pytest.MonkeyPatch) -> None:
 def read(monkeypatch: pytest.MonkeyPatch, marks: CrashMarks, values: Sequence[bytes]) -> dict[int, tuple[int, str]]:
     """By offset: kind and text of the records."""
     offsets = np.arange(10, 10 + len(values))
-    monkeypatch.setattr(range_reading, "consumed", lambda *_: [Chunk(offsets, offsets * 1_000_000, list(values))])
+    monkeypatch.setattr(reading, "consumed", lambda *_: [Chunk(offsets, offsets * 1_000_000, list(values))])
     reader = RangeReader(PROGRAM, KafkaSource("s", TopicChoice(("t",)), {}), Reading("A", name="s"), False, marks)
     packed = reader.packed(OffsetRange("s", "t", 0, 3, 10, 10 + len(values)))
     rows = [row for batch in packed for row in batch.column(1).to_pylist()]

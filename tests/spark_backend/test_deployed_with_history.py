@@ -17,7 +17,7 @@ from job_engine.job.history import sending
 from job_engine.job.history.running import write_history
 from job_engine.job.history.sending import send_with_history
 from job_engine.job.stages import change as taking
-from job_engine.sources.folder import files_again
+from job_engine.sources.folder import running
 from querylang.errors import InputError
 from tests.support.job_without_spark import EVENT, FALLING, RISING, JobWithoutSpark
 
@@ -136,7 +136,7 @@ def overlapping(path: Path, text: str = RISING) -> JobWithoutSpark:
 def test_files_of_the_same_time_are_history_up_to_those_that_are_still_to_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files_again, "MOST_FILES", 1)
+    monkeypatch.setattr(running, "MOST_FILES", 1)
     whole = overlapping(tmp_path / "whole", RISING + FALLING.removeprefix(EVENT))
     job = overlapping(tmp_path / "job")
     send_with_history(job.deployment, FALLING, "start")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from job_engine.operator.step import run_step
-from job_engine.sources.folder.folder_listing import FileStamp
-from job_engine.sources.folder.listed_source import ListedSource
+from job_engine.sources.folder.listing import FileStamp
 from job_engine.sources.folder.pieces import FolderWork, TakenFile
-from job_engine.sources.listing.tasks import SOURCES, Task, sources_to_text
+from job_engine.sources.folder.settings import ListedSource
+from job_engine.sources.listing.manifests import SOURCES, Task, sources_to_text
 from job_engine.sources.reading import Reading, plain_csv
 from job_engine.sources.task_reading import read_task
 from job_engine.wire.packed_rows import HOME

@@ -15,8 +15,8 @@ from job_engine.job.journal.journal import Journal, Taking
 from job_engine.job.journal.written import asked_of_text
 from job_engine.operator.bucket_state import open_state
 from job_engine.operator.step import run_step
-from job_engine.sources.command_reading import packed_commands
 from job_engine.sources.listing.command_folder import FORGET, Command
+from job_engine.sources.task_reading import packed_commands
 from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.packed_rows import pack_arrivals
 from job_engine.wire.program import Program

@@ -19,9 +19,9 @@ from job_engine.job.journal.written import read_journal
 from job_engine.places.place import OutsidePath
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.folder.after_reading import Settled, settle
-from job_engine.sources.folder.folder_listing import FileStamp
-from job_engine.sources.folder.listed_source import ListedSource
+from job_engine.sources.folder.listing import FileStamp
 from job_engine.sources.folder.pieces import FolderMemory, ReadFile
+from job_engine.sources.folder.settings import ListedSource
 from job_engine.sources.listing.batch_log import committed_manifest
 from job_engine.sources.listing.command_folder import ERROR, CommandFolder
 from job_engine.sources.listing.manifests import ManifestFolder

@@ -10,15 +10,12 @@ from pathlib import Path
 import pytest
 
 from job_engine.places.local_path import LocalPath
-from job_engine.sources.folder import after_reading, folder_planner
-from job_engine.sources.folder.folder_listing import FileStamp
-from job_engine.sources.folder.listed_source import ListedSource
-from job_engine.sources.folder.name_patterns import alternatives, is_hidden, name_filter
-from job_engine.sources.folder.pieces import TakenFile
-from job_engine.sources.folder.task_split import split
-from job_engine.sources.listing.manifests import KEPT, Manifest
-from job_engine.sources.listing.places import DamagedManifest, inputs_folder
-from job_engine.sources.listing.tasks import Task, tasks_of
+from job_engine.sources.folder import after_reading, planning
+from job_engine.sources.folder.listing import FileStamp, alternatives, is_hidden, name_filter
+from job_engine.sources.folder.pieces import TakenFile, split
+from job_engine.sources.folder.settings import ListedSource
+from job_engine.sources.listing.batch_log import DamagedManifest, inputs_folder
+from job_engine.sources.listing.manifests import KEPT, Manifest, Task, tasks_of
 from runtime.natural_names import natural_key
 from tests.support.listed_job import LATER, Job, paths
 from tests.support.manifests import files_in, of_files, with_files
@@ -333,7 +330,7 @@ def test_files_on_a_device_that_is_not_mounted_are_not_read_again(
 ) -> None:
     job = Job(tmp_path, sources=("a", "b"))
     devices = {"a": 1, "b": 2}
-    monkeypatch.setattr(folder_planner, "_device", lambda source: devices[source.name])
+    monkeypatch.setattr(planning, "_device", lambda source: devices[source.name])
     job.add("kept.csv", source="b")
     job.start()
     job.step()

@@ -23,15 +23,15 @@ from job_engine.settings.deployment import Deployment, keep_places
 from job_engine.sinks.folder.compaction.replacement import Replacement
 from job_engine.sources.crash_marks import CrashMarks, Deadly
 from job_engine.sources.folder.after_reading import Settled, SettledFile
-from job_engine.sources.folder.folder_listing import FileStamp
+from job_engine.sources.folder.listing import FileStamp
 from job_engine.sources.folder.pieces import FolderPiece, SourceCount, TakenFile, Waited, WaitingFile
 from job_engine.sources.kinds import Part
+from job_engine.sources.listing.batch_log import DamagedManifest
 from job_engine.sources.listing.command_folder import Answer, CommandFolder
 from job_engine.sources.listing.manifests import KEPT, Manifest, ManifestFolder, ReadList, load_list
-from job_engine.sources.listing.places import DamagedManifest
-from job_engine.sources.listing.unread import Unread
-from job_engine.sources.table.table_units import TableFile, TablePiece, TablePosition, TableUnit
-from job_engine.sources.topics.offsets import OffsetRange, TopicPosition, TopicsPiece, topics_to_plain
+from job_engine.sources.source import Unread
+from job_engine.sources.table.pieces import TableFile, TablePiece, TablePosition, TableUnit
+from job_engine.sources.topics.pieces import OffsetRange, TopicPosition, TopicsPiece, topics_to_plain
 from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.program import Notice
 from querylang.changes.running import Running

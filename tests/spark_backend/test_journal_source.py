@@ -18,12 +18,11 @@ from job_engine.job.history.sending import send_with_history
 from job_engine.job.told_sources import told_sources
 from job_engine.job.watching.backlog import backlog_of
 from job_engine.settings.deployment_file import load_deployment
-from job_engine.sources.backlog import SourceBacklog
 from job_engine.sources.kinds import FORMATS
 from job_engine.sources.listing import manifests as kept_manifests
-from job_engine.sources.listing.manifests import what_was_read
-from job_engine.sources.listing.places import DamagedManifest
-from job_engine.sources.listing.tasks import sources_of_text, sources_to_text
+from job_engine.sources.listing.batch_log import DamagedManifest
+from job_engine.sources.listing.manifests import sources_of_text, sources_to_text, what_was_read
+from job_engine.sources.source import SourceBacklog
 from querylang.errors import FileErrors
 from runtime.reading.tables import read_arrivals
 from tests.support.embedded import embedded, match_ids

@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from job_engine.sources.pushdown import describe_pushdown
 from job_engine.wire.packed_rows import Signal, pack_arrivals, unpack_row
-from job_engine.wire.partition_groups import partition_groups, shared_order
+from job_engine.wire.partition_groups import describe_pushdown, partition_groups, shared_order
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag
 from querylang.plan.model import Plan

@@ -26,7 +26,7 @@ from job_engine.job.watching.process_memory import memory_of
 from job_engine.job.watching.status import Rates, Status, rates, read_status, status_of
 from job_engine.operator.measures import METRIC_SCHEMA
 from job_engine.settings.deployment_file import load_deployment
-from job_engine.sources.backlog import SourceBacklog
+from job_engine.sources.source import SourceBacklog
 from job_engine.wire.tagged_rows import Tag
 from querylang.errors import InputError
 from tests.support.sensors import add_files, expected, project_of_two, streamed, table

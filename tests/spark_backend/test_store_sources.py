@@ -12,12 +12,11 @@ import ensue
 from job_engine.operator.step import run_step
 from job_engine.places.place import RemotePath
 from job_engine.places.stores import RemoteStat
-from job_engine.sources.folder.listed_source import ListedSource
+from job_engine.sources.folder.listing import StoreWatch
 from job_engine.sources.folder.pieces import FolderWork
-from job_engine.sources.folder.store_listing import StoreWatch
-from job_engine.sources.listing.input_planner import InputPlanner, RunSettings
-from job_engine.sources.listing.manifests import Manifest
-from job_engine.sources.listing.tasks import SOURCES, Task, sources_of_text, sources_to_text
+from job_engine.sources.folder.settings import ListedSource
+from job_engine.sources.listing.lister import InputPlanner, RunSettings
+from job_engine.sources.listing.manifests import SOURCES, Manifest, Task, sources_of_text, sources_to_text
 from job_engine.sources.reading import Reading
 from job_engine.sources.task_reading import read_task
 from job_engine.wire.packed_rows import HOME, Signal

@@ -19,8 +19,8 @@ from job_engine.job.history.history_folders import read_mark
 from job_engine.job.journal.written import read_files, read_journal
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.folder.after_reading import SettledFile
+from job_engine.sources.listing.batch_log import job_notes
 from job_engine.sources.listing.command_folder import CommandFolder
-from job_engine.sources.listing.job_notes import job_notes
 from job_engine.sources.listing.manifests import ManifestFolder, load_list
 
 READS: dict[str, tuple[str, Callable[[Path], object]]] = {

@@ -16,7 +16,7 @@ import ensue
 from job_engine.document.setting_keys import Engine
 from job_engine.job.job import run
 from job_engine.operator.step import run_step
-from job_engine.sources.listing.tasks import tasks_of
+from job_engine.sources.listing.manifests import tasks_of
 from job_engine.sources.task_reading import read_task
 from job_engine.wire.packed_rows import HOME
 from job_engine.wire.tagged_rows import Tag

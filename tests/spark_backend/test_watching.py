@@ -28,7 +28,7 @@ from job_engine.job.watching.prometheus import FRESH, PARTITIONS, Kept, Metrics
 from job_engine.operator.clocks import JobClock, SourceWatermark
 from job_engine.settings.deployment import Address
 from job_engine.settings.deployment_file import load_deployment
-from job_engine.sources.backlog import SourceBacklog
+from job_engine.sources.source import SourceBacklog
 from querylang.errors import InputError
 from querylang.logger import LogForm
 from tests.project.repository import ROOT

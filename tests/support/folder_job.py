@@ -13,11 +13,10 @@ from job_engine.job.preflight import checked
 from job_engine.job.told_sources import source_readings, told_sources
 from job_engine.operator.step import run_step
 from job_engine.settings.deployment_file import load_deployment
-from job_engine.sources.folder.listed_source import ListedSource
-from job_engine.sources.folder.source_watch import watch_of
-from job_engine.sources.listing.input_planner import InputPlanner, RunSettings
-from job_engine.sources.listing.manifests import Manifest
-from job_engine.sources.listing.tasks import reading_options, tasks_of
+from job_engine.sources.folder.listing import watch_of
+from job_engine.sources.folder.settings import ListedSource
+from job_engine.sources.listing.lister import InputPlanner, RunSettings
+from job_engine.sources.listing.manifests import Manifest, reading_options, tasks_of
 from job_engine.sources.task_reading import read_task
 from job_engine.wire.packed_rows import Signal
 from job_engine.wire.tagged_rows import Tag, TaggedRow

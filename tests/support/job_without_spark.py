@@ -14,8 +14,8 @@ from job_engine.job.stages.change import changed_program
 from job_engine.job.told_sources import source_readings, told_sources
 from job_engine.operator.step import run_step
 from job_engine.settings.deployment_file import load_deployment
-from job_engine.sources.listing.input_planner import InputPlanner, RunSettings
-from job_engine.sources.listing.tasks import reading_options, tasks_of
+from job_engine.sources.listing.lister import InputPlanner, RunSettings
+from job_engine.sources.listing.manifests import reading_options, tasks_of
 from job_engine.sources.task_reading import read_task
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag

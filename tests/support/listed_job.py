@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from job_engine.sources.folder.listed_source import ListedSource
-from job_engine.sources.listing.input_planner import InputPlanner, RunSettings
+from job_engine.sources.folder.settings import ListedSource
+from job_engine.sources.listing.lister import InputPlanner, RunSettings
 from job_engine.sources.listing.manifests import Manifest
 from tests.support.manifests import files_in, of_files
 

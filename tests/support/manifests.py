@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from job_engine.sources.folder.listed_source import ListedSource
 from job_engine.sources.folder.pieces import FolderPiece, TakenFile
+from job_engine.sources.folder.settings import ListedSource
 from job_engine.sources.kinds import Part
-from job_engine.sources.listing.manifests import Manifest
-from job_engine.sources.listing.tasks import ToldSource
+from job_engine.sources.listing.manifests import Manifest, ToldSource
 
 
 def pieces_of(manifest: Manifest) -> list[Any]:

@@ -19,15 +19,15 @@ from job_engine.delta.log import LOG, transactions
 from job_engine.operator.bucket_state import open_state
 from job_engine.operator.step import run_step
 from job_engine.settings.deployment_file import load_deployment
-from job_engine.sources.folder.folder_listing import FileStamp
+from job_engine.sources.folder.listing import FileStamp
 from job_engine.sources.folder.pieces import FolderPiece, SourceCount, TakenFile
 from job_engine.sources.kinds import Part
 from job_engine.sources.listing.command_folder import Command, CommandFolder
 from job_engine.sources.listing.manifests import Manifest, ManifestFolder
-from job_engine.sources.table.commit_planner import CommitPlanner
-from job_engine.sources.table.delta_source import DeltaSource
-from job_engine.sources.table.snapshot import UnreadableTable
-from job_engine.sources.table.table_units import TablePosition
+from job_engine.sources.table.commits import UnreadableTable
+from job_engine.sources.table.pieces import TablePosition
+from job_engine.sources.table.planning import CommitPlanner
+from job_engine.sources.table.settings import DeltaSource
 from job_engine.wire.packed_rows import pack_arrivals
 from job_engine.wire.program import Program
 from querylang.load import compile_text

@@ -21,15 +21,15 @@ from job_engine.settings.deployment_file import load_deployment
 from job_engine.sinks.folder.compaction.replacement import interrupted, remove_drafts
 from job_engine.sources.crash_marks import CrashMarks, Deadly
 from job_engine.sources.folder.after_reading import Settled, SettledFile
-from job_engine.sources.folder.folder_listing import FileStamp
+from job_engine.sources.folder.listing import FileStamp
 from job_engine.sources.folder.pieces import FolderPiece, SourceCount, TakenFile
 from job_engine.sources.kinds import Part
 from job_engine.sources.listing.batch_log import batches_of
 from job_engine.sources.listing.manifests import KEPT, Manifest, ManifestFolder, load_list
-from job_engine.sources.topics.avro.avro_form import RegistryAddress
 from job_engine.sources.topics.avro.budgets import WrongSchema
 from job_engine.sources.topics.avro.registry import SchemaRegistry, UnknownSchema
 from job_engine.sources.topics.avro.schemas import message_schema
+from job_engine.sources.topics.settings import RegistryAddress
 from job_engine.wire.plan_text import load_plan, template_text
 from querylang.plan.model import PlanVersionError
 from tests.support.old_checkpoint import unpacked

@@ -23,8 +23,8 @@ from job_engine.job.checkpoint.job_folder import JobFolder, Ledger
 from job_engine.job.checkpoint.progress import JobProgress
 from job_engine.sinks.kinds import MicroBatch, Sink
 from job_engine.sinks.run_sinks import publish_batch
+from job_engine.sources.listing.batch_log import JobNotes
 from job_engine.sources.listing.command_folder import Answer
-from job_engine.sources.listing.job_notes import JobNotes
 from job_engine.wire.packed_rows import remove_rows
 from job_engine.wire.partition_groups import shared_order
 from job_engine.wire.program import Program

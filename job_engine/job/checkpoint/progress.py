@@ -12,7 +12,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 import pyarrow as pa
 
 from job_engine.operator.clocks import JobClock, SourceWatermark
-from job_engine.sources.listing.job_notes import JobNotes
+from job_engine.sources.listing.batch_log import JobNotes
 from job_engine.wire.reports import Report, added_up, reports_to_plain
 from job_engine.wire.tagged_rows import Tag
 from runtime.instants import NO_TIME

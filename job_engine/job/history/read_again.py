@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from job_engine.job.history.history_folders import Mark
 from job_engine.job.history.table_end import TableEnd
 from job_engine.settings.deployment import Deployment
-from job_engine.sources.again import Again, PieceAgain
 from job_engine.sources.kinds import running_of
 from job_engine.sources.listing.manifests import ReadList
+from job_engine.sources.source import Again, PieceAgain
 from querylang.errors import InputError
 
 

@@ -19,11 +19,10 @@ from job_engine.operator.clocks import JobClock, SourceWatermark
 from job_engine.operator.history_run import HistoryRun
 from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment
-from job_engine.sources.again import PieceAgain
 from job_engine.sources.crash_marks import CRASHES, marks_of_run
 from job_engine.sources.kinds import kind_of
-from job_engine.sources.listing.manifests import ReadList, what_was_read
-from job_engine.sources.listing.tasks import Task, reading_options
+from job_engine.sources.listing.manifests import ReadList, Task, reading_options, what_was_read
+from job_engine.sources.source import PieceAgain
 from job_engine.sources.task_reading import read_task
 from job_engine.wire.clock_sources import Clock
 from job_engine.wire.packed_rows import Signal, pack_progress

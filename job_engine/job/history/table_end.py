@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from job_engine.sources.again import PieceAgain
+from job_engine.sources.source import PieceAgain
 from job_engine.wire.packed_rows import unpack_row
 from job_engine.wire.program import Program
 from runtime.timestamps import format_time

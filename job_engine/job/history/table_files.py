@@ -16,10 +16,10 @@ from job_engine.places.arrow_files import write_parquet
 from job_engine.places.local_path import LocalPath, temporary_folder
 from job_engine.places.place import Place, local_copy, names_in, place_to_plain
 from job_engine.settings.deployment import HistoryTable
-from job_engine.sources.folder.name_patterns import is_hidden
-from job_engine.sources.table.delta_source import DeltaSource
-from job_engine.sources.table.snapshot import UnreadableTable, position_at, snapshot_units
-from job_engine.sources.table.unit_reading import table_of_file
+from job_engine.sources.folder.listing import is_hidden
+from job_engine.sources.table.commits import UnreadableTable, position_at, snapshot_units
+from job_engine.sources.table.reading import table_of_file
+from job_engine.sources.table.settings import DeltaSource
 from querylang.errors import InputError, listed
 from querylang.logger import warn
 from querylang.plan.model import Plan

@@ -18,9 +18,8 @@ from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, retry_of
 from job_engine.settings.deployment import Deployment
 from job_engine.sinks import run_sinks
-from job_engine.sources.listing.batch_log import Batches
-from job_engine.sources.listing.input_planner import InputPlanner, RunSettings
-from job_engine.sources.listing.places import DamagedManifest
+from job_engine.sources.listing.batch_log import Batches, DamagedManifest
+from job_engine.sources.listing.lister import InputPlanner, RunSettings
 from job_engine.wire.packed_rows import Signal
 from job_engine.wire.program import Program
 from job_engine.wire.reports import Report

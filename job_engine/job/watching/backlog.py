@@ -12,10 +12,10 @@ from functools import partial
 from job_engine.clock import monotonic
 from job_engine.errors import SourceProblem
 from job_engine.settings.deployment import Deployment
-from job_engine.sources.backlog import SourceBacklog
 from job_engine.sources.kinds import running_of
+from job_engine.sources.listing.batch_log import DamagedManifest
 from job_engine.sources.listing.manifests import what_was_read
-from job_engine.sources.listing.places import DamagedManifest
+from job_engine.sources.source import SourceBacklog
 from job_engine.threads import in_background
 
 PATIENCE = 1.0

@@ -23,7 +23,7 @@ from job_engine.job.watching.process_memory import Memory, memory_of
 from job_engine.operator.clocks import SourceWatermark, place_name
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import load_deployment
-from job_engine.sources.backlog import SourceBacklog
+from job_engine.sources.source import SourceBacklog
 from job_engine.wire.reports import Report
 from querylang.changes.running import FILE, RunningQuery
 from runtime.instants import EARLIEST, NEVER, NO_TIME

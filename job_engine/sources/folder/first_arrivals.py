@@ -14,11 +14,9 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 
 from job_engine.places.local_path import temporary_folder
-from job_engine.sources.any_column import ANY_COLUMN
-from job_engine.sources.first_arrivals import of_each, of_statistics, reading_of_source
-from job_engine.sources.folder.listed_source import ListedSource
+from job_engine.sources.data_files import ANY_COLUMN, of_each, of_statistics, readable, reading_of_source, shown
 from job_engine.sources.folder.pieces import TakenFile
-from job_engine.sources.local_names import readable, shown
+from job_engine.sources.folder.settings import ListedSource
 from job_engine.sources.reading import Reading
 from job_engine.wire.program import load_program
 from querylang.plan.model import Plan

@@ -14,6 +14,7 @@ from typing import Annotated, NotRequired, TypedDict
 from job_engine.document.setting_keys import Engine
 from job_engine.durable_files import JobFile
 from job_engine.places.place import Place, names_in
+from querylang.errors import InputError
 from runtime.json_reader import DamagedJson, json_of_text
 from runtime.json_shapes import Count
 
@@ -172,3 +173,56 @@ def _manifest_of(file: Place) -> int | None:
         except DamagedJson:
             continue  # of another source, or damaged, which the job itself reports
     return None
+
+
+# What the lister has to know of the job's progress, from the job's own files.
+
+
+@dataclass(frozen=True, slots=True)
+class JobNotes:
+    """Notes of the last micro-batch.
+
+    brought: the sources that have brought a record since the checkpoint began. Only before that
+        does a file that is not a table stop the job: then a setting is wrong, not the file
+    needs_catch_up: whether a source partition is behind another, or records are held
+    """
+
+    brought: frozenset[str] = frozenset()
+    needs_catch_up: bool = False
+
+
+class _Progress(TypedDict):
+    notes: JobNotes
+
+
+class _Batch(TypedDict):
+    progress: _Progress
+
+
+def job_notes(checkpoint: Place) -> JobNotes:
+    """The notes of the last micro-batch whose results were written.
+
+    It may be one that is repeated. That changes nothing for `brought`: its first attempt has ended
+    well, so it had a file that is a table before every one that is not.
+    """
+    folder = checkpoint / "ensue" / "progress"
+    for name in sorted((name for name in names_in(folder) if name.endswith(".json")), reverse=True):
+        found = JobFile(folder / name, _Batch).readable()
+        if found is not None:  # what cannot be read the job itself reports
+            return found["progress"]["notes"]
+    return JobNotes()
+
+
+# Where a checkpoint has the list of what was read, and what is raised if that is damaged.
+
+RESTORE_ALL = "Restore the whole checkpoint from a copy"
+"""What to do about a damaged file of the list."""
+
+
+class DamagedManifest(InputError):
+    """A file of the list of what was read is missing or damaged; the text says which."""
+
+
+def inputs_folder(checkpoint: Place) -> Place:
+    """Where the list of inputs is, inside a checkpoint."""
+    return checkpoint / "ensue" / "inputs"

@@ -3,16 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from job_engine.document.setting_keys import Change
 from job_engine.document.setting_values import is_true, read_table_name, refuse_unknown_settings
-from job_engine.places.place import Place, asked_again, place_to_plain
+from job_engine.places.place import Place, StoreOptions, asked_again, place_of_plain, place_to_plain
 from job_engine.sources.kinds import KindSettings, SourceEntry, SourceKind
 from job_engine.sources.located import LIMITS, limit, read_options, read_place, refuse_no_path, refuse_other_decoding
-from job_engine.sources.table.delta_source import DeltaSource
 from runtime.instants import parse_moment
+
+# What the lister and workers have to know of a Delta source, as plain data.
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaSource:
+    """A table that is read.
+
+    name: of the source
+    folder: the table's absolute path, or its URI
+    arrival: the column of arrival times
+    start: where a new job begins: `earliest`, `latest`, a version, or a time in µs as `@123`
+    adds_columns: whether the table may get new columns
+    skips_changes: whether commits that change or delete rows are passed over
+    outside_files: whether data files that are not in the table's folder are read
+    max_files, max_bytes: most of a micro-batch; None = all
+    store: how its store is reached
+    """
+
+    name: str
+    folder: str
+    arrival: str
+    start: str = "earliest"
+    adds_columns: bool = False
+    skips_changes: bool = False
+    outside_files: bool = False
+    max_files: int | None = None
+    max_bytes: int | None = None
+    store: StoreOptions = field(default_factory=dict, repr=False)
+
+    @property
+    def place(self) -> Place:
+        """The folder."""
+        return place_of_plain((self.folder, self.store))
+
 
 _LONGEST_VERSION = 18
 """Digits."""

@@ -22,7 +22,7 @@ from job_engine.kafka.client import (
 )
 from job_engine.kafka.listing import BrokerError
 from job_engine.retrying import USUAL, Outage, OutageTooLong
-from job_engine.sources.topics.offsets import OffsetRange
+from job_engine.sources.topics.pieces import OffsetRange
 from querylang.logger import warn
 
 CHUNK_MESSAGES = 200_000

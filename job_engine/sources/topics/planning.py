@@ -2,16 +2,354 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
+from job_engine.clock import sleep, wall_ns
+from job_engine.errors import SourceProblem
 from job_engine.kafka.asking import AskedBroker
+from job_engine.kafka.listing import Broker, BrokerError, Listing, PartitionListing, TopicListing
+from job_engine.retrying import patience_of
 from job_engine.sources.kinds import KindPlanner, Planned, PlannedRun, Report, SourcePlanning
-from job_engine.sources.topics.kafka_source import KafkaSource
-from job_engine.sources.topics.offset_planner import OffsetPlanner
-from job_engine.sources.topics.offsets import TopicPosition, TopicsMemory, TopicsNews, TopicsPiece, TopicsWork
-from job_engine.sources.topics.range_tasks import range_tasks
+from job_engine.sources.topics.pieces import (
+    Advance,
+    OffsetRange,
+    Offsets,
+    Positions,
+    TopicPosition,
+    TopicsMemory,
+    TopicsNews,
+    TopicsPiece,
+    TopicsWork,
+)
+from job_engine.sources.topics.settings import SECOND, KafkaSource
+from runtime.instants import NO_TIME
 from runtime.json_reader import shaped
+
+# Decide which offsets the next micro-batch reads, and how far partitions without messages advance.
+#
+# What is decided is in the manifest, so a repeated micro-batch reads the same and advances the
+# same.
+
+GRACE = 10 * SECOND
+"""µs that a topic may be missing while a job runs: a broker that starts may not know it yet."""
+
+
+class LostOffsets(SourceProblem):
+    """Messages that were not read no longer exist; the text says which, and the way out."""
+
+
+class OffsetPlanner:
+    """Plans the offsets of one run.
+
+    open_broker: the broker of a source
+    now: the lister's clock, ns since 1970
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[KafkaSource],
+        open_broker: Callable[[KafkaSource], Broker],
+        now: Callable[[], int] = wall_ns,
+        *,
+        accepts_loss: bool = False,
+    ) -> None:
+        self._sources = sources
+        self._open = open_broker
+        self._now = now
+        self._accepts_loss = accepts_loss
+        self._brokers: dict[str, Broker] = {}
+        self._listings: dict[str, Listing] = {}
+        self._down_since: dict[str, int] = {}
+        self._advanced: dict[str, int] = {}
+        self._missing_since: dict[tuple[str, str], int] = {}
+        self._found_none: set[str] = set()
+        self._is_fixed = False
+
+    def fix_end(self) -> None:
+        """The run reads what is there now, and nothing that comes later."""
+        for source in self._sources:
+            self._listings[source.name] = self._first_listing(source)
+        self._is_fixed = True
+
+    def _first_listing(self, source: KafkaSource) -> Listing:
+        """What there is now, asked again for as long as `retry` says."""
+        until = self._now() // 1000 + int((source.retry or 0) * SECOND)
+        while True:
+            try:
+                return self._broker(source).listing(source.topics)
+            except BrokerError as error:
+                if not error.is_passing or self._now() // 1000 >= until:
+                    raise
+                sleep(1)
+
+    def next(self, before: Positions, report: Report) -> Offsets:
+        """What follows `before`; empty if nothing does. Raises BrokerError and LostOffsets."""
+        found = [self._of_source(source, before.get(source.name, {}), report) for source in self._sources]
+        positions = {source.name: after for source, (_, _, after) in zip(self._sources, found, strict=True)}
+        return Offsets(
+            tuple(item for ranges, _, _ in found for item in ranges),
+            tuple(item for _, advances, _ in found for item in advances),
+            positions,
+        )
+
+    def _broker(self, source: KafkaSource) -> Broker:
+        if source.name not in self._brokers:
+            self._brokers[source.name] = self._open(source)
+        return self._brokers[source.name]
+
+    def _of_source(
+        self, source: KafkaSource, before: Mapping[str, TopicPosition], report: Report
+    ) -> tuple[list[OffsetRange], list[Advance], Mapping[str, TopicPosition]]:
+        listing = self._listing(source, report)
+        if listing is None:
+            return [], [], before
+        known = self._with_new(source, before, listing, report)
+        lost, known = self._without_lost(source, known, listing)
+        ranges, after = self._ranges(source, known, listing)
+        is_due = bool(ranges) or listing.moment >= self._advanced.get(source.name, 0) + SECOND
+        advances = list(_announced(source, before, after))
+        if is_due and not self._is_fixed:
+            advances += _advances(source, after, listing)
+        if advances:
+            self._advanced[source.name] = listing.moment
+        return [*lost, *ranges], advances, after
+
+    def _listing(self, source: KafkaSource, report: Report) -> Listing | None:
+        """What there is now; None = the brokers are down, and it is not known for how long."""
+        if self._is_fixed:
+            return self._listings[source.name]
+        try:
+            found = self._broker(source).listing(source.topics)
+        except BrokerError as error:
+            moment = self._now() // 1000
+            if source.name not in self._down_since:
+                self._down_since[source.name] = moment
+                if error.is_passing:
+                    report("no_answer", source.name, str(error))
+            length = moment - self._down_since[source.name]
+            is_known = source.name in self._listings or source.retry is not None
+            if not error.is_passing or not is_known or length > patience_of(source.retry) * SECOND:
+                raise
+            return None
+        if self._down_since.pop(source.name, None) is not None:
+            report("answers_again", source.name, "")
+        self._listings[source.name] = found
+        return found
+
+    def _with_new(
+        self, source: KafkaSource, before: Mapping[str, TopicPosition], listing: Listing, report: Report
+    ) -> dict[str, TopicPosition]:
+        """The positions with those of topics and partitions that are read for the first time.
+
+        What is new in the middle is read from its beginning. So is the first topic of a pattern, if
+        there was none before.
+        """
+        known, is_first = dict(before), not before and source.name not in self._found_none
+        if not listing.topics:
+            self._found_none.add(source.name)
+        for name in sorted(listing.topics):
+            if name not in known:
+                known[name] = TopicPosition(len(known), listing.topics[name].identity, {}, {})
+        new = [
+            (name, partition)
+            for name, topic in sorted(listing.topics.items())
+            for partition in sorted(topic.partitions)
+            if partition not in known[name].next
+        ]
+        starts = self._starts(source, new, listing) if is_first else {}
+        for name, partition in new:
+            first = listing.topics[name].partitions[partition].first
+            offset = starts.get((name, partition), first)
+            known[name] = _with_partition(known[name], partition, offset)
+            if not is_first:
+                report("new_partition", source.name, f"{name}/{partition} from offset {offset}")
+        return known
+
+    def _starts(
+        self, source: KafkaSource, new: Sequence[tuple[str, int]], listing: Listing
+    ) -> dict[tuple[str, int], int]:
+        """Where a new job begins."""
+        ends = {(name, number): listing.topics[name].partitions[number].until for name, number in new}
+        match source.start:
+            case "earliest":
+                return {}
+            case "latest":
+                return ends
+            case moment:
+                found = self._broker(source).offsets_at(new, int(moment))
+                return {name: ends[name] if offset is None else offset for name, offset in found.items()}
+
+    def _without_lost(
+        self, source: KafkaSource, known: Mapping[str, TopicPosition], listing: Listing
+    ) -> tuple[list[OffsetRange], dict[str, TopicPosition]]:
+        """What the broker has no longer, and the positions behind it; raises LostOffsets."""
+        lost: list[OffsetRange] = []
+        after = dict(known)
+        for name, position in known.items():
+            topic = listing.topics.get(name)
+            if topic is None:
+                if position.identity and self._is_deleted(source, name, listing):
+                    self._refuse(source, f"the topic {name!r} does not exist any more")
+                    lost.append(OffsetRange(source.name, name, position.number, 0, 0, 0, is_lost=True))
+                    after[name] = replace(position, identity="")
+                continue
+            self._missing_since.pop((source.name, name), None)
+            if topic.identity != position.identity:
+                self._refuse(source, f"the topic {name!r} was deleted and made again")
+                lost.append(OffsetRange(source.name, name, position.number, 0, 0, 0, is_lost=True))
+                firsts = {number: item.first for number, item in topic.partitions.items()}
+                after[name] = TopicPosition(position.number, topic.identity, firsts, firsts)
+                continue
+            moved = dict(position.next)
+            for number, item in sorted(topic.partitions.items()):
+                gone = _gone(position.next[number], item)
+                if gone is not None:
+                    self._refuse(source, f"{name}/{number}: {gone}")
+                    start = position.next[number]
+                    moved[number] = item.first if item.first > start else item.until
+                    until = max(start, moved[number])
+                    lost.append(OffsetRange(source.name, name, position.number, number, start, until, is_lost=True))
+            after[name] = replace(position, next=moved)
+        return lost, after
+
+    def _is_deleted(self, source: KafkaSource, topic: str, listing: Listing) -> bool:
+        """Whether a topic that is missing has been missing for long enough."""
+        since = self._missing_since.setdefault((source.name, topic), listing.moment)
+        return self._is_fixed or listing.moment - since > GRACE
+
+    def _refuse(self, source: KafkaSource, what: str) -> None:
+        if not self._accepts_loss:
+            raise LostOffsets(
+                f"source '{source.name}': {what}. To continue without what is lost: ensue run --accept-loss"
+            )
+
+    def _ranges(
+        self, source: KafkaSource, known: Mapping[str, TopicPosition], listing: Listing
+    ) -> tuple[list[OffsetRange], dict[str, TopicPosition]]:
+        """What is read of each partition, and the positions behind it."""
+        latest = None if source.ahead is None else listing.moment + source.ahead
+        waiting = [
+            OffsetRange(
+                source.name,
+                name,
+                position.number,
+                number,
+                start,
+                listing.topics[name].partitions[number].until,
+                latest=latest,
+            )
+            for name, position in sorted(known.items(), key=lambda item: item[1].number)
+            for number, start in sorted(position.next.items())
+            if _has_more(listing.topics.get(name), number, start)
+        ]
+        ranges = list(_limited(waiting, source.max_offsets))
+        after = dict(known)
+        for item in ranges:
+            position = after[item.topic]
+            after[item.topic] = replace(position, next={**position.next, item.partition: item.until})
+        return ranges, after
+
+
+def _with_partition(position: TopicPosition, partition: int, offset: int) -> TopicPosition:
+    """The position of a topic of which a partition is read from an offset on."""
+    begun = None if position.begun is None else {**position.begun, partition: offset}
+    return replace(position, next={**position.next, partition: offset}, begun=begun)
+
+
+def _has_more(topic: TopicListing | None, number: int, start: int) -> bool:
+    return topic is not None and number in topic.partitions and topic.partitions[number].until > start
+
+
+def _gone(start: int, partition: PartitionListing) -> str | None:
+    """What of a partition was not read and cannot be; None = nothing."""
+    if partition.first > start:
+        return f"the offsets {start} to {partition.first - 1} no longer exist: deleted, or past their retention"
+    if partition.until < start:
+        return f"it ends before offset {partition.until}, and was read up to {start}: it has lost messages"
+    return None
+
+
+def _limited(waiting: Sequence[OffsetRange], most: int | None) -> Iterator[OffsetRange]:
+    """The beginnings of ranges, each in proportion to its length; so many messages together."""
+    total = sum(map(len, waiting))
+    if most is None or total <= most:
+        yield from waiting
+        return
+    left = most
+    for item in waiting:
+        share = min(left, max(1, most * len(item) // total))
+        if share:
+            yield replace(item, until=item.start + share)
+        left -= share
+
+
+def _announced(
+    source: KafkaSource, before: Mapping[str, TopicPosition], after: Mapping[str, TopicPosition]
+) -> Iterator[Advance]:
+    """New partitions: the clock waits for them too, but for those of control events."""
+    if source.is_control:
+        return
+    for name, position in after.items():
+        old = before[name].next if name in before else {}
+        for number, offset in sorted(position.next.items()):
+            if number not in old:
+                yield Advance(source.name, position.number, number, NO_TIME, offset)
+
+
+def _advances(source: KafkaSource, after: Mapping[str, TopicPosition], listing: Listing) -> Iterator[Advance]:
+    """Partitions that are read to their ends, where the broker's clock gives the timestamps.
+
+    A later message has a later timestamp than the moment at which the end was asked for, but for
+    the difference of the two clocks.
+    """
+    for name, topic in sorted(listing.topics.items()):
+        if source.is_control or not topic.is_append_time:
+            continue
+        for number, item in sorted(topic.partitions.items()):
+            offset = after[name].next[number]
+            if item.is_settled and offset == item.until:
+                yield Advance(source.name, after[name].number, number, listing.moment - source.skew, offset)
+
+
+# Divide the ranges of a micro-batch among tasks: equal numbers of messages.
+
+LEAST = 50_000
+"""Messages that are worth a connection of their own."""
+
+
+def range_tasks(
+    ranges: Sequence[OffsetRange], tasks: int, least: Mapping[str, int | None]
+) -> list[tuple[OffsetRange, ...]]:
+    """At most `tasks` lists, none empty, or as many as a source wants at least.
+
+    least: by source: its `minPartitions`; None = it has none
+
+    A partition may be divided: the operator puts its parts in order by their offsets.
+    """
+    wanted = max((least.get(item.source) or 0 for item in ranges), default=0)
+    count = max(tasks, wanted)
+    size = -(-sum(map(len, ranges)) // count) if count else 0
+    pieces = [piece for item in ranges for piece in _pieces(item, max(size, 1 if least.get(item.source) else LEAST))]
+    shares: list[list[OffsetRange]] = [[] for _ in range(min(count, len(pieces)))]
+    loads = [0] * len(shares)
+    for piece in sorted(pieces, key=lambda piece: -len(piece)):
+        smallest = loads.index(min(loads))
+        shares[smallest].append(piece)
+        loads[smallest] += len(piece) + 1
+    return [tuple(share) for share in shares]
+
+
+def _pieces(item: OffsetRange, size: int) -> Iterator[OffsetRange]:
+    count = -(-len(item) // size)
+    if item.is_lost or count <= 1:
+        yield item
+        return
+    bounds = [item.start + len(item) * number // count for number in range(count + 1)]
+    yield from (replace(item, start=start, until=until) for start, until in pairwise(bounds))
+
 
 Memories = Mapping[str, TopicsMemory]
 

@@ -6,21 +6,145 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from job_engine.errors import Unreachable
 from job_engine.kafka.asking import AskedBroker
 from job_engine.kafka.first_answer import first_answer
-from job_engine.kafka.listing import Listing
+from job_engine.kafka.listing import BrokerError, Listing
 from job_engine.kafka.topic_choice import TopicChoice
 from job_engine.places.place import Place
-from job_engine.sources.again import Again, PiecesAgain
-from job_engine.sources.backlog import PartitionBacklog, SourceBacklog
 from job_engine.sources.kinds import SourceRunning
-from job_engine.sources.source import Source
-from job_engine.sources.topics.avro.schema_check import check_schemas
-from job_engine.sources.topics.kafka_source import KafkaSource
-from job_engine.sources.topics.messages_again import message_pieces
-from job_engine.sources.topics.offset_planner import OffsetPlanner
-from job_engine.sources.topics.offsets import TopicsMemory, topics_to_plain
+from job_engine.sources.source import Again, PartitionBacklog, PieceAgain, PiecesAgain, Source, SourceBacklog
+from job_engine.sources.topics.avro.registry import SchemaRegistry
+from job_engine.sources.topics.consuming import consumed
+from job_engine.sources.topics.pieces import (
+    OffsetRange,
+    TopicPosition,
+    Topics,
+    TopicsMemory,
+    TopicsWork,
+    topics_to_plain,
+)
+from job_engine.sources.topics.planning import OffsetPlanner
+from job_engine.sources.topics.settings import AvroForm, KafkaSource
 from querylang.errors import InputError, counted, did_you_mean
+from querylang.logger import warn
+from runtime.json_reader import shaped
+from runtime.timestamps import format_time
+
+# The messages of topics that a job has read, to be read again.
+
+MOST_MESSAGES = 200_000
+"""Of a source in one piece."""
+
+
+def message_pieces(source: KafkaSource, read: Topics, asked: Again) -> PiecesAgain:
+    """The pieces of a source, and what is missing.
+
+    Where there is a history table, messages count, too, that were there before the job began.
+    Raises InputError if the brokers do not answer.
+    """
+    before = None if asked.before is None else shaped(asked.before, dict[str, TopicPosition])
+    try:
+        broker = AskedBroker(source.client)
+        ranges, gaps = _ranges(source, broker, before, _from_the_first(read) if asked.has_table else read, asked.since)
+    except BrokerError as error:
+        raise (Unreachable if error.is_passing else InputError)(str(error)) from error
+    return PiecesAgain(_pieces(source.name, ranges), gaps)
+
+
+def _from_the_first(read: Topics) -> Topics:
+    return {topic: replace(position, begun=dict.fromkeys(position.next, 0)) for topic, position in read.items()}
+
+
+def _ranges(
+    source: KafkaSource, broker: AskedBroker, before: Topics | None, read: Topics, since: int | None
+) -> tuple[list[OffsetRange], list[str]]:
+    listing = broker.listing(source.topics)
+    ranges, gaps = [], []
+    for topic, position in read.items():
+        there = listing.topics.get(topic)
+        if there is None or there.identity != position.identity:
+            gaps.append(f"source '{source.name}': the topic '{topic}' was removed or made again")
+            continue
+        if position.begun is None and source.start != "earliest":
+            gaps.append(
+                f"source '{source.name}': an older release has not written down where it began to read '{topic}'"
+            )
+            continue
+        known = before.get(topic) if before is not None else None
+        places = [(topic, partition) for partition in position.next if partition in there.partitions]
+        arrived = {} if since is None or known is not None else broker.offsets_at(places, since)
+        for _, partition in places:
+            until, first = position.next[partition], there.partitions[partition].first
+            begun = 0 if position.begun is None else position.begun[partition]
+            start = begun if known is None else known.next.get(partition, begun)
+            if known is None and since is not None:
+                offset = arrived[topic, partition]
+                start = max(begun, until if offset is None else offset)
+                if (offset is None and first >= until) or offset == first:
+                    start = begun  # those that no longer exist may have arrived since then, too
+            own = OffsetRange(source.name, topic, position.number, partition, start, max(start, until))
+            if len(own) and start < first:
+                own = replace(own, start=first, until=max(first, until))
+                gaps.append(_gap(source, own, since))
+            if len(own):
+                ranges.append(own)
+    return ranges, gaps
+
+
+def _gap(source: KafkaSource, first: OffsetRange, since: int | None) -> str:
+    """Messages before the first one that is there: nobody knows what they were."""
+    where = f"source '{source.name}': {first.topic}/{first.partition}: the messages before offset {first.start} no longer exist"
+    begins = "the beginning" if since is None else format_time(since)
+    times = (
+        [int(chunk.timestamps[0]) for chunk in consumed(source.client, replace(first, until=first.start + 1))]
+        if len(first)
+        else []
+    )
+    return f"{where}, from {begins} to {format_time(times[0])}" if times else where
+
+
+def _pieces(source: str, ranges: list[OffsetRange]) -> list[PieceAgain]:
+    """Pieces in which all partitions get on together."""
+    most = max((len(item) for item in ranges), default=0)
+    count = -(-sum(map(len, ranges)) // MOST_MESSAGES) if most else 0
+    pieces = []
+    for number in range(count):
+        own = [
+            replace(
+                item,
+                start=item.start + len(item) * number // count,
+                until=item.start + len(item) * (number + 1) // count,
+            )
+            for item in ranges
+        ]
+        own = [item for item in own if len(item)]
+        if own:
+            pieces.append(PieceAgain(source, sum(map(len, own)), TopicsWork(tuple(own))))
+    return pieces
+
+
+# Ask for what messages in Avro need before a job starts: the package, and the schema registry.
+
+
+def check_schemas(name: str, form: AvroForm, retry: float | None) -> None:
+    """Raise InputError for what is missing, and Unreachable where a registry does not answer.
+
+    name: what messages begin with, such as `source 'cards'`
+    retry: seconds that it is asked again; None = it is asked once
+    """
+    try:
+        import fastavro  # noqa: F401 # whether it is there
+    except ImportError as error:
+        raise InputError(f"{name}: Avro needs the package fastavro: pip install 'ensue[kafka]'") from error
+    if form.registry is None:
+        return
+    try:
+        SchemaRegistry(form.registry, retry or 0.0, lambda line: warn(f"{name}: {line}")).check()
+    except Unreachable as error:
+        raise Unreachable(f"{name}: {error}") from error
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
 
 
 class RunningTopics(SourceRunning):

@@ -14,12 +14,12 @@ import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 
 from job_engine.delta.log import commit_file
-from job_engine.sources.listing.input_planner import InputPlanner, RunSettings
-from job_engine.sources.listing.tasks import ToldSource
-from job_engine.sources.table.commit_planner import WORTH_NOTING, CommitPlanner
-from job_engine.sources.table.delta_source import DeltaSource
-from job_engine.sources.table.snapshot import UnreadableTable
-from job_engine.sources.table.table_units import TablePosition
+from job_engine.sources.listing.lister import InputPlanner, RunSettings
+from job_engine.sources.listing.manifests import ToldSource
+from job_engine.sources.table.commits import UnreadableTable
+from job_engine.sources.table.pieces import TablePosition
+from job_engine.sources.table.planning import WORTH_NOTING, CommitPlanner
+from job_engine.sources.table.settings import DeltaSource
 
 START: Mapping[str, TablePosition] = {}
 

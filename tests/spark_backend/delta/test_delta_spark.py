@@ -16,9 +16,9 @@ from job_engine.delta.log import refuse_unreadable, refuse_unwritable
 from job_engine.delta.package import open_table
 from job_engine.sinks.kinds import Sink
 from job_engine.sinks.table.settings import TableSink
-from job_engine.sources.table.commit_planner import CommitPlanner
-from job_engine.sources.table.delta_source import DeltaSource
-from job_engine.sources.table.snapshot import UnreadableTable
+from job_engine.sources.table.commits import UnreadableTable
+from job_engine.sources.table.planning import CommitPlanner
+from job_engine.sources.table.settings import DeltaSource
 from querylang.errors import InputError
 from tests.spark_backend.delta.ours import DELTA, OURS, names, rows, write
 from tests.support.maven import ROOT, fetched_jars

@@ -16,10 +16,10 @@ from deltalake import write_deltalake
 from ensue import EnsueError
 from job_engine.delta.log import LOG, column_of_checkpoint, commit_file, data_file, last_checkpoint
 from job_engine.places.place import OutsidePath, Place, RemotePath, inside
-from job_engine.sources.table.commit_planner import CommitPlanner
-from job_engine.sources.table.delta_source import DeltaSource
-from job_engine.sources.table.snapshot import UnreadableTable, position_at, snapshot_units
-from job_engine.sources.table.table_units import TableFile, TablePosition
+from job_engine.sources.table.commits import UnreadableTable, position_at, snapshot_units
+from job_engine.sources.table.pieces import TableFile, TablePosition
+from job_engine.sources.table.planning import CommitPlanner
+from job_engine.sources.table.settings import DeltaSource
 from querylang.errors import InputError
 from tests.support.mutants import json_mutants
 

@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from job_engine.sources.again import PieceAgain
-from job_engine.sources.table.commit_planner import CommitPlanner
-from job_engine.sources.table.delta_source import DeltaSource
-from job_engine.sources.table.snapshot import position_at
-from job_engine.sources.table.table_units import TableFirsts, TableMemory, TablePosition, TableWork
-from job_engine.sources.table.tables_again import table_pieces
+from job_engine.sources.source import PieceAgain
+from job_engine.sources.table.commits import position_at
+from job_engine.sources.table.pieces import TableFirsts, TableMemory, TablePosition, TableWork
+from job_engine.sources.table.planning import CommitPlanner
+from job_engine.sources.table.running import table_pieces
+from job_engine.sources.table.settings import DeltaSource
 
 
 @pytest.fixture

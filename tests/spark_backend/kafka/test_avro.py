@@ -17,13 +17,12 @@ import querylang
 from job_engine.errors import Unreachable
 from job_engine.kafka.topic_choice import TopicChoice
 from job_engine.sources.reading import Reading
-from job_engine.sources.topics import range_reading
-from job_engine.sources.topics.avro.avro_form import AvroForm, RegistryAddress
+from job_engine.sources.topics import reading
 from job_engine.sources.topics.avro.registry import SchemaRegistry
 from job_engine.sources.topics.consuming import Chunk
-from job_engine.sources.topics.kafka_source import KafkaSource
-from job_engine.sources.topics.offsets import OffsetRange
-from job_engine.sources.topics.range_reading import RangeReader
+from job_engine.sources.topics.pieces import OffsetRange
+from job_engine.sources.topics.reading import RangeReader
+from job_engine.sources.topics.settings import AvroForm, KafkaSource, RegistryAddress
 from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.packed_rows import unpack_row
 from job_engine.wire.program import Program
@@ -88,7 +87,7 @@ def packed(
             for part in (values[at : at + chunk],)
         ]
 
-    monkeypatch.setattr(range_reading, "consumed", consumed)
+    monkeypatch.setattr(reading, "consumed", consumed)
     source = KafkaSource("s", TopicChoice(("t",)), {}, avro=form, retry=0.0)
     source = json_of_text(json.dumps(asdict(source)), KafkaSource)
     reader = RangeReader(PROGRAM, source, Reading(name="s", **settings), accepts_loss=False)  # type: ignore[arg-type]

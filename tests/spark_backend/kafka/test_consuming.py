@@ -9,7 +9,7 @@ import pytest
 from job_engine.kafka.listing import BrokerError
 from job_engine.sources.topics import consuming
 from job_engine.sources.topics.consuming import consumed
-from job_engine.sources.topics.offsets import OffsetRange
+from job_engine.sources.topics.pieces import OffsetRange
 
 pytest.importorskip("confluent_kafka")
 

@@ -11,8 +11,7 @@ import pytest
 from job_engine.kafka.topic_choice import TopicChoice
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.source import Source
-from job_engine.sources.topics.avro.avro_form import AvroForm, RegistryAddress
-from job_engine.sources.topics.kafka_source import KafkaSource
+from job_engine.sources.topics.settings import AvroForm, KafkaSource, RegistryAddress
 from querylang.errors import InputError
 from tests.support.schema_verdicts import same_verdict
 

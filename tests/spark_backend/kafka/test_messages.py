@@ -15,11 +15,11 @@ import querylang
 from job_engine.kafka.topic_choice import TopicChoice
 from job_engine.operator.step import run_step
 from job_engine.sources.reading import Reading
-from job_engine.sources.topics import range_reading
+from job_engine.sources.topics import reading as topics_reading
 from job_engine.sources.topics.consuming import Chunk, GoneMessages
-from job_engine.sources.topics.kafka_source import KafkaSource
-from job_engine.sources.topics.offsets import Advance, OffsetRange
-from job_engine.sources.topics.range_reading import RangeReader, progress_of
+from job_engine.sources.topics.pieces import Advance, OffsetRange
+from job_engine.sources.topics.reading import RangeReader, progress_of
+from job_engine.sources.topics.settings import KafkaSource
 from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.packed_rows import Signal, pack_progress, pack_signal, unpack_row
 from job_engine.wire.program import Program
@@ -70,7 +70,7 @@ def packed(
     accepts_loss: bool = False,
     **settings: str,
 ) -> list[bytes]:
-    monkeypatch.setattr(range_reading, "consumed", log.consumed)
+    monkeypatch.setattr(topics_reading, "consumed", log.consumed)
     reading = Reading(name="s", **(settings or {"event": "A"}))  # type: ignore[arg-type]
     reader = RangeReader(PROGRAM, KafkaSource("s", TopicChoice(("t",)), {}), reading, accepts_loss)
     return [row for batch in reader.packed(wanted) for row in batch.column(1).to_pylist()]

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from job_engine.kafka.asking import AskedBroker
 from job_engine.kafka.topic_choice import TopicChoice
-from job_engine.sources.again import Again
-from job_engine.sources.topics.kafka_source import KafkaSource
-from job_engine.sources.topics.messages_again import message_pieces
-from job_engine.sources.topics.offset_planner import OffsetPlanner
-from job_engine.sources.topics.offsets import TopicPosition, Topics, topics_to_plain
+from job_engine.sources.source import Again
+from job_engine.sources.topics.pieces import TopicPosition, Topics, topics_to_plain
+from job_engine.sources.topics.planning import OffsetPlanner
+from job_engine.sources.topics.running import message_pieces
+from job_engine.sources.topics.settings import KafkaSource
 from tests.support.kafka.broker import Broker
 
 SECOND = 1_000_000

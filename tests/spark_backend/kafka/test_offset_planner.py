@@ -12,15 +12,12 @@ import pytest
 from job_engine.kafka.listing import BrokerError, Listing, PartitionListing, TopicListing
 from job_engine.kafka.topic_choice import TopicChoice
 from job_engine.sources.kinds import Part
-from job_engine.sources.listing.input_planner import InputPlanner, RunSettings
-from job_engine.sources.listing.manifests import Manifest
-from job_engine.sources.listing.tasks import Task, ToldSource, sources_of_text, sources_to_text, tasks_of
+from job_engine.sources.listing.lister import InputPlanner, RunSettings
+from job_engine.sources.listing.manifests import Manifest, Task, ToldSource, sources_of_text, sources_to_text, tasks_of
 from job_engine.sources.topics import planning
-from job_engine.sources.topics.kafka_source import KafkaSource
-from job_engine.sources.topics.offset_planner import GRACE, LostOffsets, OffsetPlanner
-from job_engine.sources.topics.offsets import OffsetRange, Offsets, TopicsPiece
-from job_engine.sources.topics.planning import PLANNING
-from job_engine.sources.topics.range_tasks import LEAST, range_tasks
+from job_engine.sources.topics.pieces import OffsetRange, Offsets, TopicsPiece
+from job_engine.sources.topics.planning import GRACE, LEAST, PLANNING, LostOffsets, OffsetPlanner, range_tasks
+from job_engine.sources.topics.settings import KafkaSource
 from runtime.instants import NO_TIME
 
 SECOND = 1_000_000

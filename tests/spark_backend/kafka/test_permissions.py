@@ -12,7 +12,7 @@ from job_engine.kafka.topic_choice import TopicChoice
 from job_engine.sinks.topics.publishing import refuse_unwritable
 from job_engine.sinks.topics.settings import TopicSink
 from job_engine.sources.topics.consuming import consumed
-from job_engine.sources.topics.offsets import OffsetRange
+from job_engine.sources.topics.pieces import OffsetRange
 from querylang.errors import InputError
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.sink_messages import drafts, published

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from job_engine.places.place import Place
-from job_engine.sources.again import Again, PieceAgain, PiecesAgain
-from job_engine.sources.backlog import SourceBacklog
 from job_engine.sources.kinds import SourceRunning
-from job_engine.sources.source import Source
+from job_engine.sources.source import Again, PieceAgain, PiecesAgain, Source, SourceBacklog
 from querylang.errors import InputError
 from tests.support.journal_source.planning import Lines, LinesRead
 from tests.support.journal_source.settings import Journal

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from job_engine.sources.topics.avro.avro_form import AvroForm
 from job_engine.sources.topics.avro.budgets import WrongSchema
 from job_engine.sources.topics.avro.registry import SchemaRegistry, UnknownSchema
 from job_engine.sources.topics.avro.schemas import MessageSchema, RecordSchema, message_schema, read_as
+from job_engine.sources.topics.settings import AvroForm
 from querylang.errors import InputError
 from runtime.json_reader import json_of_text
 from runtime.reading.formats.asked import Asked

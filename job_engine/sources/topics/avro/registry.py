@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from job_engine.errors import Unreachable
 from job_engine.retrying import Outage, OutageTooLong
-from job_engine.sources.topics.avro.avro_form import RegistryAddress
+from job_engine.sources.topics.settings import RegistryAddress
 from querylang.errors import InputError
 from runtime.interpreter.written_values import JsonError, parse_json
 from runtime.reading.formats.asked import shortened

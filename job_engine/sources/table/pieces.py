@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from job_engine.sources.listing.unread import Unread
-from job_engine.sources.table.delta_source import DeltaSource
+from job_engine.sources.source import Unread
+from job_engine.sources.table.settings import DeltaSource
 from runtime.json_shapes import Count
 
 

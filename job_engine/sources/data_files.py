@@ -1,25 +1,79 @@
-"""The least arrival of files that are still to be read: what each kind of files looks up alike.
-
-Files that were listed together are merged by arrival, whatever micro-batches read them. So their
-clock has to know what those can bring that are still to be read.
-"""
+"""Files of records of any kind of source: their names, their columns, their first arrivals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
 
-from job_engine.places.place import Place, RemotePath
+from job_engine.places.local_path import LocalPath, temporary_folder
+from job_engine.places.place import Place, RemotePath, local_copy
 from job_engine.sources.reading import Reading
+from querylang.errors import InputError
+from querylang.printable import one_line
 from runtime.instants import NO_TIME
 from runtime.json_reader import json_of_text
 from runtime.reading.column_names import ARRIVAL
+from runtime.reading.formats.file_names import kind_of
 from runtime.reading.formats.parquet_files import open_parquet
 from runtime.threads import in_threads
 from runtime.timestamps import given_times
+
+# The columns that a file of a job may lack, once its source has brought records: any.
+
+
+class AnyColumn(Container[str]):
+    """All columns: the source has brought records, so the queries name its columns rightly."""
+
+    def __contains__(self, _name: object) -> bool:
+        """A file may lack each."""
+        return True
+
+
+ANY_COLUMN = AnyColumn()
+
+
+# Files of sources for readers of tables: on this machine, under names that UTF-8 can hold.
+
+
+def shown(path: str | Place) -> str:
+    r"""A path as text that UTF-8 can hold: bytes of a name that are not UTF-8 as `\xff`."""
+    return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+@contextmanager
+def readable(path: Place) -> Iterator[LocalPath]:
+    """A local path of a file for readers of tables, which need names in UTF-8."""
+    if isinstance(path, RemotePath):
+        with local_copy(path) as copy, _named(copy, path):
+            yield copy
+        return
+    if shown(path) == str(path):
+        yield path
+        return
+    with temporary_folder() as folder:
+        link = folder / f"table{''.join(map(shown, kind_of(path)))}"
+        link.symlink_to(path)
+        with _named(link, path):
+            yield link
+
+
+@contextmanager
+def _named(copy: Path, path: Place) -> Iterator[None]:
+    """Name the file itself in errors, not its copy."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(str(error).replace(one_line(str(copy)), shown(path))) from error
+
+
+# The least arrival of files that are still to be read: what each kind of files looks up alike.
+#
+# Files that were listed together are merged by arrival, whatever micro-batches read them. So their
+# clock has to know what those can bring that are still to be read.
 
 THREADS = 8
 """Files that are looked at at once in a store, which answers slowly."""
