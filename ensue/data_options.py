@@ -102,9 +102,9 @@ class DataOptions:
     @property
     def columns(self) -> ColumnNames:
         """As readers of tables want them; raises InputError for what is not a size, a form."""
+        from runtime.file_forms import read_csv_form
         from runtime.policies.settings_text import parse_size, read_time_form
         from runtime.reading.column_names import STANDARD, ColumnNames
-        from runtime.reading.formats.csv_form import read_csv_form
 
         longest = STANDARD.max_record if self.max_record is None else parse_size(self.max_record)
         if longest is None:

@@ -21,12 +21,10 @@ from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import RecordKind
 from runtime.reading.column_names import STANDARD_NAMES, TYPE, ColumnNames
-from runtime.reading.formats.frames import held
+from runtime.reading.formats.arrow_tables import held
 from runtime.reading.inference.looks import Decided, TablesElsewhere
-from runtime.reading.inference.own_meanings import decide_meanings, no_types, refuse_untyped
-from runtime.reading.inference.own_places import decide_places
-from runtime.reading.inference.remarks import truncating_divisions
-from runtime.reading.inference.schema import Inferred, infer, without_unread
+from runtime.reading.inference.own_columns import decide_meanings, decide_places, no_types, refuse_untyped
+from runtime.reading.inference.schema import Inferred, infer, truncating_divisions, without_unread
 from runtime.reading.inference.types import with_nested
 from runtime.reading.plan_needs import fields_read
 from runtime.reading.tables import iter_arrivals

@@ -35,13 +35,12 @@ from runtime.policies.plan_policies import SourceOrdering, parse_orderings, poli
 from runtime.policies.settings_text import parse_duration, parse_forget_keys, with_forget_keys
 from runtime.reading.column_names import ARRIVAL, OFFSET, PLACES, SOURCE, STANDARD_NAMES, TYPE, ColumnNames
 from runtime.reading.inference.looks import Decided
-from runtime.reading.inference.own_meanings import decide_meanings
-from runtime.reading.inference.own_places import MOST_SOURCES, decide_places
-from runtime.reading.inference.remarks import truncating_divisions
+from runtime.reading.inference.own_columns import MOST_SOURCES, decide_meanings, decide_places
 from runtime.reading.inference.schema import (
     is_field,
     not_fields,
     rounded_column,
+    truncating_divisions,
     unread_column,
     without_unread,
 )

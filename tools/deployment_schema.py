@@ -17,8 +17,8 @@ from job_engine.settings.sections import HISTORY_FORMATS
 from job_engine.sinks.kinds import FORMATS as SINK_FORMATS
 from job_engine.sinks.kinds import SINKS, SinkKind, sink_kind, sink_kinds
 from job_engine.sources.kinds import FORMATS, SourceKind, control_keys, kind_of, source_keys
+from runtime.file_forms import CSV_KEYS, CSV_LISTS
 from runtime.policies.settings_text import LENGTHS
-from runtime.reading.formats.csv_form import CSV_KEYS, CSV_LISTS
 from tools.deployment_keys import KEYS, said
 
 Schema = dict[str, Any]

@@ -17,7 +17,7 @@ from querylang.plan.model import Plan
 from runtime.policies.plan_policies import SourceOrdering, parse_orderings, policy_of, with_ordering
 from runtime.policies.settings_text import parse_forget_keys, with_forget_keys
 from runtime.reading.column_names import STANDARD_NAMES, TYPE, ColumnNames
-from runtime.reading.inference.own_meanings import says_types
+from runtime.reading.inference.own_columns import says_types
 from runtime.reading.inference.schema import infer_schemas
 
 

@@ -8,7 +8,7 @@ from querylang.plan.expression import Type, type_of
 from querylang.plan.model import Plan
 from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.values import text_of
-from runtime.reading.cell_parser import Cells, parse_cell
+from runtime.reading.conversion import Cells, parse_cell
 from runtime.replay.stepping import Step
 from runtime.results.for_users import Plain
 

@@ -38,10 +38,8 @@ from runtime.reading.column_names import (
     ColumnNames,
 )
 from runtime.reading.inference.looks import Decided
-from runtime.reading.inference.own_meanings import decide_meanings
-from runtime.reading.inference.own_places import decide_places
-from runtime.reading.inference.remarks import truncating_divisions
-from runtime.reading.inference.schema import infer, without_unread
+from runtime.reading.inference.own_columns import decide_meanings, decide_places
+from runtime.reading.inference.schema import infer, truncating_divisions, without_unread
 from runtime.reading.inference.types import Fields, joined_fields, with_nested
 from runtime.reading.plan_needs import fields_read, input_types
 

@@ -37,8 +37,8 @@ from job_engine.sources.kinds import FORMATS as SOURCE_FORMATS
 from job_engine.sources.kinds import KindSettings, SourceEntry, SourceKind, control_keys, kind_of, kinds, source_keys
 from job_engine.sources.source import Source
 from querylang.errors import did_you_mean, listed, near_file
+from runtime.file_forms import USUAL_CSV
 from runtime.policies.settings_text import PER_SECOND, USUAL_TIMES, TimeForm, read_pattern
-from runtime.reading.formats.csv_form import USUAL_CSV
 
 # The sources of a deployment file, its control stream, and the table of its history.
 

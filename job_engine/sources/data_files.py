@@ -14,10 +14,10 @@ from job_engine.places.place import Place, RemotePath, local_copy
 from job_engine.sources.reading import Reading
 from querylang.errors import InputError
 from querylang.printable import one_line
+from runtime.file_forms import kind_of
 from runtime.instants import NO_TIME
 from runtime.json_reader import json_of_text
 from runtime.reading.column_names import ARRIVAL
-from runtime.reading.formats.file_names import kind_of
 from runtime.reading.formats.parquet_files import open_parquet
 from runtime.threads import in_threads
 from runtime.timestamps import given_times

@@ -22,10 +22,10 @@ from job_engine.wire.reports import Report, reports_of_remarks
 from querylang.errors import InputError
 from querylang.plan.model import Input, Plan, QueryPlan
 from runtime.columns.arrivals import Arrivals, RecordKind
+from runtime.file_forms import USUAL_CSV, CsvForm
 from runtime.json_reader import json_of_text
 from runtime.policies.settings_text import USUAL_TIMES, TimeForm
 from runtime.reading.column_names import NONE, STANDARD, ColumnNames, Elsewhere, NamedElsewhere
-from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm
 from runtime.reading.plan_needs import leniency
 from runtime.reading.remarks import LackedColumns, Remark
 from runtime.reading.tables import TableRecords, iter_arrival_times, iter_table

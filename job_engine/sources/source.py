@@ -10,8 +10,8 @@ from job_engine.document.setting_keys import FixedValues
 from job_engine.places.place import Place
 from job_engine.wire.clock_sources import Idle
 from querylang.plan.model import TimePolicy
+from runtime.file_forms import USUAL_CSV, CsvForm
 from runtime.policies.settings_text import USUAL_TIMES, TimeForm
-from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from runtime.reading.column_names import OFFSET, PARTITION, SOURCE, Roles
 from runtime.reading.conversion import convert
 from runtime.reading.field_columns import FieldColumns
 from runtime.reading.formats.raw_table import RawTable, cell_text, text_column
-from runtime.reading.refusals import Refusals
+from runtime.reading.remarks import Refusals
 from runtime.reading.row_kinds import RowKinds
 from runtime.reading.row_times import RowTimes
 from runtime.timestamps import is_text

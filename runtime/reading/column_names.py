@@ -9,9 +9,8 @@ from typing import Any, Protocol
 
 from querylang.errors import InputError, listed, nearest
 from querylang.plan.model import Plan
+from runtime.file_forms import COMMA, MAX_RECORD, USUAL_CSV, Asked, CsvForm
 from runtime.policies.settings_text import USUAL_TIMES, TimeForm
-from runtime.reading.formats.asked import MAX_RECORD, Asked
-from runtime.reading.formats.csv_form import COMMA, USUAL_CSV, CsvForm
 from runtime.reading.formats.raw_table import RawTable, refuse_repeated
 from runtime.reading.plan_needs import interval_events
 

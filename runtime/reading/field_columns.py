@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,10 +16,10 @@ from querylang.plan.expression import NUMBERS, Kind, Type
 from querylang.plan.model import EventType, Field, Plan
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import RecordKind, column_name, to_cell
-from runtime.policies.settings_text import TimeForm
+from runtime.file_forms import COMMA, POINT, hint_of_cell
+from runtime.policies.settings_text import TimeForm, look_of, patterns_of, time_format_options, unit_of
 from runtime.reading.column_names import ARRIVAL, NOWHERE, SOURCE_TIME, Elsewhere, Roles, did_you_mean
-from runtime.reading.conversion import agrees, convert
-from runtime.reading.formats.csv_form import COMMA, POINT, hint_of_cell
+from runtime.reading.conversion import agrees, convert, is_time
 from runtime.reading.formats.raw_table import RawTable
 from runtime.reading.plan_needs import (
     NONE,
@@ -29,9 +29,51 @@ from runtime.reading.plan_needs import (
     needs_source_time,
     source_time_fields,
 )
-from runtime.reading.refusals import Refusals
+from runtime.reading.remarks import Refusals
 from runtime.reading.row_kinds import RowKinds
-from runtime.reading.time_candidates import time_candidates
+from runtime.timestamps import NUMBER, cast_or_null, is_text, parse_times
+
+# Which columns of a table without times could hold them: for the message that says so.
+
+_ROWS = 100
+"""How many rows are looked at."""
+
+
+def time_candidates(raw: RawTable, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The columns that hold times, and the option that reads each; "" where none is needed."""
+    for name in names:
+        column = raw.values(name, _ROWS).drop_null()
+        if is_time(column.type):
+            yield name, ""
+        elif len(column) and _holds_numbers(column.type):
+            yield from _numbers(name, column)
+        elif len(column) and is_text(column.type):
+            yield from _texts(name, column)
+
+
+def _holds_numbers(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _numbers(name: str, column: pa.Array) -> Iterator[tuple[str, str]]:
+    units = {unit_of(number) for number in column.to_pylist()}
+    look = look_of(column.to_pylist())
+    if look is not None and "%" in look:
+        yield name, f"`{look.partition('`')[2].partition('`')[0]}`"
+    elif len(units) == 1 and None not in units:
+        unit = units.pop()
+        yield name, "" if unit == "s" else f"`--time-unit {unit}`"
+
+
+def _texts(name: str, column: pa.Array) -> Iterator[tuple[str, str]]:
+    numbers = pc.match_substring_regex(column, NUMBER)
+    if pc.all(numbers).as_py():
+        yield from _numbers(name, cast_or_null(column, pa.float64()).drop_null())
+    elif not pc.any(numbers).as_py() and not parse_times(column).bad.any():
+        yield name, ""
+    elif options := time_format_options(patterns_of(column.to_pylist())):
+        yield name, options
+
 
 _MOST_NAMED = 5
 

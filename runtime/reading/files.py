@@ -11,20 +11,16 @@ from typing import Any
 import pyarrow as pa
 
 from querylang.errors import InputError, near_file
+from runtime.file_forms import COMPRESSIONS, EVERYTHING, UTF_8, Asked, kind_of, shortened
 from runtime.partition_paths import keys_of, name_of_table, path_of
-from runtime.reading.formats.arrow_files import read_arrow
-from runtime.reading.formats.asked import EVERYTHING, Asked, shortened
+from runtime.reading.formats.arrow_tables import read_arrow, read_frame
 from runtime.reading.formats.csv_files import read_csv
-from runtime.reading.formats.csv_form import UTF_8
-from runtime.reading.formats.file_names import COMPRESSIONS, kind_of
-from runtime.reading.formats.frames import read_frame
+from runtime.reading.formats.encodings import plain_file, refuse_other_kind
 from runtime.reading.formats.json_files import read_json
-from runtime.reading.formats.mappings import of_mappings
 from runtime.reading.formats.messages import Messages, read_messages
 from runtime.reading.formats.parquet_files import read_parquet
+from runtime.reading.formats.python_rows import of_mappings, read_yaml
 from runtime.reading.formats.raw_table import RawTable, joined, one_line, with_keys
-from runtime.reading.formats.unfolding import plain_file, refuse_other_kind
-from runtime.reading.formats.yaml_files import read_yaml
 
 _DAMAGED = (MemoryError, SystemError)
 """What Arrow raises, too, where a file says that a part of it has some other length than it has."""

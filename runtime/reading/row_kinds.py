@@ -23,7 +23,7 @@ from runtime.reading.column_names import NOWHERE, TYPE
 from runtime.reading.control_events import control_name
 from runtime.reading.formats.raw_table import RawTable, text_column
 from runtime.reading.plan_needs import indispensable_fields
-from runtime.reading.refusals import Refusals
+from runtime.reading.remarks import Refusals
 from runtime.timestamps import is_text
 
 CONTROL_EVENTS = (

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
+from runtime.file_forms import Asked, kind_of
 from runtime.instants import NO_TIME
 from runtime.reading.assembly import assemble, in_order_of_arrival
-from runtime.reading.broken_text import BrokenCell, without_broken_text
 from runtime.reading.column_names import (
     ARRIVAL,
     SOURCE,
@@ -40,8 +40,7 @@ from runtime.reading.column_names import (
 )
 from runtime.reading.field_columns import check_columns, read_fields, without_unreadable
 from runtime.reading.files import FORMATS, Progress, iter_raw, read_raw
-from runtime.reading.formats.asked import Asked
-from runtime.reading.formats.file_names import kind_of
+from runtime.reading.formats.encodings import BrokenCell, without_broken_text
 from runtime.reading.formats.raw_table import RawTable, numbered_from
 from runtime.reading.plan_needs import (
     Leniency,
@@ -51,9 +50,7 @@ from runtime.reading.plan_needs import (
     timed_events,
     unused_source_time,
 )
-from runtime.reading.plausibility import warning_of, warnings_of_columns
-from runtime.reading.refusals import Refusals
-from runtime.reading.remarks import Remark, RemarkKind
+from runtime.reading.remarks import Refusals, Remark, RemarkKind, warning_of, warnings_of_columns
 from runtime.reading.row_kinds import read_kinds, refuse_types
 from runtime.reading.row_times import read_times
 from runtime.timestamps import given_times

@@ -19,7 +19,7 @@ from runtime.columns.arrivals import Arrivals, RecordKind, in_arrival_order, is_
 from runtime.instants import NEVER, NO_TIME
 from runtime.partition_paths import name_of_table
 from runtime.reading.column_names import ColumnNames
-from runtime.reading.row_counts import about_rows
+from runtime.reading.formats.parquet_files import about_rows
 from runtime.reading.tables import TableRecords, iter_table
 from runtime.results.for_users import RowOf, row_is_offset
 

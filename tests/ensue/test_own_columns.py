@@ -16,7 +16,7 @@ from pyarrow import feather
 import ensue
 from ensue.data_options import DataOptions
 from ensue.replay_to_file import replay_to_file
-from runtime.reading.inference.own_places import MOST_SOURCES
+from runtime.reading.inference.own_columns import MOST_SOURCES
 from tests.ensue.command import Run
 
 PAIRS = "event A { string k; } query Q { inputs { A() key k retain 2; } find A as a -> A as b }"

@@ -35,7 +35,7 @@ FOREIGN = {
 LAYERS = {
     "querylang": "printable masking recursion logger source paths errors plan syntax formatter checker compiler parameters load changes",
     "querylang.checker": "checked namespaces scope expressions statements blocks definitions catalogue query",
-    "runtime": "natural_names number_arrays partition_paths instants json_shapes json_reader threads progress_line compiling arrow_types yaml_reader exact_times interpreter policies timestamps columns reading admission matching results engine replay single_events",
+    "runtime": "natural_names number_arrays partition_paths instants json_shapes json_reader threads progress_line compiling arrow_types yaml_reader exact_times file_forms interpreter policies timestamps columns reading admission matching results engine replay single_events",
     "job_engine": "clock chance threads worker_memory retrying errors places durable_files early_start stopping delta wire document kafka operator sources sinks settings job local",
     "spark_backend": "versions connect class_archive cluster launch java plain_errors session bounded_end spark_checkpoint stream frames job_session catalog_tables spark_machine driver",
     "job_engine.operator": "clocks bucket_state joining epoch_records reading ordering releasing processing measures step history_run cases moved_buckets",
@@ -55,7 +55,7 @@ DOORS = {
     "runtime.interpreter": "aggregates context decimals expressions statements strings values written_values",
     "runtime.policies": "per_input plan_policies settings_text",
     "runtime.columns": "arrivals expressions keys rows",
-    "runtime.reading": "cell_parser column_names control_events files formats.asked formats.csv_form formats.csv_records formats.file_names formats.frames formats.mappings formats.messages formats.parquet_files formats.raw_table inference.looks inference.own_meanings inference.own_places inference.remarks inference.schema inference.types plan_needs python_values remarks row_counts tables",
+    "runtime.reading": "column_names control_events conversion files formats.arrow_tables formats.blocks formats.messages formats.parquet_files formats.python_rows formats.raw_table inference.looks inference.own_columns inference.schema inference.types plan_needs remarks tables",
     "runtime.admission": "arrays key_times per_key rules selection shared_clock timelines",
     "runtime.matching": "choose find_every interface reference trailing_waits windows",
     "runtime.results": "for_users ledger match_table matched outputs schemas selected_values",

@@ -39,10 +39,9 @@ from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.packed_rows import unpack_row
 from job_engine.wire.program import Program
 from runtime.columns.arrivals import Arrivals, RecordKind
+from runtime.file_forms import Asked, CsvForm
 from runtime.reading.files import iter_raw
-from runtime.reading.formats import json_lines, json_messages
-from runtime.reading.formats.asked import Asked
-from runtime.reading.formats.csv_form import CsvForm
+from runtime.reading.formats import json_files
 from runtime.reading.formats.raw_table import RawTable
 from tests.support.stores import StoreServer
 
@@ -54,16 +53,16 @@ DEADLY = b"deadly"
 @pytest.fixture(autouse=True)
 def deadly_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader in C that some text ends."""
-    read = json_lines.parse_lines
+    read = json_files.parse_lines
 
     def parse(data: bytes) -> object:
         if DEADLY in data:
             os.kill(os.getpid(), signal.SIGSEGV)
         return read(data)
 
-    monkeypatch.setattr(json_messages, "parse_lines", parse)
-    row = json_messages.row_of
-    monkeypatch.setattr(json_messages, "row_of", lambda line, asked: (parse(line), row(line, asked))[1])
+    monkeypatch.setattr(json_files, "parse_lines", parse)
+    row = json_files.row_of
+    monkeypatch.setattr(json_files, "row_of", lambda line, asked: (parse(line), row(line, asked))[1])
 
 
 def read(monkeypatch: pytest.MonkeyPatch, marks: CrashMarks, values: Sequence[bytes]) -> dict[int, tuple[int, str]]:

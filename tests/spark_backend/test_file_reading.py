@@ -19,8 +19,8 @@ from job_engine.wire.packed_rows import HOME
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag
 from querylang.errors import InputError
+from runtime.file_forms import USUAL_CSV, CsvForm, read_csv_form
 from runtime.reading.column_names import ColumnNames
-from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm, read_csv_form
 from runtime.reading.tables import read_arrivals
 from tests.spark_backend.samples import PLAN
 from tests.support.buckets import ledger_of, rows_of

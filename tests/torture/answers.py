@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 import ensue
-from runtime.reading.inference import own_places
+from runtime.reading.inference import own_columns
 from tests.torture.readers import visible_files
 from tests.torture.streams import SECOND, Source
 
@@ -83,7 +83,7 @@ def replayed(queries: Path, sources: list[Source], controls: list[Control]) -> A
     for number, rows in enumerate(tables):
         text = "".join(json.dumps({"ts": None, **cells}) + "\n" for cells in rows)
         (folder / f"{number}.jsonl").write_text(text)
-    with patch.object(own_places, "MOST_SOURCES", 1_000_000):  # here each file of a job is a source of its own
+    with patch.object(own_columns, "MOST_SOURCES", 1_000_000):  # here each file of a job is a source of its own
         results = ensue.replay(queries, folder, source_time="ts", source_column="source").results
     matches: Comparable = Counter()
     for table in results.matches.values():

@@ -26,11 +26,11 @@ from job_engine.sources.kinds import running_of
 from job_engine.sources.source import Source
 from querylang.errors import InputError, counted, listed
 from querylang.plan.model import EventType, Plan
+from runtime.file_forms import USUAL_CSV
 from runtime.instants import EXPECTED, parse_moment
 from runtime.json_reader import DamagedJson, json_of_text
 from runtime.policies.settings_text import USUAL_TIMES
 from runtime.reading.column_names import NONE
-from runtime.reading.formats.csv_form import USUAL_CSV
 
 WRITTEN = ("json", "csv")
 """Formats of sources that records can be put back into."""

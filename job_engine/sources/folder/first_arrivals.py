@@ -20,8 +20,7 @@ from job_engine.sources.folder.settings import ListedSource
 from job_engine.sources.reading import Reading
 from job_engine.wire.program import load_program
 from querylang.plan.model import Plan
-from runtime.reading.formats.csv_form import UTF_8, CsvForm
-from runtime.reading.formats.file_names import COMPRESSIONS, kind_of
+from runtime.file_forms import COMPRESSIONS, UTF_8, CsvForm, kind_of
 
 WHOLE = 1 << 20
 """Bytes of a file up to which all of it is read."""

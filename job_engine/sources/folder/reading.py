@@ -27,9 +27,9 @@ from job_engine.wire.reports import Report
 from querylang.errors import InputError
 from querylang.printable import one_line
 from runtime.columns.arrivals import place_of
+from runtime.file_forms import USUAL_CSV, CsvForm
 from runtime.partition_paths import keys_of
-from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm
-from runtime.reading.formats.csv_records import COMMA, whole_records
+from runtime.reading.formats.blocks import COMMA, whole_records
 from runtime.reading.inference.looks import columns_in
 
 # Which columns a file of a job may lack: as in a replay those that other files have.

@@ -23,12 +23,12 @@ from job_engine.sources.folder.settings import ENDINGS, ListedSource
 from job_engine.sources.kinds import FirstTables, SourceRunning
 from job_engine.sources.source import Again, PieceAgain, PiecesAgain, Source, SourceBacklog
 from querylang.errors import InputError, counted, listed
+from runtime.file_forms import Asked
 from runtime.instants import NO_TIME
 from runtime.json_reader import shaped
 from runtime.partition_paths import FileBelow
 from runtime.reading.column_names import ColumnNames
 from runtime.reading.files import iter_raw
-from runtime.reading.formats.asked import Asked
 from runtime.threads import in_threads
 from runtime.timestamps import format_time
 

@@ -23,9 +23,8 @@ from job_engine.places.place import (
 from job_engine.sources.kinds import KindSettings, SourceEntry, SourceKind
 from job_engine.sources.located import LIMITS, limit, read_options, read_place, refuse_no_path, refuse_other_decoding
 from querylang.errors import InputError
+from runtime.file_forms import COMPRESSIONS, CSV_KEYS, CSV_LISTS, USUAL_CSV, CsvForm, csv_form, read_csv_setting
 from runtime.policies.settings_text import parse_duration
-from runtime.reading.formats.csv_form import CSV_KEYS, CSV_LISTS, USUAL_CSV, CsvForm, csv_form, read_csv_setting
-from runtime.reading.formats.file_names import COMPRESSIONS
 
 # What the lister of files has to know of a source, as plain data.
 

@@ -17,11 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from querylang.errors import InputError, counted
-from runtime.reading.formats.asked import MOST_NAMES, Asked, shortened
-from runtime.reading.formats.blocks import Blocks
-from runtime.reading.formats.csv_form import shown_delimiter
-from runtime.reading.formats.csv_records import (
+from runtime.file_forms import MOST_NAMES, Asked, shortened, shown_delimiter
+from runtime.reading.formats.blocks import (
     COMMA,
+    Blocks,
     Records,
     count_lines,
     fits,

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
 
 from querylang.errors import InputError
 from runtime.arrow_types import has_column
+from runtime.file_forms import MOST_NAMES, Asked, shortened
 from runtime.interpreter.written_values import (
     DEEPEST,
     JsonError,
@@ -23,11 +27,165 @@ from runtime.interpreter.written_values import (
     levels,
     parse_json,
 )
-from runtime.reading.formats.asked import MOST_NAMES, Asked, shortened
 from runtime.reading.formats.blocks import Blocks
-from runtime.reading.formats.json_lines import parse_lines
-from runtime.reading.formats.mappings import NotARow, of_mappings, of_rows
-from runtime.reading.formats.raw_table import RawTable, joined
+from runtime.reading.formats.python_rows import NotARow, of_mappings, of_rows
+from runtime.reading.formats.raw_table import Describe, RawTable, joined
+
+# Lines of JSON objects as columns, by Arrow's reader.
+#
+# Arrow's reader makes a cell for every line and name. A hostile text has new names in each line. So
+# the names are learned from few lines at a time, and the others are read with what is known.
+#
+# Arrow's reader ends the process where a block begins with `null`, and where it infers a list or an
+# object for a name that has another type in an earlier block. It makes lists that point behind their
+# values where a list begins with `null`. So it is given nothing but lines that are objects, infers
+# within one block, and its columns are validated: with a known type it reads such lists as they are.
+
+_FIRST_BYTES = 1 << 15
+"""From how many bytes names and types are learned at once."""
+
+_LINE_END, _RETURN, _OPENING, _CLOSING = b"\n\r{}"
+
+_BLOCK = 1 << 20
+"""How many bytes Arrow reads at a time, if types are known."""
+
+_CELLS_PER_BYTE = 4
+"""Most cells for each byte of text; an honest table has fewer than one."""
+
+
+def parse_lines(data: bytes) -> pa.Table | None:
+    """The objects of all lines, which are not nested too deeply.
+
+    None = a line is broken, or Arrow's types would change a value, or there are too many names.
+    """
+    try:
+        return _parsed(data)
+    except (ValueError, AttributeError, RecursionError, pa.ArrowException):
+        return None
+
+
+def _parsed(data: bytes) -> pa.Table | None:
+    view = memoryview(data)
+    known: pa.Schema | None = None
+    parts: list[pa.Table] = []
+    at, size = 0, _FIRST_BYTES
+    while at < len(data):
+        end = data.find(b"\n", at + size) + 1 or len(data)
+        chunk = view[at:end]
+        lines = _objects(chunk)
+        if lines is None:
+            return None
+        part = None
+        if known is not None:
+            if _are_too_many(known, lines, len(chunk)):
+                return None
+            part = _with_known_names(chunk, known)
+            if part is None and size > _FIRST_BYTES:
+                size = _FIRST_BYTES
+                continue
+            size *= 8
+        if part is None:
+            part = _with_new_names(chunk)
+            if part is None or _are_too_many(part.schema, lines, len(chunk)):
+                return None
+            schemas = [part.schema] if known is None else [known, part.schema]
+            known = pa.unify_schemas(schemas, promote_options="permissive")
+        if not part.columns or any(map(_may_lack_digits, part.columns)):
+            return None  # a table without columns has no rows either
+        if len(part) != lines:
+            return None
+        parts.append(part)
+        at = end
+    return pa.concat_tables(parts, promote_options="permissive") if parts else None
+
+
+def _may_lack_digits(column: pa.ChunkedArray | pa.Array) -> bool:
+    """Whether integers may have become other numbers: beside fractions, or beyond 64 bits."""
+    kind = column.type
+    if pa.types.is_float64(kind):
+        return bool(pc.any(pc.greater_equal(pc.abs(column), 2.0**53)).as_py())
+    if pa.types.is_list(kind):
+        return _may_lack_digits(pc.list_flatten(column))
+    return pa.types.is_struct(kind) and any(map(_may_lack_digits, column.flatten()))
+
+
+def _objects(chunk: memoryview) -> int | None:
+    """The number of lines, if each one begins and ends as an object does; blank ones do not count.
+
+    Between `}` and `{` an object has a comma. So where Arrow finds as many objects, each is a line.
+    """
+    content = np.frombuffer(chunk, np.uint8)
+    ends = np.flatnonzero(content == _LINE_END)
+    if len(ends) == 0 or ends[-1] < len(content) - 1:
+        ends = np.append(ends, len(content))
+    firsts = content[np.append(0, ends[:-1] + 1)]  # of a blank line it is the line's end
+    lasts = content[ends - 1]
+    returns = np.count_nonzero(content == _RETURN)  # Arrow begins blocks behind them, too
+    if ends[0] > 1 and (lasts == _RETURN).all():
+        lasts = content[ends - 2]
+        returns -= len(ends)
+    if returns == 0 and (firsts == _OPENING).all() and (lasts == _CLOSING).all():
+        return len(ends)
+    lines = [line for line in map(bytes.strip, bytes(chunk).split(b"\n")) if line]
+    looks_right = all(line[:1] == b"{" and line[-1:] == b"}" and b"\r" not in line for line in lines)
+    return len(lines) if looks_right else None
+
+
+def _with_known_names(chunk: memoryview, known: pa.Schema) -> pa.Table | None:
+    """The lines as objects of these names and types; None = some are not."""
+    try:
+        return _read(chunk, known, "error")
+    except pa.ArrowInvalid:
+        return None
+
+
+def _with_new_names(chunk: memoryview) -> pa.Table | None:
+    """The lines with the types that fit them; text that looks like a time remains text."""
+    first = json.loads(bytes(chunk).lstrip().partition(b"\n")[0])
+    text = pa.schema([(key, pa.string()) for key, value in first.items() if isinstance(value, str)])
+    found = _read(chunk, text, "infer")
+    plain = pa.schema([field.with_type(_without_times(field.type)) for field in found.schema])
+    read = found if plain == found.schema and _is_sound(found) else _read(chunk, plain, "error")
+    return read.select(list(dict.fromkeys([*first, *read.column_names])))  # Arrow puts the text first
+
+
+def _read(chunk: memoryview, schema: pa.Schema, others: Literal["infer", "error"]) -> pa.Table:
+    options = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others)
+    block = len(chunk) + 1 if others == "infer" else _BLOCK
+    reading = pa.json.ReadOptions(block_size=block)
+    table = pa.json.read_json(pa.BufferReader(chunk), parse_options=options, read_options=reading)
+    if others == "error":
+        table.validate()
+    return table
+
+
+def _is_sound(table: pa.Table) -> bool:
+    try:
+        table.validate()
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _without_times(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_times(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_without_times(kind.value_type))
+    return kind
+
+
+def _are_too_many(schema: pa.Schema, lines: int, size: int) -> bool:
+    """Whether there are too many names, or too many cells for so little text."""
+    names = sum(_leaves(field.type) for field in schema)
+    return names > MOST_NAMES or names * lines > _CELLS_PER_BYTE * size + 100_000
+
+
+def _leaves(kind: pa.DataType) -> int:
+    return 1 + sum(_leaves(kind.field(number).type) for number in range(kind.num_fields))
+
 
 _TOGETHER = 64 << 20
 """A file of so many bytes is one part."""
@@ -195,3 +353,59 @@ def _line_places(data: bytes, first: int) -> list[tuple[str, str]]:
     return [
         (f"line {number}", shortened(line.strip().decode("utf-8", "replace"))) for number, line in lines if line.strip()
     ]
+
+
+# JSON messages as a table: an object each. Messages are read together as far as possible.
+
+_FEW_MESSAGES = 32
+"""So few messages are read one by one, if they cannot be read together."""
+
+
+def decode_json(values: Sequence[bytes | None], name: str, describe: Describe, asked: Asked) -> RawTable:
+    """The messages, numbered from 0; what cannot be read makes only itself unreadable."""
+    return joined(list(_parts(values, 0, name, describe, asked)))
+
+
+def _parts(
+    values: Sequence[bytes | None], first: int, name: str, describe: Describe, asked: Asked
+) -> Iterator[RawTable]:
+    """Tables of these messages; `first`: the number of the first one."""
+    columns = _together(values, asked)
+    if columns is not None:
+        yield RawTable(name, _wanted(columns, asked), np.arange(first, first + len(columns)), describe)
+    elif len(values) <= _FEW_MESSAGES:
+        rows = of_rows([_row(value, asked) for value in values], name, describe, asked, first)
+        yield replace(rows, columns=_wanted(rows.columns, asked))
+    else:
+        middle = len(values) // 2
+        yield from _parts(values[:middle], first, name, describe, asked)
+        yield from _parts(values[middle:], first + middle, name, describe, asked)
+
+
+def _wanted(columns: pa.Table, asked: Asked) -> pa.Table:
+    """The columns that are needed: a hostile topic may have other names in each message."""
+    if asked.wanted is None:
+        return columns
+    names = [name for name in columns.column_names if name.casefold() in asked.wanted]
+    return columns.select(names) if names else pa.table({"": pa.nulls(len(columns))})
+
+
+def _together(values: Sequence[bytes | None], asked: Asked) -> pa.Table | None:
+    """All messages as columns; None = some must be looked at one by one."""
+    present = [value for value in values if value]
+    if len(present) < len(values) or not values or max(map(len, present)) > asked.max_record:
+        return None
+    data = b"\n".join(present)
+    is_line_each = data.count(b"\n") == len(values) - 1
+    if not is_line_each or not is_text(data) or has_deep_line(data):
+        return None
+    columns = parse_lines(data)
+    return columns if columns is not None and len(columns) == len(values) else None
+
+
+def _row(value: bytes | None, asked: Asked) -> Any:
+    if value is None:
+        return NotARow("a message without a value")
+    if not value.strip():
+        return NotARow("an empty message")
+    return row_of(value, asked)

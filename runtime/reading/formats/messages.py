@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from runtime.arrow_types import has_column
+from runtime.file_forms import Asked, shortened
 from runtime.reading.column_names import PLACES
-from runtime.reading.formats.asked import Asked, shortened
-from runtime.reading.formats.json_messages import decode_json
-from runtime.reading.formats.mappings import NotARow, of_rows
+from runtime.reading.formats.json_files import decode_json
+from runtime.reading.formats.python_rows import NotARow, of_rows
 from runtime.reading.formats.raw_table import Describe, RawTable, as_text
 
 ARRIVAL_COLUMN = "kafka.timestamp"

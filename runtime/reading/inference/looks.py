@@ -11,14 +11,13 @@ from typing import Any
 import pyarrow as pa
 
 from querylang.logger import warn
+from runtime.file_forms import kind_of
 from runtime.partition_paths import path_of
-from runtime.reading.broken_text import without_broken_text
 from runtime.reading.column_names import PLACES, SOURCE, STANDARD_NAMES, TYPE, ColumnNames, with_names
 from runtime.reading.files import iter_raw
-from runtime.reading.formats.file_names import kind_of
+from runtime.reading.formats.encodings import plain_file, without_broken_text
 from runtime.reading.formats.parquet_files import open_parquet
 from runtime.reading.formats.raw_table import RawTable
-from runtime.reading.formats.unfolding import plain_file
 from runtime.reading.remarks import lacks_column
 
 FEW = 4_096

@@ -5,26 +5,87 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.errors import InputError, listed
 from querylang.plan.expression import NUMBERS, Type
 from querylang.plan.library import LARGEST_INTEGER
+from querylang.plan.model import Plan
+from runtime.file_forms import COMMA, POINT
 from runtime.instants import NO_TIME
-from runtime.reading.broken_text import without_broken_text
 from runtime.reading.column_names import ARRIVAL, STANDARD, STANDARD_NAMES, TYPE, ColumnNames, with_names
 from runtime.reading.files import read_raw
-from runtime.reading.formats.csv_form import COMMA, POINT
+from runtime.reading.formats.encodings import without_broken_text
 from runtime.reading.formats.raw_table import RawTable, text_column
-from runtime.reading.inference.mixed import type_of_mixed
-from runtime.reading.inference.shown_types import Shown, joined_type, mostly_number
-from runtime.reading.inference.text_types import TOO_LARGE, TextType, has_padded, type_of_text
-from runtime.reading.inference.types import EventsOfStructs, Fields, nested_name, parts_without_type
+from runtime.reading.inference.types import (
+    TOO_LARGE,
+    EventsOfStructs,
+    Fields,
+    TextType,
+    has_padded,
+    nested_name,
+    parts_without_type,
+    type_of_mixed,
+    type_of_text,
+)
+from runtime.reading.plan_needs import fields_divided
 from runtime.timestamps import given_times, is_text
+
+# The type of a field that several tables show.
+
+
+class Shown(NamedTuple):
+    """What one table shows of a field.
+
+    table: its name
+    is_by_value: the type comes from the values, not from a schema: text can be read in its place
+    has_values: some cell has a value; otherwise the type says nothing
+    mostly: as of `TextType`
+    """
+
+    type: Type
+    table: str
+    is_by_value: bool
+    has_values: bool
+    mostly: Type | None = None
+
+
+def joined_type(event: str, field: str, shown: Sequence[Shown]) -> tuple[Type, str | None]:
+    """The type that holds what all tables show, and the remark about it, if any.
+
+    An integer here and a float there is a float. Text in one file is text in all of them, as it
+    would be in one file. Raises InputError for any other difference.
+    """
+    first, *others = [item for item in shown if item.has_values] or shown[:1]
+    type_, told = first.type, None
+    can_be_text = first.is_by_value and first.type.is_scalar
+    for item in others:
+        if item.type == type_:
+            pass
+        elif {item.type, type_} == {Type.INTEGER, Type.FLOAT}:
+            type_ = Type.FLOAT
+        elif item.type == Type.STRING and can_be_text:
+            told = f"{item.table}: {field} is text here and {type_} before; it is read as text everywhere"
+            type_ = Type.STRING
+        elif not (type_ == Type.STRING and item.is_by_value and item.type.is_scalar):
+            raise InputError(f"{item.table}: field {field!r} of {event!r} is {item.type} here and {type_} before")
+        elif told is None:
+            told = f"{item.table}: {field} is {item.type} here and text before; it is read as text everywhere"
+        can_be_text = can_be_text and item.is_by_value
+    return type_, told
+
+
+def mostly_number(shown: Sequence[Shown]) -> Type | None:
+    """The type of numbers that most cells are in all tables; None = they are not, or all are."""
+    types = {item.mostly or item.type for item in shown if item.has_values}
+    if not any(item.mostly for item in shown) or not types <= {Type.INTEGER, Type.FLOAT}:
+        return None
+    return Type.INTEGER if types == {Type.INTEGER} else Type.FLOAT
 
 
 @dataclass(slots=True)
@@ -307,3 +368,22 @@ def unread_column(table: str, name: str, kind: str) -> str:
     """That a column has no counterpart in the language, and the way out."""
     way_out = "a number of seconds" if "duration" in kind or "interval" in kind else "text or a number"
     return f"{table}: column {name!r} is not read: no type of the language holds {kind}; make it {way_out}"
+
+
+# Remarks about inferred types: what a query does that users may not expect.
+
+Schemas = Mapping[str, Mapping[str, Type]]
+"""By event type: its fields and their types."""
+
+
+def truncating_divisions(plan: Plan, schemas: Schemas) -> Iterator[str]:
+    """The queries that divide integers whose types are inferred: a line each."""
+    inferred = {(event, name) for event, own in schemas.items() for name, type_ in own.items() if type_ == Type.INTEGER}
+    for query in plan.queries if inferred else ():
+        names = dict.fromkeys(name for event, name in fields_divided(plan, query) if (event, name) in inferred)
+        if names:
+            are = "is an integer" if len(names) == 1 else "are integers"
+            yield (
+                f"query {query.title}: `/` truncates, because {listed(names)} {are} by what the data shows;"
+                f" for fractions write `.toFloat()`, or define the event type"
+            )

@@ -6,16 +6,23 @@ A struct becomes an event type of its own, with the names of event and field: `A
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from querylang.errors import InputError
 from querylang.plan.expression import SIMPLE, Kind, Type
-from querylang.plan.library import DECIMAL_PLACES
+from querylang.plan.library import DECIMAL_PLACES, LARGEST_INTEGER, SMALLEST_INTEGER
 from runtime.arrow_types import arrow_type
-from runtime.reading.conversion import NO_PLAN, is_time
+from runtime.file_forms import MOST_NAMES, POINT, WITH_COMMA, WITH_THOUSANDS, hint_of_cell, hint_of_number
+from runtime.interpreter.written_values import JsonError, parse_json
+from runtime.reading.conversion import NO_PLAN, convert, is_time
 from runtime.reading.formats.raw_table import plain_kind
 from runtime.timestamps import is_text
 
@@ -136,3 +143,163 @@ def _scalar(kind: pa.DataType) -> Type | None:
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind) or is_time(kind):
         return Type.FLOAT
     return None
+
+
+# The type of a column of text, such as one of CSV, and why it is that where it is not plain.
+
+_PLAIN_WHOLE = r"^-?(0|[1-9]\d{0,18})$"
+"""An integer as people and programs write one."""
+
+_WHOLE = r"^[+-]?\d+$"
+
+_BEGINS_WITH_ZERO = r"^[+-]?0\d"
+"""Numbers are not written like this, but identifiers and postal codes are."""
+
+
+_ANY_COMMA = rf"{WITH_COMMA}|{WITH_THOUSANDS}"
+
+TOO_LARGE = ", more than an integer holds"
+
+
+class TextType(NamedTuple):
+    """What a column of text holds.
+
+    row: of the cell that made it so, from 0; None = it is plain
+    reason: what is special about this cell, to be written behind it
+    mostly: the type of most cells, if these are numbers beside others
+    """
+
+    type: Type
+    row: int | None = None
+    reason: str = ""
+    mostly: Type | None = None
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether users may have meant numbers even where text is written as text, as in JSON."""
+        return self.type == Type.STRING and self.reason in ("", TOO_LARGE)
+
+
+def type_of_text(column: pa.Array, *, is_csv: bool = True, decimal: str = POINT) -> TextType:
+    """The narrowest type that holds all cells without a loss; cells without text say nothing.
+
+    column: with points in its decimals
+    is_csv: settings of CSV can change what the cells are
+    decimal: what their fractions begin with in the table
+    """
+    text = pc.utf8_trim_whitespace(column)
+    filled = pc.if_else(pc.equal(text, ""), pa.scalar(None, text.type), text)
+    if filled.null_count == len(filled):
+        return TextType(Type.STRING)
+    if _all(filled, _PLAIN_WHOLE) and convert(filled, Type.INTEGER).bad is None:
+        return TextType(Type.INTEGER)
+    bad = convert(filled, Type.FLOAT).bad
+    if bad is None:
+        return _number(filled)
+    if convert(filled, Type.BOOLEAN).bad is None:
+        return TextType(Type.BOOLEAN)
+    if not (bad & ~_are(filled, _ANY_COMMA)).any():
+        is_decimal = bad & ~_are(filled, WITH_THOUSANDS)
+        telling = int(np.argmax(is_decimal if is_decimal.any() else bad))
+        hint = hint_of_number(filled[telling].as_py(), decimal) if is_csv else ""
+        return TextType(Type.STRING, int(np.argmax(bad)), hint)
+    if 2 * int(bad.sum()) > len(filled) - filled.null_count:
+        return TextType(Type.STRING)
+    number = _number(filled.filter(pa.array(~bad))).type
+    are_whole = _all(filled.filter(pa.array(~bad)), _PLAIN_WHOLE)
+    mostly = Type.INTEGER if are_whole else number if number == Type.FLOAT else None
+    first = int(np.argmax(bad))
+    hint = hint_of_cell(filled[first].as_py(), decimal=None) if is_csv else ""
+    return TextType(Type.STRING, first, hint, mostly)
+
+
+def has_padded(column: pa.Array) -> bool:
+    """Whether a column of text has a number with zeros in front."""
+    return is_text(column.type) and bool(_are(pc.utf8_trim_whitespace(column), f"{_BEGINS_WITH_ZERO}*$").any())
+
+
+def _number(column: pa.Array) -> TextType:
+    """The type of a column whose cells are all numbers, but not all plain integers."""
+    padded = _are(column, _BEGINS_WITH_ZERO)
+    if padded.any():
+        return TextType(Type.STRING, int(np.argmax(padded)), ", and a number would lose its zeros")
+    if _all(column, _WHOLE):
+        too_large = convert(column, Type.INTEGER).bad
+        if too_large is not None:
+            return TextType(Type.STRING, int(np.argmax(too_large)), TOO_LARGE)
+        return TextType(Type.STRING, int(np.argmax(_are(column, r"\+"))), ", and a number would lose its sign")
+    if _are(column, r"\.").any():
+        return TextType(Type.FLOAT)
+    return TextType(
+        Type.FLOAT, int(np.argmax(~_are(column, _WHOLE) & column.is_valid().to_numpy(zero_copy_only=False)))
+    )
+
+
+def _all(column: pa.Array, form: str) -> bool:
+    return bool(pc.all(pc.match_substring_regex(column, form)).as_py())
+
+
+def _are(column: pa.Array, form: str) -> NDArray[np.bool_]:
+    """By cell: whether it has this form; nulls have none."""
+    found: NDArray[np.bool_] = pc.fill_null(pc.match_substring_regex(column, form), False).to_numpy(
+        zero_copy_only=False
+    )
+    return found
+
+
+# The type of values that no type holds together, such as objects beside text: that of most.
+
+_NUMBER, _OBJECT, _LIST, _TEXT, _BOOLEAN = range(5)
+"""Kinds of values of JSON."""
+
+
+def type_of_mixed(column: pa.Array, name: str, structs: EventsOfStructs) -> Type | None:
+    """The type of a column of JSON: objects and lists as text; None = most of them have no type.
+
+    name: of the event type that objects become
+    """
+    return type_of_most([_parsed(cell) for cell in column.to_pylist() if cell is not None], name, structs)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return parse_json(text.encode("utf-8", "surrogatepass"))
+    except JsonError:
+        return text
+
+
+def type_of_most(values: Iterable[Any], name: str, structs: EventsOfStructs) -> Type | None:
+    """The type that most values have; of parts alike. None = they have none."""
+    given = [value for value in values if value is not None]
+    kinds = Counter(map(_kind, given))
+    if not kinds:
+        return None
+    ((most, _),) = kinds.most_common(1)
+    chosen = [value for value in given if _kind(value) == most]
+    if most == _OBJECT:
+        return _event(chosen, name, structs)
+    if most == _LIST:
+        element = type_of_most((item for value in chosen for item in value), name, structs)
+        return None if element is None else Type.sequence(element)
+    if most == _NUMBER:
+        are_whole = all(isinstance(value, int) and SMALLEST_INTEGER <= value <= LARGEST_INTEGER for value in chosen)
+        return Type.INTEGER if are_whole else Type.FLOAT
+    return Type.BOOLEAN if most == _BOOLEAN else Type.STRING
+
+
+def _event(objects: Sequence[dict[str, Any]], name: str, structs: EventsOfStructs) -> Type | None:
+    names = list(dict.fromkeys(key for value in objects for key in value))
+    if len(names) > MOST_NAMES:
+        return None
+    types = {key: type_of_most((value.get(key) for value in objects), nested_name(name, key), structs) for key in names}
+    return structs.event_of({key: type_ for key, type_ in types.items() if type_ is not None}, name)
+
+
+def _kind(value: Any) -> int:
+    if isinstance(value, dict):
+        return _OBJECT
+    if isinstance(value, list):
+        return _LIST
+    if isinstance(value, bool):
+        return _BOOLEAN
+    return _TEXT if isinstance(value, str) else _NUMBER

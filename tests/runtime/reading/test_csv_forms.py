@@ -19,8 +19,8 @@ import querylang
 from querylang.errors import InputError
 from querylang.plan.expression import Type
 from runtime.columns.arrivals import RecordKind
+from runtime.file_forms import CsvForm, read_csv_form
 from runtime.reading.column_names import ColumnNames
-from runtime.reading.formats.csv_form import CsvForm, read_csv_form
 from runtime.reading.inference.schema import infer, infer_schemas
 from runtime.reading.tables import iter_arrivals, read_arrivals
 

@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 import pytest
 
+from runtime.file_forms import Asked
 from runtime.reading.formats import csv_files
-from runtime.reading.formats.asked import Asked
 from runtime.reading.formats.blocks import Blocks
 
 CELLS = ("1", "20.5", "", "x y", '""', '"a"', '"a,b"', '"a""b"', '"a\nb"', "é")

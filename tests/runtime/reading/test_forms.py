@@ -16,9 +16,9 @@ import querylang
 from querylang.errors import InputError
 from querylang.plan.expression import Type
 from runtime.columns.arrivals import RecordKind
+from runtime.file_forms import CsvForm, read_csv_form
 from runtime.policies.settings_text import TimeForm, patterns_of, read_time_form
 from runtime.reading.column_names import STANDARD, ColumnNames
-from runtime.reading.formats.csv_form import CsvForm, read_csv_form
 from runtime.reading.inference.schema import infer_schemas
 from runtime.reading.tables import iter_arrivals, read_arrivals
 

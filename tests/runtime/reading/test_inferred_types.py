@@ -14,8 +14,7 @@ from ensue import replay
 from querylang.errors import InputError, QueryErrors
 from querylang.formatter.definition_text import definitions
 from querylang.plan.expression import Type
-from runtime.reading.inference.remarks import truncating_divisions
-from runtime.reading.inference.schema import infer, infer_schemas
+from runtime.reading.inference.schema import infer, infer_schemas, truncating_divisions
 
 NESTED = [
     {"at": 1, "event": "A", "customer": {"name": "x", "home": {"zip": 1}}, "lines": [{"q": 1}, {"q": 2.5}]},

@@ -18,11 +18,11 @@ import querylang
 from querylang.plan.expression import Type
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import RecordKind
+from runtime.file_forms import EVERYTHING
 from runtime.reading.column_names import STANDARD
 from runtime.reading.conversion import convert
 from runtime.reading.files import read_raw
-from runtime.reading.formats import blocks, json_files, json_lines
-from runtime.reading.formats.asked import EVERYTHING
+from runtime.reading.formats import blocks, json_files
 from runtime.reading.inference.schema import infer_schemas
 from runtime.reading.tables import iter_table
 
@@ -74,7 +74,7 @@ def test_any_blocks_give_the_types_and_values_of_the_whole_list(tmp_path: Path, 
     expected = [read_rows(whole, plan) for plan in plans]
     for block, few, part in ((8 << 20, 40, 1 << 19), (100, 40, 1), (150, 1 << 15, 5)):
         with (
-            patch.object(json_lines, "_FEW", few),
+            patch.object(json_files, "_FEW", few),
             patch.object(blocks.Blocks.__init__, "__defaults__", (block,)),
             patch.multiple(json_files, _TOGETHER=1, _ROWS=part),
         ):

@@ -11,7 +11,7 @@ import pytest
 
 import querylang
 from querylang.errors import InputError
-from runtime.reading.formats.parquet_footer import column_chunks
+from runtime.reading.formats.parquet_files import column_chunks
 from runtime.reading.tables import iter_arrivals
 
 KINDS = ["BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"]

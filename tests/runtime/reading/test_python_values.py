@@ -18,7 +18,7 @@ import pytest
 
 import ensue
 from querylang.errors import InputError
-from runtime.reading.python_values import SCALARS, cells_of
+from runtime.reading.formats.python_rows import SCALARS, cells_of
 
 ORDER = "query Rise { inputs { E() within 1 hour; } find E as a -> E as b where a.x < b.x }"
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "intp", "longlong", "ulonglong"]

@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-NAME = "runtime.reading.formats.json_lines"
+NAME = "runtime.reading.formats.json_files"
 
 
 class DeadlyLoader(Loader):

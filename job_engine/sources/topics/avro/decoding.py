@@ -17,12 +17,11 @@ from job_engine.sources.topics.avro.registry import SchemaRegistry, UnknownSchem
 from job_engine.sources.topics.avro.schemas import MessageSchema, RecordSchema, message_schema, read_as
 from job_engine.sources.topics.settings import AvroForm
 from querylang.errors import InputError
+from runtime.file_forms import Asked
 from runtime.json_reader import json_of_text
-from runtime.reading.formats.asked import Asked
-from runtime.reading.formats.mappings import of_rows
 from runtime.reading.formats.messages import Decoded
+from runtime.reading.formats.python_rows import Cells, cells_of, of_rows
 from runtime.reading.formats.raw_table import Describe, RawTable, Unreadable, joined
-from runtime.reading.python_values import Cells, cells_of
 
 _SINGLE = b"\xc3\x01"
 """What messages with a fingerprint of their schema begin with; 8 bytes of it follow."""

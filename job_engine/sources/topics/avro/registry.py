@@ -15,8 +15,8 @@ from job_engine.errors import Unreachable
 from job_engine.retrying import Outage, OutageTooLong
 from job_engine.sources.topics.settings import RegistryAddress
 from querylang.errors import InputError
+from runtime.file_forms import shortened
 from runtime.interpreter.written_values import JsonError, parse_json
-from runtime.reading.formats.asked import shortened
 
 ANSWER_WITHIN = 10.0
 """Seconds that a registry may take to answer."""

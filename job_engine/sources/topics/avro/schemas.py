@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from job_engine.sources.topics.avro.budgets import Bounds, WrongSchema, bounds_of, refuse_text
+from runtime.file_forms import shortened
 from runtime.json_reader import json_of_text
-from runtime.reading.formats.asked import shortened
 
 _PRIMITIVES: Mapping[str, pa.DataType] = {
     "null": pa.null(),
