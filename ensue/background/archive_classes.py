@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from ensue.background.priority import give_way
-from runtime.compiling.choice import VARIABLE, Setting
+from runtime.compiling.compiled import VARIABLE, Setting
 
 QUERY = """
 event A { float v; }

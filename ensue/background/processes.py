@@ -19,8 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import time
 
-from runtime.compiling.choice import Setting, setting
-from runtime.compiling.compiled import Kernel, wants_compiling
+from runtime.compiling.compiled import Kernel, Setting, setting, wants_compiling
 from runtime.compiling.files import can_be_stored, can_keep, digest_of_kernels, is_on_disk
 
 AGAIN_AFTER = 3600.0

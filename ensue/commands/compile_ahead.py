@@ -53,7 +53,7 @@ def _archive_classes() -> None:
 
 def archive_kernels(out: Path) -> None:
     """Compile all kernels, and write an archive of them. Raises InputError."""
-    from runtime.compiling.shipped import VARIABLE, pack
+    from runtime.compiling.files import VARIABLE, pack
 
     with tempfile.TemporaryDirectory() as folder:
         _compile({VARIABLE: folder})

@@ -9,7 +9,7 @@ from job_engine.job.driver import Driver, Machine
 from job_engine.local.pool import Pool
 from job_engine.settings.deployment import Deployment
 from querylang.errors import InputError
-from runtime.compiling.shipped import VARIABLE
+from runtime.compiling.files import VARIABLE
 from runtime.threads import thread_count
 
 _early: dict[tuple[str, ...], Pool] = {}

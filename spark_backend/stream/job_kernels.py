@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runtime.compiling.shipped import VARIABLE
+from runtime.compiling.files import VARIABLE
 from spark_backend.cluster.package import KERNELS, ROOT
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from ensue.background.processes import compile_for_next_time, is_wanted, start
 from ensue.data_options import DataOptions
 from runtime.columns.keys import group_rows
 from runtime.compiling import compiled
-from runtime.compiling.choice import VARIABLE
-from runtime.compiling.compiled import Kernel, wants_compiling
+from runtime.compiling.compiled import VARIABLE, Kernel, wants_compiling
 
 COMMAND = (
     "import os, sys, time; from ensue.background.priority import give_way; give_way(); "

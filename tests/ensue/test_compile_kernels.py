@@ -13,9 +13,9 @@ import pytest
 
 from ensue.commands import compile_ahead
 from querylang.errors import InputError
-from runtime.compiling import ahead, shipped
+from runtime.compiling import ahead, files
 from runtime.compiling.compiled import Call
-from runtime.compiling.shipped import VARIABLE, pack, shipped_folder
+from runtime.compiling.files import VARIABLE, pack, shipped_folder
 from tests.ensue.command import Run
 
 EVERY_PLAN = {"_admit_all", "_identities", "_mixed", "_rows_to_keep", "by_place", "group_rows"}
@@ -146,7 +146,7 @@ def test_an_archive_is_unpacked_once_into_a_private_folder(tmp_path: Path, monke
         "search.search_0-1.py311.nbi",
     ]
     assert found.stat().st_mode & 0o777 == 0o700
-    shipped._unpacked.cache_clear()
+    files._unpacked.cache_clear()
     assert shipped_folder(of_user) == found
     assert [path.name for path in of_user.iterdir()] == [found.name]
 

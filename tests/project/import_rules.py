@@ -51,7 +51,7 @@ DOORS = {
     "querylang.checker": "catalogue checked query.check_query",
     "querylang.parameters": "binding given_values instances",
     "querylang.changes": "applying merging reach running shadows",
-    "runtime.compiling": "ahead choice compiled files notice shipped",
+    "runtime.compiling": "ahead compiled files notice",
     "runtime.interpreter": "aggregates context decimals expressions statements strings values written_values",
     "runtime.policies": "per_input plan_policies settings_text",
     "runtime.columns": "arrivals expressions keys rows",

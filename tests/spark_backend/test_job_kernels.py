@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from pyspark import SparkFiles
 
-from runtime.compiling.shipped import VARIABLE
+from runtime.compiling.files import VARIABLE
 from spark_backend.stream.job_kernels import ship_kernels, use_shipped_kernels
 
 

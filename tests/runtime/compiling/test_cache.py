@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from runtime.compiling import cache
-from runtime.compiling.cache import KernelCache, _CheckedFiles
-from runtime.compiling.shipped import KEPT, pack, shipped_folder
+from runtime.compiling import machine_code
+from runtime.compiling.files import KEPT, pack, shipped_folder
+from runtime.compiling.machine_code import KernelCache, _CheckedFiles
 
 SIGNATURES = 8
 
@@ -42,7 +42,7 @@ def test_a_kernel_that_cannot_be_stored_runs_all_the_same(
 
     monkeypatch.setattr(_CheckedFiles, "save", full)
     monkeypatch.setattr(KernelCache, "_save_overload", _saving)
-    monkeypatch.setattr(cache, "_warned", set())
+    monkeypatch.setattr(machine_code, "_warned", set())
     for _ in range(2):
         KernelCache(full).save_overload("signature", "code")
     assert caplog.text.count("cannot be stored: No space left on device") == 1

@@ -11,10 +11,22 @@ import pytest
 from numpy.typing import NDArray
 
 from querylang.errors import InputError
-from runtime.compiling import choice, compiled
-from runtime.compiling.choice import TO_COMPILE, TO_LOAD, VARIABLE, Choice, Setting, TakesTooLong, setting
-from runtime.compiling.compiled import Kernel, inlined, kernel
-from runtime.compiling.plain import arrays_of, call_or_give_up, call_plain
+from runtime.compiling import compiled
+from runtime.compiling.compiled import (
+    TO_COMPILE,
+    TO_LOAD,
+    VARIABLE,
+    Choice,
+    Kernel,
+    Setting,
+    TakesTooLong,
+    arrays_of,
+    call_or_give_up,
+    call_plain,
+    inlined,
+    kernel,
+    setting,
+)
 
 
 class Clock:
@@ -30,14 +42,14 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(choice, "perf_counter", made)
+    monkeypatch.setattr(compiled, "perf_counter", made)
     return made
 
 
 def spend(choice: Choice, clock: Clock, seconds: float) -> None:
-    began = choice.begin(lambda: False)
+    began = compiled.begin(lambda: False)
     clock.now += seconds
-    choice.end(began)
+    compiled.end(began)
 
 
 @pytest.mark.parametrize(
@@ -58,31 +70,31 @@ def test_a_long_call_runs_machine_code(entries: int, is_on_disk: bool, plain: bo
 
 
 def test_many_short_calls_change_to_machine_code(clock: Clock) -> None:
-    choice = Choice(Setting.AUTO)
-    spend(choice, clock, TO_LOAD.seconds + 0.1)
-    assert not choice.is_plain(1, lambda: True)
-    assert choice.is_plain(1, lambda: False)
-    spend(choice, clock, TO_COMPILE.seconds)
-    assert not choice.is_plain(1, lambda: False)
+    compiled = Choice(Setting.AUTO)
+    spend(compiled, clock, TO_LOAD.seconds + 0.1)
+    assert not compiled.is_plain(1, lambda: True)
+    assert compiled.is_plain(1, lambda: False)
+    spend(compiled, clock, TO_COMPILE.seconds)
+    assert not compiled.is_plain(1, lambda: False)
 
 
 @pytest.mark.parametrize(("is_on_disk", "patience"), [(True, TO_LOAD), (False, TO_COMPILE)])
 def test_a_call_that_takes_too_long_is_given_up(clock: Clock, is_on_disk: bool, patience: Any) -> None:
-    choice = Choice(Setting.AUTO)
-    choice.begin(lambda: is_on_disk)
+    compiled = Choice(Setting.AUTO)
+    compiled.begin(lambda: is_on_disk)
     for _ in range(10):
         clock.now += patience.seconds / 10
-        choice.check_time()
+        compiled.check_time()
     clock.now += 0.001
     with pytest.raises(TakesTooLong):
-        choice.check_time()
+        compiled.check_time()
 
 
 def test_plain_python_only_is_never_given_up(clock: Clock) -> None:
-    choice = Choice(Setting.NEVER)
-    choice.begin(lambda: True)
+    compiled = Choice(Setting.NEVER)
+    compiled.begin(lambda: True)
     clock.now = 1e9
-    choice.check_time()
+    compiled.check_time()
 
 
 def test_the_setting_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +166,7 @@ def test_what_is_given_up_is_run_as_machine_code(clock: Clock, monkeypatch: pyte
     clock.now = -1e9
     slow = Kernel(made(count_all).function)
     steps = iter(range(100))
-    monkeypatch.setattr(choice, "perf_counter", lambda: float(TO_COMPILE.seconds * next(steps)))
+    monkeypatch.setattr(compiled, "perf_counter", lambda: float(TO_COMPILE.seconds * next(steps)))
     given = counts()
     assert slow(given) == (-(2**63) + 1, -np.inf)
     assert given.of.tolist() == [2, 5, -(2**63) + 1]
@@ -167,9 +179,9 @@ def test_kernels_are_defined_without_numba() -> None:
 
 
 def test_a_process_that_lives_long_uses_what_is_on_disk_at_once(clock: Clock) -> None:
-    choice = Choice(Setting.AUTO)
-    choice.load_at_once()
-    assert not choice.is_plain(0, lambda: True)
-    assert choice.is_plain(TO_COMPILE.entries, lambda: False)
-    spend(choice, clock, TO_COMPILE.seconds + 1)
-    assert not choice.is_plain(0, lambda: False)
+    compiled = Choice(Setting.AUTO)
+    compiled.load_at_once()
+    assert not compiled.is_plain(0, lambda: True)
+    assert compiled.is_plain(TO_COMPILE.entries, lambda: False)
+    spend(compiled, clock, TO_COMPILE.seconds + 1)
+    assert not compiled.is_plain(0, lambda: False)

@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 import runtime
-from runtime.compiling.cache import KEPT_DAYS
-from runtime.compiling.files import sources_digest
+from runtime.compiling.files import pack, sources_digest
+from runtime.compiling.machine_code import KEPT_DAYS
 from runtime.compiling.notice import ONCE
-from runtime.compiling.shipped import pack
 
 CALLER = """
 from runtime.inner.deeper.called import twice

@@ -186,7 +186,7 @@ def test_types_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     from numba.core import types
     from numba.core.registry import cpu_target
 
-    from runtime.compiling.known_types import KnownTypes
+    from runtime.compiling.lowering import KnownTypes
 
     context = cpu_target.typing_context
     add, asked = context.resolve_value_type(max), list[Any]()
