@@ -1,6 +1,6 @@
-"""What is known of files before they are read: format, compression, the form of CSV, and what is asked of readers.
+"""What is said of files before they are read: format, form of CSV, and what is asked of readers.
 
-It needs no Arrow, because settings name these things.
+Needs no Arrow: deployment files are checked without it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from typing import Any
 from querylang.errors import InputError, did_you_mean, listed
 
 # How a CSV file is written, as users give it: delimiter, encoding, what is missing and others.
-#
-# Imports the standard library only: deployment files are checked without Arrow.
 
 UTF_8 = "utf-8"
 
@@ -266,8 +264,6 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
 _FIELDS = {"header": "has_header"}
 """By setting: the field of `CsvForm` with another name."""
 
-
-# What the name of a file says: its format and its compression. Needs no Arrow.
 
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 """By ending of a file's name: Arrow's name of the compression."""

@@ -1,7 +1,7 @@
 """Kernels: functions over arrays, run as machine code, or as plain Python if there is little to do.
 
 A decorator makes a `Kernel`, and does not load numba. Each call runs the Python function, or the
-machine code that numba makes of it: `runtime.compiling.compiled` decides. Both give the same answer.
+machine code that numba makes of it: `Choice` decides. Both give the same answer.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from numpy.typing import NDArray
 from querylang.errors import InputError
 from runtime.compiling.files import can_be_stored, is_on_disk
 
-# The choice between plain Python and machine code, call by call of a kernel.
-#
-# Machine code is some hundred times as fast, but it must be loaded, and compiled first, once per
-# machine. So a process begins with plain Python. It changes to machine code at a call with many
-# entries, or once calls in plain Python have taken as long as the change does. So nothing takes much
-# longer than with the better choice. `ENSUE_COMPILE` sets the choice; answers are the same.
+# The choice between plain Python and machine code, call by call of a kernel. Machine code is some
+# hundred times as fast, but it must be loaded, and compiled first, once per machine. So a process
+# begins with plain Python. It changes to machine code at a call with many entries, or once calls in
+# plain Python have taken as long as the change does. So nothing takes much longer than with the
+# better choice. `ENSUE_COMPILE` sets the choice; answers are the same.
 
 VARIABLE = "ENSUE_COMPILE"
 

@@ -18,11 +18,10 @@ from types import FunctionType
 
 from querylang.errors import InputError
 
-# Compiled kernels in an archive, which a job ships to machines that have none.
-#
-# An archive is unpacked once, into a private folder of the user's, and only if `ENSUE_KERNELS` names
-# it: compiled kernels are code. Its kernels are for one release, one Python and one type of
-# processor. Where it does not fit, kernels are compiled as if there were none.
+# Compiled kernels in an archive, which a job ships to machines that have none. An archive is
+# unpacked once, into a private folder of the user's, and only if `ENSUE_KERNELS` names it: compiled
+# kernels are code. Its kernels are for one release, one Python and one type of processor. Where it
+# does not fit, kernels are compiled as if there were none.
 
 VARIABLE = "ENSUE_KERNELS"
 
@@ -107,9 +106,7 @@ _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 _IMPORTED = re.compile(r"^from runtime\.([\w.]+) import", re.MULTILINE)
 
-_COMPILER = {
-    f"compiling.{name}" for name in ("machine_code", "pipeline", "inlining", "known_types", "lowering", "library")
-}
+_COMPILER = {f"compiling.{name}" for name in ("machine_code", "pipeline", "lowering")}
 """The modules that decide how kernels are compiled."""
 
 

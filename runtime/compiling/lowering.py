@@ -20,11 +20,10 @@ from numba.core.analysis import compute_cfg_from_blocks, compute_use_defs
 from numba.core.lowering import Lower
 from numba.np.arrayobj import fix_integer_index, load_item, store_item
 
-# What numba has found out about types of calls and attributes, kept for the next time.
-#
-# Numba infers types in several rounds, and looks anew for the result of each operator and attribute,
-# in each round and again when it makes code: among a hundred candidates for an operator, most of them
-# for types that kernels do not have. The answer depends on the types alone.
+# What numba has found out about types of calls and attributes, kept for the next time. Numba infers
+# types in several rounds, and looks anew for the result of each operator and attribute, in each
+# round and again when it makes code: among a hundred candidates for an operator, most of them for
+# types that kernels do not have. The answer depends on the types alone.
 
 _known: dict[tuple[bool, Any], KnownTypes] = {}
 

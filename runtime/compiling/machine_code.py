@@ -37,15 +37,14 @@ from runtime.compiling.files import (
 )
 from runtime.compiling.pipeline import KernelCompiler
 
-# Compiled kernels on disk: private to their owner, and checked before they are loaded.
-#
-# Numba's entries are pickles, and loading a pickle can run any code. So an entry is loaded only from
-# a folder that nobody else may write. Each file begins with a digest of what follows, because a file
+# Compiled kernels on disk: private to their owner, and checked before they are loaded. Numba's
+# entries are pickles, and loading a pickle can run any code. So an entry is loaded only from a
+# folder that nobody else may write. Each file begins with a digest of what follows, because a file
 # may be damaged by a power cut. A damaged file is removed, and its kernel is compiled anew.
 #
-# A kernel that is written removes its older versions. Beside the module they are of no use to anyone.
-# In a user's folder they may belong to another container with the same paths: there they are removed
-# once they have not been used for KEPT_DAYS.
+# A kernel that is written removes its older versions. Beside the module they are of no use to
+# anyone. In a user's folder they may belong to another container with the same paths: there they
+# are removed once they have not been used for KEPT_DAYS.
 
 _DIGEST = 32
 """Bytes of a digest."""

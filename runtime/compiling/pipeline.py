@@ -34,11 +34,10 @@ from numba.core.untyped_passes import (
 from runtime.compiling.lowering import KernelLower, KnownTypes
 from runtime.compiling.notice import compiling
 
-# LLVM's part in the compilation of a kernel.
-#
-# Numba optimises each function three times, each kernel that another one calls for itself and within
-# its caller, and makes machine code of all of them. Here everything is optimised once: within the
-# kernel that Python calls, for which alone there is machine code.
+# LLVM's part in the compilation of a kernel. Numba optimises each function three times, each kernel
+# that another one calls for itself and within its caller, and makes machine code of all of them.
+# Here everything is optimised once: within the kernel that Python calls, for which alone there is
+# machine code.
 
 
 class EntryLibrary(JITCodeLibrary):  # type: ignore[misc]
@@ -65,10 +64,9 @@ class CalledLibrary(EntryLibrary):
 
 
 # Put functions that are compiled into their callers in place of their calls, in numba's
-# intermediate form.
-#
-# Numba does the same with `inline="always"`, but analyses a function anew for each of its calls, and
-# copies all its objects several times. Here a function is analysed once, and copied once per call.
+# intermediate form. Numba does the same with `inline="always"`, but analyses a function anew for
+# each of its calls, and copies all its objects several times. Here a function is analysed once, and
+# copied once per call.
 
 _numbers = count()
 """Make the names of copied variables unique."""

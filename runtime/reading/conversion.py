@@ -32,9 +32,8 @@ from runtime.reading.formats.raw_table import as_text, cell_of, plain_kind
 from runtime.reading.plan_needs import NONE, FieldPair, Leniency
 from runtime.timestamps import NUMBER, cast_or_null, cast_whole, given_times, is_text
 
-# Parse one cell of a table as a value of a type, for types to which Arrow cannot cast.
-#
-# A cell holds native lists, pairs and mappings, or text in event syntax.
+# Parse one cell of a table as a value of a type, for types to which Arrow cannot cast. A cell holds
+# native lists, pairs and mappings, or text in event syntax.
 
 
 class CellError(ValueError):

@@ -33,8 +33,6 @@ from runtime.reading.remarks import Refusals
 from runtime.reading.row_kinds import RowKinds
 from runtime.timestamps import NUMBER, cast_or_null, is_text, parse_times
 
-# Which columns of a table without times could hold them: for the message that says so.
-
 _ROWS = 100
 """How many rows are looked at."""
 

@@ -1,4 +1,7 @@
-"""What of tables may surprise people, by kind and column, as a count with the first place."""
+"""What of tables may surprise people, and rows that cannot be read.
+
+Remarks are kept by kind and column, as a count with the first place.
+"""
 
 from __future__ import annotations
 
@@ -96,13 +99,13 @@ class Refusals:
 
     def notes(self) -> Iterator[Remark]:
         """The fields that were noted; rows that are refused do not count."""
-        for field, reasons in self._notes.items():
+        for name, reasons in self._notes.items():
             rows = sorted(row for row in reasons if row not in self._reasons)
             if rows:
                 place, _ = self._raw.describe(int(self._raw.numbers[rows[0]]))
                 more = f", and {counted(len(rows) - 1, 'row')} more" if len(rows) > 1 else ""
                 text = f"{self._raw.name}: {place}: {reasons[rows[0]]}{more}; it is null there, as no query reads it"
-                yield Remark(RemarkKind.UNREAD_VALUES, field, len(rows), text)
+                yield Remark(RemarkKind.UNREAD_VALUES, name, len(rows), text)
 
     def refuse(self, row: int, reason: str) -> None:
         """Refuse a row (from 0); an earlier reason is kept."""
@@ -157,7 +160,6 @@ def _number(cell: object) -> float | None:
 
 
 # Warn of times that are hardly meant: milliseconds or dates read as seconds, and cut nanoseconds.
-#
 # No record is refused for it; ordering policies decide what happens to such records.
 
 MOST_DAYS = 1_000

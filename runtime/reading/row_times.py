@@ -23,8 +23,6 @@ from runtime.reading.remarks import Refusals
 from runtime.reading.row_kinds import RowKinds, event_index
 from runtime.timestamps import Timestamps, given_times, microseconds
 
-# Events that are intervals: the columns `end` and `shape` of an event table.
-
 WORDS = {shape.name.lower(): shape for shape in Shape}
 """What may be in the column `shape`."""
 

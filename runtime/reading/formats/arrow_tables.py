@@ -1,4 +1,4 @@
-"""Tables that are columns already: in memory, from Arrow, Polars, pandas and others, and Arrow's files."""
+"""Tables that are columns already: of Arrow, Polars, pandas and others, and in files of Arrow."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from runtime.reading.formats.raw_table import (
     refuse_repeated,
     without_long_rows,
 )
-
-# Tables in memory: Arrow, Polars, pandas, and whatever else gives Arrow data.
 
 _ARRIVAL, _SOURCE_TIME = "at", "ts"
 

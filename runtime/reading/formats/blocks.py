@@ -1,4 +1,4 @@
-"""Read a file block by block, and take from its beginning what is understood."""
+"""A file read block by block, and its bytes split into the records of CSV."""
 
 from __future__ import annotations
 
@@ -80,7 +80,6 @@ class Blocks:
 
 
 # Split CSV bytes into records, and tell which of them are rows. All in time proportional to size.
-#
 # A record ends at a line end outside of quotes. A stray quote would make one record of all lines up
 # to the next quote. So where lines with an odd number of quotes do not make a row together, the
 # first of them is not a row, and the lines behind it stand by themselves.

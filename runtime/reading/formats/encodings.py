@@ -20,11 +20,10 @@ from querylang.errors import InputError
 from runtime.file_forms import COMPRESSIONS, USUAL_CSV, UTF_8, Asked, CsvForm, kind_of, size_text
 from runtime.reading.formats.raw_table import RawTable, as_text_of_bytes, one_line, plain_array
 
-# Compressed files, and text in other encodings, as plain files of UTF-8 that readers know.
-#
-# A plain file is written to the folder of temporary files, in pieces, and removed after it was read:
-# so memory stays bounded, and readers may go back in it. A small file may unfold to any size;
-# there is a limit.
+# Compressed files, and text in other encodings, as plain files of UTF-8 that readers know. A plain
+# file is written to the folder of temporary files, in pieces, and removed after it was read: so
+# memory stays bounded, and readers may go back in it. A small file may unfold to any size; there is
+# a limit.
 
 _PIECE = 1 << 20
 _RECORDS, _TIMES = 16, 200
@@ -164,10 +163,9 @@ _HANDLER = "ensue.broken"
 codecs.register_error(_HANDLER, _broken)
 
 
-# Text that is not UTF-8: columns may hold any bytes as text, and no reader looks at them.
-#
-# Such a cell is not a value. If it were taken with replacement characters, different keys could
-# become one.
+# Text that is not UTF-8: columns may hold any bytes as text, and no reader looks at them. Such a
+# cell is not a value. If it were taken with replacement characters, different keys could become
+# one.
 
 REPLACEMENT = "\ufffd"
 _SHOWN_BROKEN = BROKEN.encode(UTF_8, "surrogatepass").decode(UTF_8, "backslashreplace")

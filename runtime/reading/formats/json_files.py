@@ -1,4 +1,4 @@
-"""JSON files: one object per line, or one list of objects."""
+"""JSON: files with one object per line or one list of objects, and messages that are objects."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ from runtime.reading.formats.raw_table import Describe, RawTable, joined
 # the names are learned from few lines at a time, and the others are read with what is known.
 #
 # Arrow's reader ends the process where a block begins with `null`, and where it infers a list or an
-# object for a name that has another type in an earlier block. It makes lists that point behind their
-# values where a list begins with `null`. So it is given nothing but lines that are objects, infers
-# within one block, and its columns are validated: with a known type it reads such lists as they are.
+# object for a name that has another type in an earlier block. It makes lists that point behind
+# their values where a list begins with `null`. So it is given nothing but lines that are objects,
+# infers within one block, and its columns are validated: with a known type it reads such lists as
+# they are.
 
 _FIRST_BYTES = 1 << 15
 """From how many bytes names and types are learned at once."""

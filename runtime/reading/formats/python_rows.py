@@ -25,9 +25,8 @@ from runtime.interpreter.written_values import DEEPEST, NOT_TEXT, is_unicode
 from runtime.reading.formats.raw_table import Describe, RawTable, Unreadable, as_json, as_text
 from runtime.yaml_reader import YamlError, file_text, read_nodes, value_of
 
-# Values of Python as columns: one table says what each scalar of Python, numpy and pandas is.
-#
-# Rows may mix them: an integer of numpy beside one of Python is a number as that one.
+# Values of Python as columns: one table says what each scalar of Python, numpy and pandas is. Rows
+# may mix them: an integer of numpy beside one of Python is a number as that one.
 
 Plain = Callable[[Any], Any]
 """From a value of one type to the same one of a type that Arrow's columns are made of."""
@@ -370,9 +369,6 @@ def _names(rows: Sequence[Mapping[str, Any]], name: str, asked: Asked) -> list[s
             f" with more than {MOST_NAMES:,}, or with so few in common, define the event types"
         )
     return [key for key in names if str(key).casefold() in asked.wanted]
-
-
-# YAML files: a list of rows, or a mapping with `rows`.
 
 
 def read_yaml(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:

@@ -20,19 +20,17 @@ from runtime.arrow_types import has_column, one_chunk
 from runtime.file_forms import Asked, shortened
 from runtime.timestamps import is_text
 
-# Columns without Arrow's views: kinds of text, bytes and lists that Polars and others give.
-
 
 def without_views(columns: pa.Table) -> pa.Table:
     """The same values in the usual forms of text, bytes and lists, which all other code knows.
 
     Text need not be UTF-8 here.
     """
-    for place, field in enumerate(columns.schema):
-        kind = _plain(field.type)
-        if kind != field.type:
+    for place, column in enumerate(columns.schema):
+        kind = _plain(column.type)
+        if kind != column.type:
             chunks = [_cast(chunk, kind) for chunk in columns.column(place).chunks]
-            columns = columns.set_column(place, field.name, pa.chunked_array(chunks, kind))
+            columns = columns.set_column(place, column.name, pa.chunked_array(chunks, kind))
     return columns
 
 
@@ -441,9 +439,6 @@ def as_json(value: Any) -> str:
 def one_line(error: Exception) -> str:
     """The message of an error without line breaks."""
     return " ".join(str(error).split())
-
-
-# Rows of typed tables that are longer than the limit.
 
 
 def without_long_rows(raw: RawTable, asked: Asked) -> RawTable:

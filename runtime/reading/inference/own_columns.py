@@ -1,4 +1,4 @@
-"""Which columns of tables are the reader's own: types, times and places; and which are fields called alike."""
+"""Which columns of tables say types, times and places, and which are fields called alike."""
 
 from __future__ import annotations
 
@@ -45,11 +45,10 @@ from runtime.reading.remarks import Refusals
 from runtime.reading.row_kinds import is_control, read_kinds
 from runtime.timestamps import given_times, is_text
 
-# Which columns of tables say types and times, and which are fields called alike.
-#
-# `event`, `at` and `ts` are ordinary names elsewhere. A column of such a name is ours unless no value
-# of it can be. This is decided once, about whole tables, before they are read: however they are cut,
-# all parts are read alike. Only as many rows are looked at as it takes to see a value that is ours.
+# Types and times: `event`, `at` and `ts` are ordinary names elsewhere. A column of such a name is
+# ours unless no value of it can be. This is decided once, about whole tables, before they are read:
+# however they are cut, all parts are read alike. Only as many rows are looked at as it takes to see
+# a value that is ours.
 
 _ALIKE = 0.85
 """A type is meant by a text that is so like its name, from 0 to 1, that it is a slip."""
@@ -270,11 +269,10 @@ def _number(text: str) -> float | None:
         return None
 
 
-# Which columns of tables say where rows came from, and which are fields called alike.
-#
-# `source`, `partition` and `offset` are ordinary names elsewhere. A column of such a name is ours
-# unless a query or a definition has it as a field, or its values cannot be ours. This is decided
-# once, about whole tables, before they are read; of tables without such columns nothing is read.
+# Where rows came from: `source`, `partition` and `offset` are ordinary names elsewhere. A column of
+# such a name is ours unless a query or a definition has it as a field, or its values cannot be
+# ours. This is decided once, about whole tables, before they are read; of tables without such
+# columns nothing is read.
 
 MOST_SOURCES = 1_000
 """Different texts that can be sources: an account has rows for each of them."""

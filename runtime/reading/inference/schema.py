@@ -370,8 +370,6 @@ def unread_column(table: str, name: str, kind: str) -> str:
     return f"{table}: column {name!r} is not read: no type of the language holds {kind}; make it {way_out}"
 
 
-# Remarks about inferred types: what a query does that users may not expect.
-
 Schemas = Mapping[str, Mapping[str, Type]]
 """By event type: its fields and their types."""
 

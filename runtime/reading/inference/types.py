@@ -1,4 +1,4 @@
-"""The type of a column that no definition knows, from its Arrow type.
+"""The type of a column that no definition knows, from its Arrow type or what its text shows.
 
 A struct becomes an event type of its own, with the names of event and field: `A_customer`.
 """

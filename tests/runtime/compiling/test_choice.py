@@ -47,9 +47,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def spend(choice: Choice, clock: Clock, seconds: float) -> None:
-    began = compiled.begin(lambda: False)
+    began = choice.begin(lambda: False)
     clock.now += seconds
-    compiled.end(began)
+    choice.end(began)
 
 
 @pytest.mark.parametrize(
@@ -70,31 +70,31 @@ def test_a_long_call_runs_machine_code(entries: int, is_on_disk: bool, plain: bo
 
 
 def test_many_short_calls_change_to_machine_code(clock: Clock) -> None:
-    compiled = Choice(Setting.AUTO)
-    spend(compiled, clock, TO_LOAD.seconds + 0.1)
-    assert not compiled.is_plain(1, lambda: True)
-    assert compiled.is_plain(1, lambda: False)
-    spend(compiled, clock, TO_COMPILE.seconds)
-    assert not compiled.is_plain(1, lambda: False)
+    choice = Choice(Setting.AUTO)
+    spend(choice, clock, TO_LOAD.seconds + 0.1)
+    assert not choice.is_plain(1, lambda: True)
+    assert choice.is_plain(1, lambda: False)
+    spend(choice, clock, TO_COMPILE.seconds)
+    assert not choice.is_plain(1, lambda: False)
 
 
 @pytest.mark.parametrize(("is_on_disk", "patience"), [(True, TO_LOAD), (False, TO_COMPILE)])
 def test_a_call_that_takes_too_long_is_given_up(clock: Clock, is_on_disk: bool, patience: Any) -> None:
-    compiled = Choice(Setting.AUTO)
-    compiled.begin(lambda: is_on_disk)
+    choice = Choice(Setting.AUTO)
+    choice.begin(lambda: is_on_disk)
     for _ in range(10):
         clock.now += patience.seconds / 10
-        compiled.check_time()
+        choice.check_time()
     clock.now += 0.001
     with pytest.raises(TakesTooLong):
-        compiled.check_time()
+        choice.check_time()
 
 
 def test_plain_python_only_is_never_given_up(clock: Clock) -> None:
-    compiled = Choice(Setting.NEVER)
-    compiled.begin(lambda: True)
+    choice = Choice(Setting.NEVER)
+    choice.begin(lambda: True)
     clock.now = 1e9
-    compiled.check_time()
+    choice.check_time()
 
 
 def test_the_setting_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,9 +179,9 @@ def test_kernels_are_defined_without_numba() -> None:
 
 
 def test_a_process_that_lives_long_uses_what_is_on_disk_at_once(clock: Clock) -> None:
-    compiled = Choice(Setting.AUTO)
-    compiled.load_at_once()
-    assert not compiled.is_plain(0, lambda: True)
-    assert compiled.is_plain(TO_COMPILE.entries, lambda: False)
-    spend(compiled, clock, TO_COMPILE.seconds + 1)
-    assert not compiled.is_plain(0, lambda: False)
+    choice = Choice(Setting.AUTO)
+    choice.load_at_once()
+    assert not choice.is_plain(0, lambda: True)
+    assert choice.is_plain(TO_COMPILE.entries, lambda: False)
+    spend(choice, clock, TO_COMPILE.seconds + 1)
+    assert not choice.is_plain(0, lambda: False)

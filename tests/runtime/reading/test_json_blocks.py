@@ -74,7 +74,7 @@ def test_any_blocks_give_the_types_and_values_of_the_whole_list(tmp_path: Path, 
     expected = [read_rows(whole, plan) for plan in plans]
     for block, few, part in ((8 << 20, 40, 1 << 19), (100, 40, 1), (150, 1 << 15, 5)):
         with (
-            patch.object(json_files, "_FEW", few),
+            patch.object(json_files, "_FIRST_BYTES", few),
             patch.object(blocks.Blocks.__init__, "__defaults__", (block,)),
             patch.multiple(json_files, _TOGETHER=1, _ROWS=part),
         ):
@@ -125,8 +125,8 @@ CHILD = """
 import json, sys
 from pathlib import Path
 from runtime.reading.files import read_raw
-from runtime.reading.formats import json_lines
-json_lines._FEW, json_lines._BLOCK = 64, 256
+from runtime.reading.formats import json_files
+json_files._FIRST_BYTES, json_files._BLOCK = 64, 256
 for path in map(Path, sys.argv[1:]):
     raw = read_raw(path)
     bad = [[item.number, item.reason] for item in raw.unreadable]
