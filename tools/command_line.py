@@ -7,6 +7,7 @@ every option has an example.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ HEAD = """\
 """
 
 ABOUT = (
-    "Every command and option, with an example. Results are printed to standard output, errors and remarks to standard "
+    "Every command, with an example behind its form, and every option. Results are printed to standard output, errors and remarks to standard "
     "error. The exit code is 0 if all is well, 1 if the input is wrong or a check found a difference, 2 if the command was "
     "not used as described here, 3 if Ensue itself failed, 4 if a broker or a storage does not answer. `ensue --version` "
     "prints the version, `-h` after any command its options. `ensue --install-completion` completes commands and options "
@@ -101,7 +102,8 @@ def _section(name: str) -> str:
     shared = [option for option, names in shared_options().items() if name in names]
     arguments = [item for item in command.params if item.param_type_name == "argument"]
     usage = " ".join(["ensue", name, *(item.metavar for item in arguments)])
-    parts = [f"## ensue {name}", f"`{usage}`: {_paragraphs(command.help)}", f"```text\n{example_of(name, '')}\n```"]
+    parts = [f"## ensue {name}", _paragraphs(f"`{usage}`: {inspect.cleandoc(command.help or '')}")]
+    parts += [f"`{example}`"] if (example := example_of(name, "")) != usage else []
     told = [item for item in arguments if getattr(item, "help", None) and item.metavar != "FILE"]
     parts += ["\n".join(filled(f"`{item.metavar}`: {item.help}", "- ") for item in told)] if told else []
     own = [item for item in options(command) if item.opts[0] not in shared]
@@ -114,12 +116,12 @@ def _section(name: str) -> str:
     return "\n\n".join(part.strip("\n") for part in parts)
 
 
-def _paragraphs(text: str | None) -> str:
-    return "\n\n".join(filled(part) for part in inspect.cleandoc(text or "").split("\n\n"))
+def _paragraphs(text: str) -> str:
+    return "\n\n".join(map(filled, text.split("\n\n")))
 
 
 def _table(rows: Iterable[str]) -> str:
-    return "\n".join(["| option | | example |", "|---|---|---|", *rows])
+    return "\n".join(["| option | |", "|---|---|", *rows])
 
 
 def _shared_rows(*, of_tables: bool) -> Iterator[str]:
@@ -130,16 +132,19 @@ def _shared_rows(*, of_tables: bool) -> Iterator[str]:
 
 
 def _row(name: str, item: Any) -> str:
-    said = item.help + ("" if (default := _default(item)) is None else f" Default: `{default}`.")
-    said += " Required." if item.required else ""
-    taken = "" if item.is_flag else f" {_type(item)}"
-    cells = [f"`{item.opts[0]}{taken}`", said, f"`{example_of(name, item.opts[0])}`"]
+    default = _default(item)
+    said = item.help + ("" if default is None else f" Default: `{default}`.") + (" Required." if item.required else "")
+    if item.type.name == "choice":
+        said += f" One of {', '.join(f'`{choice}`' for choice in item.type.choices)}."
+    cells = [f"`{_shown(item, example_of(name, item.opts[0]) or '')}`", said]
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _type(item: Any) -> str:
-    kinds = {"str": "TEXT", "path": "PATH", "int range": "N", "integer": "N"}
-    return "|".join(item.type.choices) if item.type.name == "choice" else kinds[item.type.name]
+def _shown(item: Any, example: str) -> str:
+    """The option as its example has it, with its value."""
+    found = re.search(rf"{item.opts[0]}(?: (\"[^\"]*\"|'[^']*'|\S+))?", example)
+    assert found is not None
+    return item.opts[0] if item.is_flag else found[0]
 
 
 def _default(item: Any) -> str | None:

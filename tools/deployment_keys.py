@@ -84,9 +84,9 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _section(group: str) -> str:
-    rows = ["| key | type | default | | example | on a checkpoint |", "|---|---|---|---|---|---|"]
+    rows = ["| key, for example | type | default | | on a checkpoint |", "|---|---|---|---|---|"]
     for key, change in KEYS[group].items():
         type_, default, example, meaning = said()[group][key]
         kept = ELSEWHERE.get((group, key), str(change))
-        rows.append(f"| `{key}` | {type_} | {default} | {meaning} | `{example}` | {kept} |")
+        rows.append(f"| `{example}` | {type_} | {default} | {meaning} | {kept} |")
     return f"## {TITLES[group]}\n\n" + "\n".join(rows)

@@ -99,9 +99,9 @@ ERRORS_HEAD = """\
 
 ERRORS_ARE = (
     "`ensue check` reports all mistakes of a file at once, as `path:line:column: code: message`, with the line and carets "
-    "under the place. The code is stable: scripts and editors may rely on it. Below, each code has a text that causes it, "
-    "what is said of that text, its other messages (`…` differs from text to text), the way out, and the lines of the text "
-    "that are mended. What is allowed but [hardly meant](#warnings) is a warning: the query runs."
+    "under the place. The code is stable: scripts and editors may rely on it. Below, each code has a text that causes it; "
+    "what is said of that text, with line and column; its other messages (`…` differs from text to text); the way out; and "
+    "the lines of the text that are mended. What is allowed but [hardly meant](#warnings) is a warning: the query runs."
 )
 
 ERRORS_NEXT = (
@@ -131,11 +131,20 @@ def _section(entry: Entry) -> str:
         parts.append("With these definitions beside the query:")
         parts += [f"```query {name}\n{text}```" for name, text in entry.definitions.items()]
     parts.append(f"```query {kind}={entry.code}{_around(entry)}\n{entry.example}```")
-    parts.append("```text\n" + "\n".join(map(str, (*errors, *warnings))) + "\n```")
     said = [error.message for error in (*errors, *warnings)]
-    parts += ["\n".join(filled(_FACT.sub("…", words), "- ") for words in _others(entry.messages, said))]
-    parts += [filled(entry.way_out), f"```text\n{_mended(entry)}\n```"]
+    places = [
+        f"**{error.span.line}:{error.span.column}** {_marked_up(error.message)}" for error in (*errors, *warnings)
+    ]
+    others = [_marked_up(_FACT.sub("…", words)) for words in _others(entry.messages, said)]
+    parts.append("\n".join(filled(text, "- ") for text in (*places, *others)))
+    parts += [filled(entry.way_out), f"```mended\n{_mended(entry)}\n```"]
     return "\n\n".join(part for part in parts if part)
+
+
+def _marked_up(message: str) -> str:
+    """A message in Markdown: what would begin a tag or emphasis outside of code is escaped."""
+    parts = re.split(r"(`[^`]*`)", message)
+    return "".join(part if part.startswith("`") else re.sub(r"([<*_])", r"\\\1", part) for part in parts)
 
 
 def _others(messages: Iterable[str], said: Sequence[str]) -> Iterator[str]:

@@ -8,7 +8,7 @@ The blocks of one document run in order in one empty folder that holds a copy of
 - `python`: executed; the blocks of a document share their names;
 - `bash`: executed; commands about installing and `make` are looked up instead, for these tests run inside of them; a command of ours
   that is quick runs in this process, for it is started very often, and a shell gets what it prints;
-- `ebnf`: a grammar, read by people;
+- `ebnf`: a grammar, read by people; `mended`: the lines of a query that have changed, which other tests compile;
 - a language and a file name, as in `csv cards.csv`: written to that file;
 - `text` right after a block that is executed or has mistakes: what that block prints; elsewhere just text.
 """
@@ -94,7 +94,7 @@ class Reader:
                 self.printed = "".join(self.bash(line) for line in commands(block.text))
             case "text":
                 assert before is None or before.split() == block.text.split()
-            case "ebnf" | "json":
+            case "ebnf" | "json" | "mended":
                 pass
             case other:
                 raise AssertionError(f"line {block.line}: a block of an unknown kind {other!r}")

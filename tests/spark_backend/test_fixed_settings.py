@@ -125,7 +125,7 @@ def test_the_page_of_deployment_files_has_every_key_and_its_class() -> None:
     tables = {"The file itself": JOB_KEYS, "A source": source_keys(), "A sink": sink_keys()}
     for title, keys in tables.items():
         section = text.partition(f"## {title}\n")[2].partition("\n## ")[0]
-        rows = re.findall(r"^\| `(\w+)` \|.*\| (fixed|applied|free)\b[^|]*\|$", section, re.MULTILINE)
+        rows = re.findall(r"^\| `(\w+): .*\| (fixed|applied|free)\b[^|]*\|$", section, re.MULTILINE)
         assert dict(rows) == {key: str(change) for key, change in keys.items()}
     options = re.split(r"\sare\s+fixed", text.partition("## Options of a source\n")[2])[0]
     fixed = {key for kind in kinds() for key, change in kind.options.items() if str(change) == "fixed"}
