@@ -22,6 +22,7 @@ from querylang.plan.expression import (
     EventOf,
     Expression,
     FieldOf,
+    IndexOf,
     Invoke,
     KeyOf,
     Kind,
@@ -39,6 +40,7 @@ from runtime.columns.methods import Mask, both_valid, native_call, seconds_of
 from runtime.compiling.compiled import kernel
 from runtime.exact_times import MICROSECONDS, with_exact_sum
 from runtime.instants import NO_TIME
+from runtime.interpreter.constants import Constant, constant_receiver
 from runtime.interpreter.context import Budget, Context, PlanWorld
 from runtime.interpreter.expressions import combine, takes_nulls, value_type
 from runtime.interpreter.statements import run_action
@@ -156,6 +158,8 @@ def _value(expression: Expression, rows: EventRows) -> Column:
             return _joined(_strings(operator, one.values, two.values), [one, two])
         case Call(method="getTime" | "microseconds" as method, receiver=EventOf()) if (times := rows.times) is not None:
             return _joined(times if method == MICROSECONDS else seconds_of(times), (), times != NO_TIME)
+        case Call() | IndexOf() if (known := constant_receiver(expression)) is not None:
+            return _of_constant(expression, known, [_value(part, rows) for part in children(expression)[1:]], rows)
         case Call():
             return _call(expression, rows)
         case _:
@@ -309,6 +313,26 @@ def _call(call: Call, rows: EventRows) -> Column:
         return _each(call, parts, rows)
     values, fits = found
     return _joined(values, parts, fits)
+
+
+def _of_constant(node: Call | IndexOf, known: Constant, arguments: Sequence[Column], rows: EventRows) -> Column:
+    """What a node reads in a container that is the same for all rows."""
+    if isinstance(node, Call) and node.method in ("contains", "indexOf"):
+        places = _places(known, value_type(node.arguments[0]), arguments[0].values)
+        return _joined(places if node.method == "indexOf" else places >= 0, arguments)
+    return _each(node, [Column([known.value] * len(rows)), *arguments], rows)
+
+
+def _places(known: Constant, type_: Type, wanted: Any) -> Integers:
+    """Where values are in a constant sequence; -1 = nowhere."""
+    if type_ not in _ARROW:
+        return np.fromiter(map(known.place_of, wanted), np.int64, len(wanted))
+    places = np.fromiter(known.places.values(), np.int64, len(known.places))
+    elements = pa.array([known.value[place] for place in places.tolist()], _ARROW[type_])
+    if type_ == Type.FLOAT:  # for Arrow zeros of both signs differ
+        elements, wanted = pa.array(elements.to_numpy() + 0.0), wanted + 0.0
+    found = pc.index_in(wanted if isinstance(wanted, pa.Array) else pa.array(wanted), elements)
+    return np.append(places, -1)[found.fill_null(len(places)).to_numpy()]
 
 
 def _each(node: Expression, parts: Sequence[Column], rows: EventRows) -> Column:

@@ -50,6 +50,7 @@ from querylang.plan.expression import (
 from querylang.plan.library import LOCATION_FIELDS
 from runtime.exact_times import with_exact_sum
 from runtime.interpreter.aggregates import folded
+from runtime.interpreter.constants import Constant, constant_receiver
 from runtime.interpreter.containers import bound_method, element, value_at
 from runtime.interpreter.context import NODE, PART, Context, call_bytes, compared_bytes, text_bytes, value_bytes
 from runtime.interpreter.decimals import DECIMAL_OPERATORS, negated
@@ -121,6 +122,8 @@ def evaluate(expression: Expression, context: Context) -> Value:
     context.budget.spend(NODE)
     if isinstance(expression, Binary):
         return _binary(expression, context)
+    if isinstance(expression, Call | IndexOf) and (known := constant_receiver(expression)) is not None:
+        return _of_constant(expression, known, [evaluate(part, context) for part in children(expression)[1:]], context)
     return combine(expression, [evaluate(part, context) for part in children(expression)], context)
 
 
@@ -157,6 +160,16 @@ def combine(node: Expression, parts: Sequence[Any], context: Context) -> Value:
 def is_null(value: Value, expression: Expression) -> bool:
     """Whether the value of an expression is a null, and not an optional without a value."""
     return value is None and value_type(expression).kind is not Kind.OPTIONAL
+
+
+def _of_constant(node: Call | IndexOf, known: Constant, arguments: Sequence[Any], context: Context) -> Value:
+    """What a node reads in a constant container; the place of a value is looked up."""
+    if isinstance(node, Call) and node.method in ("contains", "indexOf"):
+        if is_null(arguments[0], node.arguments[0]):
+            return None
+        place = known.place_of(arguments[0])
+        return place if node.method == "indexOf" else place >= 0
+    return combine(node, [known.value, *arguments], context)
 
 
 def _has_null(node: Expression, parts: Sequence[Any], context: Context) -> bool:

@@ -52,7 +52,7 @@ DOORS = {
     "querylang.parameters": "binding given_values instances",
     "querylang.changes": "applying merging reach running shadows",
     "runtime.compiling": "ahead compiled files notice",
-    "runtime.interpreter": "aggregates context decimals expressions statements strings values written_values",
+    "runtime.interpreter": "aggregates constants context decimals expressions statements strings values written_values",
     "runtime.policies": "per_input plan_policies settings_text",
     "runtime.columns": "arrivals expressions keys rows",
     "runtime.reading": "column_names control_events conversion files formats.arrow_tables formats.blocks formats.messages formats.parquet_files formats.python_rows formats.raw_table inference.looks inference.own_columns inference.schema inference.types plan_needs remarks tables",
