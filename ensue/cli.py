@@ -35,8 +35,8 @@ from ensue.commands.status import status
 from ensue.commands.texts.fmt import fmt
 from ensue.commands.texts.import_sql import import_sql
 from ensue.commands.verify import verify
-from querylang import masking
 from querylang.errors import EnsueError
+from querylang.masking import forget_secrets
 from querylang.printable import printable
 from runtime.compiling.notice import tell_on
 
@@ -107,7 +107,7 @@ app.command()(package)
 def main() -> None:
     """Run the command line; a user's mistake is printed without a traceback."""
     tell_on(sys.stderr)
-    masking.forget()
+    forget_secrets()
     _take_name_of_shell(sys.argv[1:])
     try:
         sys.exit(app(prog_name="ensue", standalone_mode=False) or 0)

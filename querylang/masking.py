@@ -18,12 +18,12 @@ SHORTEST_SECRET = 4
 _kept: dict[str, str] = {}
 
 
-def keep(name: str, value: str) -> None:
+def keep_secret(name: str, value: str) -> None:
     """Never show this value from now on in this process; `name`: of its variable or setting."""
     _kept[name] = value
 
 
-def forget() -> None:
+def forget_secrets() -> None:
     """Show everything again: what comes next has other settings."""
     _kept.clear()
 

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from querylang import masking
+from querylang.masking import forget_secrets
 from runtime.compiling.notice import tell_on
 
 # Every JVM of the suite lives for minutes at most: the second compiler would take a third of the processors' time and
@@ -46,7 +46,7 @@ def pytest_configure() -> None:
 @pytest.fixture(autouse=True)
 def other_settings() -> None:
     """No test hides the values of another one's settings."""
-    masking.forget()
+    forget_secrets()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

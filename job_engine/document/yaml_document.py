@@ -15,8 +15,8 @@ import yaml
 from yaml.resolver import Resolver
 
 from job_engine.places.local_path import LocalPath
-from querylang import masking
 from querylang.errors import FileErrors, InputError, did_you_mean, listed
+from querylang.masking import keep_secret
 from querylang.parameters.given_values import Given, Path
 from runtime.yaml_reader import YamlError, read_nodes, value_of
 
@@ -54,7 +54,7 @@ class Mistakes:
     def keep(self, name: str, value: str) -> str:
         """The value, which no message shows; `name`: its variable, file or setting."""
         self.used[name] = value
-        masking.keep(name, value)
+        keep_secret(name, value)
         return value
 
     def raise_if_any(self) -> None:

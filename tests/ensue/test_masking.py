@@ -11,8 +11,8 @@ from ensue import cli
 from ensue.commands.output import print_error, print_failure
 from job_engine.document.yaml_document import Mistakes, Node, read_document
 from job_engine.errors import JobError, as_job_errors, in_plain_words
-from querylang import masking
 from querylang.logger import warn
+from querylang.masking import keep_secret, masked
 
 HIDDEN = "sesame-open"
 SECRET = "p#s \"w'ör\\d\n\x1b[0m"
@@ -24,12 +24,12 @@ SECRET = "p#s \"w'ör\\d\n\x1b[0m"
     ids=lambda text: text[:3],
 )
 def test_a_value_is_hidden_however_it_is_written(text: str) -> None:
-    masking.keep("WORD", SECRET)
-    assert masking.masked(f"before {text} behind").replace('"', "").replace("'", "") == "before ${WORD} behind"
+    keep_secret("WORD", SECRET)
+    assert masked(f"before {text} behind").replace('"', "").replace("'", "") == "before ${WORD} behind"
 
 
 def test_the_traceback_of_a_failure_hides_it(capsys: pytest.CaptureFixture[str]) -> None:
-    masking.keep("WORD", "sesame-open")
+    keep_secret("WORD", "sesame-open")
     try:
         {}[HIDDEN]
     except KeyError:
@@ -41,13 +41,13 @@ def test_the_traceback_of_a_failure_hides_it(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_warning_hides_it(caplog: pytest.LogCaptureFixture) -> None:
-    masking.keep("WORD", "sesame-open")
+    keep_secret("WORD", "sesame-open")
     warn("no user sesame-open")
     assert caplog.messages == ["no user ${WORD}"]
 
 
 def test_the_causes_of_an_error_of_a_job_hide_it() -> None:
-    masking.keep("WORD", "sesame-open")
+    keep_secret("WORD", "sesame-open")
     with pytest.raises(JobError) as caught, as_job_errors():
         raise RuntimeError("login sesame-open failed")
     assert "sesame" not in "".join(traceback.format_exception(caught.value))
@@ -60,11 +60,11 @@ def test_the_causes_of_an_error_of_a_job_hide_it() -> None:
 
 
 def test_the_next_command_of_a_process_shows_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    masking.keep("WORD", "sesame-open")
+    keep_secret("WORD", "sesame-open")
     monkeypatch.setattr("sys.argv", ["ensue", "--version"])
     with pytest.raises(SystemExit):
         cli.main()
-    assert masking.masked("sesame-open") == "sesame-open"
+    assert masked("sesame-open") == "sesame-open"
 
 
 def _entry(text: str, environment: dict[str, str]) -> Node:
@@ -83,4 +83,4 @@ def test_numbers_and_words_of_variables_keep_their_types() -> None:
 
 def test_a_password_in_the_file_is_hidden_too() -> None:
     assert _entry("kafka.sasl.password: sesame-open", {}).text() == "sesame-open"
-    assert masking.masked("refuses sesame-open") == "refuses ${kafka.sasl.password}"
+    assert masked("refuses sesame-open") == "refuses ${kafka.sasl.password}"

@@ -20,8 +20,8 @@ from job_engine.errors import Unreachable
 from job_engine.job.batches.reporting import Reporter
 from job_engine.settings.deployment_file import ENGINE_VARIABLE
 from job_engine.wire.reports import Report
-from querylang import masking
 from querylang.logger import LOGGER, LogForm, warn
+from querylang.masking import keep_secret
 from tests.support.sensors import add_files, project, table
 
 
@@ -87,7 +87,7 @@ def test_an_error_keeps_its_exit_code(
 def test_warnings_and_reports_are_events_with_fields(capsys: pytest.CaptureFixture[str]) -> None:
     log = JsonLog()
     log.job = "sensors"
-    masking.keep("PASSWORD", "sesame-open")
+    keep_secret("PASSWORD", "sesame-open")
     logger = logging.getLogger(LOGGER)
     logger.addHandler(log)
     try:
