@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from querylang.changes.applying import Applied, Infer, Moment, Schemas, apply, compiled
-from querylang.changes.running import ChangeError, Running, annotated_as
+from querylang.changes import Applied, Infer, Moment, Schemas, apply, compiled
 from querylang.errors import InputError, QueryErrors
 from querylang.load import NAMELESS, check_text, words_of
 from querylang.plan.changes import Change, DeployQuery, Outcome, ReplaceQuery
 from querylang.plan.model import EventType, Plan, QueryPlan
+from querylang.running import ChangeError, Running, annotated_as
 from querylang.source import Source
 from runtime.admission.selection import furthest_time, selectors_of
 from runtime.columns.arrivals import Arrivals, RecordKind

@@ -36,8 +36,7 @@ from ensue.commands.texts.fmt import fmt
 from ensue.commands.texts.import_sql import import_sql
 from ensue.commands.verify import verify
 from querylang.errors import EnsueError
-from querylang.masking import forget_secrets
-from querylang.printable import printable
+from querylang.printable import forget_secrets, printable
 from runtime.compiling.notice import tell_on
 
 _WrongUsage: Any = typer.BadParameter.__mro__[1]

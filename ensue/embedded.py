@@ -17,7 +17,7 @@ from ensue.plans import as_tables, fitted
 from ensue.queries import Queries, load_and_warn
 from ensue.result import Replay
 from querylang.errors import InputError
-from querylang.parameters.instances import with_instances
+from querylang.parameters import with_instances
 from querylang.plan.model import Plan, QueryPlan
 from runtime.policies.plan_policies import parse_orderings
 from runtime.policies.settings_text import parse_forget_keys, with_forget_keys

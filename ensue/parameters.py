@@ -1,6 +1,6 @@
 """Read the values of parameters: a mapping, a YAML file, or YAML text.
 
-`querylang.parameters.instances` says how values are nested.
+`querylang.parameters` says how values are nested.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from querylang.errors import InputError
-from querylang.parameters.given_values import NOTHING, Given
+from querylang.parameters import NOTHING, Given
 
 Parameters = Mapping[str, Any] | str | Path | Given | None
 SUFFIXES = (".yaml", ".yml", ".json")

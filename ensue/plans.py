@@ -13,12 +13,11 @@ from ensue.event_tables.table_paths import table_paths
 from ensue.parameters import read_parameters
 from ensue.queries import Queries
 from querylang.errors import InputError, QueryErrors
-from querylang.formatter.definition_text import definitions
+from querylang.formatter.formatting import definitions
 from querylang.load import Schemas
-from querylang.logger import warn
-from querylang.parameters.given_values import NOTHING, Given
-from querylang.parameters.instances import with_instances
+from querylang.parameters import NOTHING, Given, with_instances
 from querylang.plan.model import Plan
+from querylang.printable import warn
 from runtime.columns.arrivals import RecordKind
 from runtime.reading.column_names import STANDARD_NAMES, TYPE, ColumnNames
 from runtime.reading.formats.arrow_tables import held

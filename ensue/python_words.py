@@ -14,7 +14,7 @@ from typing import ParamSpec, TypeVar
 
 from ensue.data_options import ARGUMENTS, DataOptions, FrameOptions
 from querylang.errors import InputError, did_you_mean
-from querylang.logger import words
+from querylang.printable import words
 
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")

@@ -15,11 +15,10 @@ import querylang
 from querylang.checker.checked import Checked
 from querylang.errors import InputError, Mistake, QueryError, near_file
 from querylang.load import NAMELESS, PATH_SUFFIXES, Schemas, is_query_text, texts_of, words_of
-from querylang.logger import warn
-from querylang.parameters.given_values import NOTHING, Given
-from querylang.parameters.instances import with_instances
+from querylang.parameters import NOTHING, Given, with_instances
 from querylang.paths import exists
 from querylang.plan.model import Plan, QueryPlan
+from querylang.printable import warn
 from querylang.source import Source
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from ensue.queries import Queries, load
 from ensue.rendering.left_over import held
 from ensue.rendering.match_files import match_file, refuse_bad_path, refuse_several_queries
 from querylang.errors import InputError
-from querylang.parameters.instances import with_instances
+from querylang.parameters import with_instances
 from querylang.plan.model import Plan, QueryPlan
 from runtime.engine.engine import Engine
 from runtime.matching.choose import slow_queries

@@ -24,12 +24,12 @@ from ensue.queries import Queries, load_and_warn
 from job_engine.sources.reading import Reading
 from job_engine.wire.clock_sources import Clock, Idle
 from job_engine.wire.program import Program
-from querylang.changes.applying import Infer
+from querylang.changes import Infer
 from querylang.errors import InputError, QueryErrors
 from querylang.load import Schemas, check_text
-from querylang.logger import warn
 from querylang.plan.expression import Type
 from querylang.plan.model import Plan
+from querylang.printable import warn
 from runtime.columns.arrivals import Arrivals
 from runtime.policies.plan_policies import SourceOrdering, parse_orderings, policy_of, with_ordering
 from runtime.policies.settings_text import parse_duration, parse_forget_keys, with_forget_keys

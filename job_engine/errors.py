@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from querylang.errors import EnsueError, FileErrors, InputError, QueryErrors
-from querylang.masking import masked, shows
-from querylang.printable import one_line
+from querylang.printable import masked, one_line, shows
 
 FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _FULL_PLACE = re.compile(r"\[Errno \d+\] (?:No space left on device|Disk quota exceeded): '([^'\n]+)'")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
     from querylang.formatter.formatting import format_text
     from querylang.load import Compiled, Schemas, check_paths, check_text, compile_paths, compile_text, read_sources
-    from querylang.parameters.binding import InstanceError, bind, instances_of
+    from querylang.parameters import InstanceError, bind, instances_of
     from querylang.plan.describe import describe, describe_plan, to_dot
     from querylang.plan.expression import Type
     from querylang.source import Source, Span
@@ -48,7 +48,7 @@ _HOMES = {
     "errors": ("EnsueError", "InputError", "QueryError", "QueryErrors"),
     "formatter.formatting": ("format_text",),
     "load": ("Compiled", "Schemas", "check_paths", "check_text", "compile_paths", "compile_text", "read_sources"),
-    "parameters.binding": ("InstanceError", "bind", "instances_of"),
+    "parameters": ("InstanceError", "bind", "instances_of"),
     "plan.describe": ("describe", "describe_plan", "to_dot"),
     "plan.expression": ("Type",),
     "source": ("Source", "Span"),

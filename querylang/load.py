@@ -17,7 +17,6 @@ from pathlib import Path, PurePath
 from querylang.checker.catalogue import Catalogue
 from querylang.checker.checked import Checked, Diagnostics, Written
 from querylang.checker.query.check_query import check_query, written_by
-from querylang.compiler import compile_checked
 from querylang.errors import InputError, Mistake, QueryError, QueryErrors, limited_hints, near_file
 from querylang.paths import exists, is_folder
 from querylang.plan.expression import Type
@@ -26,6 +25,14 @@ from querylang.source import Source, Span
 from querylang.syntax import ast
 from querylang.syntax.definition_files import parse_definitions
 from querylang.syntax.parser import parse
+
+# The plan of a set of checked queries.
+
+
+def compile_checked(checked: Checked) -> Plan:
+    """The plan; queries with parameters are templates in it (`querylang.parameters`)."""
+    return Plan(checked.events, checked.queries)
+
 
 QUERY_SUFFIXES = (".query", ".qry")
 DEFINITION_SUFFIX = ".mon"

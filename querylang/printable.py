@@ -1,14 +1,15 @@
-r"""Text of data and file names as people read it, without characters that act on a terminal.
-
-Such characters ring, colour, delete or turn around what is printed. They are shown escaped: `\x1b`,
-`\x9b`, `\u202e`.
-"""
+"""Text as people may see it: harmless for terminals and without secrets; and warnings in it."""
 
 from __future__ import annotations
 
 import json
+import logging
 import re
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from enum import StrEnum
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 _ACTS = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff"
 """DEL and C1, signs that change the direction of text, line ends of Unicode, halves of pairs."""
@@ -39,3 +40,74 @@ def _visible(letter: str) -> str:
 
 def _escaped(letter: str) -> str:
     return letter.encode("unicode_escape").decode()
+
+
+# Values that no text shows: of variables and files that settings name, and passwords.
+#
+# Whoever reads such a value keeps it here. Every text that leaves passes `masked`: errors, warnings,
+# logs, tracebacks.
+
+SHORTEST_SECRET = 4
+"""Characters. Shorter values are part of too many words to be replaced in any text."""
+
+_kept: dict[str, str] = {}
+
+
+def keep_secret(name: str, value: str) -> None:
+    """Never show this value from now on in this process; `name`: of its variable or setting."""
+    _kept[name] = value
+
+
+def forget_secrets() -> None:
+    """Show everything again: what comes next has other settings."""
+    _kept.clear()
+
+
+def masked(text: str, values: Mapping[str, str] | None = None) -> str:
+    """The text with `${NAME}` in place of each value.
+
+    values: by name; None = all that this process has read
+    """
+    chosen = _kept if values is None else values
+    for name, value in sorted(chosen.items(), key=lambda item: -len(item[1])):
+        if len(value) >= SHORTEST_SECRET:
+            for written in _forms(value):
+                text = text.replace(written, f"${{{name}}}")
+    return text
+
+
+def shows(text: str, values: Mapping[str, str] | None = None) -> bool:
+    """Whether a text has one of the values."""
+    return masked(text, values) != text
+
+
+def _forms(value: str) -> Iterator[str]:
+    """How a text may have a value: as it is, escaped for terminals, Python, JSON and URLs."""
+    forms = (value, one_line(value), repr(value)[1:-1], json.dumps(value)[1:-1], quote(value, safe=""), quote(value))
+    return iter(dict.fromkeys((*forms, quote_plus(value))))
+
+
+# Warnings of the logger `ensue`: its only way out.
+
+LOGGER = "ensue"
+
+
+words: ContextVar[Callable[[str], str]] = ContextVar("words", default=str)
+"""How the caller's language says what a warning says; as it is, it is that of the command line."""
+
+
+class LogForm(StrEnum):
+    """How a run writes its log: lines of text, or JSON objects."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def warn(text: str, fields: Mapping[str, object] | None = None) -> None:
+    """Log a warning of one line; what acts on a terminal is escaped.
+
+    fields: the same as data, for handlers: the attribute `fields` of the log record
+    """
+    logging.getLogger(LOGGER).warning(
+        "%s", one_line(masked(words.get()(text))), stacklevel=2, extra={"fields": dict(fields or {})}
+    )

@@ -10,8 +10,7 @@ from pyspark.sql import SparkSession
 from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.sections import PARTITIONS, SPARKS_NAMES
-from querylang.logger import warn
-from querylang.masking import masked
+from querylang.printable import masked, warn
 from spark_backend.cluster.driver_python import add_own_packages, refuse_unfit_driver_python
 from spark_backend.cluster.executor_check import refuse_unfit_executors
 from spark_backend.cluster.executors import await_executors

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from querylang.masking import forget_secrets
+from querylang.printable import forget_secrets
 from runtime.compiling.notice import tell_on
 
 # Every JVM of the suite lives for minutes at most: the second compiler would take a third of the processors' time and

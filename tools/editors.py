@@ -14,7 +14,7 @@ from typing import Any
 
 from querylang.plan import library as types
 from querylang.plan.expression import NUMBERS, Kind
-from querylang.syntax import tokens
+from querylang.syntax import lexer
 
 GRAMMAR = Path(__file__).resolve().parent.parent / "editors" / "vscode" / "syntaxes" / "ensue.tmLanguage.json"
 
@@ -37,7 +37,7 @@ def alone(words: Iterable[str]) -> str:
 
 def keywords() -> list[str]:
     """The keywords that are neither types, nor operators, nor constants, nor declare something."""
-    return sorted(set(tokens.KEYWORDS) - {*OPERATORS, *CONSTANTS, *DECLARATIONS, *TYPES})
+    return sorted(set(lexer.KEYWORDS) - {*OPERATORS, *CONSTANTS, *DECLARATIONS, *TYPES})
 
 
 def methods() -> list[str]:

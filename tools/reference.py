@@ -24,7 +24,7 @@ from querylang.plan import library as types
 from querylang.plan.expression import NUMBERS, Kind, Type
 from querylang.plan.time_patterns import LETTERS
 from querylang.source import Source
-from querylang.syntax.tokens import KEYWORDS
+from querylang.syntax.lexer import KEYWORDS
 from runtime.interpreter.values import text_of
 from tools import command_line, deployment_keys, deployment_schema, pattern_catalogue
 from tools.prose import filled

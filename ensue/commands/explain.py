@@ -38,7 +38,7 @@ def explain(
     """
     from ensue.parameters import read_parameters
     from ensue.rendering import explanation
-    from querylang.parameters.instances import with_instances
+    from querylang.parameters import with_instances
     from querylang.plan.describe import to_dot
     from runtime.policies.plan_policies import SourceOrdering, parse_orderings, with_ordering
     from runtime.policies.settings_text import parse_forget_keys, with_forget_keys

@@ -15,9 +15,8 @@ from typing import Any
 
 import querylang
 from querylang.checker.checked import Checked
-from querylang.compiler import compile_checked
 from querylang.errors import EnsueError, FileErrors, Mistake, QueryError, QueryErrors, near_file
-from querylang.load import DEFINITION_SUFFIX, STANDARD_INPUT, query_files
+from querylang.load import DEFINITION_SUFFIX, STANDARD_INPUT, compile_checked, query_files
 from querylang.paths import exists, is_folder
 from querylang.source import Span
 
@@ -173,7 +172,7 @@ def _check_deployment(path: Path) -> list[EnsueError]:
     from job_engine.job.remarks import lost_outputs, open_waits, silent_channels, unused_source_times
     from job_engine.job.writing_statements import lost_routes, taken_events, written_by
     from job_engine.settings.deployment_file import load_deployment
-    from querylang.parameters.instances import with_instances
+    from querylang.parameters import with_instances
 
     deployment = load_deployment(path)
     with in_plain_words(deployment.environment):

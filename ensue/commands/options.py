@@ -11,7 +11,7 @@ import typer
 
 from ensue.data_options import DataOptions
 from querylang.errors import InputError
-from querylang.parameters.given_values import Given
+from querylang.parameters import Given
 
 QueryFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="A query file or a folder of them; `-` is standard input.")

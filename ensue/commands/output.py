@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from querylang.errors import Mistake, listed, nearest
-from querylang.masking import masked
-from querylang.printable import json_text, one_line, printable
+from querylang.printable import json_text, masked, one_line, printable
 
 if TYPE_CHECKING:
     from ensue.queries import Queries
@@ -104,7 +103,7 @@ def print_warnings(warnings: Iterable[str]) -> None:
 
 def print_idle_queries(queries: Iterable[QueryPlan]) -> None:
     """Which queries have no instance, and which parameters lack a value."""
-    from querylang.parameters.instances import missing
+    from querylang.parameters import missing
 
     for query in queries:
         print_error(one_line(missing(query)))

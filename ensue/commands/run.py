@@ -20,7 +20,7 @@ from ensue.commands.output import (
     print_line,
 )
 from job_engine.document.setting_keys import Engine
-from querylang.logger import LogForm
+from querylang.printable import LogForm
 
 if TYPE_CHECKING:
     from job_engine.job.batches.reports import BatchReport, OnBatch, RunReport
@@ -115,8 +115,8 @@ def _run_with_json_log(file: Path, settings: _Settings) -> None:
     from ensue.commands.run_log import JsonLog
     from job_engine.settings.deployment_file import load_deployment
     from querylang.errors import EnsueError
-    from querylang.logger import warn
-    from querylang.parameters.instances import missing
+    from querylang.parameters import missing
+    from querylang.printable import warn
 
     log = JsonLog()
     log.install()

@@ -10,7 +10,7 @@ import traceback
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from ensue.commands.output import print_log_line
-from querylang.logger import LOGGER
+from querylang.printable import LOGGER
 
 if TYPE_CHECKING:
     from job_engine.job.batches.reports import BatchReport, RunReport

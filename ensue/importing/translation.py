@@ -23,7 +23,7 @@ from ensue.importing.row_patterns import Element, NotTranslatedError, RowPattern
 from ensue.importing.sql_reader import read
 from querylang.errors import FileErrors
 from querylang.formatter.formatting import format_text
-from querylang.syntax.tokens import KEYWORDS
+from querylang.syntax.lexer import KEYWORDS
 
 _EVER = "36500 days"
 

@@ -24,8 +24,8 @@ from ensue.plans import as_tables
 from ensue.python_words import in_python_words
 from ensue.queries import Queries, load_and_warn
 from querylang.errors import InputError
-from querylang.logger import warn
 from querylang.plan.model import Plan
+from querylang.printable import warn
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.engine.snapshot import StateError

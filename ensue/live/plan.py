@@ -11,7 +11,7 @@ from ensue.parameters import read_parameters
 from ensue.plans import decide, fitted
 from ensue.queries import Queries
 from querylang.errors import InputError
-from querylang.parameters.instances import with_instances
+from querylang.parameters import with_instances
 from querylang.plan.expression import Type
 from querylang.plan.model import Plan
 from runtime.policies.plan_policies import SourceOrdering, parse_orderings, policy_of, with_ordering

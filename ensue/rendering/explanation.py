@@ -10,8 +10,7 @@ import querylang
 from ensue.rendering.automaton_picture import automaton_svg
 from job_engine.wire.partition_groups import describe_pushdown
 from querylang.errors import InputError
-from querylang.parameters.binding import bind
-from querylang.parameters.instances import needed
+from querylang.parameters import bind, needed
 from querylang.plan.describe import graph_of, to_dot
 from querylang.plan.model import Plan, QueryPlan, to_dict
 from querylang.printable import one_line, printable

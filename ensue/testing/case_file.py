@@ -13,7 +13,7 @@ from ensue.testing.cases import Case, Row
 from job_engine.document.yaml_document import Mistakes, Node, read_document, read_given
 from querylang.errors import InputError
 from querylang.load import is_query_text
-from querylang.parameters.given_values import NOTHING
+from querylang.parameters import NOTHING
 from runtime.policies.plan_policies import OrderingError, Orderings, parse_orderings
 from runtime.timestamps import parse_time
 from runtime.yaml_reader import file_text, value_of

@@ -17,7 +17,7 @@ from ensue.queries import Queries, load
 from ensue.testing.case_check import Line, at_times, expected_lines, observed_by_step, observed_by_time
 from ensue.testing.cases import Case
 from querylang.errors import EnsueError, QueryErrors
-from querylang.parameters.instances import with_instances
+from querylang.parameters import with_instances
 from querylang.plan.model import Plan
 from runtime.reading.column_names import PLACES, STANDARD, ColumnNames
 from runtime.replay.epochs import epoch_steps

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from querylang.errors import FileErrors, did_you_mean
-from querylang.parameters.given_values import NOTHING, Given
+from querylang.parameters import NOTHING, Given
 from querylang.plan.model import Input, Plan, plain_field
 from runtime.policies.plan_policies import Orderings
 

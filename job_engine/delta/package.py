@@ -18,7 +18,7 @@ from job_engine.places.local_path import temporary_folder
 from job_engine.places.place import Place, RemotePath, retry_of, scheme_of
 from job_engine.retrying import RETRY, Outage
 from querylang.errors import InputError
-from querylang.logger import warn
+from querylang.printable import warn
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

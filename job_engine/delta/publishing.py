@@ -24,7 +24,7 @@ from job_engine.durable_files import make_folder, sync
 from job_engine.places.place import Place, RemotePath, retry_of
 from job_engine.retrying import Outage
 from querylang.errors import InputError, listed
-from querylang.logger import warn
+from querylang.printable import warn
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

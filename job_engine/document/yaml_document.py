@@ -16,8 +16,8 @@ from yaml.resolver import Resolver
 
 from job_engine.places.local_path import LocalPath
 from querylang.errors import FileErrors, InputError, did_you_mean, listed
-from querylang.masking import keep_secret
-from querylang.parameters.given_values import Given, Path
+from querylang.parameters import Given, Path
+from querylang.printable import keep_secret
 from runtime.yaml_reader import YamlError, read_nodes, value_of
 
 Word = TypeVar("Word")

@@ -18,14 +18,14 @@ from job_engine.settings.deployment import Deployment
 from job_engine.sources.kinds import FirstTables, running_of
 from job_engine.sources.source import Source
 from job_engine.wire.program import Program
-from querylang.changes.running import Hidden, Running
 from querylang.checker.checked import Checked
 from querylang.errors import FileErrors, QueryErrors
-from querylang.formatter.definition_text import definitions
+from querylang.formatter.formatting import definitions
 from querylang.load import texts_of, words_of
-from querylang.logger import warn
-from querylang.parameters.instances import hidden_values, with_instances
+from querylang.parameters import hidden_values, with_instances
 from querylang.plan.model import Plan, QueryPlan
+from querylang.printable import warn
+from querylang.running import Hidden, Running
 from runtime.policies.settings_text import with_forget_keys
 from runtime.reading.column_names import (
     ARRIVAL,

@@ -22,12 +22,12 @@ from job_engine.sinks.one_table import refuse_other_layout
 from job_engine.sources.kinds import running_of
 from job_engine.sources.listing.batch_log import batches_of
 from job_engine.wire.program import Program
-from querylang.changes.applying import is_same_text
-from querylang.changes.merging import FileChange
-from querylang.changes.running import Running
+from querylang.changes import is_same_text
 from querylang.errors import InputError, did_you_mean, listed
+from querylang.merging import FileChange
 from querylang.paths import exists
 from querylang.plan.model import EventType, QueryPlan
+from querylang.running import Running
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from job_engine.kafka.client import servers
 from job_engine.kafka.listing import BrokerError
 from job_engine.retrying import Outage, OutageTooLong
 from querylang.errors import InputError
-from querylang.logger import warn
+from querylang.printable import warn
 
 Found = TypeVar("Found")
 

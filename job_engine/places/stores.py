@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from job_engine.retrying import RETRY, Outage
-from querylang.logger import warn
+from querylang.printable import warn
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from job_engine.sources.kinds import kind_of
 from job_engine.sources.source import Source
 from job_engine.wire.clock_sources import Clock
 from querylang.errors import InputError
-from querylang.logger import LogForm
-from querylang.parameters.given_values import NOTHING, Given
+from querylang.parameters import NOTHING, Given
+from querylang.printable import LogForm
 from querylang.source import Source as QueryText
 from runtime.policies.settings_text import USUAL_TIMES, TimeForm
 

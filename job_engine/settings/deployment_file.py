@@ -31,7 +31,7 @@ from job_engine.sources.source import Source
 from job_engine.wire.clock_sources import Clock
 from querylang.errors import FileErrors, InputError, did_you_mean, listed, near_file
 from querylang.load import NAMELESS, QUERY_SUFFIXES, is_query_text
-from querylang.parameters.given_values import NOTHING
+from querylang.parameters import NOTHING
 from querylang.paths import exists
 from querylang.source import Source as QueryText
 from runtime.policies.settings_text import EXPECTED, forget_length

@@ -6,17 +6,18 @@ statements. Formatting a formatted text changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from querylang.errors import QueryErrors
-from querylang.formatter.line_breaking import INDENT
+from querylang.formatter.expression_text import INDENT
 from querylang.formatter.printer import printed, refusals
+from querylang.plan.expression import Type
+from querylang.plan.text import written_name
 from querylang.source import Source
 from querylang.syntax.ast import Comment
-from querylang.syntax.lexer import tokenize
+from querylang.syntax.lexer import KEYWORDS, Token, tokenize
 from querylang.syntax.parser import parse
-from querylang.syntax.tokens import Token
 
 NAMELESS = "query"
 """The name of a text without a path."""
@@ -240,3 +241,18 @@ class _Lines:
         else:
             self._parts.append(" ")
         self._parts.append(note.text)
+
+
+# The definitions of event types that data shows, as query texts write them.
+
+
+def definitions(schemas: Mapping[str, Mapping[str, Type]]) -> str:
+    """All in one line: `event A { string k; float v; }`."""
+    return " ".join(
+        f"event {name} {{ {' '.join(f'{type_} {_field(field)};' for field, type_ in fields.items())} }}"
+        for name, fields in schemas.items()
+    )
+
+
+def _field(name: str) -> str:
+    return f"#{name}" if name in KEYWORDS else written_name(name)

@@ -12,6 +12,8 @@ from typing import assert_never
 
 from querylang.errors import Mistake, QueryError, QueryErrors
 from querylang.formatter.expression_text import (
+    INDENT,
+    MARK,
     POSTFIX,
     SUM,
     argument_list,
@@ -22,8 +24,8 @@ from querylang.formatter.expression_text import (
     qualified,
     quoted,
     type_name,
+    wrapped,
 )
-from querylang.formatter.line_breaking import INDENT, MARK, wrapped
 from querylang.plan.text import repeat_text
 from querylang.recursion import room_for
 from querylang.syntax import ast

@@ -2,7 +2,7 @@
 
 `to_dict` and `from_dict` carry it to executors and into checkpoints. Durations and times are
 integer microseconds. A duration that uses a parameter is an expression in seconds until
-`querylang.parameters.binding` makes it a number.
+`querylang.parameters` makes it a number.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 from ply import yacc
 
 from querylang.syntax.grammar import PRECEDENCE, START, rules
-from querylang.syntax.tokens import KINDS, PSEUDO_KINDS
+from querylang.syntax.lexer import KINDS, PSEUDO_KINDS
 
 SHIPPED = Path(__file__).with_name("parsetab.py")
 

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from querylang.errors import QueryError
 from querylang.source import Source
 from querylang.syntax import ast
-from querylang.syntax.lexer import tokenize
+from querylang.syntax.lexer import Token, tokenize
 from querylang.syntax.parser import parse_tokens
-from querylang.syntax.tokens import Token
 
 _OPENING = {"LBRACE": "RBRACE", "LPAREN": "RPAREN"}
 _FOREIGN = frozenset({"static", "import"})

@@ -7,6 +7,7 @@ reported and skipped.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -14,10 +15,215 @@ from typing import Any
 from ply import lex
 
 from querylang.errors import Mistake, QueryError
-from querylang.source import Source
+from querylang.source import Source, Span
 from querylang.syntax.ast import Comment
-from querylang.syntax.soft_words import with_soft_words
-from querylang.syntax.tokens import FOREIGN_OPERATORS, KEYWORDS, KINDS, SYMBOLS, Token
+
+# The tokens of the language: kinds, keywords, and a token with its place.
+
+KEYWORDS: dict[str, str] = {
+    word: word.upper()
+    for word in (
+        # the structure of a file
+        *("package", "using", "event", "query", "metadata", "parameters", "inputs", "find", "action", "constant"),
+        *("key", "within", "retain", "with", "unique", "time", "from", "wait"),
+        *("every", "where", "without", "select", "having", "between", "as"),
+        # statements
+        *(
+            "if",
+            "ifpresent",
+            "then",
+            "else",
+            "while",
+            "for",
+            "break",
+            "continue",
+            "return",
+            "print",
+            "log",
+            "at",
+            "send",
+            "to",
+        ),
+        *("emit", "route", "on", "spawn", "die", "monitor"),
+        # types
+        *("boolean", "integer", "float", "decimal", "string", "location", "sequence", "dictionary", "optional"),
+        # expressions
+        *("and", "or", "xor", "not", "in", "true", "false", "new"),
+        "returns",
+    )
+}
+"""Keyword to token kind. Units of time are names; a number before them makes them units."""
+
+SOFT_KEYWORDS: tuple[str, ...] = (
+    "TIME",
+    "FROM",
+    "TO",
+    "KEY",
+    "UNIQUE",
+    "RETAIN",
+    "AT",
+    "METADATA",
+    "PARAMETERS",
+    "THEN",
+)
+"""Kinds of keywords that may also be names where that is unambiguous."""
+
+SOFT_WORDS: dict[str, str] = {word: word.upper() for word in ("all", "after", "match", "skip", "past", "first", "last")}
+"""Word to token kind, of words that are names wherever the grammar does not have them
+(`querylang.syntax.lexer`).
+"""
+
+TYPE_KEYWORDS: tuple[str, ...] = (
+    *("boolean", "integer", "float", "decimal", "string", "location", "sequence", "dictionary", "optional"),
+)
+"""Keywords that are types."""
+
+SYMBOLS: dict[str, str] = {
+    "->": "ARROW",
+    "=>": "NEXT",
+    ":=": "ASSIGN",
+    "<=": "LE",
+    ">=": "GE",
+    "!=": "NE",
+    "=": "EQ",
+    "<": "LT",
+    ">": "GT",
+    "+": "PLUS",
+    "-": "MINUS",
+    "*": "STAR",
+    "/": "SLASH",
+    "%": "PERCENT",
+    ".": "DOT",
+    ",": "COMMA",
+    ";": "SEMICOLON",
+    ":": "COLON",
+    "(": "LPAREN",
+    ")": "RPAREN",
+    "[": "LBRACKET",
+    "]": "RBRACKET",
+    "{": "LBRACE",
+    "}": "RBRACE",
+    "@": "SIGN",
+    "?": "QUESTION",
+}
+"""Symbol to token kind; longer ones come before their prefixes."""
+
+FOREIGN_OPERATORS: dict[str, str] = {"==": "=", "&&": "and", "||": "or", "!": "not"}
+"""Operators of other languages, and how they are written here."""
+
+KINDS: tuple[str, ...] = (
+    "NAME",
+    "INTEGER_LITERAL",
+    "FLOAT_LITERAL",
+    "DECIMAL_LITERAL",
+    "STRING_LITERAL",
+    *KEYWORDS.values(),
+    *SOFT_WORDS.values(),
+    *SYMBOLS.values(),
+)
+
+PSEUDO_KINDS: tuple[str, ...] = ("REFUSED", "REFUSED_VALUE", "ONLY_EXPRESSION", "REPEAT")
+"""Kinds without a word: a foreign statement or value, the start of a single expression, `{2,3}`."""
+
+SPELLING: dict[str, str] = {
+    **{kind: word for word, kind in (KEYWORDS | SOFT_WORDS).items()},
+    **{kind: symbol for symbol, kind in SYMBOLS.items()},
+}
+"""The spelling of each token kind that has only one."""
+
+
+@dataclass(slots=True)
+class Token:
+    """A word of the text.
+
+    `content`: its value: a name without `#`, a string without quotes and escapes. There are many
+    tokens, so a place is stored as two numbers and a `Span` is made on demand.
+    """
+
+    type: str
+    content: str
+    source: Source
+    start: int
+    end: int
+
+    @property
+    def span(self) -> Span:
+        """The place in the source."""
+        return Span(self.source, self.start, self.end)
+
+    def replaced(self, type_: str, content: str, end: int) -> Token:
+        """Another token from the start of this one up to `end`."""
+        return Token(type_, content, self.source, self.start, end)
+
+
+# Find the words that are keywords only where the grammar has them, such as `all` behind `find`.
+#
+# Everywhere else they are names, and so are all of them with a `#`: texts that use them as names of
+# fields, events, queries or of a pattern mean what they meant before these words were added.
+
+_SKIP = ("after", "match", "skip")
+
+
+def with_soft_words(tokens: list[Token]) -> list[Token]:
+    """The tokens, with words of `SOFT_WORDS` as keywords where they are meant."""
+    found = dict.fromkeys(_places(tokens))
+    if not found:
+        return tokens
+    return [_as_keyword(token) if number in found else token for number, token in enumerate(tokens)]
+
+
+def _places(tokens: list[Token]) -> Iterator[int]:
+    """The numbers of the tokens that are meant as keywords."""
+    depth = 0
+    for number, token in enumerate(tokens):
+        match token.type:
+            case "LPAREN":
+                depth += 1
+            case "RPAREN":
+                depth -= 1
+            case "FIND":
+                depth = 0
+            case "NAME" if token.content == "all" and _is_find_all(tokens, number):
+                yield number
+            # In the brackets of a `between` names stand side by side; nowhere else three do.
+            case "NAME" if token.content == "after" and depth == 0:
+                yield from _skip(tokens, number)
+
+
+def _is_find_all(tokens: list[Token], number: int) -> bool:
+    """Whether it is the word of `find all`; otherwise it is an event type."""
+    if number == 0 or tokens[number - 1].type != "FIND" or not _is_plain(tokens[number]):
+        return False
+    match [token.type for token in tokens[number + 1 : number + 3]]:
+        case [] | ["AS" | "COLON" | "DOT", *_] | ["LPAREN", "RPAREN"]:
+            return False
+        case _:
+            return True
+
+
+def _skip(tokens: list[Token], number: int) -> Iterator[int]:
+    """The words of `after match skip past last event`, or of `... to first name`."""
+    head = tokens[number : number + len(_SKIP)]
+    if tuple(token.content for token in head) != _SKIP or not all(map(_is_plain, head)):
+        return
+    yield from range(number, number + len(_SKIP))
+    ahead = number + len(_SKIP)
+    second = ""
+    for place, token in enumerate(tokens[ahead : ahead + 2], ahead):
+        words = ("past",) if place == ahead else ("last",) if second == "past" else ("first", "last")
+        second = token.content
+        if token.content in words and _is_plain(token):
+            yield place
+
+
+def _is_plain(token: Token) -> bool:
+    """Whether it is a word without a `#` or quotes."""
+    return token.type == "NAME" and token.source.text[token.start] == token.content[:1]
+
+
+def _as_keyword(token: Token) -> Token:
+    return token.replaced(SOFT_WORDS[token.content], token.content, token.end)
+
 
 MOST_MISTAKES = 1000
 """Per text; further mistakes are not reported."""

@@ -1,26 +1,84 @@
 """Parse a text: run ply's LALR tables over the grammar's rules, and continue after mistakes.
 
 The result is an `ast.File` with all that could be parsed, and the mistakes. The tables are run here
-and not by ply, whose recovery can only discard tokens: `querylang.syntax.recovery` says which sign
+and not by ply, whose recovery can only discard tokens: `querylang.syntax.mistakes` says which sign
 is inserted or which part is given up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from querylang.errors import Mistake, QueryError
 from querylang.source import Source, Span
-from querylang.syntax import ast, parse_tables
-from querylang.syntax.foreign_constructs import folded
-from querylang.syntax.grammar import Grammar, QueryParts, Section
-from querylang.syntax.grammar.vendor import offsets
-from querylang.syntax.lexer import tokenize
-from querylang.syntax.recovery import FORGOTTEN, PAIRS, Part, end_of, may_be_forgotten, paired
-from querylang.syntax.repeat_tokens import with_repeats
-from querylang.syntax.tokens import Token
-from querylang.syntax.unexpected_token import is_meant_as_name, unexpected
+from querylang.syntax import ast
+from querylang.syntax.folded_tokens import folded, with_repeats
+from querylang.syntax.grammar import Grammar, QueryParts, Section, rules
+from querylang.syntax.grammar.base import Parts
+from querylang.syntax.grammar.statements import offsets
+from querylang.syntax.lexer import Token, tokenize
+from querylang.syntax.mistakes import (
+    FORGOTTEN,
+    PAIRS,
+    PARTS,
+    Part,
+    end_of,
+    is_meant_as_name,
+    may_be_forgotten,
+    paired,
+    unexpected,
+)
+
+# Load the parser's LALR tables, which are shipped with the package (`querylang.syntax.parsetab`).
+#
+# Loading takes milliseconds; nothing is built or written at run time.
+
+Rule = Callable[[Grammar, Parts], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What to do in each state.
+
+    - `actions`: state, then kind of token: above 0 the next state, below 0 the rule to apply, 0 the
+      end.
+    - `gotos`: state, then symbol, to the next state.
+    - `productions`: for each rule its symbol, its number of parts, its method (None: it passes its
+      only part on).
+    - `parts`: state to what may be given up in it, and the state after that.
+    """
+
+    actions: list[dict[str, int]]
+    gotos: dict[int, dict[str, int]]
+    productions: list[tuple[str, int, Rule | None]]
+    parts: list[tuple[tuple[Part, int], ...]]
+
+
+@cache
+def load() -> Tables:
+    """The tables; one object per process, since they are never changed."""
+    from querylang.syntax import parsetab
+
+    kinds = [row.split() for row in parsetab.KINDS]
+    actions = [
+        dict.fromkeys(kinds[row], action) if isinstance(action, int) else dict(zip(kinds[row], action, strict=True))
+        for row, action in parsetab.ACTIONS
+    ]
+    bound = rules()
+    productions = [
+        (name, length, None if rule is None or rule.startswith("p_same") else bound[rule])
+        for _text, name, length, rule in parsetab.PRODUCTIONS
+    ]
+    gotos = parsetab.GOTOS
+    parts = [
+        tuple((part, gotos[state][part.symbol]) for part in PARTS if part.symbol in gotos.get(state, ()))
+        for state in range(len(actions))
+    ]
+    return Tables(actions, gotos, productions, parts)
+
 
 MOST_MISTAKES = 1000
 """Syntax mistakes per text; parsing stops after that many."""
@@ -50,7 +108,7 @@ class Parser(Grammar):
 
     def __init__(self, source: Source, tokens: list[Token], mistakes: list[QueryError]) -> None:
         super().__init__(source, mistakes)
-        self.tables = parse_tables.load()
+        self.tables = load()
         self.tokens = tokens
         self.position = 0
         self.states = [0]

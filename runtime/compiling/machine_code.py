@@ -25,7 +25,7 @@ from typing import Any
 from numba.core import caching, types
 from numba.core.registry import CPUDispatcher
 
-from querylang.logger import warn
+from querylang.printable import warn
 from runtime.compiling.files import (
     VARIABLE,
     cache_of_user,

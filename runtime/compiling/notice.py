@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TextIO
 
-from querylang.logger import warn
+from querylang.printable import warn
 from runtime.progress_line import ProgressLine
 
 ONCE = "compiling kernels for this machine, once: about half a minute of a processor"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from querylang.errors import InputError, counted
-from querylang.logger import warn
+from querylang.printable import warn
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

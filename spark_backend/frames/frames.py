@@ -14,8 +14,8 @@ from job_engine.sources.reading import Reading, pack_parts
 from job_engine.wire.packed_rows import PACKED_DDL
 from job_engine.wire.program import Program, load_program
 from querylang.errors import InputError
-from querylang.logger import warn
 from querylang.plan.model import Plan
+from querylang.printable import warn
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import PLACES_OF_A_SOURCE, Arrivals
 from runtime.columns.keys import hash_rows

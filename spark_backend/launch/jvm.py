@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import Thread
 from typing import IO
 
-from querylang.masking import masked
+from querylang.printable import masked
 from spark_backend.cluster.masters import is_local
 from spark_backend.launch.properties_file import SUBMIT_ARGS, submit_arguments
 from spark_backend.launch.session_settings import MASTER, settings_of_start

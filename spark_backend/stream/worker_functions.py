@@ -19,7 +19,7 @@ from job_engine.operator.step import StepResult, run_step
 from job_engine.wire.packed_rows import Signal, fetched
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.tagged_rows import TAGGED_SCHEMA, Tag, TaggedRow
-from querylang.logger import warn
+from querylang.printable import warn
 from runtime.reading.remarks import RemarkKind
 
 

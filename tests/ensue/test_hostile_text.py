@@ -18,9 +18,7 @@ from job_engine.job.watching.status import QueryStatus, SourceStatus, Status, Ti
 from job_engine.sources.source import PartitionBacklog, SourceBacklog
 from job_engine.wire.reports import Report
 from querylang.errors import FileErrors, InputError
-from querylang.logger import warn
-from querylang.masking import masked
-from querylang.printable import json_text, one_line, printable
+from querylang.printable import json_text, masked, one_line, printable, warn
 from runtime.policies.presets import OrderingError
 from tests.ensue.command import Done, Run
 from tests.project.modules import FILES
@@ -88,7 +86,7 @@ def test_warnings_are_lines(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_there_is_one_way_out_for_warnings_and_one_for_commands() -> None:
     loggers = {
-        "querylang.logger",
+        "querylang.printable",
         "ensue.commands.run_log",  # takes what the logger says, and writes it as JSON
         "job_engine.sinks.topics.publisher",  # silences the client's own
         "spark_backend.catalog_tables",  # silences PySpark's own

@@ -11,8 +11,7 @@ from ensue import cli
 from ensue.commands.output import print_error, print_failure
 from job_engine.document.yaml_document import Mistakes, Node, read_document
 from job_engine.errors import JobError, as_job_errors, in_plain_words
-from querylang.logger import warn
-from querylang.masking import keep_secret, masked
+from querylang.printable import keep_secret, masked, warn
 
 HIDDEN = "sesame-open"
 SECRET = "p#s \"w'ör\\d\n\x1b[0m"

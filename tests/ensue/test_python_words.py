@@ -14,7 +14,7 @@ from ensue.commands.options import with_data_options
 from ensue.data_options import ARGUMENTS, DataOptions, FrameOptions, TableOptions
 from ensue.python_words import in_python_words, python_words
 from querylang.errors import InputError
-from querylang.logger import warn
+from querylang.printable import warn
 
 QUERY = "inputs { A() within 9.0; } find A as a"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ensue
-from querylang.formatter.definition_text import definitions
-from querylang.formatter.formatting import format_text
+from querylang.formatter.formatting import definitions, format_text
 from runtime.reading.inference.schema import infer_schemas
 
 ROWS = [

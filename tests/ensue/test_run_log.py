@@ -20,8 +20,7 @@ from job_engine.errors import Unreachable
 from job_engine.job.batches.reporting import Reporter
 from job_engine.settings.deployment_file import ENGINE_VARIABLE
 from job_engine.wire.reports import Report
-from querylang.logger import LOGGER, LogForm, warn
-from querylang.masking import keep_secret
+from querylang.printable import LOGGER, LogForm, keep_secret, warn
 from tests.support.sensors import add_files, project, table
 
 

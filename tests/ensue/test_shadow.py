@@ -10,9 +10,9 @@ import pytest
 
 import ensue
 import querylang
-from querylang.changes.reach import reach_of
-from querylang.changes.shadows import shadow_of
+from querylang.changes import reach_of
 from querylang.errors import InputError, QueryErrors
+from querylang.running import shadow_of
 from runtime.results.for_users import difference
 
 RISE = """event A { string k; integer v; }

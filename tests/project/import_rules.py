@@ -33,7 +33,7 @@ FOREIGN = {
 """Other people's packages that a package may import."""
 
 LAYERS = {
-    "querylang": "printable masking recursion logger source paths errors plan syntax formatter checker compiler parameters load changes",
+    "querylang": "printable recursion source paths errors plan syntax formatter checker parameters load running changes merging",
     "querylang.checker": "checked namespaces scope expressions statements blocks definitions catalogue query",
     "runtime": "natural_names number_arrays partition_paths instants json_shapes json_reader threads progress_line compiling arrow_types yaml_reader exact_times file_forms interpreter policies timestamps columns reading admission matching results engine replay single_events",
     "job_engine": "clock chance threads worker_memory retrying errors places durable_files early_start stopping delta wire document kafka operator sources sinks settings job local",
@@ -46,11 +46,9 @@ LAYERS = {
 
 DOORS = {
     "querylang.plan": "changes constant_folding describe encoding expression library model questions text time_patterns",
-    "querylang.syntax": "ast definition_files lexer parser tokens",
-    "querylang.formatter": "definition_text formatting",
+    "querylang.syntax": "ast definition_files lexer parser",
+    "querylang.formatter": "formatting",
     "querylang.checker": "catalogue checked query.check_query",
-    "querylang.parameters": "binding given_values instances",
-    "querylang.changes": "applying merging reach running shadows",
     "runtime.compiling": "ahead compiled files notice",
     "runtime.interpreter": "aggregates constants context decimals expressions statements strings values written_values",
     "runtime.policies": "per_input plan_policies settings_text",
@@ -102,8 +100,6 @@ BORROWED = {
     "runtime": {
         "querylang.plan",
         "querylang.errors",
-        "querylang.logger",
-        "querylang.masking",
         "querylang.printable",
         "querylang.recursion",
     }

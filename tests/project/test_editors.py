@@ -19,7 +19,7 @@ import pytest
 
 import querylang
 from querylang.plan import library as types
-from querylang.syntax import tokens
+from querylang.syntax import lexer
 from tests.project.repository import ROOT
 from tools import editors
 
@@ -129,7 +129,7 @@ def test_every_pattern_compiles() -> None:
         re.compile(pattern)
 
 
-@pytest.mark.parametrize("word", sorted(tokens.KEYWORDS))
+@pytest.mark.parametrize("word", sorted(lexer.KEYWORDS))
 def test_every_keyword_has_a_scope(word: str) -> None:
     scope = scope_of(f" {word} ", word)
     assert scope is not None

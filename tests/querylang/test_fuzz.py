@@ -15,8 +15,8 @@ from pathlib import Path
 
 from querylang import QueryErrors, Source, check_text, compile_text
 from querylang.formatter.formatting import format_text
+from querylang.syntax.lexer import KEYWORDS, SYMBOLS
 from querylang.syntax.parser import parse
-from querylang.syntax.tokens import KEYWORDS, SYMBOLS
 from tests.support.pace import measured
 from tests.support.texts import Texts
 

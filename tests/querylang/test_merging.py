@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 import querylang
-from querylang.changes.applying import Applied, Moment, apply
-from querylang.changes.merging import FileChange, merge
-from querylang.changes.running import ChangeError, Running
-from querylang.parameters.given_values import Given
-from querylang.parameters.instances import with_instances
+from querylang.changes import Applied, Moment, apply
+from querylang.merging import FileChange, merge
+from querylang.parameters import Given, with_instances
+from querylang.running import ChangeError, Running
 from runtime.reading.control_events import parse_change
 
 EVENT = "event A { integer k; float v; }\n"

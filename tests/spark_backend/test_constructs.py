@@ -23,8 +23,7 @@ from job_engine.job.job import run
 from job_engine.operator.cases import Case
 from job_engine.wire.tagged_rows import Tag, without_order
 from querylang.errors import InputError
-from querylang.parameters.given_values import Given
-from querylang.parameters.instances import with_instances
+from querylang.parameters import Given, with_instances
 from querylang.plan.model import Plan
 from runtime.arrow_types import arrow_type
 from runtime.replay.records import Records

@@ -21,9 +21,9 @@ from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.packed_rows import pack_arrivals
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag, TaggedRow
-from querylang.changes.applying import Moment
-from querylang.changes.running import Running
+from querylang.changes import Moment
 from querylang.errors import InputError
+from querylang.running import Running
 from runtime.columns.keys import GivenKey
 from tests.spark_backend.samples import SEVERAL, arrivals_of
 from tests.support.buckets import rows_of

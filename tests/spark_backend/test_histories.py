@@ -18,8 +18,7 @@ from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.packed_rows import Signal, pack_arrivals
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag
-from querylang.parameters.given_values import NOTHING
-from querylang.parameters.instances import with_instances
+from querylang.parameters import NOTHING, with_instances
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, RecordKind, place_of
 from runtime.engine.engine import Engine

@@ -18,8 +18,7 @@ from job_engine.job.history import table_run
 from job_engine.job.history.table_files import clusters, column_names, in_order, local_files
 from job_engine.settings.deployment import HistoryTable
 from querylang.errors import InputError
-from querylang.parameters.given_values import NOTHING
-from querylang.parameters.instances import with_instances
+from querylang.parameters import NOTHING, with_instances
 
 PLAN = with_instances(
     querylang.compile_text("event A { float v; }\nquery Q { inputs { A() retain 1; } find A as a }").plan, NOTHING

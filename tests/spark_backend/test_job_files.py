@@ -34,8 +34,8 @@ from job_engine.sources.table.pieces import TableFile, TablePiece, TablePosition
 from job_engine.sources.topics.pieces import OffsetRange, TopicPosition, TopicsPiece, topics_to_plain
 from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.program import Notice
-from querylang.changes.running import Running
 from querylang.plan.model import Plan
+from querylang.running import Running
 from runtime.json_reader import DamagedJson
 from tests.project.modules import FILES
 

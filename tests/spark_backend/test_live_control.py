@@ -15,9 +15,9 @@ from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.listing.command_folder import CHANGE, CommandFolder
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.tagged_rows import Tag
-from querylang.changes.applying import Moment
-from querylang.changes.running import Running
+from querylang.changes import Moment
 from querylang.errors import FileErrors
+from querylang.running import Running
 from runtime.columns.arrivals import Arrivals
 from runtime.replay.replay import read_records
 from tests.support.buckets import Stream, rows_of

@@ -8,7 +8,7 @@ import querylang
 from ensue.commands.findings import check_files
 from job_engine.job.writing_statements import lost_routes, taken_events, written_by
 from querylang.checker.checked import Written
-from querylang.compiler import compile_checked
+from querylang.load import compile_checked
 
 TEXT = """event A { integer n; } event B { integer n; } event C { integer n; }
 query Q { inputs { A() within 9.0; } find A as a { if a.n > 1 then { route B(1); route C(2); route C(3); } route A(1); } }

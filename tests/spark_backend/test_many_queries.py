@@ -15,10 +15,10 @@ from job_engine.job.plan_rules import refuse_name_conflicts
 from job_engine.sinks import bucket_results
 from job_engine.wire import plan_text as texts
 from job_engine.wire.partition_groups import partition_groups
-from querylang.changes.applying import Moment
-from querylang.changes.running import Running
+from querylang.changes import Moment
 from querylang.plan import model
 from querylang.plan.model import Plan, QueryPlan
+from querylang.running import Running
 from runtime.columns.arrivals import Arrivals
 from runtime.engine import query_state
 from runtime.engine.engine import Engine

@@ -15,7 +15,7 @@ from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.wire.clock_sources import Clock
 from querylang.errors import FileErrors, InputError
-from querylang.parameters.instances import with_instances
+from querylang.parameters import with_instances
 from runtime.file_forms import CsvForm
 from runtime.policies.plan_policies import parse_ordering
 from runtime.policies.settings_text import TimeForm

@@ -30,7 +30,7 @@ from job_engine.settings.deployment import Address
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.source import SourceBacklog
 from querylang.errors import InputError
-from querylang.logger import LogForm
+from querylang.printable import LogForm
 from tests.project.repository import ROOT
 from tests.support.local_jobs import local
 from tests.support.sensors import add_files, project, project_of_two, table

@@ -19,10 +19,9 @@ from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.packed_rows import Signal
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.tagged_rows import Tag
-from querylang.changes.running import Running
-from querylang.parameters.given_values import NOTHING
-from querylang.parameters.instances import with_instances
+from querylang.parameters import NOTHING, with_instances
 from querylang.plan.model import Plan
+from querylang.running import Running
 from runtime.columns.arrivals import Arrivals, as_known
 from runtime.engine.engine import Engine
 from runtime.json_reader import json_of_text

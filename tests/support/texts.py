@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
 
-from querylang.syntax.tokens import KEYWORDS
+from querylang.syntax.lexer import KEYWORDS
 
 T = TypeVar("T")
 Words = list[str]

@@ -8,7 +8,7 @@ from job_engine.clock import monotonic
 from job_engine.job.checkpoint.job_folder import Ledger
 from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.reports import CAUSES, Report, added_up
-from querylang.logger import warn
+from querylang.printable import warn
 from runtime.results.ledger import KEEPS_LATE, RECEIVED, is_remarkable
 
 INTERVAL = 60.0

@@ -22,7 +22,7 @@ from job_engine.durable_files import JobFile
 from job_engine.places.place import RemotePath
 from job_engine.threads import in_background, new_event
 from querylang.errors import InputError
-from querylang.logger import warn
+from querylang.printable import warn
 from runtime.json_reader import DamagedJson
 
 BEAT = 3.0

@@ -12,7 +12,7 @@ from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.batch_log import batches_of
 from job_engine.sources.listing.command_folder import EVENT, Command, CommandKind, Outcome
 from querylang.errors import InputError
-from querylang.logger import warn
+from querylang.printable import warn
 
 LOOK = 0.25
 """Seconds between two looks for an outcome."""

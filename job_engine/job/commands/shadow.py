@@ -16,9 +16,8 @@ from job_engine.job.journal.journal import InstancesCommand
 from job_engine.job.journal.written import instances_text, read_journal
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.command_folder import CHANGE
-from querylang.changes.running import Running, RunningQuery
-from querylang.changes.shadows import shadow_of
 from querylang.errors import InputError, did_you_mean
+from querylang.running import Running, RunningQuery, shadow_of
 
 
 @dataclass(frozen=True, slots=True)

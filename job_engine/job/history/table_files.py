@@ -21,8 +21,8 @@ from job_engine.sources.table.commits import UnreadableTable, position_at, snaps
 from job_engine.sources.table.reading import table_of_file
 from job_engine.sources.table.settings import DeltaSource
 from querylang.errors import InputError, listed
-from querylang.logger import warn
 from querylang.plan.model import Plan
+from querylang.printable import warn
 from runtime.natural_names import natural_key
 from runtime.partition_paths import is_key, keys_of
 from runtime.reading.column_names import ARRIVAL, ColumnNames, needed_names

@@ -25,8 +25,8 @@ from job_engine.sources.reading import plan_for_event
 from job_engine.wire.packed_rows import Signal, pack_arrivals
 from job_engine.wire.program import Program
 from querylang.errors import InputError, counted
-from querylang.logger import warn
 from querylang.plan.model import Plan, TimelineKind
+from querylang.printable import warn
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.instants import NO_TIME
 from runtime.replay.records import concatenated

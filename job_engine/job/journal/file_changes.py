@@ -19,10 +19,10 @@ from job_engine.job.plan_rules import finished, finishing
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.command_folder import CHANGE
 from job_engine.wire.program import Program
-from querylang.changes.merging import FileChange
-from querylang.changes.running import LIVE, Running
 from querylang.errors import InputError
+from querylang.merging import FileChange
 from querylang.plan.changes import Outcome
+from querylang.running import LIVE, Running
 from runtime.timestamps import format_time
 
 

@@ -16,13 +16,13 @@ from job_engine.job.plan_rules import Finish
 from job_engine.places.place import Place
 from job_engine.wire.plan_text import plan_text
 from job_engine.wire.program import Epoch, History, Notice, Program
-from querylang.changes.applying import Applied, Moment, apply, with_instances_of, with_plan
-from querylang.changes.merging import FileChange, merge
-from querylang.changes.running import ChangeError, Running, RunningQuery, Version, known_value, with_events
+from querylang.changes import Applied, Moment, apply, with_instances_of, with_plan
 from querylang.errors import InputError
-from querylang.parameters.binding import bind
+from querylang.merging import FileChange, merge
+from querylang.parameters import bind
 from querylang.plan.changes import Change, DeployQuery, Outcome
 from querylang.plan.model import Plan, QueryPlan
+from querylang.running import ChangeError, Running, RunningQuery, Version, known_value, with_events
 from runtime.instants import EARLIEST
 
 HistoryName = Annotated[str, re.compile(r"\d{20}(-joined)?")]

@@ -35,11 +35,11 @@ from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment
 from job_engine.wire.plan_text import load_alone, load_plan, plan_text, template_text
 from job_engine.wire.program import History
-from querylang.changes.merging import FileChange
-from querylang.changes.running import Changed, Running, RunningQuery, Version
 from querylang.errors import InputError, counted
-from querylang.parameters.binding import converted
+from querylang.merging import FileChange
+from querylang.parameters import converted
 from querylang.plan.model import Plan, QueryPlan
+from querylang.running import Changed, Running, RunningQuery, Version
 from runtime.json_reader import DamagedJson, json_of_text
 from runtime.json_shapes import Count
 from runtime.reading.control_events import ControlError, parse_change

@@ -26,8 +26,8 @@ from job_engine.settings.given_mapping import places_in_words
 from job_engine.settings.sections import unused_settings
 from job_engine.sources.kinds import running_of
 from job_engine.wire.partition_groups import shared_order
-from querylang.logger import warn
 from querylang.plan.model import Plan
+from querylang.printable import warn
 
 
 @dataclass(frozen=True, slots=True)

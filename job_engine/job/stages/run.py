@@ -23,7 +23,7 @@ from job_engine.sources.listing.lister import InputPlanner, RunSettings
 from job_engine.wire.packed_rows import Signal
 from job_engine.wire.program import Program
 from job_engine.wire.reports import Report
-from querylang.logger import warn
+from querylang.printable import warn
 
 
 @dataclass(frozen=True, slots=True)

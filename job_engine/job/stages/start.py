@@ -26,8 +26,8 @@ from job_engine.sources.listing.batch_log import Batches
 from job_engine.sources.source import Source
 from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.program import Program
-from querylang.logger import warn
 from querylang.plan.model import Plan
+from querylang.printable import warn
 
 
 def start(job: Job, report: OnBatch, kind: RunKind) -> Handle:

@@ -12,7 +12,7 @@ from job_engine.job.stages.prepare import Job
 from job_engine.job.watching.tries import CONTINUES, MOST_TRIES, failed_tries, told_deaths
 from job_engine.stopping import StopRequest
 from querylang.errors import EnsueError
-from querylang.logger import warn
+from querylang.printable import warn
 
 TOLERANCE = 5.0
 """Seconds. Clocks are corrected by less now and then, and Spark waits no longer than that."""

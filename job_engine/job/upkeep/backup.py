@@ -29,7 +29,7 @@ from job_engine.settings.deployment_file import load_deployment
 from job_engine.sinks.kinds import publishing
 from job_engine.sources.listing.batch_log import RECORD, last_begun
 from querylang.errors import InputError, counted
-from querylang.logger import warn
+from querylang.printable import warn
 from runtime.json_shapes import Count
 
 BACKUP_VERSION = 2

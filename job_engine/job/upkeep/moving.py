@@ -27,7 +27,7 @@ from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import MAX_BUCKETS, load_deployment
 from job_engine.sources.listing.batch_log import batches_of, committed_manifest, driver_files, last_batch
 from querylang.errors import InputError
-from querylang.logger import warn
+from querylang.printable import warn
 
 
 @dataclass(frozen=True, slots=True)

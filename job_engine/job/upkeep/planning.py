@@ -13,7 +13,7 @@ from job_engine.job.other_release import other_release
 from job_engine.job.preflight import checked
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.settings.given_mapping import places_in_words
-from querylang.masking import masked
+from querylang.printable import masked
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from job_engine.settings.deployment_file import load_deployment
 from job_engine.sinks.kinds import MATCHES, Layout, Sink, publishing, sink_kind
 from job_engine.sinks.one_table import row_of_query
 from job_engine.sinks.path_names import folder_name
-from querylang.changes.reach import reach_of
+from querylang.changes import reach_of
 from querylang.errors import InputError, did_you_mean
 from runtime.instants import EARLIEST
 from runtime.results.for_users import MatchDifference, difference

@@ -25,7 +25,7 @@ from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.source import SourceBacklog
 from job_engine.wire.reports import Report
-from querylang.changes.running import FILE, RunningQuery
+from querylang.running import FILE, RunningQuery
 from runtime.instants import EARLIEST, NEVER, NO_TIME
 from runtime.results.ledger import DISCARDS
 from runtime.timestamps import format_time

@@ -22,8 +22,7 @@ from job_engine.sinks.topics.settings import TopicSink
 from job_engine.sinks.topics.writing import drafted_messages
 from job_engine.threads import begun, within
 from querylang.errors import InputError
-from querylang.logger import warn
-from querylang.printable import one_line
+from querylang.printable import one_line, warn
 
 Found = TypeVar("Found")
 

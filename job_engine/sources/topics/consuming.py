@@ -23,7 +23,7 @@ from job_engine.kafka.client import (
 from job_engine.kafka.listing import BrokerError
 from job_engine.retrying import USUAL, Outage, OutageTooLong
 from job_engine.sources.topics.pieces import OffsetRange
-from querylang.logger import warn
+from querylang.printable import warn
 
 CHUNK_MESSAGES = 200_000
 CHUNK_BYTES = 32 << 20

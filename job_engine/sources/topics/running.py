@@ -27,7 +27,7 @@ from job_engine.sources.topics.pieces import (
 from job_engine.sources.topics.planning import OffsetPlanner
 from job_engine.sources.topics.settings import AvroForm, KafkaSource
 from querylang.errors import InputError, counted, did_you_mean
-from querylang.logger import warn
+from querylang.printable import warn
 from runtime.json_reader import shaped
 from runtime.timestamps import format_time
 

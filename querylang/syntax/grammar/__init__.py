@@ -1,7 +1,7 @@
 """The grammar, for ply (LALR(1)): a rule is the docstring of the method that builds its node.
 
 Each module has the rules of one part of the language. There are no rules for mistakes:
-`querylang.syntax.recovery` says what the parser does after one. After a change of the grammar run
+`querylang.syntax.mistakes` says what the parser does after one. After a change of the grammar run
 `python -m querylang.syntax.build_tables`.
 """
 
@@ -11,15 +11,10 @@ from collections.abc import Callable
 from functools import cache
 
 from querylang.syntax.grammar.base import Parts, QueryParts, Section
-from querylang.syntax.grammar.event_types import EventTypeRules
 from querylang.syntax.grammar.expressions import ExpressionRules
-from querylang.syntax.grammar.files import FileRules
-from querylang.syntax.grammar.inputs import InputRules
-from querylang.syntax.grammar.patterns import PatternRules
-from querylang.syntax.grammar.queries import QueryRules
-from querylang.syntax.grammar.repeats import RepeatRules
-from querylang.syntax.grammar.statements import StatementRules
-from querylang.syntax.grammar.vendor import VendorRules
+from querylang.syntax.grammar.patterns import PatternRules, RepeatRules
+from querylang.syntax.grammar.queries import FileRules, InputRules, QueryRules
+from querylang.syntax.grammar.statements import EventTypeRules, StatementRules, VendorRules
 
 __all__ = ["PRECEDENCE", "START", "Grammar", "QueryParts", "Section", "rules"]
 

@@ -12,9 +12,9 @@ from decimal import Decimal, InvalidOperation
 
 from querylang.errors import Mistake
 from querylang.syntax import ast
-from querylang.syntax.foreign_constructs import REASONS
+from querylang.syntax.folded_tokens import REASONS
 from querylang.syntax.grammar.base import Parts, Rules, grown
-from querylang.syntax.tokens import Token
+from querylang.syntax.lexer import Token
 
 _MOST_DIGITS = 100
 """Of an integer without leading zeros; no type has more, and Python refuses to read thousands."""

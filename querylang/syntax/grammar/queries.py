@@ -1,10 +1,78 @@
-# ruff: noqa: D403 (docstrings are rules)
-"""Rules of a query and its sections `metadata` and `parameters`; the parser checks their order."""
+# ruff: noqa: D102, D403 (docstrings are rules)
+"""Rules of a file, of a query and its sections, and of `inputs`; the parser checks their order."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from querylang.errors import Mistake
+from querylang.source import Span
 from querylang.syntax import ast
+from querylang.syntax.folded_tokens import REASONS
 from querylang.syntax.grammar.base import Parts, QueryParts, Rules, Section, grown, of_kind
+from querylang.syntax.lexer import SOFT_KEYWORDS
+
+# Rules of a whole file: `package`, `using`, event types and queries in any number; names.
+
+
+class FileRules(Rules):
+    """A file, and the names that stand everywhere in it."""
+
+    def p_text(self, p: Parts) -> None:
+        """text : items"""
+
+    def p_text_expression(self, p: Parts) -> None:
+        """text : ONLY_EXPRESSION expression"""
+        self.value = p[2]
+
+    def p_items(self, p: Parts) -> None:
+        """items : items item
+        |"""
+        if len(p) == 3 and p[2] is not None:
+            self.items.append(p[2])
+
+    def p_item(self, p: Parts) -> None:
+        """item : event_definition
+        | query
+        | section"""
+        p[0] = p[1]
+
+    def p_item_package(self, p: Parts) -> None:
+        """item : PACKAGE qualified_name SEMICOLON"""
+        if self.package is not None or self.usings or self.items:
+            self.report(Mistake.PACKAGE_PLACE, p[1].span)
+        self.package = self.package or ast.Package(p[1].span.until(p[3].span), p[2])
+
+    def p_item_using(self, p: Parts) -> None:
+        """item : USING qualified_name SEMICOLON
+        | USING qualified_name DOT STAR SEMICOLON"""
+        if self.items:
+            self.report(Mistake.USING_PLACE, p[1].span)
+        self.usings.append(ast.Using(p[1].span.until(p[len(p) - 1].span), p[2], is_all=len(p) == 6))
+
+    def p_item_refused(self, p: Parts) -> None:
+        """item : REFUSED"""
+        self.report(Mistake.NOT_IN_QUERIES, p[1].span, what=f"`{p[1].content}`", reason=REASONS[p[1].content])
+
+    # Names
+
+    def p_name(self, p: Parts) -> None:
+        p[0] = ast.Name(p[1].content, p[1].span)
+
+    p_name.__doc__ = "name : NAME\n" + "\n".join(f"| {kind}" for kind in SOFT_KEYWORDS)
+
+    def p_qualified_name(self, p: Parts) -> None:
+        """qualified_name : NAME
+        | qualified_name DOT NAME"""
+        if len(p) == 2:
+            p[0] = ast.Name(p[1].content, p[1].span)
+        else:
+            p[0] = ast.Name(f"{p[1].text}.{p[3].content}", p[1].span.until(p[3].span))
+
+    def p_event_type(self, p: Parts) -> None:
+        """event_type : qualified_name
+        | DOT qualified_name"""
+        p[0] = p[1] if len(p) == 2 else ast.Name(f".{p[2].text}", p[1].span.until(p[2].span))
 
 
 class QueryRules(Rules):
@@ -71,3 +139,201 @@ _KEYWORDS = {
     ast.Find: "find",
     ast.ActionDefinition: "action",
 }
+
+
+# Rules of `inputs`: filters, keys, windows, times; and of durations.
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The part of an input between its key and its `with unique`."""
+
+    within: ast.Duration | None = None
+    retain: ast.Expression | None = None
+
+
+class InputRules(Rules):
+    """`inputs { Type(filters) key name within duration retain count ... ; }`."""
+
+    def p_inputs(self, p: Parts) -> None:
+        """inputs : INPUTS LBRACE input_list RBRACE
+        | INPUTS LT input_list GT"""
+        p[0] = ast.Inputs(p[1].span, tuple(p[3]))
+
+    def p_input_list(self, p: Parts) -> None:
+        """input_list : input_list input
+        |"""
+        p[0] = grown(p)
+
+    def p_input(self, p: Parts) -> None:
+        """input : event_type LPAREN filters RPAREN keys window unique clocking SEMICOLON"""
+        p[0] = ast.InputDefinition(
+            span=p[1].span.until(p[9].span),
+            event=p[1],
+            filters=tuple(p[3]),
+            keys=tuple(p[5]),
+            within=p[6].within,
+            retain=p[6].retain,
+            unique=tuple(p[7]),
+            clocking=p[8],
+        )
+
+    # Filters
+
+    def p_filters(self, p: Parts) -> None:
+        """filters : filter_list
+        |"""
+        kept: list[ast.Filter] = []
+        for item in p[1] if len(p) == 2 else ():
+            if isinstance(item, ast.Broken):
+                break  # further filters may have lost their positions
+            kept.append(item)
+        p[0] = kept
+
+    def p_filter_list(self, p: Parts) -> None:
+        """filter_list : filter_list COMMA filter
+        | filter"""
+        p[0] = grown(p)
+
+    def p_filter_by_position(self, p: Parts) -> None:
+        """filter : test
+        | range"""
+        p[0] = ast.Filter(p[1].span, None, p[1])
+
+    def p_filter_by_equality(self, p: Parts) -> None:
+        """filter : sum"""
+        p[0] = ast.Filter(p[1].span, None, ast.Compared(p[1].span, "=", p[1]))
+
+    def p_filter_anything(self, p: Parts) -> None:
+        """filter : STAR"""
+        p[0] = ast.Filter(p[1].span, None, ast.Anything(p[1].span))
+
+    def p_filter_by_name(self, p: Parts) -> None:
+        """filter : name test
+        | name IN range"""
+        p[0] = ast.Filter(p[1].span.until(p[len(p) - 1].span), p[1], p[len(p) - 1])
+
+    def p_filter_by_name_anything(self, p: Parts) -> None:
+        """filter : name EQ STAR"""
+        p[0] = ast.Filter(p[1].span.until(p[3].span), p[1], ast.Anything(p[3].span))
+
+    def p_test(self, p: Parts) -> None:
+        """test : EQ sum
+        | LT sum
+        | LE sum
+        | GT sum
+        | GE sum"""
+        p[0] = ast.Compared(p[1].span.until(p[2].span), p[1].content, p[2])
+
+    def p_range(self, p: Parts) -> None:
+        """range : LBRACKET expression COLON expression RBRACKET
+        | LBRACKET expression COLON expression RPAREN
+        | LPAREN expression COLON expression RBRACKET
+        | LPAREN expression COLON expression RPAREN"""
+        p[0] = ast.Range(p[1].span.until(p[5].span), p[2], p[4], p[1].content == "[", p[5].content == "]")
+
+    # Keys
+
+    def p_keys(self, p: Parts) -> None:
+        """keys : KEY key_list
+        |"""
+        p[0] = p[2] if len(p) == 3 else []
+
+    def p_key_list(self, p: Parts) -> None:
+        """key_list : key_list COMMA key
+        | key"""
+        p[0] = grown(p)
+
+    def p_key(self, p: Parts) -> None:
+        """key : key_source
+        | key_source AS name"""
+        source = p[1]
+        p[0] = source if len(p) == 2 else ast.Key(source.span, source.source, source.arguments, p[3])
+
+    def p_key_source(self, p: Parts) -> None:
+        """key_source : name
+        | name LPAREN arguments RPAREN"""
+        is_field = len(p) == 2
+        span = p[1].span if is_field else p[1].span.until(p[4].span)
+        p[0] = ast.Key(span, p[1], None if is_field else tuple(p[3]), None)
+
+    def p_unique(self, p: Parts) -> None:
+        """unique : WITH UNIQUE unique_list
+        |"""
+        p[0] = p[3] if len(p) == 4 else []
+
+    def p_unique_list(self, p: Parts) -> None:
+        """unique_list : unique_list COMMA key_source
+        | key_source"""
+        p[0] = grown(p)
+
+    # Windows and times
+
+    def p_window(self, p: Parts) -> None:
+        """window : WITHIN duration RETAIN sum
+        | WITHIN duration
+        |"""
+        p[0] = Window(p[2] if len(p) > 2 else None, p[4] if len(p) > 4 else None)
+
+    def p_window_retain(self, p: Parts) -> None:
+        """window : RETAIN sum"""
+        p[0] = Window(None, p[2])
+
+    def p_window_reversed(self, p: Parts) -> None:
+        """window : RETAIN sum WITHIN duration"""
+        self.report(Mistake.SECTION_ORDER, p[3].span, section="within", other="retain")
+        p[0] = Window(p[4], p[2])
+
+    def p_clocking(self, p: Parts) -> None:
+        """clocking : WAIT duration heartbeat
+        |"""
+        p[0] = ast.Clocking(p[1].span.until(_end(p)), None, p[2], p[3]) if len(p) == 4 else None
+
+    def p_clocking_time_from(self, p: Parts) -> None:
+        """clocking : TIME FROM name WAIT duration heartbeat
+        | TIME FROM name LPAREN RPAREN WAIT duration heartbeat"""
+        p[0] = ast.Clocking(p[1].span.until(_end(p)), p[3], p[len(p) - 2], p[len(p) - 1])
+
+    def p_clocking_without_wait(self, p: Parts) -> None:
+        """clocking : TIME FROM name
+        | TIME FROM name LPAREN RPAREN"""
+        span = p[1].span.until(p[3].span)
+        self.report(Mistake.TIME_WITHOUT_WAIT, span)
+        p[0] = ast.Clocking(span, p[3], None, None)
+
+    def p_heartbeat(self, p: Parts) -> None:
+        """heartbeat : OR event_type
+        |"""
+        p[0] = p[2] if len(p) == 3 else None
+
+    # Durations
+
+    def p_same_duration(self, p: Parts) -> None:
+        """duration : time_literal
+        | sum"""
+
+    def p_duration_below_zero(self, p: Parts) -> None:
+        """duration : MINUS time_literal"""
+        span = p[1].span.until(p[2].span)
+        self.report(Mistake.NOT_POSITIVE, span, what="a duration")
+        p[0] = ast.Broken(span)
+
+    def p_time_literal(self, p: Parts) -> None:
+        """time_literal : time_parts"""
+        parts = tuple(p[1])
+        p[0] = ast.TimeLiteral(parts[0][0].span.until(parts[-1][1].span), parts)
+
+    def p_time_parts(self, p: Parts) -> None:
+        """time_parts : time_parts time_part
+        | time_part"""
+        p[0] = grown(p)
+
+    def p_time_part(self, p: Parts) -> None:
+        """time_part : number NAME"""
+        p[0] = (p[1], ast.Name(p[2].content, p[2].span))
+
+
+def _end(p: Parts) -> Span:
+    """The place of the duration that ends the time part of an input."""
+    span: Span = p[len(p) - 2].span
+    return span

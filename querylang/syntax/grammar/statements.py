@@ -1,11 +1,16 @@
 # ruff: noqa: D403 (docstrings are rules)
-"""Rules of blocks and statements."""
+"""Rules of event definitions, types, blocks and statements."""
 
 from __future__ import annotations
 
-from querylang.errors import Mistake
+import re
+
+from querylang.errors import Mistake, QueryError, nearest
+from querylang.source import Span
 from querylang.syntax import ast
-from querylang.syntax.grammar.base import Parts, Rules, grown
+from querylang.syntax.folded_tokens import REASONS
+from querylang.syntax.grammar.base import Parts, Rules, grown, of_kind
+from querylang.syntax.lexer import Token
 
 
 class StatementRules(Rules):
@@ -144,3 +149,202 @@ class StatementRules(Rules):
             return ast.TypeName(value.span, ".".join([node.name.text, *reversed(words)]))
         self.report(Mistake.NOT_A_TYPE, value.span)
         return None
+
+
+# Rules of event definitions: annotations, fields, constants, actions; and of types.
+
+
+class EventTypeRules(Rules):
+    """`@Annotation event Name { fields, constants, actions }`."""
+
+    def p_event_definition(self, p: Parts) -> None:
+        """event_definition : annotations EVENT name LBRACE members RBRACE"""
+        annotations = of_kind(p[1], ast.Annotation)
+        first = annotations[0].span if annotations else p[2].span
+        package = self.package.name.text if self.package is not None else None
+        p[0] = ast.EventDefinition(first.until(p[6].span), package, p[3], annotations, tuple(p[5]))
+
+    def p_annotations(self, p: Parts) -> None:
+        """annotations : annotations annotation
+        |"""
+        p[0] = grown(p)
+
+    def p_annotation(self, p: Parts) -> None:
+        """annotation : SIGN qualified_name
+        | SIGN qualified_name LPAREN RPAREN
+        | SIGN qualified_name LPAREN annotation_arguments RPAREN"""
+        arguments = {3: None, 5: (), 6: tuple(p[4]) if len(p) == 6 else ()}[len(p)]
+        end = p[2].span if len(p) == 3 else p[len(p) - 1].span
+        p[0] = ast.Annotation(p[1].span.until(end), p[2], arguments)
+
+    def p_annotation_arguments(self, p: Parts) -> None:
+        """annotation_arguments : annotation_arguments COMMA annotation_argument
+        | annotation_argument"""
+        p[0] = grown(p)
+
+    def p_same_annotation_argument(self, p: Parts) -> None:
+        """annotation_argument : literal"""
+
+    def p_members(self, p: Parts) -> None:
+        """members : members member
+        |"""
+        p[0] = grown(p)
+
+    def p_member_field(self, p: Parts) -> None:
+        """member : type name SEMICOLON"""
+        p[0] = ast.FieldDefinition(p[1].span.until(p[2].span), p[1], p[2])
+
+    def p_member_constant(self, p: Parts) -> None:
+        """member : CONSTANT type name ASSIGN signed_literal SEMICOLON"""
+        p[0] = ast.ConstantDefinition(p[1].span.until(p[5].span), p[2], p[3], p[5])
+
+    def p_same_member(self, p: Parts) -> None:
+        """member : action
+        | refused"""
+
+    def p_refused(self, p: Parts) -> None:
+        """refused : REFUSED"""
+        p[0] = ast.Refused(p[1].span, f"`{p[1].content}`", REASONS[p[1].content])
+
+    # Actions, of queries too
+
+    def p_action(self, p: Parts) -> None:
+        """action : ACTION name LPAREN action_parameters RPAREN returns block"""
+        head = p[1].span.until(p[5].span if p[6] is None else p[6].span)
+        p[0] = ast.ActionDefinition(head, p[2], tuple(p[4]), p[6], p[7])
+
+    def p_returns(self, p: Parts) -> None:
+        """returns : RETURNS type
+        |"""
+        p[0] = p[2] if len(p) == 3 else None
+
+    def p_action_parameters(self, p: Parts) -> None:
+        """action_parameters : action_parameter_list
+        |"""
+        p[0] = p[1] if len(p) == 2 else []
+
+    def p_action_parameter_list(self, p: Parts) -> None:
+        """action_parameter_list : action_parameter_list COMMA action_parameter
+        | action_parameter"""
+        p[0] = grown(p)
+
+    def p_action_parameter(self, p: Parts) -> None:
+        """action_parameter : type name"""
+        p[0] = ast.Parameter(p[1].span.until(p[2].span), p[1], p[2])
+
+    # Types
+
+    def p_same_type(self, p: Parts) -> None:
+        """type : basic_type"""
+
+    def p_type_name(self, p: Parts) -> None:
+        """type : qualified_name"""
+        p[0] = ast.TypeName(p[1].span, p[1].text)
+
+    def p_basic_type(self, p: Parts) -> None:
+        """basic_type : BOOLEAN
+        | INTEGER
+        | FLOAT
+        | DECIMAL
+        | STRING
+        | LOCATION"""
+        p[0] = ast.TypeName(p[1].span, p[1].content)
+
+    def p_basic_type_of(self, p: Parts) -> None:
+        """basic_type : SEQUENCE LT type GT
+        | OPTIONAL LT type GT
+        | DICTIONARY LT type COMMA type GT"""
+        inner = (p[3],) if len(p) == 5 else (p[3], p[5])
+        p[0] = ast.TypeName(p[1].span.until(p[len(p) - 1].span), p[1].content, inner)
+
+
+# Rules of `%send(...);` and `%custom(...) { ... }`, written by the vendor's graphical editor.
+#
+# The values of a `%send` are expressions in strings; they are parsed too, with places in the string.
+
+
+_WORDS = ("send", "custom")
+
+
+class VendorRules(Rules):
+    """`%word("key":"value", "fields":{"name":"expression"})`."""
+
+    def expression_in(self, text: Token) -> ast.Expression:
+        """The expression in a string; the parser implements it."""
+        raise NotImplementedError
+
+    def p_statement_vendor_send(self, p: Parts) -> None:
+        """statement : PERCENT SEND LPAREN vendor_items RPAREN SEMICOLON"""
+        span = p[1].span.until(p[2].span)
+        strings = {key.content: value for key, value in p[4] if isinstance(value, Token)}
+        fields = [item for _key, value in p[4] if isinstance(value, list) for item in of_kind(value, tuple)]
+        if "eventType" not in strings:
+            self.report(Mistake.VENDOR_EVENT, span)
+            p[0] = ast.Broken(span)
+            return
+        event, channel = strings["eventType"], strings.get("channel")
+        p[0] = ast.VendorSend(
+            span=span,
+            event=ast.Name(event.content, _inside(event)),
+            channel=None if channel is None else self.expression_in(channel),
+            fields=tuple((ast.Name(key.content, _inside(key)), self.expression_in(value)) for key, value in fields),
+            extra=tuple((key, value.content) for key, value in strings.items() if key not in {"eventType", "channel"}),
+        )
+
+    def p_statement_vendor_custom(self, p: Parts) -> None:
+        """statement : PERCENT NAME LPAREN vendor_items RPAREN block
+        | PERCENT NAME LPAREN vendor_items RPAREN SEMICOLON"""
+        span = p[1].span.until(p[2].span)
+        if p[2].content != "custom" or not isinstance(p[6], ast.Block):
+            mistake = QueryError.of(Mistake.UNEXPECTED, span, found=f"`%{p[2].content}`", expected="a statement")
+            word = nearest(p[2].content, _WORDS)
+            self.mistakes.append(mistake.with_hint(None if word is None else f"did you mean `%{word}`?"))
+            p[0] = ast.Broken(span)
+            return
+        items = tuple((key.content, value.content) for key, value in p[4] if isinstance(value, Token))
+        p[0] = ast.VendorCustom(span, items, p[6])
+
+    def p_vendor_items(self, p: Parts) -> None:
+        """vendor_items : vendor_item_list
+        |"""
+        p[0] = p[1] if len(p) == 2 else []
+
+    def p_vendor_item_list(self, p: Parts) -> None:
+        """vendor_item_list : vendor_item_list COMMA vendor_item
+        | vendor_item"""
+        p[0] = grown(p)
+
+    def p_vendor_item(self, p: Parts) -> None:
+        """vendor_item : STRING_LITERAL COLON STRING_LITERAL"""
+        p[0] = (p[1], p[3])
+
+    def p_vendor_item_fields(self, p: Parts) -> None:
+        """vendor_item : STRING_LITERAL COLON LBRACE vendor_fields RBRACE"""
+        p[0] = (p[1], p[4])
+
+    def p_vendor_fields(self, p: Parts) -> None:
+        """vendor_fields : vendor_field_list
+        |"""
+        p[0] = p[1] if len(p) == 2 else []
+
+    def p_vendor_field_list(self, p: Parts) -> None:
+        """vendor_field_list : vendor_field_list COMMA vendor_field
+        | vendor_field"""
+        p[0] = grown(p)
+
+    def p_vendor_field(self, p: Parts) -> None:
+        """vendor_field : STRING_LITERAL COLON STRING_LITERAL"""
+        p[0] = (p[1], p[3])
+
+
+def _inside(token: Token) -> Span:
+    """The place of a string without its quotes."""
+    return Span(token.source, token.start + 1, max(token.start + 1, token.end - 1))
+
+
+def offsets(token: Token) -> list[int]:
+    """The place in the source of each character of the string's value, and of its end."""
+    raw = token.span.text[1:]
+    start = token.start + 1
+    found = [start + match.start() for match in re.finditer(r"\\.|[^\\\"]", raw, re.DOTALL)]
+    return [*found, token.end - 1]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from querylang.logger import warn
+from querylang.printable import warn
 from runtime.file_forms import kind_of
 from runtime.partition_paths import path_of
 from runtime.reading.column_names import PLACES, SOURCE, STANDARD_NAMES, TYPE, ColumnNames, with_names

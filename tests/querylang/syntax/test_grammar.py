@@ -12,8 +12,8 @@ import pytest
 from querylang import check_text, compile_text
 from querylang.source import Source
 from querylang.syntax import ast, build_tables
+from querylang.syntax.lexer import Token
 from querylang.syntax.parser import Parser, parse
-from querylang.syntax.tokens import Token
 from tests.support.linear import MOST, growth
 from tests.support.pace import measured
 

@@ -12,7 +12,7 @@ import pytest
 import querylang
 from ensue import replay
 from querylang.errors import InputError, QueryErrors
-from querylang.formatter.definition_text import definitions
+from querylang.formatter.formatting import definitions
 from querylang.plan.expression import Type
 from runtime.reading.inference.schema import infer, infer_schemas, truncating_divisions
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from querylang.changes.applying import (
+from querylang.changes import (
     Applied,
     Moment,
     bound,
@@ -21,17 +21,9 @@ from querylang.changes.applying import (
     set_outcome,
     undeployed,
 )
-from querylang.changes.running import (
-    FILE,
-    LIVE,
-    Running,
-    RunningQuery,
-    annotated_as,
-    with_events,
-    without_hidden,
-)
 from querylang.plan.changes import Outcome
 from querylang.plan.model import EventType, QueryPlan
+from querylang.running import FILE, LIVE, Running, RunningQuery, annotated_as, with_events, without_hidden
 
 Values = Mapping[str, Any]
 

@@ -1,1 +1,0 @@
-"""Template plan and parameter values to the plan of instances."""
