@@ -26,14 +26,6 @@ from querylang.syntax import ast
 from querylang.syntax.definition_files import parse_definitions
 from querylang.syntax.parser import parse
 
-# The plan of a set of checked queries.
-
-
-def compile_checked(checked: Checked) -> Plan:
-    """The plan; queries with parameters are templates in it (`querylang.parameters`)."""
-    return Plan(checked.events, checked.queries)
-
-
 QUERY_SUFFIXES = (".query", ".qry")
 DEFINITION_SUFFIX = ".mon"
 _TABLE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
@@ -268,3 +260,8 @@ def _in_text_order(mistakes: Iterable[QueryError], sources: Sequence[Source]) ->
     order = {source.path: number for number, source in reversed(list(enumerate(sources)))}
     unique = {(error.span.source.path, error.span.start, error.message): error for error in mistakes}
     return sorted(unique.values(), key=lambda error: (order[error.span.source.path], error.span.start, error.span.end))
+
+
+def compile_checked(checked: Checked) -> Plan:
+    """The plan; queries with parameters are templates in it (`querylang.parameters`)."""
+    return Plan(checked.events, checked.queries)

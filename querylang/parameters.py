@@ -1,4 +1,4 @@
-"""Parameters: values as users write them, bound to a query's template, to the plan of its instances.
+"""Parameters: values as users write them, and the instances of queries that are made with them.
 
 Values are given by query and instance,
 
@@ -32,10 +32,152 @@ from querylang.plan.expression import NODES, Binary, Expression, Literal, Parame
 from querylang.plan.library import LARGEST_INTEGER, SMALLEST_INTEGER
 from querylang.plan.model import Input, Parameter, Plan, QueryPlan, Stopped, Wait, Within
 
-# Bind parameters: a query's template and values by name to the plan of one instance.
-#
-# Values are Python, YAML or JSON values. In the instance no parameter is left, and all durations are
-# numbers.
+Path = tuple[str, ...]
+"""The keys that lead to a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Values as users gave them.
+
+    `origin`: the file, or how else a message calls it. `lines`: line by path, from 1. `hidden`: by
+    path what messages show instead of a value that may be secret.
+    """
+
+    values: Mapping[str, Any] = field(default_factory=dict, repr=False)  # may be secret
+    origin: str = "parameters"
+    lines: Mapping[Path, int] = field(default_factory=dict)
+    hidden: Mapping[Path, str] = field(default_factory=dict)
+
+    def line_of(self, path: Path) -> int | None:
+        """The line of the value at the path, or of the innermost mapping around it."""
+        return next((self.lines[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self.lines), None)
+
+    def hidden_in(self, path: Path) -> dict[str, str]:
+        """By name, what messages show instead of the hidden values directly below the path."""
+        return {keys[-1]: shown for keys, shown in self.hidden.items() if keys[:-1] == path}
+
+
+NOTHING = Given()
+
+
+INSTANCE_NAME = re.compile(r"[\w-][\w.-]*")
+"""The name of an instance; it is part of names of folders."""
+
+
+def with_instances(plan: Plan, given: Given = NOTHING, *, is_check: bool = False) -> Plan:
+    """The plan with each query replaced by its instances.
+
+    An instance has no name if no parameter needs a value. A query whose parameters need values and
+    get none has no instance and is left out. An instance whose values leave a window or a wait
+    without length is stopped (`Plan.stopped`), and the others run. With `is_check` that is a
+    mistake like others. Raises FileErrors for values that no query takes, and if no instance is
+    left.
+    """
+    mistakes: Mistakes = []
+    wanted = _by_query(plan.queries, given.values, mistakes)
+    made: list[QueryPlan] = []
+    stopped: list[tuple[Path, Stopped]] = []
+    for query in plan.queries:
+        for path, name, values in wanted.get(query.name, [] if needed(query) else [DEFAULT]):
+            try:
+                made.append(bind(query, values, name, given.hidden_in(path)))
+            except StoppedError as error:
+                stopped.append((path, Stopped(query.name, name, str(error))))
+            except InstanceError as error:
+                mistakes.append((path, str(error)))
+    if mistakes or not made or is_check:
+        mistakes += [(path, item.reason) for path, item in stopped]
+    if not made and not mistakes:
+        mistakes = [((), missing(query)) for query in plan.queries]
+    if mistakes:
+        found = [(given.line_of(path), message) for path, message in mistakes]
+        raise FileErrors(given.origin, sorted(found, key=lambda mistake: mistake[0] or 0))
+    return replace(plan, queries=tuple(made), stopped=tuple(item for _, item in stopped))
+
+
+def hidden_values(plan: Plan, given: Given) -> dict[str, dict[str, dict[str, str]]]:
+    """By query, instance and parameter, what is shown in place of values that may be secret."""
+    hidden: dict[str, dict[str, dict[str, str]]] = {}
+    for query, instances in _by_query(plan.queries, given.values, []).items():
+        for path, name, _ in instances:
+            shown = given.hidden_in(path)
+            if shown:
+                hidden.setdefault(query, {})[name] = shown
+    return hidden
+
+
+def needed(query: QueryPlan) -> list[str]:
+    """The parameters without a default."""
+    return [parameter.name for parameter in query.parameters if parameter.default is None]
+
+
+def missing(query: QueryPlan) -> str:
+    """The message that a query has no instance."""
+    names = needed(query)
+    return f"query '{query.name}' has no instance; {_quoted(names)} {'needs' if len(names) == 1 else 'need'} a value"
+
+
+Mistakes = list[tuple[Path, str]]
+"""The path of each wrong value, and what is wrong with it."""
+
+Instance = tuple[Path, str, Mapping[str, Any]]
+"""Its path, its name, its values."""
+
+DEFAULT: Instance = ((), "", {})
+
+
+def _by_query(queries: Sequence[QueryPlan], values: Mapping[str, Any], mistakes: Mistakes) -> dict[str, list[Instance]]:
+    if not values:
+        return {}
+    taking = [query.name for query in queries if query.parameters]
+    if not taking:
+        mistakes.append(((), "these queries have no parameters"))
+        return {}
+    if not any(isinstance(value, Mapping) for value in values.values()):
+        if len(taking) == 1:
+            return {taking[0]: [((), "", values)]}
+        mistakes.append(((), f"name the query: {_quoted(taking)} take parameters"))
+        return {}
+    found = {}
+    for name, value in values.items():
+        if name in taking:
+            found[name] = _instances(name, value, mistakes)
+        else:
+            mistakes.append(((name,), _unknown_query(name, taking, queries)))
+    return found
+
+
+def _instances(query: str, value: Any, mistakes: Mistakes) -> list[Instance]:
+    if not isinstance(value, Mapping):
+        mistakes.append(((query,), f"'{query}' is a query: its parameters are a mapping of names to values"))
+        return []
+    if not any(isinstance(inner, Mapping) for inner in value.values()):
+        return [((query,), "", value)]
+    found: list[Instance] = []
+    for name, inner in value.items():
+        path = (query, str(name))
+        if not isinstance(inner, Mapping):
+            mistakes.append((path, f"'{name}' must be an instance with values, as those beside it are"))
+        elif not INSTANCE_NAME.fullmatch(str(name)):
+            mistakes.append((path, f"'{name}' is not a name of an instance; use letters, digits, _, - and dots"))
+        else:
+            found.append((path, str(name), inner))
+    return found
+
+
+def _unknown_query(name: str, taking: Sequence[str], queries: Sequence[QueryPlan]) -> str:
+    if name in {query.name for query in queries}:
+        return f"query '{name}' has no parameters"
+    return f"unknown query '{name}'{did_you_mean(str(name), taking)}"
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return listed(f"'{name}'" for name in names)
+
+
+# One instance: a query's template, and values by name. Values are Python, YAML or JSON values. In
+# the instance no parameter is left, and all durations are numbers.
 
 NONE_HIDDEN: Mapping[str, str] = MappingProxyType({})
 
@@ -251,152 +393,3 @@ def _with_numbers(query: QueryPlan, where: str, hidden: Mapping[str, str]) -> Qu
         leading=of_wait(query.leading, "at the beginning"),
         trailing=of_wait(query.trailing, "at the end"),
     )
-
-
-# Values of parameters as users write them: in files, on a command line, in a call.
-
-Path = tuple[str, ...]
-"""The keys that lead to a value."""
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """Values as users gave them.
-
-    `origin`: the file, or how else a message calls it. `lines`: line by path, from 1. `hidden`: by
-    path what messages show instead of a value that may be secret.
-    """
-
-    values: Mapping[str, Any] = field(default_factory=dict, repr=False)  # may be secret
-    origin: str = "parameters"
-    lines: Mapping[Path, int] = field(default_factory=dict)
-    hidden: Mapping[Path, str] = field(default_factory=dict)
-
-    def line_of(self, path: Path) -> int | None:
-        """The line of the value at the path, or of the innermost mapping around it."""
-        return next((self.lines[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self.lines), None)
-
-    def hidden_in(self, path: Path) -> dict[str, str]:
-        """By name, what messages show instead of the hidden values directly below the path."""
-        return {keys[-1]: shown for keys, shown in self.hidden.items() if keys[:-1] == path}
-
-
-NOTHING = Given()
-
-
-# Make the plan of all query instances from the values of parameters.
-#
-
-INSTANCE_NAME = re.compile(r"[\w-][\w.-]*")
-"""The name of an instance; it is part of names of folders."""
-
-
-def with_instances(plan: Plan, given: Given = NOTHING, *, is_check: bool = False) -> Plan:
-    """The plan with each query replaced by its instances.
-
-    An instance has no name if no parameter needs a value. A query whose parameters need values and
-    get none has no instance and is left out. An instance whose values leave a window or a wait
-    without length is stopped (`Plan.stopped`), and the others run. With `is_check` that is a
-    mistake like others. Raises FileErrors for values that no query takes, and if no instance is
-    left.
-    """
-    mistakes: Mistakes = []
-    wanted = _by_query(plan.queries, given.values, mistakes)
-    made: list[QueryPlan] = []
-    stopped: list[tuple[Path, Stopped]] = []
-    for query in plan.queries:
-        for path, name, values in wanted.get(query.name, [] if needed(query) else [DEFAULT]):
-            try:
-                made.append(bind(query, values, name, given.hidden_in(path)))
-            except StoppedError as error:
-                stopped.append((path, Stopped(query.name, name, str(error))))
-            except InstanceError as error:
-                mistakes.append((path, str(error)))
-    if mistakes or not made or is_check:
-        mistakes += [(path, item.reason) for path, item in stopped]
-    if not made and not mistakes:
-        mistakes = [((), missing(query)) for query in plan.queries]
-    if mistakes:
-        found = [(given.line_of(path), message) for path, message in mistakes]
-        raise FileErrors(given.origin, sorted(found, key=lambda mistake: mistake[0] or 0))
-    return replace(plan, queries=tuple(made), stopped=tuple(item for _, item in stopped))
-
-
-def hidden_values(plan: Plan, given: Given) -> dict[str, dict[str, dict[str, str]]]:
-    """By query, instance and parameter, what is shown in place of values that may be secret."""
-    hidden: dict[str, dict[str, dict[str, str]]] = {}
-    for query, instances in _by_query(plan.queries, given.values, []).items():
-        for path, name, _ in instances:
-            shown = given.hidden_in(path)
-            if shown:
-                hidden.setdefault(query, {})[name] = shown
-    return hidden
-
-
-def needed(query: QueryPlan) -> list[str]:
-    """The parameters without a default."""
-    return [parameter.name for parameter in query.parameters if parameter.default is None]
-
-
-def missing(query: QueryPlan) -> str:
-    """The message that a query has no instance."""
-    names = needed(query)
-    return f"query '{query.name}' has no instance; {_quoted(names)} {'needs' if len(names) == 1 else 'need'} a value"
-
-
-Mistakes = list[tuple[Path, str]]
-"""The path of each wrong value, and what is wrong with it."""
-
-Instance = tuple[Path, str, Mapping[str, Any]]
-"""Its path, its name, its values."""
-
-DEFAULT: Instance = ((), "", {})
-
-
-def _by_query(queries: Sequence[QueryPlan], values: Mapping[str, Any], mistakes: Mistakes) -> dict[str, list[Instance]]:
-    if not values:
-        return {}
-    taking = [query.name for query in queries if query.parameters]
-    if not taking:
-        mistakes.append(((), "these queries have no parameters"))
-        return {}
-    if not any(isinstance(value, Mapping) for value in values.values()):
-        if len(taking) == 1:
-            return {taking[0]: [((), "", values)]}
-        mistakes.append(((), f"name the query: {_quoted(taking)} take parameters"))
-        return {}
-    found = {}
-    for name, value in values.items():
-        if name in taking:
-            found[name] = _instances(name, value, mistakes)
-        else:
-            mistakes.append(((name,), _unknown_query(name, taking, queries)))
-    return found
-
-
-def _instances(query: str, value: Any, mistakes: Mistakes) -> list[Instance]:
-    if not isinstance(value, Mapping):
-        mistakes.append(((query,), f"'{query}' is a query: its parameters are a mapping of names to values"))
-        return []
-    if not any(isinstance(inner, Mapping) for inner in value.values()):
-        return [((query,), "", value)]
-    found: list[Instance] = []
-    for name, inner in value.items():
-        path = (query, str(name))
-        if not isinstance(inner, Mapping):
-            mistakes.append((path, f"'{name}' must be an instance with values, as those beside it are"))
-        elif not INSTANCE_NAME.fullmatch(str(name)):
-            mistakes.append((path, f"'{name}' is not a name of an instance; use letters, digits, _, - and dots"))
-        else:
-            found.append((path, str(name), inner))
-    return found
-
-
-def _unknown_query(name: str, taking: Sequence[str], queries: Sequence[QueryPlan]) -> str:
-    if name in {query.name for query in queries}:
-        return f"query '{name}' has no parameters"
-    return f"unknown query '{name}'{did_you_mean(str(name), taking)}"
-
-
-def _quoted(names: Sequence[str]) -> str:
-    return listed(f"'{name}'" for name in names)

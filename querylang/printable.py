@@ -1,4 +1,8 @@
-"""Text as people may see it: harmless for terminals and without secrets; and warnings in it."""
+r"""Text as people may see it: harmless for terminals and without secrets; and warnings.
+
+Characters that act on a terminal ring, colour, delete or turn around what is printed. They are
+shown escaped: `\x1b`, `\x9b`, `\u202e`.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +46,8 @@ def _escaped(letter: str) -> str:
     return letter.encode("unicode_escape").decode()
 
 
-# Values that no text shows: of variables and files that settings name, and passwords.
-#
-# Whoever reads such a value keeps it here. Every text that leaves passes `masked`: errors, warnings,
-# logs, tracebacks.
+# Secrets: values of variables and files that settings name, and passwords. Whoever reads such a
+# value keeps it here. Every text that leaves passes `masked`: errors, warnings, logs, tracebacks.
 
 SHORTEST_SECRET = 4
 """Characters. Shorter values are part of too many words to be replaced in any text."""
@@ -87,7 +89,7 @@ def _forms(value: str) -> Iterator[str]:
     return iter(dict.fromkeys((*forms, quote_plus(value))))
 
 
-# Warnings of the logger `ensue`: its only way out.
+# Warnings; the logger `ensue` has no other way out.
 
 LOGGER = "ensue"
 

@@ -15,8 +15,6 @@ from querylang.source import Source
 from querylang.syntax.ast import Broken
 from querylang.syntax.parser import parse
 
-# The queries that run at a moment, and the event types that are known: texts, instances, plans.
-
 FILE, LIVE = "file", "live"
 """Where a text or a value comes from."""
 
@@ -250,7 +248,7 @@ def annotated_as(events: Sequence[EventType], others: Iterable[EventType]) -> tu
     return tuple(event.annotated_as(own.get((event.name, event.fields), event)) for event in events)
 
 
-# A shadow: a changed text that runs beside a query, with a name of its own and no effects.
+# A shadow runs beside a query, with a name of its own and no effects.
 
 SUFFIX = "_shadow"
 

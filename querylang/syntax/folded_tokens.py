@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from querylang.syntax.lexer import TYPE_KEYWORDS, Token
 
-# Fold constructs of the vendor's larger language that queries cannot use, before parsing.
-#
-# Each listener, `spawn` or stream query becomes one token. So it is one mistake with its own message,
-# and the text around it is parsed as usual.
+# Constructs of the vendor's larger language that queries cannot use: each listener, `spawn` or
+# stream query becomes one token. So it is one mistake with its own message, and the text around it
+# is parsed as usual.
 
 REASONS: dict[str, str] = {
     "on": "listeners belong to monitors; use a pattern instead",
@@ -105,9 +104,8 @@ def _end(tokens: Sequence[Token], position: int, *, is_statement: bool) -> int:
     return len(tokens)
 
 
-# Fold `{2,3}` behind a step or a group of a pattern into one token, before parsing.
-#
-# So a brace with a number behind it is never taken for the beginning of a block.
+# `{2,3}` behind a step or a group of a pattern is one token. So a brace with a number behind it is
+# never taken for the beginning of a block.
 
 _MOST_DIGITS = 9
 """Of a number in a repeat; larger ones are read as this many nines, which is refused later."""

@@ -13,11 +13,9 @@ from querylang.syntax.folded_tokens import REASONS
 from querylang.syntax.grammar import Section
 from querylang.syntax.lexer import KEYWORDS, PSEUDO_KINDS, SOFT_KEYWORDS, SPELLING, Token
 
-# Decide where parsing continues after a syntax mistake.
-#
-# Either a forgotten closing sign is inserted, or the smallest part of the text around the mistake (a
-# filter, a statement, a clause ...) is given up and parsing continues after it. A table lists these
-# parts and where each of them ends.
+# Where parsing continues: either a forgotten closing sign is inserted, or the smallest part of the
+# text around the mistake (a filter, a statement, a clause ...) is given up and parsing continues
+# after it. A table lists these parts and where each of them ends.
 
 _SECTIONS = frozenset({"METADATA", "PARAMETERS", "INPUTS", "FIND", "ACTION"})
 _HEADS = _SECTIONS | {"QUERY", "EVENT", "PACKAGE", "USING", "SIGN"}

@@ -260,7 +260,8 @@ class EventTypeRules(Rules):
 
 # Rules of `%send(...);` and `%custom(...) { ... }`, written by the vendor's graphical editor.
 #
-# The values of a `%send` are expressions in strings; they are parsed too, with places in the string.
+# The values of a `%send` are expressions in strings; they are parsed too, with places in the
+# string.
 
 
 _WORDS = ("send", "custom")
