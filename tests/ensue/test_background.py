@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,44 +17,52 @@ from ensue.data_options import DataOptions
 from runtime.columns.keys import group_rows
 from runtime.compiling import compiled
 from runtime.compiling.compiled import VARIABLE, Kernel, wants_compiling
+from tests.support.waiting import wait_for
 
 COMMAND = (
     "import os, sys, time; from ensue.background.priority import give_way; give_way(); "
     "open(sys.argv[1] + '.part', 'w').write(f'{os.nice(0)} {os.getsid(0)} {os.getppid()}'); "
-    "os.rename(sys.argv[1] + '.part', sys.argv[1]); time.sleep(float(sys.argv[2]))"
+    "os.rename(sys.argv[1] + '.part', sys.argv[1])\nwhile os.path.exists(sys.argv[2]): time.sleep(0.01)"
 )
+"""Tells in a file what it is, and lives for as long as another file exists."""
 
 
-def wait_for(path: Path) -> list[int]:
-    for _ in range(600):
-        if path.exists():
-            return [int(word) for word in path.read_text().split()]
-        time.sleep(0.1)
-    raise AssertionError(path)
+def numbers_in(path: Path) -> list[int]:
+    wait_for(path.exists)
+    return [int(word) for word in path.read_text().split()]
+
+
+def is_free(lock: Path) -> bool:
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def test_the_process_is_nobodys_child_and_alone(tmp_path: Path) -> None:
-    lock, told = tmp_path / "lock", tmp_path / "told"
-    command = [sys.executable, "-c", COMMAND, str(told)]
-    assert start([*command, "3"], lock, "1")
-    niceness, session, parent = wait_for(told)
+    lock, told, life = tmp_path / "lock", tmp_path / "told", tmp_path / "life"
+    command = [sys.executable, "-c", COMMAND, str(told), str(life)]
+    life.touch()
+    assert start(command, lock, "1")
+    niceness, session, parent = numbers_in(told)
     assert niceness == 19
     assert session != os.getsid(0)
     assert parent != os.getpid()
-    assert not start([*command, "0"], lock, "2"), "it runs"
+    assert not start(command, lock, "2"), "it runs"
     told.unlink()
-    for _ in range(600):
-        if start([*command, "0"], lock, "2"):
-            break
-        time.sleep(0.1)
-    wait_for(told)
-    assert not start([*command, "0"], lock, "2"), "it runs, or was begun lately"
+    life.unlink()
+    wait_for(lambda: is_free(lock))
+    assert start(command, lock, "2")
+    numbers_in(told)
+    assert not start(command, lock, "2"), "it runs, or was begun lately"
 
 
 def test_a_version_is_tried_again_after_some_time(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     assert start(["true"], lock, "1")
-    time.sleep(0.5)
+    wait_for(lambda: is_free(lock))
     assert not start(["true"], lock, "1")
     os.utime(lock, (0, 0))
     assert start(["true"], lock, "1")

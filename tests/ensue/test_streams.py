@@ -15,6 +15,7 @@ import ensue
 from job_engine.wire.tagged_rows import Tag, TaggedRow
 from spark_backend.session import get_session
 from spark_backend.stream.worker_functions import warn_of_first_ones
+from tests.support.waiting import LONGEST
 
 EVENTS = """
 @TimeFrom("getTime") @OutOfOrder()
@@ -74,7 +75,7 @@ def source(session: SparkSession, folder: Path) -> DataFrame:
 def started(frame: DataFrame, folder: Path) -> StreamingQuery:
     writer = frame.writeStream.format("parquet").option("checkpointLocation", str(folder / "state"))
     query = writer.trigger(availableNow=True).start(str(folder / "out"))
-    assert query.awaitTermination(120), "it ends by itself"
+    assert query.awaitTermination(LONGEST), "it ends by itself"
     return query
 
 
@@ -133,7 +134,7 @@ def test_a_function_gets_all_results_of_each_micro_batch(session: SparkSession, 
             write(folder / "in", 2)
         streams = ensue.streams(source(session, folder), TEXT)
         query = streams.write(take, checkpoint=str(folder / "state"), trigger="availableNow")
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(LONGEST)
     assert sorted(found) == [0, 1, 2]
     wanted = without_flush(ROWS, TEXT)
     assert joined(found, "Q") == sorted(wanted.matches_of("Q")["match_id"])

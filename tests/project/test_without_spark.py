@@ -15,6 +15,7 @@ import typer
 import ensue
 from ensue.cli import app
 from tests.project.repository import ROOT
+from tests.support.waiting import LONGEST
 
 BLOCK = "import sys\nfor name in ('pyspark', 'py4j'):\n    sys.modules[name] = None\n"
 """In every process, those that Ensue starts included: importing either is an ImportError, as if it were not there."""
@@ -138,7 +139,7 @@ def python(folder: Path, *arguments: str, text: str = "") -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=LONGEST,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

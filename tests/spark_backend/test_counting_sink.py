@@ -13,6 +13,7 @@ from querylang.errors import FileErrors
 from tests.support.counting_sink.publishing import counts
 from tests.support.killed_runs import RUN, kill_when, start
 from tests.support.sensors import add_files, expected, project, table
+from tests.support.waiting import LONGEST
 
 PACKAGE = "tests.support.counting_sink"
 
@@ -44,7 +45,7 @@ def test_a_killed_job_counts_each_row_once(tmp_path: Path, engine_of_processes: 
     process = start(path, "-c", WITH_COUNTER)
     kill_when(process, lambda: len(counts(tmp_path / "matches.json")) > 2)  # published, and not yet committed
     again = start(path, "-c", WITH_COUNTER)
-    output, _ = again.communicate(timeout=240)
+    output, _ = again.communicate(timeout=LONGEST)
     assert again.returncode == 0
     assert "batch 5" in output
     assert total(tmp_path / "matches.json") == {query: len(ids) for query, ids in expected(tmp_path).items()}

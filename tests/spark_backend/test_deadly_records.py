@@ -14,6 +14,7 @@ import pytest
 from job_engine.document.setting_keys import Engine
 from tests.support.maven import fetched_jars
 from tests.support.stores import StoreServer
+from tests.support.waiting import LONGEST
 
 ROOT = Path(__file__).resolve().parents[2]
 POM = ROOT / "tests" / "support" / "hadoop_aws" / "pom.xml"
@@ -61,7 +62,7 @@ def test_a_job_leaves_out_a_line_that_ends_its_workers(
         capture_output=True,
         text=True,
         check=False,
-        timeout=500,
+        timeout=LONGEST,
     )
     assert done.returncode == 0, done.stderr
     told = [line for line in done.stderr.splitlines() if "signal 11" in line]

@@ -12,6 +12,7 @@ from pathlib import Path
 from job_engine.document.setting_keys import Engine
 from tests.support.killed_runs import ROOT, start, wait_until
 from tests.support.readings_job import write_job
+from tests.support.waiting import LONGEST
 
 EVENT = "event Reading { string sensor; float value; }\n"
 RISING = "query Rising { inputs { Reading() key sensor within 60 seconds; } find Reading:a -> Reading:b where b.value > a.value }\n"
@@ -28,13 +29,13 @@ def running(job: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.terminate()
-        process.communicate(timeout=120)
+        process.communicate(timeout=LONGEST)
 
 
 def ensue(*arguments: object) -> str:
     """What a command prints."""
     words = [sys.executable, "-m", "ensue", *map(str, arguments)]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=200)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

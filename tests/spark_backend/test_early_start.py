@@ -8,6 +8,7 @@ import sys
 from threading import Event, current_thread, main_thread
 
 from job_engine.early_start import EarlyStart
+from tests.support.waiting import LONGEST
 
 
 def test_the_caller_goes_on_and_may_wait() -> None:
@@ -15,7 +16,7 @@ def test_the_caller_goes_on_and_may_wait() -> None:
 
     def start() -> None:
         assert current_thread() is not main_thread()
-        go.wait(10)
+        go.wait(LONGEST)
         done.set()
 
     early = EarlyStart(start)
@@ -38,4 +39,4 @@ def test_a_command_ends_although_something_is_still_starting() -> None:
         "early_start.EarlyStart(Event().wait)"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=LONGEST)

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 import ensue
 from job_engine.errors import JobError, as_job_errors
 from tests.support.sensors import QUERY, add_files, expected, streamed, table
+from tests.support.waiting import LONGEST
 
 CHANNELS = {"one": "parquet", "two": "delta"}
 """By the name of a folder, the format of what its query sends."""
@@ -128,6 +129,6 @@ def test_a_job_that_fails_raises_what_ended_it(spark: SparkSession, tmp_path: Pa
     (folder / "state" / "offsets").rename(folder / "state" / "gone")
     add_files(folder, table(200), 1, first=1)
     with pytest.raises(ensue.EnsueError) as caught:
-        handle.await_termination(60)
+        handle.await_termination(LONGEST)
     assert caught.value.__cause__ is not None
     assert not handle.is_active

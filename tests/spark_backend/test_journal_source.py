@@ -30,6 +30,7 @@ from tests.support.job_without_spark import EVENT, FALLING, RISING, JobWithoutSp
 from tests.support.journal_source.planning import LinesRead
 from tests.support.killed_runs import RUN, kill_when, start
 from tests.support.sensors import project, streamed, table
+from tests.support.waiting import LONGEST
 
 PACKAGE = "tests.support.journal_source"
 
@@ -72,7 +73,7 @@ def test_a_killed_job_finds_what_a_replay_finds(tmp_path: Path, engine_of_proces
     process = start(path, "-c", WITH_JOURNAL)
     kill_when(process, lambda: any((tmp_path / "out").rglob("*-00000002-*")))
     again = start(path, "-c", WITH_JOURNAL)
-    output, errors = again.communicate(timeout=240)
+    output, errors = again.communicate(timeout=LONGEST)
     assert again.returncode == 0, errors
     assert "batch 5" in output
     assert streamed(tmp_path) == expected(tmp_path)

@@ -14,6 +14,7 @@ import pytest
 from job_engine.document.setting_keys import Engine
 from tests.support.killed_runs import kill_when, start, wait_until
 from tests.support.sensors import add_files, expected, project, project_of_two, streamed, table, totals
+from tests.support.waiting import LONGEST
 
 
 def one_source(folder: Path) -> Path:
@@ -50,7 +51,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, moment: str, made
         kill_when(process, accounts.exists)
     assert not (tmp_path / "state" / "commits" / "5").exists()
     again = start(path)
-    output, _ = again.communicate(timeout=240)
+    output, _ = again.communicate(timeout=LONGEST)
     assert again.returncode == 0
     assert "batch 0" not in output
     assert streamed(tmp_path) == expected(tmp_path)
@@ -77,7 +78,7 @@ def test_a_killed_run_over_files_of_the_same_time_gives_what_all_of_them_give(
     process = start(path)
     kill_when(process, lambda: any((tmp_path / "out").rglob("*-00000001-*")))
     again = start(path)
-    output, _ = again.communicate(timeout=240)
+    output, _ = again.communicate(timeout=LONGEST)
     assert again.returncode == 0
     assert streamed(tmp_path) == expected(tmp_path)
     account = totals({tuple(row[:3]): row[3] for row in json.loads(output.strip().split("\n")[-1])}, "Rise")
@@ -98,7 +99,7 @@ def test_a_run_that_is_told_to_stop_says_what_it_did(tmp_path: Path, send: Calla
     process = start(path, "-m", "ensue.cli", "run")
     wait_until(process, (tmp_path / "state" / "commits" / "0").exists)
     send(process.pid, signal.SIGINT if send is os.killpg else signal.SIGTERM)
-    output, errors = process.communicate(timeout=240)
+    output, errors = process.communicate(timeout=LONGEST)
     assert process.returncode == 0
     assert "300 records" in output
     others = ("incubator", "compiling kernels", "of its first 300 records are late")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from spark_backend.launch import fork_server, jvm, worker_python
 from spark_backend.launch.session_settings import settings_of_start
+from tests.support.waiting import LONGEST, wait_for
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is forked")
 
@@ -47,7 +47,7 @@ class Driver:
         """Run the program as the JVM does."""
         given = os.environ | AT_START | {"PYTHONPATH": str(worker_python.ROOT)} | environment
         return subprocess.run(
-            [self.program, *arguments], capture_output=True, text=True, env=given, check=True, timeout=60
+            [self.program, *arguments], capture_output=True, text=True, env=given, check=True, timeout=LONGEST
         )
 
 
@@ -79,12 +79,9 @@ def test_without_a_server_a_python_of_its_own(tmp_path: Path, monkeypatch: pytes
     lost = Driver()
     lost.process.kill()
     place = lost.program.with_name("socket")
-    until = time.monotonic() + 30
-    while lost.program.exists() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not lost.program.parent.exists()  # the server has ended with its driver, and left nothing
+    wait_for(lambda: not lost.program.parent.exists())  # the server has ended with its driver, and left nothing
     command = [sys.executable, "-I", "-S", worker_python.forked_python.__file__, str(place), sys.executable]
-    found = subprocess.run([*command, "-m", MODULE], capture_output=True, text=True, check=True, timeout=60)
+    found = subprocess.run([*command, "-m", MODULE], capture_output=True, text=True, check=True, timeout=LONGEST)
     assert Path(found.stdout.strip()).joinpath("bin").is_dir()
 
 
@@ -120,7 +117,7 @@ def test_a_mistake_of_the_user_is_all_that_is_printed(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ensue", "run", "a.yaml"]
     environment = os.environ | {"PYTHONPATH": str(worker_python.ROOT)}
     found = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, env=environment, timeout=60, check=False
+        command, cwd=tmp_path, capture_output=True, text=True, env=environment, timeout=LONGEST, check=False
     )
     assert found.returncode == 1
     assert found.stderr.startswith(f"{tmp_path}/a.query:1:41: ")

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import ensue
 from job_engine.wire.tagged_rows import Tag, read_table
+from tests.support.waiting import LONGEST
 
 OPEN = "query Q { inputs { A() key k retain 2; } find A as a -> A as b where b.n > a.n }"
 DEFINED = f"event A {{ string k; integer n; string note; }}\n{OPEN}"
@@ -82,5 +83,5 @@ def test_the_reports_of_a_stream_are_those_of_its_micro_batches(spark: SparkSess
     query = ensue.streams(streams, DEFINED).write(
         lambda batch: found.extend(reports(batch)), checkpoint=str(tmp_path / "state"), trigger="availableNow"
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(LONGEST)
     assert found == [("missing_column", "note", 1, SHORT_TOLD)]

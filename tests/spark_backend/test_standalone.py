@@ -6,7 +6,8 @@ from pathlib import Path
 
 from tests.support.cluster_driver import Driver, on_cluster
 from tests.support.sensors import add_files, expected, project, streamed, table
-from tests.support.standalone import cluster, wait_for
+from tests.support.standalone import cluster
+from tests.support.waiting import wait_for
 
 
 def test_a_cluster_gives_what_one_engine_gives_through_kills_and_rescaling(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tests.support.maven import ROOT, fetched_jars
 from tests.support.sensors import expected
 from tests.support.store_project import results, store_project
 from tests.support.stores import StoreServer
+from tests.support.waiting import LONGEST
 
 POM = ROOT / "tests" / "support" / "hadoop_aws" / "pom.xml"
 
@@ -34,7 +35,7 @@ def test_a_killed_run_is_continued_from_its_checkpoint_in_the_store(
     killed = start(path)
     kill_when(killed, lambda: any("-00000001-" in key for key in store.keys("out/")))
     last = start(path, "-m", "ensue.cli", "run", "--once", "--flush")
-    _, errors = last.communicate(timeout=240)
+    _, errors = last.communicate(timeout=LONGEST)
     assert last.returncode == 0, errors
     assert results(tmp_path, store) == expected(tmp_path)
     keys = set(store.keys("state/"))

@@ -9,6 +9,7 @@ from tests.support.killed_runs import kill_when, start
 from tests.support.sensors import expected
 from tests.support.store_project import results, store_project
 from tests.support.stores import StoreServer, run_while_the_store_goes_away
+from tests.support.waiting import LONGEST
 
 
 def test_a_run_that_is_killed_and_one_whose_store_goes_away_lose_and_double_nothing(
@@ -20,7 +21,7 @@ def test_a_run_that_is_killed_and_one_whose_store_goes_away_lose_and_double_noth
     store.stop()
     path.write_text("retry: 1s\n" + path.read_text())
     left = start(path, "-m", "ensue.cli", "run", "--once")
-    _, errors = left.communicate(timeout=240)
+    _, errors = left.communicate(timeout=LONGEST)
     assert left.returncode == 4
     assert "the store cannot be reached for 1 s" in errors.splitlines()[-1]
     assert "Traceback" not in errors

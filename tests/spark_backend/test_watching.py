@@ -10,7 +10,6 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from querylang.printable import LogForm
 from tests.project.repository import ROOT
 from tests.support.local_jobs import local
 from tests.support.sensors import add_files, project, project_of_two, table
+from tests.support.waiting import LONGEST, wait_for
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
 """By name and values of labels."""
@@ -47,7 +47,7 @@ def free_port() -> int:
 
 def asked(port: int, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=LONGEST) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -80,10 +80,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
     add_files(folder, table(500), 1)
     handle = deploy(path)
     try:
-        deadline = time.monotonic() + 60
-        while samples(asked(port, "metrics")[1])["ensue_state_bytes", ()] == 0:  # nothing is saved yet
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_for(lambda: samples(asked(port, "metrics")[1])["ensue_state_bytes", ()] > 0)  # something is saved
         ready, hasty, text = asked(port, "readyz"), asked(port, "readyz?within=0us"), asked(port, "metrics")[1]
         assert asked(port, "healthz") == (200, "ok\n")
         assert asked(port, "readyz?within=soon")[0] == 400
@@ -251,13 +248,6 @@ class EndedRun:
 
     def stop(self) -> None:
         """It ends by itself."""
-
-
-def wait_for(is_so: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < limit
-        time.sleep(0.01)
 
 
 def test_metrics_stay_while_a_change_of_the_queries_starts_the_job_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
+
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,16 +33,14 @@ def start(path: Path, *command: str) -> subprocess.Popen[str]:
     )
 
 
-def wait_until(process: subprocess.Popen[str], is_time: object) -> None:
-    assert callable(is_time)
-    limit = time.monotonic() + 300
-    while not is_time():
+def wait_until(process: subprocess.Popen[str], is_time: Callable[[], object]) -> None:
+    def is_at_work() -> None:
         assert process.poll() is None, "the run ended before it could be killed"
-        assert time.monotonic() < limit
-        time.sleep(0.01)
+
+    wait_for(is_time, meanwhile=is_at_work)
 
 
-def kill_when(process: subprocess.Popen[str], is_time: object) -> None:
+def kill_when(process: subprocess.Popen[str], is_time: Callable[[], object]) -> None:
     """Kill the whole group, JVM and workers included."""
     wait_until(process, is_time)
     os.killpg(process.pid, signal.SIGKILL)

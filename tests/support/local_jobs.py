@@ -16,6 +16,7 @@ from job_engine.job.stages.prepare import prepare
 from job_engine.job.stages.start import RunKind, start
 from job_engine.local.machine import LocalMachine
 from job_engine.local.run import Pace
+from tests.support.waiting import LONGEST
 
 NEVER = 1e9
 """Seconds between two commits: only those that do not wait for time."""
@@ -59,7 +60,7 @@ def begun(
 def run(path: Path, at: Callable[[str], None] = id, *, interval: float = NEVER) -> list[int]:
     """The micro-batches of a run to its end."""
     handle, batches = begun(path, at, interval=interval)
-    assert handle.await_termination(100)
+    assert handle.await_termination(LONGEST)
     return [batch.batch for batch in batches]
 
 
@@ -67,6 +68,6 @@ def crashed(path: Path, at: CrashAt, *, interval: float = NEVER) -> list[int]:
     """The micro-batches of a run that ends with a crash."""
     handle, batches = begun(path, at, interval=interval)
     with pytest.raises(JobError) as found:
-        handle.await_termination(100)
+        handle.await_termination(LONGEST)
     assert isinstance(found.value.__cause__, Crash), found.value
     return [batch.batch for batch in batches]

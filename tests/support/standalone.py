@@ -11,19 +11,18 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyspark
 
+from tests.support.waiting import wait_for
+
 ROOT = Path(__file__).resolve().parents[2]
 
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-LONGEST_START = 60.0
-"""Seconds."""
 
 
 @dataclass(slots=True)
@@ -69,7 +68,7 @@ class Cluster:
     def stop(self) -> None:
         for process in (*self.workers, *([self.master] if self.master else [])):
             process.terminate()
-            process.wait(30)
+            process.wait()
 
     def _start(self, kind: str, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         home = Path(pyspark.__file__).parent
@@ -94,15 +93,6 @@ class Cluster:
         found = wait_for(lambda: re.search(pattern, log.read_text(errors="replace")) or process.poll())
         assert isinstance(found, re.Match), log.read_text(errors="replace")[-2000:]
         return found
-
-
-def wait_for(find: Callable[[], object]) -> object:
-    """What is found, as soon as it is."""
-    until = time.monotonic() + LONGEST_START
-    while not (found := find()):
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    return found
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from tests.support.killed_runs import start
+from tests.support.waiting import LONGEST
 
 BUCKET = "bucket"
 KEYS = {"AWS_ACCESS_KEY_ID": "mine", "AWS_SECRET_ACCESS_KEY": "very-secret-key", "AWS_EC2_METADATA_DISABLED": "true"}
@@ -122,4 +123,4 @@ def run_while_the_store_goes_away(deployment: Path, store: StoreServer, *, behin
     next(line for line in run.stderr if "the store cannot be reached; it is asked again for 10 minutes" in line)
     store.start()
     assert "s3://bucket answers again, after" in run.stderr.read()
-    assert run.wait(timeout=240) == 0
+    assert run.wait(timeout=LONGEST) == 0

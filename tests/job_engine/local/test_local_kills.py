@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from querylang.errors import InputError
 from tests.support.killed_runs import kill_when, start, wait_until
 from tests.support.local_jobs import local
 from tests.support.sensors import add_files, expected, project, streamed, table
+from tests.support.waiting import LONGEST, wait_for
 
 
 def children(pid: int) -> list[int]:
@@ -40,10 +40,7 @@ def is_there(pid: int) -> bool:
 
 
 def wait_for_end(pids: list[int]) -> None:
-    limit = time.monotonic() + 20
-    while any(map(is_there, pids)):
-        assert time.monotonic() < limit, [pid for pid in pids if is_there(pid)]
-        time.sleep(0.02)
+    wait_for(lambda: not any(map(is_there, pids)))
 
 
 def test_nothing_outlives_a_driver_that_is_killed(tmp_path: Path) -> None:
@@ -73,7 +70,7 @@ def test_a_driver_killed_in_the_middle_loses_and_doubles_nothing(tmp_path: Path)
         wait_until(process, lambda number=number: any((tmp_path / "out").rglob(f"*-{number:08}-*")))
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    output, _ = start(path).communicate(timeout=240)
+    output, _ = start(path).communicate(timeout=LONGEST)
     assert streamed(tmp_path) == expected(tmp_path)
     account = {tuple(row[:3]): row[3] for row in json.loads(output.strip().split("\n")[-1])}
     assert sum(count for (query, _, what), count in account.items() if (query, what) == ("Rise", "received")) == 3000
@@ -89,7 +86,7 @@ def test_a_worker_that_is_killed_is_replaced(tmp_path: Path, number: int) -> Non
         wait_until(process, lambda batch=batch: any((tmp_path / "out").rglob(f"*-{batch:08}-*")))
         _server, *workers = children(process.pid)
         os.kill(workers[-1], number)
-    _, errors = process.communicate(timeout=240)
+    _, errors = process.communicate(timeout=LONGEST)
     assert process.returncode == 0, errors
     told = [line for line in errors.splitlines() if "It is tried again" in line]
     assert len(told) == 2
@@ -105,7 +102,7 @@ def test_what_starts_workers_is_started_again(tmp_path: Path) -> None:
     wait_until(process, lambda: any((tmp_path / "out").rglob("*-00000001-*")))
     server, *_ = children(process.pid)
     os.kill(server, signal.SIGKILL)
-    _, errors = process.communicate(timeout=240)
+    _, errors = process.communicate(timeout=LONGEST)
     assert process.returncode == 0, errors
     (told,) = [line for line in errors.splitlines() if "It is tried again" in line]
     assert told.startswith(("the process that starts workers ended", "a worker process ended"))
@@ -142,6 +139,6 @@ def test_the_folder_of_a_pool_that_was_killed_as_a_whole_goes_with_the_next_star
     assert len(list((tmp_path / "tmp").glob("ensue-*"))) == 1
     process = start(path)
     wait_until(process, lambda: len(list((tmp_path / "tmp").glob("ensue-*"))) == 1)
-    process.communicate(timeout=240)
+    process.communicate(timeout=LONGEST)
     assert list((tmp_path / "tmp").glob("ensue-*")) == []
     assert streamed(tmp_path) == expected(tmp_path)

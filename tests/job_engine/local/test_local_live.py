@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from job_engine.job.stages.handle import Handle
 from job_engine.job.stages.start import RunKind
 from job_engine.local.machine import LocalMachine
 from tests.support.local_jobs import NEVER, Crash, CrashAt, begun, crashed, run
+from tests.support.waiting import LONGEST, wait_for
 
 EVENT = "event Reading { float ts; string sensor; float value; }\n"
 RISING = """query Rising {
@@ -66,13 +67,6 @@ def matches(folder: Path, query: str, column: str = "match_id") -> list[str]:
     return sorted(json.loads(line)[column] for file in files for line in file.read_text().splitlines())
 
 
-def wait_until(is_time: Callable[[], object]) -> None:
-    limit = time.monotonic() + 60
-    while not is_time():
-        assert time.monotonic() < limit
-        time.sleep(0.02)
-
-
 @contextmanager
 def running(path: Path, *, interval: float = 0.2) -> Iterator[Handle]:
     handle, _ = begun(path, interval=interval, kind=RunKind())
@@ -93,13 +87,13 @@ def test_queries_are_changed_while_a_job_runs(tmp_path: Path) -> None:
     bring(tmp_path, "north", 1, range(100))
     bring(tmp_path, "south", 1, range(100))
     with running(path) as handle:
-        wait_until(lambda: matches(tmp_path, "Rising"))
+        wait_for(lambda: matches(tmp_path, "Rising"))
         outcome = handle.control(json.dumps({"DeployQuery": [FALLING]}), seconds=60)
         assert outcome is not None
         assert not outcome.errors
         bring(tmp_path, "north", 2, range(100, 200))
         bring(tmp_path, "south", 2, range(100, 200))
-        wait_until(lambda: matches(tmp_path, "Falling"))
+        wait_for(lambda: matches(tmp_path, "Falling"))
         outcome = handle.control('UndeployQuery("Rising")', seconds=60)
         assert outcome is not None
         assert not outcome.errors
@@ -118,7 +112,7 @@ def test_time_passes_a_silent_source(tmp_path: Path) -> None:
     bring(tmp_path, "north", 1, range(now - 100, now - 90))
     bring(tmp_path, "south", 1, range(now - 100, now - 99))
     with running(path):
-        wait_until(lambda: len(matches(tmp_path, "Silent")) == 11)
+        wait_for(lambda: len(matches(tmp_path, "Silent")) == 11)
     assert len(set(matches(tmp_path, "Silent"))) == 11
 
 
@@ -134,13 +128,13 @@ def test_micro_batches_of_timers_are_repeated_at_their_moments(tmp_path: Path) -
 
     handle, _ = begun(path, at, interval=NEVER, kind=RunKind())
     with pytest.raises(JobError, match="published"):
-        handle.await_termination(60)
+        handle.await_termination(LONGEST)
     found = matches(tmp_path, "Silent")
     moments = {file.name: file.read_text() for file in (tmp_path / "state" / "offsets").iterdir()}
     assert len(moments) > 2
     assert not list((tmp_path / "state" / "commits").iterdir())
     with running(path):
-        wait_until(lambda: list((tmp_path / "state" / "commits").iterdir()))
+        wait_for(lambda: list((tmp_path / "state" / "commits").iterdir()))
     assert matches(tmp_path, "Silent") == found
     again = {name: (tmp_path / "state" / "offsets" / name).read_text() for name in moments}
     assert again == moments
@@ -151,7 +145,7 @@ def test_a_stop_commits_what_was_published(tmp_path: Path) -> None:
     bring(tmp_path, "north", 1, range(100))
     bring(tmp_path, "south", 1, range(100))
     with running(path, interval=NEVER):
-        wait_until(lambda: matches(tmp_path, "Rising"))
+        wait_for(lambda: matches(tmp_path, "Rising"))
         assert not list((tmp_path / "state" / "commits").glob("[0-9]*"))
     begun_, committed = (
         sorted(int(file.name) for file in (tmp_path / "state" / log).glob("[0-9]*")) for log in ("offsets", "commits")
@@ -166,7 +160,7 @@ def test_a_running_job_commits_now_and_then(tmp_path: Path) -> None:
         for number in range(3):
             for name in ("north", "south"):
                 bring(tmp_path, name, number, range(number * 100, number * 100 + 100))
-            wait_until(lambda number=number: read(tmp_path) == 200 * (number + 1))
+            wait_for(lambda number=number: read(tmp_path) == 200 * (number + 1))
         status = handle.status()
         assert status.is_active
 
@@ -192,7 +186,7 @@ def test_a_stop_gives_up_a_micro_batch_that_takes_long(tmp_path: Path, monkeypat
     bring(tmp_path, "north", 1, range(100))
     bring(tmp_path, "south", 1, range(100))
     handle, _ = begun(path, interval=NEVER, kind=RunKind())
-    wait_until(lambda: matches(tmp_path, "Rising"))
+    wait_for(lambda: matches(tmp_path, "Rising"))
     machine = handle._job.machine  # who stops its workers
     assert isinstance(machine, LocalMachine)
     for pid in machine.pool.pids:
@@ -201,7 +195,7 @@ def test_a_stop_gives_up_a_micro_batch_that_takes_long(tmp_path: Path, monkeypat
     count = len(list(log.iterdir()))
     bring(tmp_path, "north", 2, range(100, 200))
     bring(tmp_path, "south", 2, range(100, 200))
-    wait_until(lambda: len(list(log.iterdir())) > count)
+    wait_for(lambda: len(list(log.iterdir())) > count)
     handle.stop()
     run(path)
     found = matches(tmp_path, "Rising")

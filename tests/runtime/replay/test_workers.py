@@ -9,6 +9,7 @@ from time import sleep
 import pytest
 
 from runtime.replay.replay import Workers
+from tests.support.waiting import LONGEST
 
 
 @pytest.mark.parametrize("threads", [0, 1, 3])
@@ -70,6 +71,6 @@ def test_two_items_are_made_while_one_is_in_use() -> None:
     with Workers[None](1) as workers:
         own = workers.ahead(items())
         assert next(own) == 0
-        assert is_third.wait(10)
+        assert is_third.wait(LONGEST)
         assert 3 not in made
         assert list(own) == [1, 2, 3, 4]

@@ -19,6 +19,7 @@ from tests.support.delta_tables import FROM_TABLE, match_ids_in, replayed
 from tests.support.engines import ON_BOTH
 from tests.support.killed_runs import kill_when, start
 from tests.support.sensors import QUERY, add_files, expected, project, project_of_two, table, totals
+from tests.support.waiting import LONGEST
 
 
 def before_the_commits(folder: Path) -> bool:
@@ -40,7 +41,7 @@ def test_a_killed_run_gives_each_match_once(tmp_path: Path, moment: Callable[[Pa
     kill_when(start(path), lambda: moment(tmp_path))
     assert not (tmp_path / "state" / "commits" / "5").exists()
     again = start(path)
-    output, _ = again.communicate(timeout=240)
+    output, _ = again.communicate(timeout=LONGEST)
     assert again.returncode == 0
     assert match_ids_in(tmp_path / "out" / "matches") == expected(tmp_path)
     ledger = {tuple(row[:3]): row[3] for row in json.loads(output.strip().split("\n")[-1])}
@@ -108,7 +109,7 @@ def test_a_micro_batch_is_repeated_with_the_settings_of_the_run_that_began_it(tm
             raise RuntimeError("killed")
 
     with pytest.raises(EnsueError):
-        deploy(path, killed).await_termination(300)
+        deploy(path, killed).await_termination(LONGEST)
     first = DeltaTable(str(jumps)).to_pyarrow_table()["match_id"].to_pylist()
     assert first
     add_files(tmp_path, rows.iloc[300:], 1, first=1, source="north")

@@ -13,6 +13,7 @@ import pytest
 
 from job_engine.document.setting_keys import Engine
 from tests.support.kafka.broker import Broker
+from tests.support.waiting import LONGEST
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -54,7 +55,7 @@ def test_messages_that_end_workers_are_left_out_and_nothing_else(
         capture_output=True,
         text=True,
         check=False,
-        timeout=500,
+        timeout=LONGEST,
     )
     assert done.returncode == 0, done.stderr
     told = [line for line in done.stderr.splitlines() if "signal 11" in line]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from tests.support.kafka.broker import PASSWORD, USER, Broker
 from tests.support.kafka.registry import encoded, record, running_registry
 from tests.support.killed_runs import kill_when, start
 from tests.support.sensors import QUERY, streamed, table, totals
+from tests.support.waiting import wait_for
 
 DEPLOYMENT = """\
 name: sensors
@@ -218,13 +219,6 @@ def test_a_truncated_topic_is_refused_and_accepted_as_a_loss(tmp_path: Path, bro
     account = totals(dict(run(path, once=True, flush=True, accept_loss=True).ledger), "Rise")
     assert account["lost"] == 7
     assert account["received"] == 2 * len(rows) - 7
-
-
-def wait_for(is_so: Callable[[], object]) -> None:
-    limit = time.monotonic() + 90
-    while not is_so():
-        assert time.monotonic() < limit
-        time.sleep(0.05)
 
 
 @ON_BOTH

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,17 +18,17 @@ from tests.support.kafka.topic_job import TopicJob
 from tests.support.local_jobs import begun
 from tests.support.local_jobs import run as run_local
 from tests.support.moved_jobs import set_file
+from tests.support.waiting import wait_for
 
 _NEW = 2
 """Micro-batches of each engine, at least, before the other one continues."""
 
 
 def stop_between(handle: Handle, batches: Sequence[object]) -> None:
-    limit = time.monotonic() + 100
-    while len(batches) < _NEW:
+    def is_at_work() -> None:
         assert handle.is_active
-        assert time.monotonic() < limit
-        time.sleep(0.01)
+
+    wait_for(lambda: len(batches) >= _NEW, meanwhile=is_at_work)
     handle.stop()
 
 

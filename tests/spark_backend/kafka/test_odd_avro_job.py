@@ -13,6 +13,7 @@ import pandas as pd
 from job_engine.document.setting_keys import Engine
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.registry import encoded, record, running_registry
+from tests.support.waiting import LONGEST
 
 DEPLOYMENT = """\
 name: numbers
@@ -70,7 +71,7 @@ def test_odd_messages_are_malformed_with_their_coordinates_and_all_others_are_re
             capture_output=True,
             text=True,
             check=False,
-            timeout=500,
+            timeout=LONGEST,
         )
     assert done.returncode == 0, done.stderr
     discarded = rows(tmp_path / "out" / "discarded")
