@@ -15,7 +15,7 @@ from spark_backend.versions import refuse_missing_spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from job_engine.job.stages.handle import Handle
+    from job_engine.job.stages.start import Handle
     from spark_backend.frames.batches import Batch, Streams
 
 

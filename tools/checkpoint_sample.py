@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from job_engine.job.checkpoint.checkpoint_record import RECORD_VERSION
-from job_engine.job.commands.control import send_change
+from job_engine.job.commands import send_change
 from job_engine.job.job import deploy, run
 from job_engine.job.upkeep.moving import rebucket
 from job_engine.settings.deployment_file import load_deployment

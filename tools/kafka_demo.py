@@ -27,8 +27,8 @@ from deltalake import DeltaTable
 import ensue
 from ensue.demo.comparison import differences, job_totals, replay_totals
 from ensue.demo.flights import write_event_tables
-from job_engine.job.batches.reports import BatchReport
 from job_engine.job.job import Handle, deploy, run
+from job_engine.job.reports import BatchReport
 from querylang.errors import EnsueError, InputError
 from tools.local_broker import LocalBroker, broker_jars, local_broker
 

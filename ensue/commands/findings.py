@@ -54,7 +54,7 @@ def check_files(files: Sequence[Path]) -> Report:
     A folder stands for its query files and deployment files. A query file that a deployment names
     is checked with the deployment. Definition files count for all query files.
     """
-    from job_engine.job.writing_statements import taken_events
+    from job_engine.job.plan_rules import taken_events
 
     errors: list[EnsueError] = []
     warnings: list[EnsueError] = []
@@ -98,7 +98,7 @@ def _lost_routes(checked: Checked, path: Path, taken: Collection[str]) -> list[E
 
     taken: the event types that the queries of all files take, because they may run together
     """
-    from job_engine.job.writing_statements import lost_routes, written_by
+    from job_engine.job.plan_rules import lost_routes, written_by
 
     written = written_by(compile_checked(checked), checked.written)
     return [FileErrors(str(path), [(None, warning)]) for warning in lost_routes(written, taken)]
@@ -168,9 +168,17 @@ def _identity(error: EnsueError) -> tuple[object, ...]:
 def _check_deployment(path: Path) -> list[EnsueError]:
     """The warnings of a deployment; raises its mistakes."""
     from job_engine.errors import in_plain_words
-    from job_engine.job.plan_rules import refuse_name_conflicts, with_source_orderings
-    from job_engine.job.remarks import lost_outputs, open_waits, silent_channels, unused_source_times
-    from job_engine.job.writing_statements import lost_routes, taken_events, written_by
+    from job_engine.job.plan_rules import (
+        lost_outputs,
+        lost_routes,
+        open_waits,
+        refuse_name_conflicts,
+        silent_channels,
+        taken_events,
+        unused_source_times,
+        with_source_orderings,
+        written_by,
+    )
     from job_engine.settings.deployment_file import load_deployment
     from querylang.parameters import with_instances
 

@@ -23,7 +23,7 @@ from job_engine.document.setting_keys import Engine
 from querylang.printable import LogForm
 
 if TYPE_CHECKING:
-    from job_engine.job.batches.reports import BatchReport, OnBatch, RunReport
+    from job_engine.job.reports import BatchReport, OnBatch, RunReport
     from job_engine.settings.deployment import Deployment
 
 SIGNAL_EXIT = 128

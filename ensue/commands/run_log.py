@@ -13,7 +13,7 @@ from ensue.commands.output import print_log_line
 from querylang.printable import LOGGER
 
 if TYPE_CHECKING:
-    from job_engine.job.batches.reports import BatchReport, RunReport
+    from job_engine.job.reports import BatchReport, RunReport
 
 
 class JsonLog(logging.Handler):

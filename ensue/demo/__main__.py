@@ -17,8 +17,8 @@ from ensue.demo import picture, striking
 from ensue.demo.comparison import Totals, differences, job_totals, replay_totals
 from ensue.demo.flights import EventTables, write_event_tables
 from ensue.rendering.text_table import text_table
-from job_engine.job.batches.reports import BatchReport, RunReport
 from job_engine.job.job import run as run_deployment
+from job_engine.job.reports import BatchReport, RunReport
 from querylang.errors import EnsueError, InputError
 from runtime.results.ledger import WORDS
 

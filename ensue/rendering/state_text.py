@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ensue.rendering.text_table import text_table
-from job_engine.job.upkeep.key_state import JobState, KeyState
+from job_engine.job.upkeep.keys import JobState, KeyState
 from querylang.errors import counted, listed
 from querylang.printable import json_text
 

@@ -17,7 +17,7 @@ from job_engine.errors import in_plain_words
 from job_engine.settings.deployment import Deployment
 
 if TYPE_CHECKING:  # a driver is asked to start before all else is imported
-    from job_engine.job.batches.batch_writer import BatchWriter
+    from job_engine.job.batch_writer import BatchWriter
     from job_engine.places.place import Place
     from job_engine.sinks.kinds import Sink
     from job_engine.wire.program import Program

@@ -1,22 +1,20 @@
-"""What a job adds to plans and tells their clocks, and what it refuses of plans.
-
-Needs only the language and the standard library, but for changed queries, because `ensue check`
-looks at plans, too.
-"""
+"""What a job adds to plans, refuses of them, and remarks of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from job_engine.settings.deployment import Deployment
-from job_engine.sinks.path_names import in_one_folder
+from job_engine.sinks.names import channels, in_one_folder
 from job_engine.sources.kinds import kind_of
-from job_engine.wire.clock_sources import ClockSource, clock_source
+from job_engine.wire.clock_sources import Clock, ClockSource, clock_source, sources_of
+from querylang.checker.checked import Written
 from querylang.errors import FileErrors, InputError, did_you_mean, listed
-from querylang.plan.model import Plan
+from querylang.plan.expression import Expression, Literal, type_of
+from querylang.plan.model import Emit, For, If, IfPresent, Log, Plan, Print, QueryPlan, Route, Send, Statement, While
 from runtime.policies.plan_policies import OrderingError, SourceOrdering, with_ordering
 from runtime.policies.settings_text import with_forget_keys
 
@@ -121,3 +119,165 @@ _REASON = "some file systems, Spark and SQL do not tell them apart. Rename one o
 
 def _quoted(names: Sequence[str]) -> str:
     return listed([f"'{name}'" for name in names])
+
+
+# The statements of queries that write something, and events that are routed to nobody.
+#
+# Needs only the language, because `ensue check` asks it of every file.
+
+WrittenBy = Mapping[str, Sequence[Written]]
+"""What each query writes, by its name."""
+
+
+def lost_routes(written: WrittenBy, taken: Collection[str]) -> Iterator[str]:
+    """A warning for each event type that a query routes and no query takes."""
+    routed = {(name, item.event): None for name, items in written.items() for item in items}
+    for name, event in routed:
+        if event is not None and event not in taken:
+            yield f"query {name}: routes {event!r}, which no query here takes"
+
+
+def taken_events(plan: Plan) -> set[str]:
+    """The event types that the queries take."""
+    return {item.event for query in plan.queries for item in query.inputs}
+
+
+def written_by(plan: Plan, texts: WrittenBy | None = None) -> dict[str, list[Written]]:
+    """What each query of a plan writes.
+
+    texts: the same as the texts say it, for plans that lack what depends on event types that
+        nothing defines. They do not know values of parameters
+    """
+    found: dict[str, list[Written]] = {query.name: [] for query in plan.queries}
+    for query in plan.queries:  # of each instance: values of parameters may be names of channels
+        blocks = (query.block, *(action.body for action in query.actions))
+        planned = [_written(item) for block in blocks for item in _writing(block)]
+        written = () if texts is None else texts[query.name]
+        found[query.name] += planned if len(planned) >= len(written) else written
+    return found
+
+
+def _writing(block: Sequence[Statement]) -> Iterator[Print | Log | Send | Emit | Route]:
+    """The statements of a block that write, those within others too."""
+    for statement in block:
+        match statement:
+            case If(then=then, otherwise=otherwise) | IfPresent(then=then, otherwise=otherwise):
+                yield from _writing((*then, *otherwise))
+            case While(body=body) | For(body=body):
+                yield from _writing(body)
+            case Print() | Log() | Send() | Emit() | Route():
+                yield statement
+            case _:  # the others write nothing
+                pass
+
+
+def _written(statement: Print | Log | Send | Emit | Route) -> Written:
+    match statement:
+        case Print():
+            return Written("print")
+        case Log():
+            return Written("log")
+        case Send(channel=channel):
+            return _to_channel("send", channel)
+        case Emit(channel=to):
+            return Written("emit") if to is None else _to_channel("emit", to)
+        case Route(event=event):
+            return Written("route", event=type_of(event).name)
+
+
+def _to_channel(word: str, channel: Expression) -> Written:
+    match channel:
+        case Literal(value=str(name)):
+            return Written(word, name)
+        case _:
+            return Written(word, has_computed_channel=True)
+
+
+# What is remarked of the queries of a job: before a start, and by `ensue check`.
+#
+# Needs only the language and the standard library, because `ensue check` does it too.
+
+
+def said_at_start(plan: Plan, deployment: Deployment, *, is_bounded: bool, is_new: bool) -> Iterator[str]:
+    """The warnings of a job that starts.
+
+    plan: with the ordering policies of the sources
+    is_bounded: whether it ends with its input
+    is_new: as of `Checked`
+    """
+    written = written_by(plan)
+    yield from lost_outputs(written, deployment)
+    yield from silent_channels(written, deployment)
+    yield from lost_routes(written, taken_events(plan))
+    if not is_bounded:
+        yield from open_waits(plan, deployment)
+    yield from unused_source_times(plan, deployment)
+    yield from unused_history(deployment, is_new=is_new)
+
+
+def lost_outputs(written: WrittenBy, deployment: Deployment) -> Iterator[str]:
+    """A warning for each query whose outputs are written nowhere."""
+    if "output" in deployment.sinks:
+        return
+    own = channels(deployment.sinks)
+    for name, items in written.items():
+        words = dict.fromkeys(item.word for item in items if item.channel not in own)
+        if words:
+            shown = ", ".join(f"`{word}`" for word in words)
+            yield f"query {name}: without a sink `output` nothing keeps what it writes with {shown}"
+
+
+def silent_channels(written: WrittenBy, deployment: Deployment) -> Iterator[str]:
+    """A warning for each channel that has a place, and that no query sends to."""
+    statements = [item for items in written.values() for item in items]
+    if any(item.has_computed_channel for item in statements):
+        return  # what an expression gives is known when it is sent
+    used = {item.channel for item in statements if item.channel is not None}
+    for channel in channels(deployment.sinks):
+        if channel not in used:
+            yield f"channel '{channel}': no query sends to it{did_you_mean(channel, sorted(used))}"
+
+
+def open_waits(plan: Plan, deployment: Deployment) -> Iterator[str]:
+    """A warning for each query that ends with a wait, while nothing but records advances time."""
+    if deployment.clock is Clock.PROCESSING:
+        return
+    sources = clock_sources(deployment)
+    for query in plan.queries:
+        if query.trailing is not None and not _has_heartbeats(query) and not _can_be_idle(query, sources):
+            yield f"query {query.title}: its last wait ends only when a later record arrives; set 'idle'"
+
+
+def unused_source_times(plan: Plan, deployment: Deployment) -> Iterator[str]:
+    """A warning for each source whose column of source times does nothing.
+
+    plan: with the ordering policies of the sources
+    """
+    named = [source for source in deployment.sources if source.source_time is not None]
+    if not named:
+        return
+    from runtime.reading.plan_needs import unused_source_time  # it loads NumPy
+
+    for source in named:
+        has_arrival = source.arrival is not None or kind_of(source.format).tells_arrival
+        warning = unused_source_time(plan, source.source_time) if has_arrival else None
+        if warning is not None:
+            yield f"source {source.name}: {warning}"
+
+
+def _has_heartbeats(query: QueryPlan) -> bool:
+    return any(item.heartbeat is not None for item in query.inputs)
+
+
+def _can_be_idle(query: QueryPlan, sources: list[ClockSource]) -> bool:
+    met = sources_of(query, sources)
+    return any(source.idle is not None for source in sources if source.name in met)
+
+
+def unused_history(deployment: Deployment, *, is_new: bool) -> Iterator[str]:
+    """A warning that they begin without it; `is_new`: as of `Checked`."""
+    if is_new and deployment.history is not None:
+        yield (
+            "the queries begin with empty windows: 'history' is for those that"
+            f" `ensue deploy {deployment.file} QUERY --history` deploys later"
+        )

@@ -2,32 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypedDict
 
-from job_engine.job.checkpoint.checkpoint_record import Record, read_record, refuse_difference
-from job_engine.job.checkpoint.driver_files import placed
+from job_engine.document.setting_keys import Engine
+from job_engine.durable_files import JobFile
+from job_engine.errors import in_plain_words
+from job_engine.job.checkpoint.checkpoint_record import (
+    RECORD_VERSION,
+    SPARK_VERSION,
+    Record,
+    placed,
+    read_record,
+    refuse_difference,
+    refuse_other_engine,
+)
 from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.job.checks.damaged_logs import refuse_damaged_logs
 from job_engine.job.compilation import Compiled, compile_deployment, with_fields
-from job_engine.job.journal.file_changes import refuse_changed_files
-from job_engine.job.journal.written import is_same, read_files
+from job_engine.job.journal.file_changes import foretell, refuse_changed_files
+from job_engine.job.journal.written import JOURNAL_VERSION, is_same, read_files
 from job_engine.job.plan_rules import refuse_name_conflicts
+from job_engine.operator.bucket_state import STATE_VERSION
 from job_engine.places.local_path import LocalPath
-from job_engine.places.place import Place, RemotePath, refuse_missing_bucket
+from job_engine.places.place import Place, RemotePath, names_in, refuse_missing_bucket
 from job_engine.settings.deployment import Deployment, unplaced
+from job_engine.settings.deployment_file import load_deployment
+from job_engine.settings.given_mapping import places_in_words
 from job_engine.sinks.bucket_results import refuse_unwritable
 from job_engine.sinks.kinds import MATCHES, Sink, publishing
-from job_engine.sinks.one_table import refuse_other_layout
+from job_engine.sinks.tables import refuse_other_layout
 from job_engine.sources.kinds import running_of
-from job_engine.sources.listing.batch_log import batches_of
+from job_engine.sources.listing.batch_log import RECORD, batches_of, driver_files
+from job_engine.sources.listing.manifests import LIST_VERSION, MANIFEST_VERSION
+from job_engine.wire.packed_rows import PACKED_VERSION
 from job_engine.wire.program import Program
 from querylang.changes import is_same_text
 from querylang.errors import InputError, did_you_mean, listed
 from querylang.merging import FileChange
 from querylang.paths import exists
-from querylang.plan.model import EventType, QueryPlan
+from querylang.plan.model import PLAN_VERSION, EventType, QueryPlan
+from querylang.printable import masked
 from querylang.running import Running
+from runtime.engine.snapshot import STATE_VERSION as ENGINE_VERSION
+from runtime.json_reader import DamagedJson, json_of_text, part_of
+
+# Whether the driver's own logs in a checkpoint can be read.
+#
+# Spark reports a damaged one without its name, or as a mistake in JSON.
+
+_LATEST = 2
+"""So many of the newest entries of a log are read when a job starts."""
+
+_RESTORE = "restore the whole checkpoint from a copy, or choose another one"
+
+
+def refuse_damaged_logs(checkpoint: Place, engine: Engine) -> None:
+    """Raise InputError for a file of the driver's logs that a restart reads and that is damaged."""
+    files = driver_files(checkpoint)
+    _refuse_damaged(files.folder / "metadata", 0, _RESTORE)
+    for file in _newest(files.offsets):
+        _refuse_damaged(file, 1, _RESTORE)
+    # only Spark keeps the states of the micro-batches before
+    repeated = "delete it, and its micro-batch is repeated" if engine is Engine.SPARK else _RESTORE
+    for file in _newest(files.commits):
+        _refuse_damaged(file, 1, repeated)
+
+
+def _newest(log: Place) -> list[Place]:
+    entries = [name for name in names_in(log) if name.isdecimal()]
+    return [log / name for name in sorted(entries, key=int)[-_LATEST:]]
+
+
+def _refuse_damaged(file: Place, first: int, way_out: str) -> None:
+    """The lines of an entry from `first` on are JSON, or `-` for a source without an offset."""
+    try:
+        with part_of(file, f"To continue, {way_out}"):
+            _parse(_lines(file)[first:])
+    except FileNotFoundError:
+        return
+
+
+def _lines(file: Place) -> list[str]:
+    try:
+        return file.read_text("utf-8").splitlines()
+    except (FileNotFoundError, ConnectionError):
+        raise
+    except OSError as error:
+        raise DamagedJson(f"it cannot be read: {error.strerror or error}") from error
+
+
+def _parse(lines: list[str]) -> None:
+    if not lines:
+        raise ValueError("it ends too early")
+    for line in lines:
+        if line != "-":
+            json_of_text(line, object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,3 +278,127 @@ def _too_late(checkpoint: Place, what: str, batch: int, newest: int, identity: s
         f" or remove later files from the sinks ('{identity}-NUMBER-...') and from '{checkpoint / 'ensue'}'."
         " Delta tables remember their micro-batches: choose new ones"
     )
+
+
+# Say that another release has written a checkpoint until now, while a backup can still be made.
+#
+# Each run notes its release, and the versions of what it writes: `<checkpoint>/ensue/release.json`.
+# Every release reads a checkpoint whether it has this file or not.
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What writes a checkpoint.
+
+    release: of Ensue; None = an earlier one than those that note it
+    formats: the newest version that it writes, by what has versions
+    """
+
+    release: str | None
+    formats: Mapping[str, int]
+
+    def in_words(self, other: Release) -> str:
+        """`Ensue 0.2.0 (plan 6)`: with the versions that another one has, and that differ."""
+        known = self.formats.keys() & other.formats.keys()
+        differing = [name for name in self.formats if name in known and self.formats[name] != other.formats[name]]
+        name = "an earlier version of Ensue" if self.release is None else f"Ensue {self.release}"
+        return name + (f" ({', '.join(f'{it} {self.formats[it]}' for it in differing)})" if differing else "")
+
+
+class _Note(TypedDict):
+    release: str
+    formats: dict[str, int]
+
+
+class _Record(TypedDict):
+    version: int
+
+
+def this_release(checkpoint: Place) -> Release:
+    """What writes a checkpoint now."""
+    has = JobFile(checkpoint / RECORD, _Record).readable()
+    is_newest = has is not None and has["version"] == RECORD_VERSION
+    formats = {
+        "record": RECORD_VERSION if is_newest else SPARK_VERSION,
+        "state": STATE_VERSION,
+        "engine": ENGINE_VERSION,
+        "rows": PACKED_VERSION,
+        "plan": PLAN_VERSION,
+        "manifest": MANIFEST_VERSION,
+        "list": LIST_VERSION,
+        "journal": JOURNAL_VERSION,
+    }
+    return Release(metadata.version("ensue"), formats)
+
+
+def other_release(deployment: Deployment) -> Iterator[str]:
+    """A line if another release has written the checkpoint until now; none for a new one."""
+    before, own = _last_release(deployment.checkpoint), this_release(deployment.checkpoint)
+    if before is not None and before != own:
+        yield (
+            f"{deployment.checkpoint}: was written by {before.in_words(own)} until now. Once {own.in_words(before)} has"
+            f" run on it, the other may not read it any more: `ensue backup {deployment.file} DIR` before that keeps a"
+            " way back"
+        )
+
+
+def note_release(checkpoint: Place) -> None:
+    """Note that this release writes the checkpoint."""
+    own = this_release(checkpoint)
+    if _last_release(checkpoint) != own:
+        _note(checkpoint).write(asdict(own))
+
+
+def _last_release(checkpoint: Place) -> Release | None:
+    """The release that has written a checkpoint; None = none has."""
+    note = _note(checkpoint).readable()
+    if note is not None:
+        return Release(note["release"], note["formats"])
+    record = JobFile(checkpoint / RECORD, _Record).readable()
+    return None if record is None else Release(None, {"record": record["version"]})
+
+
+def _note(checkpoint: Place) -> JobFile[_Note]:
+    return JobFile(checkpoint / "ensue" / "release.json", _Note)
+
+
+# Plan a start of a job: what its files would change on the checkpoint. Needs no driver.
+
+
+@dataclass(frozen=True, slots=True)
+class StartPlan:
+    """What a start that applies the files would do.
+
+    is_new: whether no job has run on the checkpoint yet
+    is_needed: whether the job does not start without applying them
+    changes: what it would change, a line each
+    live: what comes from live changes and stays, a line each
+    release: says that another release has written the checkpoint until now; None = it has not
+    """
+
+    is_new: bool
+    is_needed: bool = False
+    changes: tuple[str, ...] = ()
+    live: tuple[str, ...] = ()
+    release: str | None = None
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return asdict(self)
+
+
+def plan_of(path: Path | str) -> StartPlan:
+    """Plan a start of a deployment; writes nothing. Raises InputError or QueryErrors."""
+    deployment = load_deployment(path)
+    with in_plain_words(deployment.environment), places_in_words(deployment.places):
+        refuse_other_engine(deployment)
+        ready = checked(deployment, apply=True)
+        if ready.is_new:
+            return StartPlan(is_new=True)
+        found = foretell(deployment, ready.files, ready.program)
+        needed = ready.has_other_texts and bool(foretell(deployment, ready.unapplied, ready.program).outcomes)
+        changes, live = (
+            tuple(masked(line, deployment.environment) for line in lines) for lines in (found.lines(), found.live())
+        )
+        release = next(other_release(deployment), None)
+        return StartPlan(is_new=False, is_needed=needed, changes=changes, live=live, release=release)

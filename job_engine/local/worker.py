@@ -19,9 +19,8 @@ from job_engine.operator.bucket_state import first_state, read_seed, write_seeds
 from job_engine.operator.step import OpenBucket, close_bucket, measured, open_bucket, run_open_step
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import place_of_plain
-from job_engine.sinks.bucket_results import write_results
+from job_engine.sinks.bucket_results import Attempt, write_results
 from job_engine.sinks.kinds import MicroBatch, Sink
-from job_engine.sinks.task_files import Attempt
 from job_engine.sources.task_reading import read_task
 from job_engine.wire.container import ContainerError
 from job_engine.wire.packed_rows import fetched, put_aside

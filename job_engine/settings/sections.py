@@ -30,9 +30,9 @@ from job_engine.document.setting_values import (
 )
 from job_engine.document.yaml_document import Node
 from job_engine.settings.deployment import HistoryTable
-from job_engine.sinks.channels import channel_sink
 from job_engine.sinks.kinds import FORMATS as SINK_FORMATS
 from job_engine.sinks.kinds import MATCHES, SINKS, Layout, Sink, SinkEntry, SinkKind, sink_kind, sink_kinds
+from job_engine.sinks.names import channel_sink
 from job_engine.sources.kinds import FORMATS as SOURCE_FORMATS
 from job_engine.sources.kinds import KindSettings, SourceEntry, SourceKind, control_keys, kind_of, kinds, source_keys
 from job_engine.sources.source import Source

@@ -13,15 +13,16 @@ import pyarrow as pa
 
 from job_engine.sinks.bucket_results import (
     FOR_DRIVER,
+    Attempt,
     BucketResults,
+    TaskFiles,
     Written,
     has_sink,
     put_in_one,
     put_in_sinks,
 )
 from job_engine.sinks.kinds import MATCHES, Draft, MicroBatch, Publishing, Sink, publishing
-from job_engine.sinks.one_table import is_in_one
-from job_engine.sinks.task_files import Attempt, TaskFiles
+from job_engine.sinks.tables import is_in_one
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag, read_table, user_table
 

@@ -11,8 +11,7 @@ from pyspark.sql import DataFrame
 from job_engine.kafka.client_options import PREFIX, PRODUCER_OPTIONS, WrongOption, client_options
 from job_engine.kafka.listing import BrokerError
 from job_engine.sinks.kinds import Sink
-from job_engine.sinks.topics.publisher import TopicPublisher
-from job_engine.sinks.topics.publishing import refuse_unwritable
+from job_engine.sinks.topics.publishing import TopicPublisher, refuse_unwritable
 from job_engine.sinks.topics.settings import TopicSink
 from querylang.errors import InputError, did_you_mean
 from spark_backend.frames.batch_drafts import micro_batch, write_drafts

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from job_engine.sinks.bucket_results import COUNTS, counts, sinks_to_text, write_results
+from job_engine.sinks.bucket_results import COUNTS, Attempt, counts, sinks_to_text, write_results
 from job_engine.sinks.kinds import MicroBatch, Sink
-from job_engine.sinks.task_files import Attempt
 from job_engine.wire.program import Program, load_program
 from runtime.json_reader import json_of_text
 from spark_backend.stream.spark_operator import bucket_stream

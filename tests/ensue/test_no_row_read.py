@@ -9,7 +9,7 @@ import pytest
 from ensue import load
 from ensue.data_options import DataOptions
 from ensue.plans import any_row_is_read
-from job_engine.job.batches.reports import BatchReport, RunTotal
+from job_engine.job.reports import BatchReport, RunTotal
 from tests.ensue.command import Run
 
 QUERY = """event A { string k; integer n; }

@@ -15,11 +15,9 @@ from job_engine.document.setting_keys import Engine
 from job_engine.errors import WorkerDied, plain_error
 from job_engine.job.checkpoint.checkpoint_record import read_record, refuse_other_engine, write_record
 from job_engine.job.driver import in_words_of_driver
-from job_engine.job.other_release import note_release, other_release
-from job_engine.job.preflight import checked
+from job_engine.job.preflight import checked, note_release, other_release, plan_of
 from job_engine.job.stages.prepare import prepare
 from job_engine.job.upkeep.opened_checkpoint import open_checkpoint
-from job_engine.job.upkeep.planning import plan_of
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.settings.sections import unused_settings
 from querylang.errors import InputError

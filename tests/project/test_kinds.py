@@ -24,7 +24,7 @@ TABLES: Mapping[str, Mapping[str, str]] = {
 OLD_LISTS = "job_engine.sources.old_lists"
 """It reads what releases wrote that had a key for each kind."""
 
-HISTORY = "job_engine.job.history.table_files"
+HISTORY = "job_engine.job.history.table_run"
 """A history table is a folder or a table of Delta that no job reads as a stream: its files are found in the same way."""
 
 KNOWN = {

@@ -9,10 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import querylang
-from job_engine.sinks.bucket_results import SENT, BucketResults, write_results
+from job_engine.sinks.bucket_results import SENT, Attempt, BucketResults, write_results
 from job_engine.sinks.kinds import MicroBatch
 from job_engine.sinks.run_sinks import publish_batch
-from job_engine.sinks.task_files import Attempt
 from job_engine.wire.program import Program, task_of
 from job_engine.wire.tagged_rows import Tag, TaggedRow
 from runtime.results.for_users import parquet_settings

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from job_engine.job.commands.control import refuse_unheeded
+from job_engine.job.commands import refuse_unheeded
 from job_engine.operator.step import run_step
 from job_engine.sources.listing.command_folder import CHANGE, ERROR, TAKEN, Answer, Command, CommandFolder
 from job_engine.sources.listing.manifests import KEPT, Manifest

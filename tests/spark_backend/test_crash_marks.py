@@ -12,10 +12,10 @@ import pytest
 
 import querylang
 from job_engine.errors import WorkerDied
-from job_engine.job.batches.figures import Figures
+from job_engine.job.checkpoint.job_folder import failed_tries, skip_records, told_deaths
 from job_engine.job.checkpoint.progress import JobProgress
+from job_engine.job.reports import Figures
 from job_engine.job.watching.prometheus import Metrics
-from job_engine.job.watching.tries import failed_tries, skip_records, told_deaths
 from job_engine.kafka.topic_choice import TopicChoice
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import RemotePath

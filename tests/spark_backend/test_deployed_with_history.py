@@ -12,12 +12,11 @@ import pytest
 from deltalake import write_deltalake
 
 from ensue.commands.jobs.changes import deploy
-from job_engine.job.commands.control import send_change
-from job_engine.job.history import sending
-from job_engine.job.history.running import write_history
-from job_engine.job.history.sending import send_with_history
+from job_engine.job.commands import send_change
+from job_engine.job.history import running as history_running
+from job_engine.job.history.running import send_with_history, write_history
 from job_engine.job.stages import change as taking
-from job_engine.sources.folder import running
+from job_engine.sources.folder import running as folder_running
 from querylang.errors import InputError
 from tests.support.job_without_spark import EVENT, FALLING, RISING, JobWithoutSpark
 
@@ -88,7 +87,7 @@ def read_before_it_is_sent(job: JobWithoutSpark, monkeypatch: pytest.MonkeyPatch
         job.bring("slow", 4, moments)
         job.run()
 
-    monkeypatch.setattr(sending, "write_history", written)
+    monkeypatch.setattr(history_running, "write_history", written)
 
 
 def test_records_before_the_time_are_left_out(job: JobWithoutSpark) -> None:
@@ -136,7 +135,7 @@ def overlapping(path: Path, text: str = RISING) -> JobWithoutSpark:
 def test_files_of_the_same_time_are_history_up_to_those_that_are_still_to_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "MOST_FILES", 1)
+    monkeypatch.setattr(folder_running, "MOST_FILES", 1)
     whole = overlapping(tmp_path / "whole", RISING + FALLING.removeprefix(EVENT))
     job = overlapping(tmp_path / "job")
     send_with_history(job.deployment, FALLING, "start")

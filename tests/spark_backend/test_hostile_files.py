@@ -14,7 +14,7 @@ import pytest
 from ensue import EnsueError
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.job.history.history_folders import histories, remove_done
+from job_engine.job.history.read_again import histories, remove_done
 from job_engine.job.journal.written import read_journal
 from job_engine.places.place import OutsidePath
 from job_engine.settings.deployment_file import load_deployment

@@ -15,12 +15,12 @@ import pytest
 from job_engine.durable_files import JobFile, numbers_in
 from job_engine.job.checkpoint.checkpoint_record import Moved, Record, write_record
 from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.job.history.history_folders import Mark, read_mark, write_mark
+from job_engine.job.history.read_again import Mark, read_mark, write_mark
 from job_engine.job.journal.journal import Journal, JournalEpoch, Taken
 from job_engine.job.journal.written import write_files, write_journal
 from job_engine.job.stages.start import Settings, write_settings
 from job_engine.settings.deployment import Deployment, keep_places
-from job_engine.sinks.folder.compaction.replacement import Replacement
+from job_engine.sinks.folder.compaction import Replacement
 from job_engine.sources.crash_marks import CrashMarks, Deadly
 from job_engine.sources.folder.after_reading import Settled, SettledFile
 from job_engine.sources.folder.listing import FileStamp

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import querylang
 from ensue.commands.findings import check_files
-from job_engine.job.writing_statements import lost_routes, taken_events, written_by
+from job_engine.job.plan_rules import lost_routes, taken_events, written_by
 from querylang.checker.checked import Written
 from querylang.load import compile_checked
 

@@ -12,17 +12,15 @@ from deltalake import DeltaTable
 
 from job_engine.job.plan_rules import finished
 from job_engine.job.preflight import checked
-from job_engine.job.upkeep.query_diff import compare_queries
+from job_engine.job.upkeep.results import compare_queries
 from job_engine.settings.deployment_file import load_deployment
-from job_engine.sinks.bucket_results import put_in_one, refuse_unwritable
+from job_engine.sinks.bucket_results import Attempt, TaskFiles, put_in_one, refuse_unwritable
 from job_engine.sinks.folder import publishing as of_folders
 from job_engine.sinks.kinds import Layout, MicroBatch, Sink
-from job_engine.sinks.one_table import one_table, row_of_query
 from job_engine.sinks.run_sinks import publish
 from job_engine.sinks.table import publishing as of_tables
 from job_engine.sinks.table.settings import TableSink
-from job_engine.sinks.task_files import Attempt, TaskFiles
-from job_engine.wire.file_layouts import json_rows
+from job_engine.sinks.tables import json_rows, one_table, row_of_query
 from job_engine.wire.tagged_rows import Tag, user_table
 from querylang import compile_text
 from querylang.errors import FileErrors, InputError

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ensue.rendering.status_text import status_text
-from job_engine.job.batches.reports import RunReport
 from job_engine.job.compilation import compile_deployment
 from job_engine.job.job import run
+from job_engine.job.reports import RunReport
 from job_engine.job.watching.status import Status, status_of
 from job_engine.operator.cases import Case
 from job_engine.settings.deployment_file import load_deployment

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from job_engine.job.other_release import Release, note_release, other_release, this_release
-from job_engine.job.upkeep.planning import plan_of
+from job_engine.job.preflight import Release, note_release, other_release, plan_of, this_release
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import load_deployment
 from tests.support.old_checkpoint import unpacked

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 from deltalake import write_deltalake
 
-from job_engine.job.upkeep.query_diff import compare_queries
+from job_engine.job.upkeep.results import compare_queries
 from querylang.errors import InputError
 from runtime.timestamps import parse_time
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from job_engine.wire.file_layouts import flattened, json_rows, json_texts
+from job_engine.sinks.tables import flattened, json_rows, json_texts
 from runtime.results.for_users import without_empty_structs
 
 NOTHING = pa.struct([])

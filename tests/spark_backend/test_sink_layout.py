@@ -14,7 +14,7 @@ from ensue.cli import main
 from job_engine.job.plan_rules import refuse_name_conflicts
 from job_engine.sinks.folder.settings import FolderSink, Formulas
 from job_engine.sinks.kinds import MicroBatch, Sink, publishing, writing
-from job_engine.sinks.path_names import LONGEST, folder_name, match_folder, same_on_disk
+from job_engine.sinks.names import LONGEST, folder_name, match_folder, same_on_disk
 from job_engine.wire.tagged_rows import spread_schema
 from querylang.errors import FileErrors
 from querylang.plan.model import Plan

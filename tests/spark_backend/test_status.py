@@ -18,10 +18,10 @@ from pyspark.sql import SparkSession
 
 from ensue.cli import main
 from ensue.rendering.status_text import status_text
-from job_engine.job.batches.reports import RunReport, source_of
 from job_engine.job.checkpoint.job_folder import BatchFiles, JobFolder
 from job_engine.job.checkpoint.progress import JobProgress, Recent
 from job_engine.job.job import deploy, run
+from job_engine.job.reports import RunReport, source_of
 from job_engine.job.watching.process_memory import memory_of
 from job_engine.job.watching.status import Rates, Status, rates, read_status, status_of
 from job_engine.operator.measures import METRIC_SCHEMA

@@ -11,8 +11,7 @@ import pytest
 
 from job_engine.job.checkpoint.checkpoint_record import write_record
 from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.job.commands.control import send_change, send_control
-from job_engine.job.commands.sending import what_it_waits_for
+from job_engine.job.commands import send_change, send_control, what_it_waits_for
 from job_engine.job.journal.written import journal_file, read_journal
 from job_engine.job.preflight import Checked, checked
 from job_engine.job.stages import change as taking

@@ -18,9 +18,9 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from job_engine.job.batches.figures import Figures, Pulse
 from job_engine.job.checkpoint.progress import JobProgress
 from job_engine.job.job import deploy, run
+from job_engine.job.reports import Figures, Pulse
 from job_engine.job.stages.watch import WallClock
 from job_engine.job.watching import watch
 from job_engine.job.watching.prometheus import FRESH, PARTITIONS, Kept, Metrics

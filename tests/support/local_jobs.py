@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from job_engine.errors import JobError
-from job_engine.job.batches.reports import BatchReport
-from job_engine.job.stages.handle import Handle
+from job_engine.job.reports import BatchReport
 from job_engine.job.stages.prepare import prepare
-from job_engine.job.stages.start import RunKind, start
+from job_engine.job.stages.start import Handle, RunKind, start
 from job_engine.local.machine import LocalMachine
 from job_engine.local.run import Pace
 from tests.support.waiting import LONGEST

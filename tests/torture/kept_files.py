@@ -10,15 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.checkpoint.job_folder import JobFolder, failed_tries, skip_records
 from job_engine.job.journal.written import read_files
 from job_engine.job.preflight import Checked, checked
 from job_engine.job.stages.change import kept_program
 from job_engine.job.stages.start import settings_of, settings_of_interrupted, settings_with, write_settings
 from job_engine.job.upkeep.backup import back_up, restore
-from job_engine.job.watching.tries import failed_tries, skip_records
 from job_engine.settings.deployment_file import load_deployment
-from job_engine.sinks.folder.compaction.replacement import interrupted, remove_drafts
+from job_engine.sinks.folder.compaction import interrupted, remove_drafts
 from job_engine.sources.crash_marks import CrashMarks, Deadly
 from job_engine.sources.folder.after_reading import Settled, SettledFile
 from job_engine.sources.folder.listing import FileStamp

@@ -28,7 +28,7 @@ STAGES = {
     },
     "spark_backend.spark_machine": {"job_session": "session", "sync": "sync Spark's log"},
     "job_engine.job.job": {"start": "start the query"},
-    "job_engine.job.batches.batch_writer": {
+    "job_engine.job.batch_writer": {
         "BatchWriter.write": "our part of the driver",
         "publish_batch": "tasks and publishing",
         "BatchWriter.save": "write ledger and progress",
@@ -46,9 +46,8 @@ STAGES = {
         "tagged_rows": "split results",
     },
     "runtime.engine.engine": {"Engine.process": "engine"},
-    "job_engine.sinks.bucket_results": {"write_results": "write results"},
+    "job_engine.sinks.bucket_results": {"write_results": "write results", "TaskFiles.finish": "finish files"},
     "spark_backend.stream.results": {"run_and_write": "bucket"},
-    "job_engine.sinks.task_files": {"TaskFiles.finish": "finish files"},
     "spark_backend.stream.source_stream": {
         "FileStreamReader.end_of_next": "plan the input",
         "FileStreamReader.partitions": "divide the input",

@@ -116,7 +116,7 @@ def _value(written: str) -> tuple[str, Any]:
 
 
 def _send(file: Path, name: str, arguments: list[Any], at: str | None, *, no_wait: bool, as_json: bool) -> None:
-    from job_engine.job.commands.control import send_change
+    from job_engine.job.commands import send_change
     from job_engine.settings.deployment_file import load_deployment
 
     sent = send_change(load_deployment(file), json.dumps({name: arguments}), at=at, wait=not no_wait)
@@ -126,7 +126,7 @@ def _send(file: Path, name: str, arguments: list[Any], at: str | None, *, no_wai
 def _send_with_history(
     file: Path, text: str, since: str, at: str | None, how: dict[str, bool], *, as_json: bool
 ) -> None:
-    from job_engine.job.history.sending import send_with_history
+    from job_engine.job.history.running import send_with_history
     from job_engine.settings.deployment_file import load_deployment
 
     sent = send_with_history(load_deployment(file), text, since, at=at, **how)

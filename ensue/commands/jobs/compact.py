@@ -25,7 +25,7 @@ def compact(
 
     The job may run meanwhile. Its newest micro-batches stay as they are.
     """
-    from job_engine.job.upkeep.compact_job import compact_job
+    from job_engine.job.upkeep.results import compact_job
     from runtime.policies.settings_text import parse_size
 
     size = parse_size(target)

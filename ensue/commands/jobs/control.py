@@ -10,7 +10,7 @@ from ensue.commands.options import DeploymentFile, Json
 from ensue.commands.output import print_json, print_line
 
 if TYPE_CHECKING:
-    from job_engine.job.commands.sending import Sent
+    from job_engine.job.commands import Sent
 
 JOB = "job"
 """The part that answers a change of the queries."""
@@ -29,7 +29,7 @@ def control(
     as_json: Json = False,
 ) -> None:
     """Send a control event to a job, and wait until it is taken."""
-    from job_engine.job.commands.control import send_control
+    from job_engine.job.commands import send_control
     from job_engine.settings.deployment_file import load_deployment
 
     print_sent(send_control(load_deployment(file), event, at=at, wait=not no_wait), as_json=as_json)

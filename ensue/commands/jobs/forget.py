@@ -24,7 +24,7 @@ def forget(
 
     A job that does not run forgets at its next start. Results that were written stay as they are.
     """
-    from job_engine.job.upkeep.forgetting import forget as let_forget
+    from job_engine.job.upkeep.keys import forget as let_forget
     from querylang.errors import counted, listed
 
     found = let_forget(file, key, wait=not no_wait)

@@ -8,7 +8,7 @@ from ensue.commands.output import print_json, print_line
 
 def plan(file: DeploymentFile, as_json: Json = False) -> None:
     """Show what a start of a job that applies its files would change."""
-    from job_engine.job.upkeep.planning import plan_of
+    from job_engine.job.preflight import plan_of
 
     found = plan_of(file)
     if as_json:

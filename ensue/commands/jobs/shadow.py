@@ -16,7 +16,7 @@ from ensue.commands.output import print_json, print_line
 from querylang.errors import counted
 
 if TYPE_CHECKING:
-    from job_engine.job.upkeep.query_diff import QueryDifference
+    from job_engine.job.upkeep.results import QueryDifference
 
 MOST_SHOWN = 20
 """Matches of each query that are printed; with `--json`, all are."""
@@ -26,7 +26,7 @@ def shadow(
     file: DeploymentFile, query: QueryFile, at: AtTime = None, no_wait: NoWait = False, as_json: Json = False
 ) -> None:
     """Let a changed query run beside the one of its name, to compare what they find."""
-    from job_engine.job.commands.shadow import send_shadow
+    from job_engine.job.commands import send_shadow
     from job_engine.settings.deployment_file import load_deployment
 
     sent = send_shadow(load_deployment(file), text_of(query), str(query), at=at, wait=not no_wait)
@@ -44,7 +44,7 @@ def diff(
     as_json: Json = False,
 ) -> None:
     """Show which matches only one of two queries of a job has; exit code 1 if there are any."""
-    from job_engine.job.upkeep.query_diff import compare_queries
+    from job_engine.job.upkeep.results import compare_queries
 
     compared = compare_queries(Path(file), first, second)
     if as_json:

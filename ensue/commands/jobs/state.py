@@ -42,7 +42,7 @@ def state(
     deployment = replace(deployment, engine=engine_of(deployment.checkpoint))
     driver_of(deployment).start_early(deployment, runs=False)
     from ensue.rendering.state_text import state_text
-    from job_engine.job.upkeep.key_state import job_state
+    from job_engine.job.upkeep.keys import job_state
 
     found = job_state(file, key or ())
     if as_json or form is Form.JSON:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from job_engine.job.checkpoint.job_folder import Reached
-from job_engine.job.history.history_folders import (
+from job_engine.job.history.read_again import (
     histories,
     joined_folder,
     remove_done,

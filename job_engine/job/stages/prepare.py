@@ -10,15 +10,13 @@ from typing import Any
 from job_engine.document.setting_keys import Engine
 from job_engine.durable_files import make_checkpoint
 from job_engine.errors import in_plain_words
-from job_engine.job.checkpoint.checkpoint_record import read_record, refuse_other_engine, write_record
-from job_engine.job.checkpoint.driver_files import remove_old_files
+from job_engine.job.checkpoint.checkpoint_record import read_record, refuse_other_engine, remove_old_files, write_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.checkpoint.run_lock import RunLock
 from job_engine.job.checkpoint.store_lock import StoreLock
 from job_engine.job.driver import Driver, Machine, driver_of, in_words_of_driver
 from job_engine.job.journal.file_changes import take_files
-from job_engine.job.other_release import note_release, other_release
-from job_engine.job.preflight import Checked, checked
+from job_engine.job.preflight import Checked, checked, note_release, other_release
 from job_engine.job.watching.watch import Watch, open_watch
 from job_engine.settings.deployment import Deployment, keep_places
 from job_engine.settings.deployment_file import load_deployment

@@ -9,25 +9,268 @@ those sinks twice.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from threading import Lock
 from typing import TypedDict
 
+from job_engine.clock import monotonic, sleep
 from job_engine.durable_files import JobFile
-from job_engine.job.batches.reports import OnBatch
-from job_engine.job.checkpoint.job_folder import JobFolder, Reached
-from job_engine.job.remarks import said_at_start
-from job_engine.job.stages.change import changed_program
-from job_engine.job.stages.handle import Handle
+from job_engine.errors import as_job_errors
+from job_engine.job.batch_writer import BatchWriter, Reporter
+from job_engine.job.checkpoint.checkpoint_record import remove_old_files
+from job_engine.job.checkpoint.job_folder import JobFolder, Reached, marks_of_next_run, told_deaths
+from job_engine.job.commands import send_control
+from job_engine.job.compilation import run_options, told_sources
+from job_engine.job.driver import Order, Running, in_words_of_driver
+from job_engine.job.plan_rules import said_at_start
+from job_engine.job.preflight import Checked
+from job_engine.job.reports import OnBatch
+from job_engine.job.stages.change import changed_program, has_change
 from job_engine.job.stages.prepare import Job
-from job_engine.job.stages.run import Run, RunKind, begin_run, put_away
-from job_engine.places.place import Place
+from job_engine.job.watching.status import Status, read_status
+from job_engine.places.local_path import LocalPath
+from job_engine.places.place import Place, retry_of
 from job_engine.settings.deployment import Deployment
-from job_engine.sources.listing.batch_log import Batches
+from job_engine.sinks import run_sinks
+from job_engine.sources.listing.batch_log import Batches, DamagedManifest
+from job_engine.sources.listing.command_folder import Outcome
+from job_engine.sources.listing.lister import InputPlanner, RunSettings
 from job_engine.sources.source import Source
+from job_engine.threads import in_background
 from job_engine.wire.clock_sources import ClockSource
+from job_engine.wire.packed_rows import Signal
 from job_engine.wire.program import Program
+from job_engine.wire.reports import Report
 from querylang.plan.model import Plan
 from querylang.printable import warn
+
+# A run of the driver: how it begins, and what it leaves behind at its end.
+
+
+@dataclass(frozen=True, slots=True)
+class RunKind:
+    """How a job runs.
+
+    is_bounded: it ends when all input that is there at its start has been processed
+    flush: then time advances until no timer is left
+    accepts_loss: files that an interrupted micro-batch read may be gone or different
+    only_repeats: it ends behind a micro-batch that was interrupted
+    """
+
+    is_bounded: bool = False
+    flush: bool = False
+    accepts_loss: bool = False
+    only_repeats: bool = False
+
+    def settings(self, checkpoint: Place, *, has_signal: bool) -> RunSettings:
+        """What the lister has to know of it."""
+        if self.only_repeats:
+            return RunSettings(str(checkpoint.resolve()), retry=retry_of(checkpoint), only_repeats=True)
+        at_end = Signal.FLUSH if self.flush else Signal.CATCH_UP
+        return RunSettings(
+            str(checkpoint.resolve()),
+            at_start=str(Signal.START) if has_signal else None,
+            at_end=str(at_end) if self.is_bounded else None,
+            retry=retry_of(checkpoint),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of the driver, with what has to be put away at its end."""
+
+    running: Running
+    settings: RunSettings
+    reporter: Reporter
+    rows: Path | None
+
+
+def begin_run(
+    job: Job, report: OnBatch, kind: RunKind, program: Program, deployment: Deployment, batches: Batches
+) -> Run:
+    """A run of the driver; `batches`: how far the job is."""
+    checkpoint, identity = deployment.checkpoint, job.checked.record.identity
+    has_timeouts = program.needs_timeouts and not kind.is_bounded
+    # a step of each bucket reports what became of changes, and takes over its seed: files without
+    # records would end a micro-batch without one; seeds are removed once a micro-batch has ended
+    has_signal = has_timeouts or bool(program.notices) or program.seeds is not None
+    settings = kind.settings(checkpoint, has_signal=has_signal)
+    options = run_options(
+        deployment,
+        program,
+        settings,
+        inferred=job.checked.record.schemas,
+        accepts_loss=kind.accepts_loss,
+        marks=marks_of_next_run(checkpoint, batches.open),
+    )
+    rows = job.machine.new_folder()
+    sinks = run_sinks.begin(identity, deployment.sinks, batches.begun, drafts=rows)
+    reporter = Reporter()
+    sources = [source.name for source in deployment.sources]
+    observe = None if job.watch is None else job.watch.observe
+    confirm = job.lock.confirm
+    writer = BatchWriter(confirm, program, sinks, sources, identity, job.folder, rows, report, reporter, observe)
+    order = Order(
+        deployment.name,
+        checkpoint,
+        options,
+        program,
+        sinks,
+        writer,
+        kind.is_bounded,
+        has_timeouts,
+        deployment.trigger,
+        rows,
+    )
+    return Run(job.machine.begin(order), settings, reporter, rows)
+
+
+def put_away(ready: Checked, run: Run) -> None:
+    """What a run leaves behind at its end."""
+    deployment, record = ready.deployment, ready.record
+    planner = InputPlanner(told_sources(deployment), run.settings)
+    try:
+        run.reporter.add(Report(*report) for report in planner.finish())
+    except (DamagedManifest, OSError) as error:
+        warn(f"files that were read are not archived or deleted: {error}")
+    finally:
+        remove_old_files(deployment.checkpoint, record)
+        run_sinks.end(record.identity, deployment.sinks)
+        run.reporter.finish()
+        if run.rows is not None:
+            LocalPath.of(run.rows).remove_tree()
+
+
+# A deployment that runs in the background, through all changes of its queries.
+
+LOOK = 1.0
+"""Seconds between two looks whether a run has ended."""
+
+LOOK_FOR_CHANGES = 0.25
+"""Seconds between two looks for changes of the queries."""
+
+
+class Handle:
+    """A deployment that runs in the background."""
+
+    def __init__(self, job: Job, begin: Callable[[], Run], *, is_bounded: bool) -> None:
+        """`begin` starts a run; it is called again after each change of the queries."""
+        self._job = job
+        self._begin = begin
+        self._is_bounded = is_bounded
+        self._has_ended = False
+        self._is_stopping = False
+        self._failure: Exception | None = None
+        self._changing = Lock()
+        self._run = begin()
+        job.lock.hold_while(self._is_needed)
+        if job.watch is not None:
+            job.watch.hold_while(self._is_needed)
+        if not is_bounded:
+            in_background(self._take_changes, "ensue changes")
+
+    def _is_needed(self) -> bool:
+        return self._changing.locked() or self._run.running.is_active
+
+    def await_termination(self, seconds: float | None = None) -> bool:
+        """Wait for the end, at most `seconds`; False = it still runs.
+
+        Raises what ended it: an InputError in plain words if the mistake is known, else a JobError
+        whose cause is the first error.
+        """
+        limit = None if seconds is None else monotonic() + seconds
+        try:
+            deployment = self._job.checked.deployment
+            with as_job_errors(), told_deaths(deployment.checkpoint), in_words_of_driver(deployment):
+                while not self._waited(LOOK if limit is None else limit - monotonic()):
+                    if limit is not None and monotonic() >= limit:
+                        return False
+        except Exception:
+            self._ended()
+            raise
+        self._ended()
+        return True
+
+    def _waited(self, seconds: float) -> bool:
+        """Wait for the end of a run; False = the job continues."""
+        run = self._run
+        if not run.running.wait(min(seconds, LOOK)):
+            return False
+        with self._changing:
+            if self._failure is not None:
+                raise self._failure
+            if self._run is not run:
+                return False
+            if self._is_bounded and not self._is_stopping and has_change(self._job.folder.checkpoint):
+                self._again()
+                return False
+        return True
+
+    def _take_changes(self) -> None:
+        """Start the job again, between two micro-batches, when a change of its queries waits."""
+        while not self._has_ended and self._run.running.is_active:
+            sleep(LOOK_FOR_CHANGES)
+            with self._changing:
+                if self._is_stopping or not self._run.running.is_between_batches:
+                    continue
+                try:
+                    if has_change(self._job.folder.checkpoint):
+                        self._run.running.stop()
+                        self._again()
+                except Exception as error:  # noqa: BLE001 # whoever waits for the end gets it
+                    self._failure = error
+                    return
+
+    def _again(self) -> None:
+        """Put a run away that has ended, and start the next one."""
+        put_away(self._job.checked, self._run)
+        self._run = self._begin()
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it ends when all input that was there at its start has been processed."""
+        return self._is_bounded
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it still runs."""
+        return self._is_needed()
+
+    def stop(self) -> None:
+        """Stop after what is being written; the next run continues from there."""
+        self._is_stopping = True
+        with self._changing:
+            try:
+                self._run.running.stop()
+            finally:
+                self._ended()
+
+    def _ended(self) -> None:
+        if self._has_ended:
+            return
+        self._has_ended = True
+        try:
+            put_away(self._job.checked, self._run)
+        finally:
+            self._job.close()
+
+    def control(
+        self, event: str, *, at: str | None = None, wait: bool = True, seconds: float | None = None
+    ) -> Outcome | None:
+        """Send a control event; what became of it, None = nobody waited, or not for so long.
+
+        at: the arrival time at which it takes place, as text; None = as soon as it is read
+        seconds: how long to wait at most; None = until it is taken
+
+        Raises InputError for one that is wrong or that no query heeds.
+        """
+        return send_control(self._job.checked.deployment, event, at=at, wait=wait, seconds=seconds).outcome
+
+    def status(self) -> Status:
+        """What runs, how far time has advanced, and counts of all records."""
+        return read_status(self._job.checked.deployment, self._run.running.message, is_active=self.is_active)
 
 
 def start(job: Job, report: OnBatch, kind: RunKind) -> Handle:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from job_engine.clock import monotonic, wall_seconds
 from job_engine.errors import JobError, WorkerDied
+from job_engine.job.checkpoint.job_folder import CONTINUES, MOST_TRIES, failed_tries, told_deaths
 from job_engine.job.driver import in_words_of_driver
-from job_engine.job.stages.handle import Handle
 from job_engine.job.stages.prepare import Job
-from job_engine.job.watching.tries import CONTINUES, MOST_TRIES, failed_tries, told_deaths
+from job_engine.job.stages.start import Handle
 from job_engine.stopping import StopRequest
 from querylang.errors import EnsueError
 from querylang.printable import warn

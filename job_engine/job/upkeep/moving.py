@@ -6,6 +6,7 @@ file decides which are used. The driver begins anew with them, where the last mi
 
 from __future__ import annotations
 
+import pwd
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,21 +14,60 @@ from typing import Any
 
 from job_engine.document.setting_keys import Engine, FixedValue
 from job_engine.errors import in_plain_words
-from job_engine.job.checkpoint.checkpoint_record import Moved, write_record
-from job_engine.job.checkpoint.driver_files import new_places, remove_unused
+from job_engine.job.checkpoint.checkpoint_record import Moved, new_places, remove_unused, write_record
 from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.job.checkpoint.owners import refuse_foreign_files
 from job_engine.job.driver import driver_of, in_words_of_driver
-from job_engine.job.other_release import note_release, other_release
-from job_engine.job.preflight import checked
+from job_engine.job.preflight import checked, note_release, other_release
 from job_engine.job.upkeep.opened_checkpoint import Opened, kept_record, open_checkpoint, saved_states
 from job_engine.operator.bucket_state import write_seeds
 from job_engine.operator.moved_buckets import moved_buckets
+from job_engine.places.local_path import LocalPath, this_user
+from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import MAX_BUCKETS, load_deployment
 from job_engine.sources.listing.batch_log import batches_of, committed_manifest, driver_files, last_batch
 from querylang.errors import InputError
 from querylang.printable import warn
+
+# Whose files a checkpoint has: what is written there has to be read and replaced by its job.
+
+ROOT = 0
+
+
+def refuse_foreign_files(checkpoint: Place) -> None:
+    """Raise InputError if this user must not change a checkpoint, before anything in it is changed.
+
+    The files that root writes would be root's, and a job of another user could not read them. What
+    a store permits is seen when it is asked.
+    """
+    if not isinstance(checkpoint, LocalPath) or not checkpoint.exists():
+        return
+    own, user = checkpoint.user(), this_user()
+    if user == ROOT and own != ROOT:
+        raise InputError(
+            f"{checkpoint}: belongs to {_name(own)}, whose job could not read what root writes there: run this as"
+            f" {_name(own)}; nothing was changed"
+        )
+    for path in _closed(checkpoint):
+        raise InputError(
+            f"{path}: belongs to {_name(path.user())}, and {_name(user)} may not change it: run this as {_name(own)},"
+            f" or give all files of the checkpoint to {_name(own)}; nothing was changed"
+        )
+
+
+def _closed(checkpoint: LocalPath) -> Iterator[LocalPath]:
+    """What this user cannot read, or, of folders, cannot change."""
+    if not checkpoint.is_open():
+        yield checkpoint
+    for folder, folders, names in checkpoint.walk_below():
+        yield from (path for name in (*folders, *names) if not (path := folder / name).is_open())
+
+
+def _name(user: int) -> str:
+    try:
+        return f"'{pwd.getpwuid(user).pw_name}'"
+    except KeyError:
+        return f"user {user}"
 
 
 @dataclass(frozen=True, slots=True)

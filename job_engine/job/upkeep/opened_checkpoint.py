@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from job_engine.job.checkpoint.checkpoint_record import Record, read_record, refuse_difference
-from job_engine.job.checkpoint.driver_files import placed
+from job_engine.job.checkpoint.checkpoint_record import Record, placed, read_record, refuse_difference
 from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.job.checks.damaged_logs import refuse_damaged_logs
 from job_engine.job.compilation import compile_deployment
 from job_engine.job.driver import driver_of, in_words_of_driver
 from job_engine.job.plan_rules import clock_sources
+from job_engine.job.preflight import refuse_damaged_logs
 from job_engine.job.stages.change import kept_program
 from job_engine.operator.bucket_state import seeds_of
 from job_engine.settings.deployment import Deployment

@@ -17,7 +17,7 @@ from typing import Any
 
 from job_engine.durable_files import RESULT, new_file, publish
 from job_engine.errors import in_plain_words
-from job_engine.job.batches.reports import source_of
+from job_engine.job.reports import source_of
 from job_engine.job.upkeep.opened_checkpoint import open_checkpoint
 from job_engine.places.place import Place, RemotePath
 from job_engine.settings.deployment import Deployment

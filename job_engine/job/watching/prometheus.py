@@ -9,8 +9,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from job_engine.clock import monotonic, wall_seconds
-from job_engine.job.batches.figures import Figures
-from job_engine.job.batches.reports import CONTROL
+from job_engine.job.reports import CONTROL, Figures
 from job_engine.job.watching.process_memory import memory_of
 from job_engine.sources.source import SourceBacklog
 from job_engine.wire.source_progress import partition_text

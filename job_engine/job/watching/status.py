@@ -7,28 +7,75 @@ matches there are. Read from files beside the checkpoint, without the driver.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from job_engine.clock import wall_ns
-from job_engine.errors import in_plain_words
+from job_engine.clock import monotonic, wall_ns
+from job_engine.errors import SourceProblem, in_plain_words
 from job_engine.job.checkpoint.job_folder import JobFolder, Ledger
 from job_engine.job.checkpoint.progress import RECENT, JobProgress, QueryTime, Recent, Timeline
 from job_engine.job.journal.journal import Journal
 from job_engine.job.journal.written import read_journal
-from job_engine.job.watching.backlog import backlog_of
 from job_engine.job.watching.process_memory import Memory, memory_of
 from job_engine.operator.clocks import SourceWatermark, place_name
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import load_deployment
+from job_engine.sources.kinds import running_of
+from job_engine.sources.listing.batch_log import DamagedManifest
+from job_engine.sources.listing.manifests import what_was_read
 from job_engine.sources.source import SourceBacklog
+from job_engine.threads import in_background
 from job_engine.wire.reports import Report
 from querylang.running import FILE, RunningQuery
 from runtime.instants import EARLIEST, NEVER, NO_TIME
 from runtime.results.ledger import DISCARDS
 from runtime.timestamps import format_time
+
+# The backlog of a job: each source is asked in a thread of its own, and not for long.
+#
+# It is found beside the job, from the list of what was read and from the sources as they are now.
+# So it is the same whether the job runs or not.
+
+PATIENCE = 1.0
+"""Seconds that brokers and folders may take to answer."""
+
+
+def backlog_of(deployment: Deployment, patience: float = PATIENCE) -> tuple[SourceBacklog, ...]:
+    """The backlog of each source, the control stream last; takes at most `patience` seconds."""
+    sources = deployment.all_sources
+    try:
+        read = what_was_read(deployment.checkpoint)
+    except (DamagedManifest, OSError) as error:
+        return tuple(SourceBacklog(source.name, problem=str(error)) for source in sources)
+    asked = [
+        partial(running_of(source).backlog, source.own, read.of(source.name, source.format), deployment.checkpoint)
+        for source in sources
+    ]
+    return _answers([source.name for source in sources], asked, patience)
+
+
+def _answers(
+    names: Sequence[str], asked: Sequence[Callable[[], SourceBacklog]], patience: float
+) -> tuple[SourceBacklog, ...]:
+    """All answers; what takes too long is left behind in its thread."""
+    found: dict[str, SourceBacklog] = {}
+
+    def ask(name: str, question: Callable[[], SourceBacklog]) -> None:
+        try:
+            found[name] = question()
+        except (SourceProblem, DamagedManifest, OSError) as error:
+            found[name] = SourceBacklog(name, problem=str(error))
+
+    questions = [partial(ask, *pair) for pair in zip(names, asked, strict=True)]
+    threads = [in_background(question, "ensue-backlog") for question in questions]
+    deadline = monotonic() + patience
+    for thread in threads:
+        thread.join(max(0.0, deadline - monotonic()))
+    late = f"did not answer within {patience:g} s"
+    return tuple(found.get(name) or SourceBacklog(name, problem=late) for name in names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from job_engine.durable_files import rename
 from job_engine.errors import writing_to
 from job_engine.places.place import Place, files_below, in_same_system, local_copy
 from job_engine.sinks import kinds
-from job_engine.sinks.file_names import FIRST_COMPACTED, RESULT_FILE
 from job_engine.sinks.kinds import Compacted, Compaction, Draft, MicroBatch, Result, Sink
+from job_engine.sinks.names import FIRST_COMPACTED, RESULT_FILE
 from querylang.errors import InputError
 from runtime.json_reader import json_of_text
 from runtime.reading.formats.parquet_files import open_parquet
@@ -87,7 +87,7 @@ class Publishing(kinds.Publishing):
 
     def compact(self, sink: Sink, compaction: Compaction) -> Compacted:
         """Merge small files."""
-        from job_engine.sinks.folder.compaction.compact_folders import compact_sink
+        from job_engine.sinks.folder.compaction import compact_sink
 
         return compact_sink(sink, compaction)
 

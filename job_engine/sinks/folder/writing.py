@@ -21,7 +21,7 @@ from job_engine.places.place import Place, writable
 from job_engine.sinks import kinds
 from job_engine.sinks.folder.settings import FolderSink, Formulas
 from job_engine.sinks.kinds import Draft, MicroBatch, Sink
-from job_engine.wire.file_layouts import flattened, json_texts, without_formulas
+from job_engine.sinks.tables import flattened, json_texts, without_formulas
 from runtime.results.for_users import parquet_settings
 
 

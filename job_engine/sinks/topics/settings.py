@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from job_engine.kafka.client_options import PRODUCER_OPTIONS
 from job_engine.kafka.client_settings import read_client
-from job_engine.sinks.channels import channel_sink
 from job_engine.sinks.kinds import Sink, SinkEntry, SinkKind
+from job_engine.sinks.names import channel_sink
 
 _REFUSED = {
     "kafka.acks": "transactions need the answer of all replicas",

@@ -8,14 +8,13 @@ import pandas as pd
 import pytest
 
 from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.job.history.sending import send_with_history
+from job_engine.job.history.running import send_with_history
 from job_engine.job.job import run as run_once
+from job_engine.job.preflight import plan_of
 from job_engine.job.stages.start import RunKind
 from job_engine.job.upkeep.backup import back_up, restore
-from job_engine.job.upkeep.compact_job import compact_job
-from job_engine.job.upkeep.forgetting import forget
-from job_engine.job.upkeep.key_state import job_state
-from job_engine.job.upkeep.planning import plan_of
+from job_engine.job.upkeep.keys import forget, job_state
+from job_engine.job.upkeep.results import compact_job
 from job_engine.settings.deployment_file import load_deployment
 from querylang.errors import InputError
 from tests.support.local_jobs import CrashAt, begun, crashed, local, run

@@ -14,8 +14,7 @@ import pytest
 
 from job_engine.errors import JobError
 from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.job.stages.handle import Handle
-from job_engine.job.stages.start import RunKind
+from job_engine.job.stages.start import Handle, RunKind
 from job_engine.local.machine import LocalMachine
 from tests.support.local_jobs import NEVER, Crash, CrashAt, begun, crashed, run
 from tests.support.waiting import LONGEST, wait_for

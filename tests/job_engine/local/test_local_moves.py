@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from job_engine.document.setting_keys import Engine
-from job_engine.job.checkpoint import owners
 from job_engine.job.job import run as run_once
-from job_engine.job.upkeep.key_state import job_state
+from job_engine.job.upkeep import moving
+from job_engine.job.upkeep.keys import job_state
 from job_engine.job.upkeep.moving import move, rebucket
 from querylang.errors import InputError
 from tests.support.local_jobs import CrashAt, crashed, local, run
@@ -124,8 +124,8 @@ def test_who_could_not_finish_a_move_does_not_begin_it(tmp_path: Path, monkeypat
         with pytest.raises(InputError, match=rf"^{closed}: belongs to .* may not change it: run this as"):
             rebucket(path, 5)
     with monkeypatch.context() as patch:
-        patch.setattr(owners, "ROOT", 4711)
-        patch.setattr(owners, "this_user", lambda: 4711)
+        patch.setattr(moving, "ROOT", 4711)
+        patch.setattr(moving, "this_user", lambda: 4711)
         with pytest.raises(InputError, match="whose job could not read what root writes there"):
             move(path, Engine.SPARK)
     assert not list((tmp_path / "state/ensue").glob("seeds-*"))

@@ -12,8 +12,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from job_engine.document.setting_keys import Engine
-from job_engine.job.batches.reports import BatchReport
 from job_engine.job.job import deploy, run
+from job_engine.job.reports import BatchReport
 from querylang.errors import EnsueError, InputError
 from tests.support.delta_tables import FROM_TABLE, match_ids_in, replayed
 from tests.support.engines import ON_BOTH

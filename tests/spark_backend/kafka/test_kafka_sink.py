@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from job_engine.sinks.channels import by_channel, channel_sink
 from job_engine.sinks.kinds import Sink
-from job_engine.sinks.topics import publisher as publishing
-from job_engine.sinks.topics.messages import ID, each_message, messages_of
-from job_engine.sinks.topics.publisher import TopicPublisher
+from job_engine.sinks.names import by_channel, channel_sink
+from job_engine.sinks.topics import publishing
+from job_engine.sinks.topics.publishing import TopicPublisher
 from job_engine.sinks.topics.settings import TopicSink
+from job_engine.sinks.topics.writing import ID, each_message, messages_of
 from querylang.errors import InputError
 from runtime.results.schemas import OUTPUT_SCHEMA
 from tests.support.kafka.broker import Broker

@@ -9,9 +9,8 @@ import pytest
 
 from job_engine.document.setting_keys import Engine
 from job_engine.job.job import deploy
-from job_engine.job.stages.handle import Handle
 from job_engine.job.stages.prepare import prepare
-from job_engine.job.stages.start import RunKind, start
+from job_engine.job.stages.start import Handle, RunKind, start
 from job_engine.job.upkeep.moving import move
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.topic_job import TopicJob

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from job_engine.sinks.kinds import Draft
-from job_engine.sinks.topics.publisher import TopicPublisher
+from job_engine.sinks.topics.publishing import TopicPublisher
 from job_engine.sinks.topics.settings import TopicSink
 from job_engine.sinks.topics.writing import MessageWriter
 

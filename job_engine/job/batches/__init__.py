@@ -1,1 +1,0 @@
-"""What a micro-batch leaves: rows for sinks, counts for the ledger, reports and figures."""

@@ -1,1 +1,0 @@
-"""What is refused before a job starts."""

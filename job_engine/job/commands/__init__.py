@@ -1,1 +1,0 @@
-"""What users ask of a job while it runs, or for its next start."""

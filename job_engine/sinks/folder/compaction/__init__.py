@@ -1,1 +1,0 @@
-"""Many small files of results become few, beside readers and a job that writes more."""
