@@ -74,7 +74,7 @@ def _note_reach(listed: list[Listed], keep: Path) -> None:
         insert_notes(copy, {number: spot for number, spot in spots.items() if more or not spot.in_kernel})
         notes = keep / name
         notes.mkdir(exist_ok=True)
-        workers = ("--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile", "--no-loadscope-reorder")
+        workers = ("--numprocesses=auto", "--dist=loadfile", "--no-loadscope-reorder")
         command = (".venv/bin/python", "-m", "pytest", "-q", *workers, "-p", "tests.mutation.noting", *chosen)
         subprocess.run(command, cwd=copy, env=environment(copy, **{FOLDER: str(notes)}, **more), check=False)
 

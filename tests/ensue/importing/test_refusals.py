@@ -67,6 +67,11 @@ def test_what_the_refusals_change_is_translated() -> None:
     assert "find t as a => t as b+ consecutive => t as c" in translate(SQL, "p.sql", "Q").query.replace("\n", " ")
 
 
+def test_a_value_in_a_list_is_one_of_its_values() -> None:
+    listed = translate(SQL.replace("A.v > 10", "A.v IN (1, 2)"), "p.sql", "Q").query
+    assert "where a.v = 1 or a.v = 2\n" in listed
+
+
 def test_the_short_form_of_a_skip_is_that_of_the_last_row() -> None:
     longer = SQL.replace("SKIP PAST LAST ROW", "SKIP TO LAST C")
     assert translate(longer.replace("LAST C", "C"), "p.sql", "Q").query == translate(longer, "p.sql", "Q").query

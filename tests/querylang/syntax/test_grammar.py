@@ -93,6 +93,8 @@ ACCEPTED = {
     "package and using": "package a.b; using com.apama.queries.*; using a.b.C; query Q { inputs { A() within 3; } find A as a }",
     "keywords with a hash": "inputs { A() within 3; } find A as #find -> A as #where where #find.x = #where.x",
     "soft keywords as names": "inputs { A() within 3; } find A as time -> A as from -> A as to where time.x = to.x",
+    "two actions": "inputs { A() within 3; } find A as a { print x(); } action x() returns string { return y(); }"
+    ' action y() returns string { return ""; }',
     "comments": "// one\n/* two\n lines */ inputs { A() /* here */ within 3; } find A as a // end",
     "a point before a type": "inputs { .A() within 3; } find .A as a",
     "no line breaks": "inputs{A()within 3;}find A as a->A as b where a.x=b.x",
