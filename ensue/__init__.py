@@ -22,15 +22,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ensue.embedded_calls import open, replay  # noqa: A004  as files are opened
+from ensue.calls import batch, deploy, match, open, replay, stream, streams  # noqa: A004  as files are opened
 from ensue.queries import Queries, load
-from ensue.spark_calls import batch, deploy, match, stream, streams
 from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
 
 if TYPE_CHECKING:
-    from ensue.answer import Answer
+    from ensue.answer import Answer, Replay
     from ensue.live.open_queries import Live
-    from ensue.result import Replay
     from spark_backend.frames.batches import Batch, Streams
 
     __version__: str
@@ -61,7 +59,7 @@ _CLASSES = {
     "Answer": "ensue.answer",
     "Batch": "spark_backend.frames.batches",
     "Live": "ensue.live.open_queries",
-    "Replay": "ensue.result",
+    "Replay": "ensue.answer",
     "Streams": "spark_backend.frames.batches",
 }
 """Where the classes of results are; imported when somebody asks for one."""

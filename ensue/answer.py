@@ -1,23 +1,33 @@
 """What queries have found in records: matches, outputs, discards and accounts as tables.
 
-`Answer` holds the data. `ensue.rendering`, which is below this module, makes DataFrames and text
-of it on first use. Pandas is imported for DataFrames only: it takes longer to load than a small
-table to replay.
+`Answer` holds the data, and `Replay` the steps as well. `ensue.rendering`, which is below this
+module, makes DataFrames and text of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from ensue.rendering.account import account_text
+from ensue.rendering.account import account_text, flushed_text, left_text, summary_text
 from ensue.rendering.match_tables import matches_of, matches_table, nested_matches
+from ensue.rendering.replay_table import match_steps, noteworthy, steps_table
 from querylang.errors import InputError
-from querylang.plan.model import Plan
+from querylang.plan.model import Plan, QueryPlan
+from runtime.replay.epochs import Script, epoch_steps
 from runtime.replay.order import matches_in_order
+from runtime.replay.records import FileRecords, Records
+from runtime.replay.replay import waiting_matches
+from runtime.replay.stepping import Step
+from runtime.replay.steps import are_quick, replay_steps
 from runtime.results.for_users import Plain, RowOf, flat_discards, plain_matches, plain_outputs, public, row_is_offset
+from runtime.results.ledger import late_warning
 from runtime.results.schemas import Results
 
 if TYPE_CHECKING:
@@ -116,7 +126,7 @@ class Answer:
 
     def summary(self) -> str:
         """One line: matches, outputs, discards."""
-        from ensue.rendering.summary import counts_text
+        from ensue.rendering.account import counts_text
 
         return counts_text(self._found)
 
@@ -133,13 +143,13 @@ class Answer:
 
     def __str__(self) -> str:
         """The first rows of each table, and the account."""
-        from ensue.rendering.first_rows import first_rows_text
+        from ensue.rendering.report import first_rows_text
 
         return first_rows_text(self.summary(), self._tables(), self.account())
 
     def _repr_html_(self) -> str:
         """For notebooks: the same as tables."""
-        from ensue.rendering.first_rows import first_rows_html
+        from ensue.rendering.report import first_rows_html
 
         return first_rows_html(self.summary(), self._tables(), self.account())
 
@@ -160,3 +170,146 @@ class Answer:
         from ensue.rendering.data_frames import frame_of
 
         return frame_of(table)
+
+
+# The result of a replay: an answer, with the steps and the table for people.
+
+MOST_ROWS = 2_000
+"""Rows of a table that are all shown; of a longer one those around what happened."""
+MOST_STEPPED = 50_000
+"""A longer table shows its matches only: the steps of all its rows take seconds."""
+
+
+@dataclass(frozen=True, repr=False)
+class Replay(Answer):
+    """The result of a replay: Arrow tables, and what users read as properties.
+
+    results: matches by query, outputs, discards and the ledger
+    figures: the metrics
+    until: time at which the replay stopped, µs; None = not before the last row
+    flush: whether time advanced after the last row until no timer was left
+    idle: queries without an instance, because a parameter has no value
+    script: the plans that hold one after the other; None = the queries do not change
+    """
+
+    plan: Plan
+    records: Records | FileRecords
+    results: Results
+    figures: pa.Table
+    until: int | None
+    flush: bool
+    idle: tuple[QueryPlan, ...] = ()
+    script: Script | None = None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is suspicious in the tables, and in how they fit the queries, a line each."""
+        late = late_warning(self.results.ledger)
+        return self.records.warnings if late is None else (*self.records.warnings, late)
+
+    @cached_property
+    def _row_of(self) -> RowOf:
+        return self.records.row_of()
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """How the events fit the ordering policies, at the end of the replay.
+
+        The columns are `query`, `metric`, `outcome` and `value`; `runtime.engine.metrics` says
+        what each metric means.
+        """
+        return self.figures.to_pandas()
+
+    @cached_property
+    def steps(self) -> list[Plain]:
+        """One object per row and timer, as `--format steps` prints them."""
+        return [step.to_plain() for step in self._steps]
+
+    @cached_property
+    def _steps(self) -> list[Step]:
+        return list(self._all_steps())
+
+    def iter_steps(self) -> Iterator[Plain]:
+        """The same as `steps`, one by one: the first ones are there before the last are known."""
+        for step in self._all_steps():
+            yield step.to_plain()
+
+    def _all_steps(self) -> Iterator[Step]:
+        if self.script is not None:
+            assert isinstance(self.records, Records), "records of changing queries are in memory"
+            return epoch_steps(self.script, self.records, until=self.until, flush=self.flush)
+        known = self.results if len(self.records) <= MOST_STEPPED else None
+        return replay_steps(self.plan, self.records, until=self.until, flush=self.flush, known=known)
+
+    def table(self, width: int | None = None) -> str:
+        """The replay as a table for people.
+
+        Of a long one the rows around matches, discards and the end are shown.
+
+        width: columns of the terminal that it has to fit into; None = as wide as it is
+        """
+        rows = len(self.records)
+        if rows <= MOST_ROWS:
+            return steps_table(self.plan, self._steps, width)
+        if rows <= MOST_STEPPED and self.script is None and are_quick(self.plan, self.records):
+            steps, what = noteworthy(self._steps)
+        else:
+            steps = match_steps(self.plan, self.results, self.match_objects(), self.output_objects())
+            what = "matches only"
+        remark = f"{what}, because the tables have {rows} rows; `--format steps` prints them all"
+        return f"{steps_table(self.plan, steps, width)}\n\n({remark})"
+
+    def report(self, path: str | Path) -> Path:
+        """Write the replay as one HTML page: account, matches, discards, steps and queries.
+
+        path: a new file, or a report to be replaced; InputError for any other
+        """
+        from ensue.rendering.report import Page, write_page
+
+        matches = {name: matches_of(self.plan, self.results, self._row_of, name) for name in self.results.matches}
+        page = Page(
+            summary=f"{', '.join(self.records.sources)}: {self.summary()}",
+            account=self.account(),
+            warnings=self.warnings,
+            matches=matches,
+            objects=self.match_objects(),
+            tables=self._tables(),
+            steps=self.table(),
+            queries=self.plan.queries,
+        )
+        return write_page(page, Path(path))
+
+    def account(self) -> str:
+        """As of every answer; with what is left where the replay ends before all timers."""
+        return "\n".join([super().account(), *self.left(), *flushed_text(self.flushed)])
+
+    def left(self) -> list[str]:
+        """Matches that wait and events that are held at the end of the replay, a line each."""
+        waiting, next_due = self.waiting
+        return [] if self._has_ended else left_text(waiting, next_due, self.results.ledger)
+
+    @cached_property
+    def flushed(self) -> int:
+        """How many matches came only because the end advanced time past the last row.
+
+        Not counted where control events change the queries.
+        """
+        if self.until is not None or not self.flush or self.script is not None:
+            return 0
+        last = self.records.last_arrival
+        emitted = [table.column("emitted").cast(pa.int64()) for table in self.results.matches.values() if len(table)]
+        return sum(int(pc.sum(pc.greater(column, last)).as_py() or 0) for column in emitted)
+
+    @cached_property
+    def waiting(self) -> tuple[int, int | None]:
+        """How many matches wait at the end, and when the next is due, µs; None = none waits."""
+        return (0, None) if self._has_ended else waiting_matches(self.plan, self.records, self.until)
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether nothing can be left; not counted where control events change the queries."""
+        return (self.until is None and self.flush) or self.script is not None
+
+    def summary(self) -> str:
+        """One line: rows, matches, discards."""
+        return summary_text(len(self.records.until(self.until)), self.results, self.idle)

@@ -13,28 +13,14 @@ from typing import Annotated, Any
 
 import typer
 
-from ensue.commands.check import check
+from ensue.commands.care import backup, compact, forget, move, rebucket, reprocess, restore
+from ensue.commands.changes import control, deploy, diff, remove, replace, set_, shadow, undeploy
 from ensue.commands.compile_ahead import compile_ahead, package
-from ensue.commands.explain import explain
-from ensue.commands.jobs.backup import backup, restore
-from ensue.commands.jobs.changes import deploy, remove, replace, set_, undeploy
-from ensue.commands.jobs.compact import compact
-from ensue.commands.jobs.control import control
-from ensue.commands.jobs.forget import forget
-from ensue.commands.jobs.moving import move, rebucket
-from ensue.commands.jobs.plan import plan
-from ensue.commands.jobs.reprocess import reprocess
-from ensue.commands.jobs.shadow import diff, shadow
-from ensue.commands.jobs.state import state
-from ensue.commands.match import match
 from ensue.commands.output import OUR_FAILURE, print_error, print_failure, print_line
-from ensue.commands.replay import replay
+from ensue.commands.replay import match, replay, verify
 from ensue.commands.run import run
-from ensue.commands.schema import schema
-from ensue.commands.status import status
-from ensue.commands.texts.fmt import fmt
-from ensue.commands.texts.import_sql import import_sql
-from ensue.commands.verify import verify
+from ensue.commands.status import plan, state, status
+from ensue.commands.texts import check, explain, fmt, import_sql, schema
 from querylang.errors import EnsueError
 from querylang.printable import forget_secrets, printable
 from runtime.compiling.notice import tell_on

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ensue.background.priority import give_way
+from ensue.background import give_way
 from ensue.data_options import DataOptions
 from runtime.columns.rows import stable_order
 from runtime.compiling.ahead import compile_calls

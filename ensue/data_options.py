@@ -1,22 +1,75 @@
-"""How event tables are to be read: the settings that every way of running queries accepts."""
+"""How event tables are to be read, and values of parameters: what all ways of running accept."""
 
 from __future__ import annotations
 
+import inspect
+import os
 import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import wraps
 from inspect import cleandoc
-from typing import TYPE_CHECKING, TypedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar
 
-from ensue.parameters import Parameters
-from querylang.errors import InputError
+from querylang.errors import InputError, did_you_mean
+from querylang.parameters import NOTHING, Given
+from querylang.printable import words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
 
     from runtime.policies.plan_policies import GivenOrderings
     from runtime.policies.settings_text import ForgetKeys
     from runtime.reading.column_names import ColumnNames
+
+
+# Read the values of parameters: a mapping, a YAML file, or YAML text.
+#
+# `querylang.parameters` says how values are nested.
+
+Parameters = Mapping[str, Any] | str | Path | Given | None
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def read_parameters(given: Parameters) -> Given:
+    """Values by query and instance; a mistake is a FileErrors with its line.
+
+    A text is a path if it ends with `SUFFIXES` or names a file or a pipe. What was read stays it.
+    """
+    match given:
+        case None:
+            return NOTHING
+        case Given():
+            return given
+        case Mapping():
+            return Given(given)
+        case str() if not given.endswith(SUFFIXES) and not _is_file(given):
+            return _read_text(given, NOTHING.origin)
+        case str() | Path():
+            pass
+        case _:
+            raise InputError(f"parameters: {type(given).__name__} is neither a mapping nor a path nor text")
+    from runtime.yaml_reader import file_text
+
+    return _read_text(file_text(Path(given), may_be_pipe=True), str(given))
+
+
+def _read_text(text: str, origin: str) -> Given:
+    from job_engine.document.yaml_document import Mistakes, read_document, read_given
+
+    mistakes = Mistakes(origin, os.environ)
+    found = read_given(read_document(text, mistakes, NOTHING.origin, "values are written like `{least: 10.0}`"))
+    mistakes.raise_if_any()
+    return found
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).exists() and not Path(text).is_dir()
+    except (OSError, ValueError):  # too long for a path, or not a path
+        return False
 
 
 def stop_time(until: str | float | datetime | None) -> int | None:
@@ -134,3 +187,84 @@ def _texts() -> dict[str, str]:
 
 ARGUMENTS = _texts()
 """What each keyword means, as lines of a docstring, in the order of `DataOptions`."""
+
+
+# What public functions share: keywords of one table, and messages that name them.
+#
+# A message says `time_unit="ms"` where the command line has `--time-unit ms`.
+
+Call = ParamSpec("Call")
+Answer = TypeVar("Answer")
+
+_OPTION = re.compile(r'`--([a-z-]+) ("[^`]*"|[^`]+)`')
+
+
+def public_call(options: type[FrameOptions]) -> Callable[[Callable[Call, Answer]], Callable[Call, Answer]]:
+    """Make a public function of one whose `**options` are the keywords of a table.
+
+    Its signature and documentation have each of them, a wrong one is a TypeError that names the
+    nearest, and messages name arguments.
+    """
+
+    def made(function: Callable[Call, Answer]) -> Callable[Call, Answer]:
+        signature = _with_keywords(inspect.signature(function), options)
+
+        @wraps(function)
+        def call(*args: Call.args, **given: Call.kwargs) -> Answer:
+            for name in given:
+                if name not in signature.parameters:
+                    near = did_you_mean(name, signature.parameters)
+                    raise TypeError(f"{function.__name__}() got an unexpected keyword argument '{name}'{near}")
+            with in_python_words():
+                return function(*args, **given)
+
+        call.__signature__ = signature  # type: ignore[attr-defined]  # what `help` and notebooks read
+        call.__doc__ = _OPTIONS.sub(_texts_of(options), function.__doc__ or "")
+        return call
+
+    return made
+
+
+_OPTIONS = re.compile(r"    options: .*\n")
+"""The line of a docstring in whose place the keywords are."""
+
+
+def _with_keywords(signature: inspect.Signature, options: type[FrameOptions]) -> inspect.Signature:
+    *before, _ = signature.parameters.values()
+    types = DataOptions.__annotations__
+    own = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=types[name])
+        for name in ARGUMENTS
+        if name in options.__annotations__
+    ]
+    return signature.replace(parameters=[*before, *own])
+
+
+def _texts_of(options: type[FrameOptions]) -> str:
+    lines = (f"{name}: {text}" for name, text in ARGUMENTS.items() if name in options.__annotations__)
+    return "".join(f"    {line}\n" for text in lines for line in text.splitlines())
+
+
+@contextmanager
+def in_python_words() -> Iterator[None]:
+    """What a call raises and warns of names its arguments, not options of the command line."""
+    before = words.set(python_words)
+    try:
+        yield
+    except InputError as error:
+        error.args = tuple(python_words(part) if isinstance(part, str) else part for part in error.args)
+        raise
+    finally:
+        words.reset(before)
+
+
+def python_words(text: str) -> str:
+    """The message with arguments for the options in it."""
+    return _OPTION.sub(_argument, text)
+
+
+def _argument(found: re.Match[str]) -> str:
+    name, value = found[1].replace("-", "_"), found[2]
+    if name not in ARGUMENTS:
+        return found[0]
+    return f"`{name}={value}`" if value.startswith('"') else f'`{name}="{value}"`'

@@ -9,13 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ensue.background.processes import compile_for_next_time
+from ensue.answer import Replay
+from ensue.background import compile_for_next_time
 from ensue.changing import asks_for_changes, script_of
-from ensue.data_options import DataOptions, stop_time
-from ensue.parameters import read_parameters
+from ensue.data_options import DataOptions, read_parameters, stop_time
 from ensue.plans import as_tables, fitted
 from ensue.queries import Queries, load_and_warn
-from ensue.result import Replay
 from querylang.errors import InputError
 from querylang.parameters import with_instances
 from querylang.plan.model import Plan, QueryPlan

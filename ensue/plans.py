@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ensue.data_options import DataOptions
-from ensue.event_tables.table_paths import table_paths
-from ensue.parameters import read_parameters
+from ensue.data_options import DataOptions, read_parameters
+from ensue.event_tables import table_paths
 from ensue.queries import Queries
 from querylang.errors import InputError, QueryErrors
 from querylang.formatter.formatting import definitions

@@ -1,37 +1,270 @@
-"""A replay whose matches go to a file, piece by piece, in bounded memory."""
+"""Replay event tables into one file: matches in pieces, however large the tables are."""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import re
+import shutil
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import BinaryIO, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
 
-from ensue.background.processes import compile_for_next_time
+from ensue.background import compile_for_next_time
 from ensue.changing import asks_for_changes
-from ensue.data_options import DataOptions, stop_time
+from ensue.data_options import DataOptions, read_parameters, stop_time
 from ensue.embedded import idle_queries
-from ensue.parameters import read_parameters
 from ensue.plans import as_tables, fitted
 from ensue.queries import Queries, load
-from ensue.rendering.left_over import held
-from ensue.rendering.match_files import match_file, refuse_bad_path, refuse_several_queries
+from ensue.rendering.match_tables import own_matches
+from job_engine.durable_files import RESULT, new_file
 from querylang.errors import InputError
 from querylang.parameters import with_instances
+from querylang.paths import exists, is_folder
 from querylang.plan.model import Plan, QueryPlan
+from querylang.printable import json_text
 from runtime.engine.engine import Engine
 from runtime.matching.choose import slow_queries
 from runtime.policies.plan_policies import parse_orderings
 from runtime.policies.settings_text import parse_forget_keys, with_forget_keys
 from runtime.replay.loading import files_to_read, plan_for_files
-from runtime.replay.order import in_order
+from runtime.replay.order import in_order, matches_in_order
 from runtime.replay.records import FileToRead, NotSortedError, Reading, arrived_by
 from runtime.replay.replay import replay_calls
+from runtime.results.for_users import (
+    RowOf,
+    cells,
+    flat_matches,
+    parquet_settings,
+    plain_matches,
+    plain_value,
+    public,
+    without_empty_structs,
+)
 from runtime.results.ledger import late_warning
-from runtime.results.schemas import Results
+from runtime.results.schemas import Results, match_schema
+from runtime.threads import thread_count
+
+# Matches as CSV can hold them: a column for each part of the key and each field.
+
+
+def csv_matches(matches: pa.Table, row_of: RowOf) -> pa.Table:
+    """The matches of one query, flat. Moments are text as in JSON, lists and objects are JSON."""
+    flat = flat_matches(matches, row_of)
+    return pa.table([_plain(column.combine_chunks()) for column in flat.columns], names=flat.column_names)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """The cells as CSV can hold them."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return pc.replace_substring(pc.cast(column, pa.string()), " ", "T", max_replacements=1)
+    if pa.types.is_nested(kind):
+        texts = [None if cell is None else json_text(plain_value(cell)) for cell in cells(column)]
+        return pa.array(texts, pa.string())
+    return column
+
+
+# What a process that was killed has left beside the file that it was to write.
+#
+# It may be as large as that file, and nobody would look for it: its name begins with a point.
+
+YOUNGEST = 60.0
+"""Seconds. What is younger may belong to a process that is about to say that it needs it."""
+
+
+@contextmanager
+def held(place: Path) -> Iterator[None]:
+    """Says that this process needs a file or folder: others do not remove it meanwhile."""
+    handle = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # where there are no locks, nothing is removed
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
+
+
+def remove_left_over(path: Path) -> None:
+    """Remove drafts and folders for a file, unless a process needs them."""
+    names = re.compile(rf"\.{re.escape(path.name)}\.(\d+\.draft|\w+\.runs)")
+    for place in [place for place in path.parent.iterdir() if names.fullmatch(place.name)]:
+        with suppress(OSError):
+            if time.time() - place.stat().st_mtime > YOUNGEST:
+                _remove_if_not_held(place)
+
+
+def _remove_if_not_held(place: Path) -> None:
+    """Raises OSError if a process needs it."""
+    handle = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if place.is_dir():
+            shutil.rmtree(place)
+        else:
+            place.unlink()
+    finally:
+        os.close(handle)
+
+
+# Matches as a file, written in pieces: Parquet, CSV or JSON lines, as the file's name says.
+
+
+class MatchFile(Protocol):
+    """A file that is being written."""
+
+    def write(self, results: Results) -> None:
+        """Append the matches of a call of the engine; they are in order."""
+
+    def close(self) -> None:
+        """Write the end of the file."""
+
+
+class _Parquet:
+    """The matches as the engine has them: a struct for the key and for each event.
+
+    Parquet has no structs without fields: a query without keys has no `key`, one without names no
+    `members`, and an event without fields no `fields`.
+    """
+
+    def __init__(self, file: BinaryIO, plan: Plan, _row_of: RowOf) -> None:
+        nothing = public(match_schema(plan, plan.queries[0]).empty_table())
+        self._schema = without_empty_structs(nothing).schema
+        self._writer = pa.parquet.ParquetWriter(file, self._schema, **parquet_settings(self._schema))
+        self._plan = plan
+
+    def write(self, results: Results) -> None:
+        table = _in_one(self._plan, results)
+        if table is not None:
+            self._writer.write_table(without_empty_structs(table))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Csv:
+    """A column for each field of each event."""
+
+    def __init__(self, file: BinaryIO, plan: Plan, row_of: RowOf) -> None:
+        self._plan, self._row_of = plan, row_of
+        nothing = csv_matches(public(match_schema(plan, plan.queries[0]).empty_table()), row_of)
+        self._writer = pa.csv.CSVWriter(file, nothing.schema)
+
+    def write(self, results: Results) -> None:
+        table = _in_one(self._plan, results)
+        if table is not None:
+            self._writer.write_table(csv_matches(table, self._row_of))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _JsonLines:
+    """The objects of `--format matches`, one a line."""
+
+    def __init__(self, file: BinaryIO, plan: Plan, row_of: RowOf) -> None:
+        self._file, self._plan, self._row_of = file, plan, row_of
+
+    def write(self, results: Results) -> None:
+        plain = {name: plain_matches(table, self._row_of) for name, table in results.matches.items()}
+        lines = [f"{json_text(plain[name][row])}\n" for name, row in matches_in_order(self._plan, results)]
+        self._file.write("".join(lines).encode())
+
+    def close(self) -> None:
+        """Every line is complete."""
+
+
+class _Beside:
+    """Writes the matches of one call while the next ones are found."""
+
+    def __init__(self, file: MatchFile) -> None:
+        self._file, self._pool = file, ThreadPoolExecutor(1)
+        self._written: Future[None] | None = None
+
+    def write(self, results: Results) -> None:
+        self._wait()
+        self._written = self._pool.submit(self._file.write, results)
+
+    def close(self) -> None:
+        try:
+            self._wait()
+        finally:
+            self._pool.shutdown()
+            self._file.close()
+
+    def _wait(self) -> None:
+        """Raises what the last writing has raised, once."""
+        written, self._written = self._written, None
+        if written is not None:
+            written.result()
+
+
+_FORMATS: Mapping[str, Callable[[BinaryIO, Plan, RowOf], MatchFile]] = {
+    ".parquet": _Parquet,
+    ".csv": _Csv,
+    ".jsonl": _JsonLines,
+    ".ndjson": _JsonLines,
+}
+
+
+def refuse_bad_path(path: Path) -> None:
+    """Raise InputError for a path that cannot become a file of matches."""
+    if path.suffix.lower() not in _FORMATS:
+        found = f"unknown format {path.suffix}" if path.suffix else "no suffix that names a format"
+        raise InputError(f"{path}: {found}; matches are written as {' '.join(_FORMATS)}")
+    if exists(path):
+        raise InputError(f"{path}: exists already; matches are written to a new file")
+    if not is_folder(path.parent):
+        raise InputError(f"{path}: there is no folder {path.parent}")
+
+
+def refuse_several_queries(path: Path, plan: Plan) -> None:
+    """Raise InputError if the format has one set of columns, and the queries have several."""
+    if path.suffix.lower() in {".jsonl", ".ndjson"}:
+        return
+    names = list(dict.fromkeys(query.name for query in plan.queries))
+    if len(names) != 1:
+        found = f"{len(names)} queries ({', '.join(names[:5])}) have" if names else "no query has"
+        raise InputError(f"{path}: {found} matches of their own columns; write them as .jsonl, or replay one query")
+
+
+@contextmanager
+def match_file(path: Path, plan: Plan, row_of: RowOf) -> Iterator[MatchFile]:
+    """A new file of matches. It appears when it is complete, and not at all if something fails."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    try:
+        remove_left_over(path)
+        with new_file(draft, RESULT) as file, held(draft):
+            writer = _FORMATS[path.suffix.lower()](file, plan, row_of)
+            writer = writer if thread_count() == 1 else _Beside(writer)
+            try:
+                yield writer
+            finally:
+                writer.close()
+        refuse_bad_path(path)  # somebody else may have made one meanwhile
+        draft.replace(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def _in_one(plan: Plan, results: Results) -> pa.Table | None:
+    """The matches of all instances of a query, in order; None = there are none."""
+    return own_matches(plan, results, plan.queries[0].name) if results.matches else None
+
 
 _MOST_UNKNOWN = 100
 

@@ -17,8 +17,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as spark_types
 
 from ensue.changing import Finish, InferredTypes, script_of_changes
-from ensue.data_options import DataOptions
-from ensue.parameters import read_parameters
+from ensue.data_options import DataOptions, read_parameters
 from ensue.plans import fitted
 from ensue.queries import Queries, load_and_warn
 from job_engine.sources.reading import Reading

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from ensue import executors
-from ensue.result import Replay
+from ensue.answer import Replay
 from querylang.errors import counted
 from runtime.results.for_users import plain_matches, plain_outputs, plain_value
 from runtime.results.schemas import Results

@@ -44,7 +44,7 @@ def _archive_classes() -> None:
         return
     began = monotonic()
     sys.stderr.write("archiving Spark's classes, so that jobs start sooner: another half minute of a processor\n")
-    code = _run([sys.executable, "-m", "ensue.background.archive_classes"], {}, output=subprocess.DEVNULL)
+    code = _run([sys.executable, "-m", "ensue.archive_classes"], {}, output=subprocess.DEVNULL)
     if code != 0:
         print_error("the archive of Spark's classes was not made: jobs will start more slowly")
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -121,7 +122,7 @@ def _read_once(parameters: str | None) -> Given | None:
     """The values themselves: a pipe cannot be read again."""
     if parameters is None:
         return None
-    from ensue.parameters import read_parameters
+    from ensue.data_options import read_parameters
 
     return read_parameters(parameters)
 
@@ -132,7 +133,7 @@ def _input_format(input_format: InputFormat = None) -> None:
 
 def _with_standard_input(file: Path, events: list[Path], format_: str | None) -> list[Path]:
     """The event tables, with a file in place of `-`. Raises InputError."""
-    from ensue.event_tables.standard_input import NAME, table_of_standard_input
+    from ensue.event_tables import NAME, table_of_standard_input
 
     if (file, *events).count(NAME) > 1:
         raise InputError("-: standard input can be given once only")
@@ -174,3 +175,33 @@ def with_data_options(command: Callable[..., None]) -> Callable[..., None]:
     run.__name__, run.__doc__, run.__annotations__ = command.__name__, command.__doc__, {}
     run.__signature__ = signature.replace(parameters=by_name)  # type: ignore[attr-defined]  # what typer reads
     return run
+
+
+# What makes commands start fast: imports that they do without.
+
+
+class _NoPandas:
+    """Finds no module, and says so of pandas."""
+
+    @staticmethod
+    def find_spec(name: str, *_: Any) -> None:
+        if name == "pandas":
+            raise ImportError(name)
+
+
+def load_arrow_alone() -> None:
+    """Load pyarrow without pandas, which takes longer than all that a small table needs.
+
+    Arrow looks for pandas at its first array, because a pandas column may be given to it. It looks
+    again when it is asked for a DataFrame. Commands give it none, so it need not know pandas yet.
+    """
+    if "pandas" in sys.modules:
+        return
+    import pyarrow as pa
+
+    refusal: Any = _NoPandas()
+    sys.meta_path.insert(0, refusal)
+    try:
+        pa.array([0])
+    finally:
+        sys.meta_path.remove(refusal)

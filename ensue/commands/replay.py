@@ -1,12 +1,15 @@
-"""`ensue replay`: run queries over event tables, in this process."""
+"""Commands that run queries over event tables: `ensue replay`, `match` and `verify`."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
@@ -17,19 +20,127 @@ from ensue.commands.output import (
     print_error,
     print_idle_queries,
     print_json,
+    print_line,
     print_query_warnings,
     print_slow_queries,
     print_text,
     print_warnings,
     terminal_width,
 )
-from ensue.commands.replay_out import replay_to
-from ensue.commands.replay_progress import ReplayProgress
 from ensue.data_options import DataOptions
+from ensue.event_tables import NAME, refuse_store, table_paths
+from ensue.queries import load
+from querylang.errors import InputError, near_file
+from querylang.paths import exists
+from spark_backend.versions import refuse_missing_spark
 
 if TYPE_CHECKING:
-    from ensue.result import Replay
+    from ensue.answer import Replay
+    from ensue.queries import Queries
+    from ensue.replay_to_file import Written
     from querylang.plan.model import Plan
+    from runtime.progress_line import ProgressLine
+
+
+# How far a replay is, on terminals: rows, rate and time left.
+
+
+class ReplayProgress:
+    """A line for each part of the work, one after the other; none where nobody watches."""
+
+    def __init__(self, events: Sequence[Path]) -> None:
+        self._events = events
+        self._what = ""
+        self._reached = monotonic()
+        self._line: ProgressLine | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def update(self, what: str, rows: int) -> None:
+        """So many rows have been read or replayed; `what` says which."""
+        from runtime.progress_line import ProgressLine
+
+        if self._line is None or what != self._what:
+            self._close()
+            total = _about_rows(self._events)
+            self._what, self._line = what, ProgressLine(sys.stderr, what, "rows", total, began=self._reached)
+        self._line.update(rows)
+        self._reached = monotonic()
+
+    def _close(self) -> None:
+        if self._line is not None:
+            self._line.close()
+
+
+def _about_rows(events: Sequence[Path]) -> int | None:
+    """How many rows the files have together, about; None = unknown."""
+    if not sys.stderr.isatty() or NAME in events:
+        return None
+    from runtime.reading.formats.parquet_files import about_rows
+
+    counts = [about_rows(path) for given in events for path in table_paths(given)]
+    return None if None in counts else sum(filter(None, counts))
+
+
+# `ensue replay --out PATH`: the matches to a file, however large the tables are.
+
+
+def replay_to(
+    queries: Queries,
+    events: Sequence[Path],
+    data: DataOptions,
+    out: Path,
+    *,
+    until: str | None,
+    flush: bool,
+    as_json: bool,
+) -> None:
+    """Run queries over event tables and write the matches; print what became of the records."""
+    from ensue.replay_to_file import replay_to_file
+
+    refuse_store("--out", out)
+    with ReplayProgress(events) as progress:
+        report = partial(progress.update, "replay")
+        written = replay_to_file(queries, events, data, out, until=until, flush=flush, progress=report)
+    exit_if_types_are_unknown(written.unknown_types, queries.input_types)
+    print_warnings(written.warnings)
+    print_slow_queries(written.slow)
+    if as_json:
+        ledger = [] if written.ledger is None else written.ledger.to_pylist()
+        counts = {"matches": written.matches, "path": str(out), "rows": written.rows, "ledger": ledger}
+        from ensue.rendering.account import waiting_object
+
+        print_json({**counts, **waiting_object(written.waiting, written.next_due)})
+    else:
+        _print_account(written, out)
+        print_idle_queries(written.idle)
+    if written.rows and written.discarded["malformed"] == written.rows:
+        exit_with_no_row_read()
+
+
+def _print_account(written: Written, out: Path) -> None:
+    from ensue.rendering.account import account_text, left_text
+    from ensue.rendering.text_table import shortened
+    from querylang.errors import counted
+    from querylang.printable import one_line
+
+    print_line(f"{counted(written.rows, 'row')}, {counted(written.matches, 'match', 'matches')} in {out}")
+    if written.ledger is not None:
+        print_text(account_text(written.ledger))
+        for line in left_text(written.waiting, written.next_due, written.ledger):
+            print_line(line)
+    if written.outputs:
+        print_error(f"{counted(written.outputs, 'output')} not written; `--format outputs` prints them")
+    for source, text in written.unreadable:
+        print_error(f"  {shortened(one_line(f'{source}: {text}'))}")
+    more = written.discarded["malformed"] - len(written.unreadable)
+    if more > 0:
+        print_error(f"  and {more} more")
+
 
 MOST_LISTED = 5
 """Messages about discarded rows that are printed; the others are counted."""
@@ -67,7 +178,7 @@ def replay(
     report: Annotated[Path | None, typer.Option(metavar="OUT", help="Write the replay as an HTML page, too.")] = None,
 ) -> None:
     """Run queries over event tables, in this process."""
-    from ensue.commands.fast_start import load_arrow_alone
+    from ensue.commands.options import load_arrow_alone
 
     load_arrow_alone()
     from ensue.queries import load
@@ -181,3 +292,70 @@ def _unknown_types(discarded: list[dict[str, Any]], plan: Plan) -> list[str]:
         f"unknown event type {name!r} in {counted(count, 'row')}{did_you_mean(name, known)}"
         for name, count in counts.items()
     ]
+
+
+# `ensue match`: find matches on Spark, in batch.
+
+
+@with_data_options
+def match(
+    file: QueryFile,
+    events: EventFiles,
+    data: DataOptions,
+    out: Annotated[Path, typer.Option(metavar="PATH", help="A folder for the matches, as Parquet.")],
+    as_json: Json = False,
+) -> None:
+    """Find the matches in event tables on Spark, in batch, and write them as Parquet."""
+    refuse_missing_spark()
+    from ensue import spark
+    from ensue.plans import any_row_is_read
+    from job_engine.errors import in_plain_words
+    from querylang.errors import counted
+    from spark_backend.plain_errors import plain_error
+
+    refuse_store("--out", out)
+    if exists(out):
+        raise InputError(f"{out}: exists already; matches are written to a new folder")
+    paths = [path for given in events for path in table_paths(given)]
+    for path in paths:
+        if not exists(path):
+            raise InputError(f"{path}: no such file or folder{near_file(path)}")
+    queries = load(file)
+    with in_plain_words({}, plain_error):
+        frame = spark.match_files(queries, paths, data)
+        frame.write.parquet(str(out.resolve()))
+        count = frame.sparkSession.read.parquet(str(out.resolve())).count()
+    if as_json:
+        print_json({"matches": count, "path": str(out)})
+    else:
+        print_line(f"{counted(count, 'match', 'matches')} in {out}")
+    if not count and not any_row_is_read(queries, paths, data):
+        exit_with_no_row_read()
+
+
+# `ensue verify`: compare the ways of running queries on a user's data.
+
+
+@with_data_options
+def verify(
+    file: QueryFile,
+    events: EventFiles,
+    data: DataOptions,
+    batches: Annotated[int, typer.Option(metavar="N", min=1, help="Micro-batches of the streams.")] = 3,
+    as_json: Json = False,
+) -> None:
+    """Compare embedded, local, batch and stream on this data; exit code 1 if they differ."""
+    from ensue import embedded
+    from ensue.verify import compare
+    from runtime.reading.plan_needs import input_types
+
+    result = embedded.replay(file, events, data)
+    exit_if_types_are_unknown(result.records.unknown_types, input_types(result.plan))
+    print_warnings(result.warnings)
+    verdict = compare(result, batches)
+    if as_json:
+        print_json(verdict.to_plain())
+    else:
+        print_text(verdict.text())
+    if not verdict.is_equal:
+        raise typer.Exit(1)

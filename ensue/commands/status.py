@@ -1,9 +1,15 @@
-"""`ensue status`: show the state of a deployment's job."""
+"""Commands that show a job: `ensue status`, `state` and `plan`."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
 from ensue.commands.options import DeploymentFile, Json
-from ensue.commands.output import print_json, print_text
+from ensue.commands.output import print_json, print_line, print_text
 
 
 def status(file: DeploymentFile, as_json: Json = False) -> None:
@@ -12,10 +18,10 @@ def status(file: DeploymentFile, as_json: Json = False) -> None:
     The clock and the sources that hold it back, what is not processed yet, accounts, sizes, rates,
     memory.
     """
-    from ensue.commands.fast_start import load_arrow_alone
+    from ensue.commands.options import load_arrow_alone
 
     load_arrow_alone()
-    from ensue.rendering.status_text import status_text
+    from ensue.commands.status_text import status_text
     from job_engine.job.watching.status import status_of
 
     found = status_of(file)
@@ -23,3 +29,71 @@ def status(file: DeploymentFile, as_json: Json = False) -> None:
         print_json(found.to_plain())
     else:
         print_text(status_text(found))
+
+
+# `ensue state`: show what a job keeps.
+
+Keys = Annotated[
+    list[str] | None,
+    typer.Option("--key", metavar="KEY", help="A key: `7`; `card=7` for one part of several; or a JSON object."),
+]
+
+
+class Form(StrEnum):
+    """How the state is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def state(
+    file: DeploymentFile,
+    key: Keys = None,
+    form: Annotated[Form, typer.Option("--format", help="For people, or for programs.")] = Form.TABLE,
+    as_json: Json = False,
+) -> None:
+    """Show what a job keeps of a key, what waits, and until when; or how much of all keys.
+
+    It is the state after the last micro-batch. The job may run meanwhile.
+    """
+    from job_engine.job.driver import driver_of
+    from job_engine.settings.deployment_file import load_deployment
+    from job_engine.sources.listing.batch_log import engine_of
+
+    deployment = load_deployment(file)  # mistakes in the file are reported before Spark is started
+    deployment = replace(deployment, engine=engine_of(deployment.checkpoint))
+    driver_of(deployment).start_early(deployment, runs=False)
+    from ensue.commands.status_text import state_text
+    from job_engine.job.upkeep.keys import job_state
+
+    found = job_state(file, key or ())
+    if as_json or form is Form.JSON:
+        print_json(found.to_plain())
+    else:
+        print_text(state_text(found))
+
+
+# `ensue plan`: what a start of a job with the files as they are would change.
+
+
+def plan(file: DeploymentFile, as_json: Json = False) -> None:
+    """Show what a start of a job that applies its files would change."""
+    from job_engine.job.preflight import plan_of
+
+    found = plan_of(file)
+    if as_json:
+        print_json(found.to_plain())
+        return
+    if found.is_new:
+        print_line("the checkpoint is new: a start runs the files as they are")
+        return
+    if found.release is not None:
+        print_line(found.release)
+    for line in (*found.changes, *found.live):
+        print_line(line)
+    if not found.changes:
+        print_line("nothing would change")
+    elif found.is_needed:
+        print_line(f"`ensue run {file} --apply` does it; without --apply the job does not start")
+    else:
+        print_line(f"`ensue run {file} --apply` does it; `ensue run {file}` leaves the queries as they are")

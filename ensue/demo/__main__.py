@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import ensue
-from ensue.demo import picture, striking
+from ensue.demo import picture
 from ensue.demo.comparison import Totals, differences, job_totals, replay_totals
 from ensue.demo.flights import EventTables, write_event_tables
 from ensue.rendering.text_table import text_table
@@ -125,16 +125,16 @@ def _print_ledger(totals: Totals) -> None:
 
 def _print_striking(replay: ensue.Replay) -> None:
     _heading("6  What was found")
-    found = {query.name: striking.matches_of(replay, query.name) for query in replay.plan.queries}
+    found = {query.name: picture.matches_of(replay, query.name) for query in replay.plan.queries}
     _print_table(
-        "Delays that an aircraft kept at its next departure", striking.carried_table(found["CarriedDelay"], MOST_ROWS)
+        "Delays that an aircraft kept at its next departure", picture.carried_table(found["CarriedDelay"], MOST_ROWS)
     )
     _print_table(
         "Three departures of one aircraft, each later than the one before",
-        striking.snowball_table(found["Snowball"], MOST_ROWS),
+        picture.snowball_table(found["Snowball"], MOST_ROWS),
     )
     _print_table(
-        "Hours of fog or storm, and the flights that they delayed", striking.storm_table(found["Storm"], MOST_ROWS)
+        "Hours of fog or storm, and the flights that they delayed", picture.storm_table(found["Storm"], MOST_ROWS)
     )
 
 
@@ -143,7 +143,7 @@ def _print_table(title: str, table: str) -> None:
 
 
 def _draw(replay: ensue.Replay, file: Path) -> None:
-    file.write_text(picture.draw(striking.worst_day(striking.matches_of(replay, "Snowball"), FOLDER / "events")))
+    file.write_text(picture.draw(picture.worst_day(picture.matches_of(replay, "Snowball"), FOLDER / "events")))
     print(f"The worst of these days, drawn: {file}")
 
 

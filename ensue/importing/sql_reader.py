@@ -11,8 +11,7 @@ from sqlglot.dialects.snowflake import Snowflake
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token
 
-from ensue.importing.pattern_text import MOST_DIGITS, elements_of
-from ensue.importing.row_patterns import NotTranslatedError, RowPattern, Skip
+from ensue.importing.row_patterns import MOST_DIGITS, NotTranslatedError, RowPattern, Skip, elements_of
 
 UNITS = {"DAY": "day", "HOUR": "hour", "MINUTE": "min", "SECOND": "sec"}
 

@@ -16,10 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ensue.importing.exclusion import Comparison, exclude_each_other
-from ensue.importing.expressions import ROW, Writer, comparisons
-from ensue.importing.row_before import of_one_row, with_previous
-from ensue.importing.row_patterns import Element, NotTranslatedError, RowPattern
+from ensue.importing.expressions import ROW, Writer, comparisons, of_one_row, with_previous
+from ensue.importing.row_patterns import Comparison, Element, NotTranslatedError, RowPattern, exclude_each_other
 from ensue.importing.sql_reader import read
 from querylang.errors import FileErrors
 from querylang.formatter.formatting import format_text

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from ensue.answer import Answer
-from ensue.data_options import DataOptions
+from ensue.data_options import DataOptions, in_python_words
 from ensue.live.foresight import Foresight
-from ensue.live.plan import LivePlan
 from ensue.live.rows import RowReader, SentOffsets, UnreadRows, split
-from ensue.live.state import SavedLive, StateFiles, identity_of, plan_of_state
+from ensue.live.state import LivePlan, SavedLive, StateFiles, identity_of, plan_of_state
 from ensue.plans import as_tables
-from ensue.python_words import in_python_words
 from ensue.queries import Queries, load_and_warn
 from querylang.errors import InputError
 from querylang.plan.model import Plan
@@ -39,7 +37,7 @@ from runtime.timestamps import format_time, parse_time
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ensue.live.match_frames import MatchFrames
+    from ensue.rendering.data_frames import MatchFrames
 
 MOST_WAITING = 10_000
 """So many records wait at most until they are processed."""
@@ -312,7 +310,7 @@ class Live:
     @cached_property
     def match_frames(self) -> MatchFrames:
         """Makes the DataFrames of few matches."""
-        from ensue.live.match_frames import MatchFrames
+        from ensue.rendering.data_frames import MatchFrames
 
         return MatchFrames(self._running()[0].plan)
 

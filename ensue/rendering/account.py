@@ -7,6 +7,7 @@ counted beside the sum follows it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,8 +15,11 @@ import pyarrow as pa
 
 from ensue.rendering.text_table import text_table
 from querylang.errors import counted
+from querylang.plan.model import QueryPlan
+from querylang.printable import one_line
 from runtime.admission.rules import Group, Outcome
 from runtime.results.ledger import BESIDE, RECEIVED, UNDEPLOYED, WORDS
+from runtime.results.schemas import Results
 from runtime.timestamps import format_time
 
 Counts = Mapping[str, int]
@@ -129,3 +133,31 @@ def flushed_text(count: int) -> list[str]:
 def waiting_object(waiting: int, next_due: int | None) -> dict[str, Any]:
     """For programs: how many matches wait, and when the next is due, or null."""
     return {"waiting": waiting, "next_due": None if next_due is None else format_time(next_due)}
+
+
+# A replay in one line.
+
+
+def summary_text(rows: int, results: Results, idle: Sequence[QueryPlan]) -> str:
+    """`6 rows, 2 matches, 1 discarded (1 late)`.
+
+    rows: rows that were processed
+    idle: queries without an instance
+    """
+    parts = [counted(rows, "row"), *_counts(results)]
+    if idle:
+        parts.append(f"no instance of {', '.join(query.name for query in idle)}")
+    return one_line(", ".join(parts))
+
+
+def counts_text(results: Results) -> str:
+    """`2 matches, 1 discarded (1 late)`."""
+    return one_line(", ".join(_counts(results)))
+
+
+def _counts(results: Results) -> list[str]:
+    reasons = Counter([] if results.discarded is None else results.discarded.column("reason").to_pylist())
+    parts = [counted(sum(map(len, results.matches.values())), "match", "matches")]
+    if reasons:
+        parts.append(f"{reasons.total()} discarded ({', '.join(f'{n} {reason}' for reason, n in reasons.items())})")
+    return parts

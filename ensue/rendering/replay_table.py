@@ -8,17 +8,75 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.rendering.step_text import step_outputs
-from ensue.rendering.text_table import fitted, shortened, text_table
-from ensue.rendering.time_format import TimeFormat
+from ensue.rendering.text_table import TimeFormat, fitted, shortened, text_table
+from querylang.errors import counted, listed
+from querylang.plan.expression import Type, type_of
 from querylang.plan.model import Plan
 from querylang.printable import one_line
+from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.values import Location, text_of
 from runtime.policies.per_input import adjusts
+from runtime.reading.conversion import Cells, parse_cell
 from runtime.replay.order import matches_in_order
 from runtime.replay.stepping import Step
 from runtime.results.for_users import Plain
 from runtime.results.schemas import Results
+
+# The results of a replay's steps as text: matches, outputs, reasons of discards.
+
+
+def step_outputs(plan: Plan, step: Step, *, is_named: bool = False) -> list[str]:
+    """The results of a step, one text each.
+
+    They are the reason of a discard, outputs, and matches of queries without a block.
+
+    is_named: matches begin with the name of their query
+    """
+    texts = [] if step.discarded is None else [f"discarded: {step.discarded}"]
+    texts += [_output_text(output) for output in step.outputs]
+    without_block = {query.name for query in plan.queries if not query.block}
+    matches = [match for match in step.matches if match["query"] in without_block]
+    return texts + [f"{match['query']}: " * is_named + match_text(plan, match) for match in matches]
+
+
+def match_text(plan: Plan, match: Plain) -> str:
+    """`a1=A(1), a2=A(3)`, without unset names; what it selects instead, if it does: `mean=4.0`."""
+    if "selected" in match:
+        named = (query for query in plan.queries if query.name == match["query"])
+        query = next(own for own in named if {item.name for item in own.selected} == match["selected"].keys())
+        types = {select.name: type_of(select.value) for select in query.selected}
+        texts = {
+            name: _member(value, plan)
+            if value is not None and name in query.selected_events
+            else _text(value, types[name], plan)
+            for name, value in match["selected"].items()
+        }
+        return ", ".join(f"{name}={text}" for name, text in texts.items())
+    members = [(name, member) for name, member in match["members"].items() if member is not None]
+    return ", ".join(f"{name}={_member(member, plan)}" for name, member in members)
+
+
+def _member(member: Any, plan: Plan) -> str:
+    """An event, or the events of a run."""
+    if isinstance(member, list):
+        return f"[{','.join(_member(event, plan) for event in member)}]"
+    return _text(member["fields"], Type.event(member["event"]), plan)
+
+
+def _text(value: Any, type_: Type, plan: Plan) -> str:
+    """What `toString()` prints of a value that a match holds as JSON."""
+    return text_of(parse_cell(value, type_, Cells(PlanWorld(plan), may_have_nulls=True)), type_)
+
+
+def _output_text(output: Plain) -> str:
+    match output["kind"]:
+        case "send":
+            return f"{output['channel']}: {output['text']}"
+        case "error":
+            return f"error: {output['text']}"
+        case _:
+            return str(output["text"])
+
 
 WIDEST_EVENT = 100
 WIDEST_KEY = 40
@@ -136,3 +194,47 @@ def key_text(key: Mapping[str, Any], *, is_named: bool) -> str:
 
 def _location(members: Mapping[str, Any]) -> Location:
     return Location(*map(float, members.values()))
+
+
+# Which steps of a long replay a person wants to see: those around what happened, and the end.
+
+FIRST, LAST = 9, 3
+"""Steps with matches that are shown, and as many with discards, where there are many."""
+
+BEFORE, AFTER = 3, 1
+"""Steps around each."""
+
+AT_END = 6
+"""Steps at the end."""
+
+
+def noteworthy(steps: Sequence[Step]) -> tuple[list[Step], str]:
+    """The steps to show, and what they are: `the steps around 12 of 90 matches, and the last 6`.
+
+    In place of those between is one step, whose text says how many rows it stands for.
+    """
+    matched = [place for place, step in enumerate(steps) if step.matches or step.outputs]
+    discarded = [place for place, step in enumerate(steps) if step.discarded is not None]
+    count = len(steps)
+    shown = set(range(max(0, count - AT_END), count))
+    parts = []
+    for places, one, many in ((matched, "step with results", "steps with results"), (discarded, "discard", "discards")):
+        chosen = places if len(places) <= FIRST + LAST else [*places[:FIRST], *places[-LAST:]]
+        shown |= {near for place in chosen for near in range(max(0, place - BEFORE), min(count, place + AFTER + 1))}
+        if places:
+            number = counted(len(places), one, many)
+            parts.append(number if len(chosen) == len(places) else f"{len(chosen)} of {number}")
+    around = f"what is around {listed(parts)}, and " if parts else ""
+    return _with_gaps(steps, sorted(shown)), f"{around}the last {counted(min(AT_END, count), 'step')}"
+
+
+def _with_gaps(steps: Sequence[Step], shown: Sequence[int]) -> list[Step]:
+    found: list[Step] = []
+    at = 0
+    for place in shown:
+        rows = sum(step.row is not None for step in steps[at:place])
+        if rows:
+            found.append(Step(at=steps[at].at, text=f"… {counted(rows, 'row')}"))
+        found.append(steps[place])
+        at = place + 1
+    return found

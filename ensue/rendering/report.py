@@ -7,20 +7,239 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 import querylang
-from ensue.rendering.automaton_picture import automaton_svg
-from ensue.rendering.first_rows import html_tables
-from ensue.rendering.matches_picture import MOST, matches_svg
+from ensue.rendering.explanation import automaton_svg
+from ensue.rendering.replay_table import key_text
+from ensue.rendering.text_table import TimeFormat, shortened, text_table
 from querylang.errors import InputError
 from querylang.plan.describe import graph_of
 from querylang.plan.model import QueryPlan
-from querylang.printable import printable
-from runtime.results.for_users import Plain
+from querylang.printable import json_text, printable
+from runtime.results.for_users import Plain, cells, plain_value
+from runtime.timestamps import parse_time
 
-ROWS = 500
+# The first rows of results, for people: as text, and as HTML for notebooks.
+
+FIRST_ROWS = 10
+"""So many rows of a table are shown."""
+
+WIDEST_CELL = 40
+"""Longer text is cut."""
+
+_LEFT_OUT = {"match_id", "definitive", "emitted", "waited", "partition"}
+_OF_EVENTS = (".event", ".source_time", ".arrival")
+"""Columns that are not shown: a line has to fit on a screen."""
+
+_RIGHT = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+
+
+def first_rows_text(summary: str, tables: Mapping[str, pa.Table], account: str) -> str:
+    """The summary, the first rows of each table that has rows, the account."""
+    parts = [summary, *_texts(tables), account]
+    return "\n\n".join(parts)
+
+
+def first_rows_html(summary: str, tables: Mapping[str, pa.Table], account: str) -> str:
+    """The same as HTML; all text of users is escaped."""
+    parts = [
+        f"<p>{escape(printable(summary))}</p>",
+        *html_tables(tables, FIRST_ROWS),
+        f"<pre>{escape(printable(account))}</pre>",
+    ]
+    return "\n".join(parts)
+
+
+def _texts(tables: Mapping[str, pa.Table]) -> Iterator[str]:
+    for title, table in _with_rows(tables):
+        right = frozenset(field.name for field in table.schema if _is_right(field.type))
+        yield f"{title}:\n{text_table(table.column_names, _rows(table, FIRST_ROWS), right)}{_more(table, FIRST_ROWS)}"
+
+
+def html_tables(tables: Mapping[str, pa.Table], most: int) -> Iterator[str]:
+    """Each table that has rows, below its title; `most`: so many rows are shown."""
+    for title, table in _with_rows(tables):
+        head = _html_row("th", table.column_names, [False] * table.num_columns)
+        right = [_is_right(field.type) for field in table.schema]
+        body = "".join(_html_row("td", row, right) for row in _rows(table, most))
+        more = f"<p>{escape(_more(table, most).strip())}</p>" if _more(table, most) else ""
+        heading = f"<p><b>{escape(title)}</b></p>" if title else ""
+        yield f"{heading}<table><thead>{head}</thead><tbody>{body}</tbody></table>{more}"
+
+
+def _html_row(tag: str, texts: Sequence[str], right: Sequence[bool]) -> str:
+    style = ['style="text-align:right"' if is_right else 'style="text-align:left"' for is_right in right]
+    texts = [escape(printable(text)) for text in texts]
+    return f"<tr>{''.join(f'<{tag} {own}>{text}</{tag}>' for own, text in zip(style, texts, strict=True))}</tr>"
+
+
+def _with_rows(tables: Mapping[str, pa.Table]) -> Iterator[tuple[str, pa.Table]]:
+    """The tables that have rows, with the columns that are shown."""
+    for title, table in tables.items():
+        if len(table):
+            yield title, table.select([name for name in table.column_names if _is_shown(name, table.column(name))])
+
+
+def _is_shown(name: str, column: pa.ChunkedArray) -> bool:
+    return name not in _LEFT_OUT and not name.endswith(_OF_EVENTS) and _has_values(column)
+
+
+def _has_values(column: pa.ChunkedArray) -> bool:
+    if column.null_count == len(column):
+        return False
+    return not (pa.types.is_string(column.type) and set(column.unique().to_pylist()) <= {"", None})
+
+
+def _more(table: pa.Table, most: int) -> str:
+    return f"\n… {len(table) - most} more" if len(table) > most else ""
+
+
+def _is_right(kind: pa.DataType) -> bool:
+    return any(is_number(kind) for is_number in _RIGHT)
+
+
+def _rows(table: pa.Table, most: int) -> list[list[str]]:
+    """The cells of the first rows as text."""
+    columns = [[_cell(cell) for cell in _cells(column)] for column in table.slice(0, most).columns]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _cells(column: pa.ChunkedArray) -> list[Any]:
+    if pa.types.is_timestamp(column.type):
+        return [None if text is None else text.removesuffix("Z").removesuffix(".000000") for text in _moments(column)]
+    if pa.types.is_list(column.type) and pa.types.is_timestamp(column.type.value_type):
+        whole = column.combine_chunks()
+        return cells(pa.ListArray.from_arrays(whole.offsets, pa.array(_cells(pa.chunked_array([whole.values])))))
+    return cells(column)
+
+
+def _moments(column: pa.ChunkedArray) -> list[str | None]:
+    texts: list[str | None] = column.cast(pa.string()).to_pylist()
+    return texts
+
+
+def _cell(cell: Any) -> str:
+    if cell is None:
+        return ""
+    text = cell if isinstance(cell, str) else json_text(plain_value(cell))
+    return shortened(text.strip('"') if not isinstance(cell, str | dict | list) else text, WIDEST_CELL)
+
+
+# Draw matches as SVG: a line per match, from its first event to the moment of its answer.
+#
+# All lines have the same scale and begin at the left, so that slow matches stand out.
+
+MOST = 40
+"""So many matches are drawn."""
+
+WIDTH, LEFT, RIGHT, ROW, TOP = 960, 300, 130, 26, 34
+NEAR = 46
+"""Closer names would be written over one another."""
+
+STYLE = (
+    "text{font:12px system-ui,sans-serif;fill:#1f2933}.when{fill:#66737f}.line{stroke:#9fb1c1;stroke-width:2}"
+    ".wait{stroke:#c4ccd4;stroke-dasharray:3 3}.dot{fill:#d7263d}.answer{stroke:#1f2933;stroke-width:2}"
+)
+
+_LENGTHS = (
+    (86_400_000_000, "d"),
+    (3_600_000_000, "h"),
+    (60_000_000, "min"),
+    (1_000_000, "s"),
+    (1_000, "ms"),
+    (1, "µs"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One match.
+
+    label: its key
+    moments: by event, in order of time: its name and time, µs
+    answer: when the answer was given, µs
+    """
+
+    label: str
+    moments: Sequence[tuple[str, int]]
+    answer: int
+
+    @property
+    def start(self) -> int:
+        return self.moments[0][1]
+
+    @property
+    def end(self) -> int:
+        return max(self.answer, self.moments[-1][1])
+
+
+def matches_svg(matches: Sequence[Plain]) -> str | None:
+    """The picture of the first matches of a query; None = they have no events as members."""
+    lines = [line for match in matches[:MOST] if (line := _line(match)) is not None]
+    if not lines:
+        return None
+    longest = max(1, *(line.end - line.start for line in lines))
+    height = TOP + ROW * len(lines) + ROW
+    format_ = TimeFormat.of([line.start for line in lines])
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}">',
+        f"<style>{STYLE}</style>",
+        f'<text class="when" x="{LEFT}" y="{TOP - 16}">first event</text>',
+        f'<text class="when" x="{WIDTH - RIGHT}" y="{TOP - 16}" text-anchor="end">{_length(longest)} later</text>',
+        *(part for number, line in enumerate(lines) for part in _drawn(line, TOP + ROW * number, longest, format_)),
+        "</svg>",
+    ]
+    return "\n".join(parts)
+
+
+def _line(match: Plain) -> _Line | None:
+    members = [
+        (name, one) for name, own in match["members"].items() for one in (own if isinstance(own, list) else [own])
+    ]
+    found = [(name, parse_time(one["time"])) for name, one in members if one is not None]
+    if not found:
+        return None
+    found.sort(key=lambda item: item[1])
+    return _Line(_label(match), found, parse_time(match["emitted"]))
+
+
+def _label(match: Plain) -> str:
+    key: dict[str, Any] = match["key"]
+    return key_text(key, is_named=len(key) > 1)
+
+
+def _drawn(line: _Line, y: float, longest: int, format_: TimeFormat) -> Iterator[str]:
+    def place(moment: int) -> float:
+        return LEFT + (moment - line.start) / longest * (WIDTH - LEFT - RIGHT)
+
+    label = escape(printable(shortened(line.label, 24)))
+    yield f'<text x="8" y="{y + 4}">{label}</text>'
+    yield f'<text class="when" x="{LEFT - 12}" y="{y + 4}" text-anchor="end">{format_.text(line.start)}</text>'
+    last = place(line.moments[-1][1])
+    yield f'<path class="line" d="M{LEFT} {y}H{last:.1f}"/>'
+    if line.answer > line.moments[-1][1]:
+        yield f'<path class="line wait" d="M{last:.1f} {y}H{place(line.answer):.1f}"/>'
+    yield f'<path class="answer" d="M{place(line.answer):.1f} {y - 6}v12"/>'
+    written = float("-inf")
+    for name, moment in line.moments:
+        x = place(moment)
+        yield f'<circle class="dot" cx="{x:.1f}" cy="{y}" r="4"/>'
+        if x - written >= NEAR:
+            written = x
+            yield f'<text x="{x + 6:.1f}" y="{y - 6}">{escape(printable(shortened(name, 12)))}</text>'
+    yield f'<text class="when" x="{place(line.end) + 10:.1f}" y="{y + 4}">{_length(line.end - line.start)}</text>'
+
+
+def _length(micros: int) -> str:
+    """A length of time in the unit that fits: `1.5 min`."""
+    size, unit = next(((size, unit) for size, unit in _LENGTHS if micros >= size), (1, "s"))
+    return f"{micros / size:.4g} {unit}"
+
+
+PAGE_ROWS = 500
 """So many rows of a table are shown."""
 
 _BEGINNING = '<!DOCTYPE html>\n<html lang="en">\n<!-- a report of Ensue -->'
@@ -77,12 +296,12 @@ def _is_replaceable(path: Path) -> bool:
 def page_html(page: Page, title: str) -> str:
     """The page; all text of users is escaped."""
     parts = [
-        f'{_BEGINNING}\n<head><meta charset="utf-8"><title>{_text(title)}</title><style>{_STYLE}</style></head><body>',
-        f"<h1>{_text(title)}</h1><p>{_text(page.summary)}</p><pre>{_text(page.account)}</pre>",
-        *(f"<p>{_text(warning)}</p>" for warning in page.warnings),
+        f'{_BEGINNING}\n<head><meta charset="utf-8"><title>{_html(title)}</title><style>{_STYLE}</style></head><body>',
+        f"<h1>{_html(title)}</h1><p>{_html(page.summary)}</p><pre>{_html(page.account)}</pre>",
+        *(f"<p>{_html(warning)}</p>" for warning in page.warnings),
         *(part for query, table in page.matches.items() for part in _matches(page, query, table)),
         *_tables(page.tables),
-        f"<h2>Step by step</h2><pre>{_text(page.steps)}</pre>",
+        f"<h2>Step by step</h2><pre>{_html(page.steps)}</pre>",
         "<h2>Queries</h2>",
         *(part for query in page.queries for part in _query(query)),
         "</body></html>",
@@ -92,13 +311,13 @@ def page_html(page: Page, title: str) -> str:
 
 def _matches(page: Page, query: str, table: pa.Table) -> Iterator[str]:
     """The picture of a query's matches, and their table."""
-    yield f"<h2>Matches of {_text(query)}</h2>"
+    yield f"<h2>Matches of {_html(query)}</h2>"
     found = [match for match in page.objects if _title(match) == query]
     picture = matches_svg(found)
     if picture is not None:
         first = f"The first {MOST} of {len(found)}. " if len(found) > MOST else ""
         yield f"{_image(picture)}<p>{first}A dot is an event, the bar the moment of the answer.</p>"
-    yield from html_tables({"": table}, ROWS) if found else ["<p>none</p>"]
+    yield from html_tables({"": table}, PAGE_ROWS) if found else ["<p>none</p>"]
 
 
 def _title(match: Plain) -> str:
@@ -108,17 +327,17 @@ def _title(match: Plain) -> str:
 def _tables(tables: Mapping[str, pa.Table]) -> Iterator[str]:
     for title, table in tables.items():
         if title != "matches" and len(table):
-            yield f"<h2>{_text(title.capitalize())}</h2>"
-            yield from html_tables({"": table}, ROWS)
+            yield f"<h2>{_html(title.capitalize())}</h2>"
+            yield from html_tables({"": table}, PAGE_ROWS)
 
 
 def _query(query: QueryPlan) -> Iterator[str]:
-    yield f"<details><summary>{_text(query.title)}</summary>"
+    yield f"<details><summary>{_html(query.title)}</summary>"
     try:
         yield _image(automaton_svg(graph_of(query)))
     except InputError as error:  # too many transitions
-        yield f"<p>{_text(str(error))}</p>"
-    yield f"<pre>{_text(querylang.describe(query))}</pre></details>"
+        yield f"<p>{_html(str(error))}</p>"
+    yield f"<pre>{_html(querylang.describe(query))}</pre></details>"
 
 
 def _image(svg: str) -> str:
@@ -126,5 +345,5 @@ def _image(svg: str) -> str:
     return f'<img alt="" src="data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}">'
 
 
-def _text(text: str) -> str:
+def _html(text: str) -> str:
     return escape(printable(text))

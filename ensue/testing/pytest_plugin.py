@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from ensue.result import Replay
+    from ensue.answer import Replay
     from ensue.testing.case_run import JobRuns, Outcome
     from ensue.testing.cases import Case
     from querylang.errors import EnsueError
@@ -49,7 +49,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """After cases: let kernels be compiled for the next run."""
     if session.config.stash.get(HAS_CASES, False):
-        from ensue.background.processes import compile_for_next_time
+        from ensue.background import compile_for_next_time
 
         compile_for_next_time()
 
@@ -86,7 +86,7 @@ class CaseFile(pytest.File):
 
     def collect(self) -> Iterable[pytest.Item]:
         """One test per case and executor."""
-        from ensue.testing.case_file import read_cases
+        from ensue.testing.cases import read_cases
         from querylang.errors import EnsueError
         from querylang.printable import one_line
         from runtime.compiling.notice import tell_on
@@ -144,8 +144,7 @@ class CaseItem(pytest.Item):
 
     def runtest(self) -> None:
         """Raise CaseDiffersError at the first difference."""
-        from ensue.testing.accept import accept
-        from ensue.testing.case_check import first_difference, side_by_side
+        from ensue.testing.case_check import accept, first_difference, side_by_side
 
         for outcome in self._outcomes():
             difference = first_difference(outcome.expected, outcome.observed)

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from ensue.testing.case_check import first_difference, side_by_side
-from ensue.testing.case_file import read_cases
 from ensue.testing.case_run import JobRuns, Outcome, run_embedded
-from ensue.testing.cases import Case, Row
+from ensue.testing.cases import Case, Row, read_cases
 
 FOLDERS = (Path(__file__).parent, Path(__file__).parents[2] / "queries")
 CASES = [case for folder in FOLDERS for file in sorted(folder.rglob("*.case.yaml")) for case in read_cases(file)]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import ensue
-from ensue.result import Replay
+from ensue.answer import Replay
 from querylang import compile_text
 from runtime.engine.engine import Engine
 from runtime.policies.plan_policies import SourceOrdering, parse_ordering, with_ordering

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 import ensue
+from ensue.answer import Replay
 from ensue.importing.translation import translate
-from ensue.result import Replay
 from querylang.errors import FileErrors
 from runtime.replay.replay import measured_replay
 from tests.conformance.engine_cases import EngineCase, engine_cases

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import ensue
-from ensue.result import Replay
+from ensue.answer import Replay
 from runtime.engine.engine import Engine
 from runtime.timestamps import parse_time
 from tests.conformance.published import (

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ensue.testing.case_check import first_difference, side_by_side
-from ensue.testing.case_file import read_cases
 from ensue.testing.case_run import run_embedded
+from ensue.testing.cases import read_cases
 from tests.differential.patterns import random_queries
 from tests.support.case_text import case_lines
 from tests.support.scenario import Scenario

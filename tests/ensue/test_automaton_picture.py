@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ensue.rendering.automaton_picture import MOST_TRANSITIONS, RADIUS, _labels, _places, automaton_svg
+from ensue.rendering.explanation import MOST_TRANSITIONS, RADIUS, _labels, _places, automaton_svg
 from querylang import InputError, compile_paths
 from querylang.plan.describe import MATCH, Edge, Graph, graph_of
 

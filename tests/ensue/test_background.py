@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ensue import embedded
-from ensue.background import processes
-from ensue.background.processes import compile_for_next_time, is_wanted, start
+from ensue import background, embedded
+from ensue.background import compile_for_next_time, is_wanted, start
 from ensue.data_options import DataOptions
 from runtime.columns.keys import group_rows
 from runtime.compiling import compiled
@@ -20,7 +19,7 @@ from runtime.compiling.compiled import VARIABLE, Kernel, wants_compiling
 from tests.support.waiting import wait_for
 
 COMMAND = (
-    "import os, sys, time; from ensue.background.priority import give_way; give_way(); "
+    "import os, sys, time; from ensue.background import give_way; give_way(); "
     "open(sys.argv[1] + '.part', 'w').write(f'{os.nice(0)} {os.getsid(0)} {os.getppid()}'); "
     "os.rename(sys.argv[1] + '.part', sys.argv[1])\nwhile os.path.exists(sys.argv[2]): time.sleep(0.01)"
 )
@@ -90,12 +89,12 @@ def test_it_is_of_use_where_machine_code_is_missing_and_can_be_kept(monkeypatch:
 
 def test_a_replay_starts_it(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[object] = []
-    monkeypatch.setattr(processes, "start", lambda *arguments: started.append(arguments))
-    monkeypatch.setattr(processes, "wants_compiling", lambda: True)
-    monkeypatch.setattr(processes, "is_wanted", lambda _: True)
+    monkeypatch.setattr(background, "start", lambda *arguments: started.append(arguments))
+    monkeypatch.setattr(background, "wants_compiling", lambda: True)
+    monkeypatch.setattr(background, "is_wanted", lambda _: True)
     embedded.replay("inputs { A() within 1.0; } find A as a -> A as b", [{"at": 0.0}], DataOptions())
     assert len(started) == 1
-    monkeypatch.setattr(processes, "start", lambda *_: (_ for _ in ()).throw(OSError("no more processes")))
+    monkeypatch.setattr(background, "start", lambda *_: (_ for _ in ()).throw(OSError("no more processes")))
     compile_for_next_time()
 
 
@@ -104,11 +103,11 @@ def test_a_job_starts_it_where_machine_code_is_missing(
     monkeypatch: pytest.MonkeyPatch, on_disk: bool, count: int
 ) -> None:
     started: list[object] = []
-    monkeypatch.setattr(processes, "start", lambda *arguments: started.append(arguments))
-    monkeypatch.setattr(processes, "is_wanted", lambda _: True)
-    monkeypatch.setattr(processes, "is_on_disk", lambda _: on_disk)
-    monkeypatch.setattr(processes, "can_be_stored", lambda _: True)
-    processes.compile_for_job()
+    monkeypatch.setattr(background, "start", lambda *arguments: started.append(arguments))
+    monkeypatch.setattr(background, "is_wanted", lambda _: True)
+    monkeypatch.setattr(background, "is_on_disk", lambda _: on_disk)
+    monkeypatch.setattr(background, "can_be_stored", lambda _: True)
+    background.compile_for_job()
     assert len(started) == count
 
 

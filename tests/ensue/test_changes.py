@@ -12,8 +12,8 @@ import ensue
 from ensue.data_options import DataOptions
 from ensue.queries import load
 from ensue.replay_to_file import replay_to_file
-from ensue.testing.case_file import read_cases
 from ensue.testing.case_run import run_embedded
+from ensue.testing.cases import read_cases
 from querylang.errors import InputError
 
 EVENT = "event A { string k; float v; }\n"

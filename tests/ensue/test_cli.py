@@ -197,7 +197,7 @@ def test_wrong_usage_is_exit_code_2(ensue: Run, arguments: tuple[str, ...]) -> N
 
 
 def test_our_own_failure_is_exit_code_3(ensue: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.commands.explain.load", lambda _file: 1 // 0)
+    monkeypatch.setattr("ensue.commands.texts.load", lambda _file: 1 // 0)
     done = ensue("explain", "q.query")
     assert done.returncode == 3
     assert "this is a failure of Ensue itself" in done.stderr

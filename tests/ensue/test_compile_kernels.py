@@ -171,7 +171,7 @@ def test_without_the_variable_nothing_is_shipped(tmp_path: Path, monkeypatch: py
 
 
 def test_an_archive_of_classes_that_fails_is_told(monkeypatch: pytest.MonkeyPatch, ensue: Run) -> None:
-    codes = {"ensue.background.archive_classes": 1}
+    codes = {"ensue.archive_classes": 1}
     monkeypatch.setattr(compile_ahead, "_run", lambda command, *_, **__: codes.get(command[-1], 0))
     done = ensue("compile")
     assert done.returncode == 0

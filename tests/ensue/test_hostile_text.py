@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import ensue
-from ensue.rendering.status_text import status_text
+from ensue.commands.status_text import status_text
 from ensue.rendering.text_table import text_table
 from job_engine.job.watching.status import QueryStatus, SourceStatus, Status, TimelineStatus
 from job_engine.sources.source import PartitionBacklog, SourceBacklog
@@ -87,7 +87,7 @@ def test_warnings_are_lines(caplog: pytest.LogCaptureFixture) -> None:
 def test_there_is_one_way_out_for_warnings_and_one_for_commands() -> None:
     loggers = {
         "querylang.printable",
-        "ensue.commands.run_log",  # takes what the logger says, and writes it as JSON
+        "ensue.commands.run",  # takes what the logger says, and writes it as JSON
         "job_engine.sinks.topics.publishing",  # silences the client's own
         "spark_backend.catalog_tables",  # silences PySpark's own
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue.rendering.left_over import held, remove_left_over
+from ensue.replay_to_file import held, remove_left_over
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 import ensue
-from ensue.live.plain_rows import PlainRows
+from ensue.live.foresight import PlainRows
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import column_name
 from runtime.engine.engine import Engine

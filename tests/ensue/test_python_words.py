@@ -11,8 +11,7 @@ import pytest
 
 import ensue
 from ensue.commands.options import with_data_options
-from ensue.data_options import ARGUMENTS, DataOptions, FrameOptions, TableOptions
-from ensue.python_words import in_python_words, python_words
+from ensue.data_options import ARGUMENTS, DataOptions, FrameOptions, TableOptions, in_python_words, python_words
 from querylang.errors import InputError
 from querylang.printable import warn
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ensue import embedded
-from ensue.commands.replay_progress import ReplayProgress
+from ensue.commands.replay import ReplayProgress
 from ensue.data_options import DataOptions
 
 QUERY = "event A { integer id; }\nquery Q { inputs { A() within 9.0; } find A as a -> A as b }"

@@ -9,8 +9,7 @@ import pytest
 
 import ensue
 from ensue.rendering.replay_table import steps_table
-from ensue.rendering.text_table import shortened, text_table, width_of
-from ensue.rendering.time_format import TimeFormat
+from ensue.rendering.text_table import TimeFormat, shortened, text_table, width_of
 from querylang import compile_text
 from querylang.plan.model import Plan, TimelineKind, TimePolicy
 from runtime.instants import LATEST, NO_TIME
@@ -266,8 +265,8 @@ def test_wide_letters_keep_columns_aligned() -> None:
 
 
 def test_a_table_of_many_rows_has_those_with_matches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.result.MOST_ROWS", 2)
-    monkeypatch.setattr("ensue.result.MOST_STEPPED", 2)
+    monkeypatch.setattr("ensue.answer.MOST_ROWS", 2)
+    monkeypatch.setattr("ensue.answer.MOST_STEPPED", 2)
     query = 'event A { integer id; } query Q { inputs { A() retain 2; } find A as a where a.id = 2 { print "two"; } }'
     lines = ensue.replay(query, [{"at": at, "id": at} for at in (1, 2, 3)]).table().splitlines()
     assert lines[2:] == [

@@ -14,7 +14,7 @@ import pytest
 import typer
 
 from ensue.commands import run as commands
-from ensue.commands.run_log import JsonLog
+from ensue.commands.run import JsonLog
 from job_engine.document.setting_keys import Engine
 from job_engine.errors import Unreachable
 from job_engine.job.batch_writer import Reporter

@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from ensue import replay
-from ensue.event_tables.table_paths import table_paths
+from ensue.event_tables import table_paths
 from querylang.errors import InputError
 from runtime.partition_paths import name_of_table
 

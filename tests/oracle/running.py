@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import ensue
-from ensue.result import Replay
+from ensue.answer import Replay
 from runtime.replay.replay import measured_replay
 from tests.oracle.events import SECOND, Row
 from tests.oracle.query import Match, Query

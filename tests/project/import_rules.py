@@ -40,7 +40,7 @@ LAYERS = {
     "spark_backend": "versions connect class_archive cluster launch java plain_errors session bounded_end spark_checkpoint stream frames job_session catalog_tables spark_machine driver",
     "job_engine.operator": "clocks bucket_state joining epoch_records reading ordering releasing processing measures step history_run cases moved_buckets",
     "job_engine.job": "checkpoint plan_rules compilation journal reports batch_writer driver commands history preflight watching stages upkeep job",
-    "ensue": "queries parameters data_options python_words event_tables plans changing rendering answer result live background embedded compile_kernels replay_to_file executors spark verify embedded_calls spark_calls testing importing commands cli __main__ demo",
+    "ensue": "queries data_options event_tables plans changing rendering answer live background archive_classes embedded compile_kernels replay_to_file executors spark verify calls testing importing commands cli __main__ demo",
 }
 """Per folder its parts, in order: a part imports only itself and what is left of it. `__init__` files are exempt."""
 
@@ -75,12 +75,10 @@ DOORS = {
     "spark_backend.launch": "jvm other_python session_settings worker_python",
     "spark_backend.frames": "batches bounded change_records decode spark_types streaming verify",
     "spark_backend.stream": "job_kernels results source_stream spark_operator spark_reader temporary_rows worker_calls",
-    "ensue.event_tables": "standard_input store_tables table_paths",
-    "ensue.background": "priority processes",
     "ensue.importing": "translation",
     "ensue.live": "open_queries",
-    "ensue.rendering": "account data_frames explanation first_rows left_over match_files match_tables noteworthy replay_table report state_text status_text step_text summary text_table",
-    "ensue.commands": "check compile_ahead explain jobs.backup jobs.changes jobs.compact jobs.control jobs.forget jobs.moving jobs.plan jobs.reprocess jobs.shadow jobs.state match output replay run schema status texts.fmt texts.import_sql verify",
+    "ensue.rendering": "account data_frames explanation match_tables replay_table report text_table",
+    "ensue.commands": "care changes compile_ahead output replay run status texts",
 }
 """Per folder the modules that others may import."""
 

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 import ensue
 from ensue.demo import __main__ as demo
-from ensue.demo import picture, striking
+from ensue.demo import picture
 from ensue.demo.flights import EventTables, write_event_tables
 from tests.project.repository import ROOT
 
@@ -126,7 +126,7 @@ def test_every_record_is_accounted_for(year: ensue.Replay) -> None:
 
 
 def test_the_picture_in_the_readme_is_the_demo_s(year: ensue.Replay, events: Path) -> None:
-    drawn = picture.draw(striking.worst_day(striking.matches_of(year, "Snowball"), events))
+    drawn = picture.draw(picture.worst_day(picture.matches_of(year, "Snowball"), events))
     assert drawn == (ROOT / "docs" / "images" / "aircraft-day.svg").read_text()
 
 

@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 
 import ensue
 from ensue import verify
+from ensue.answer import Replay
 from ensue.data_options import DataOptions
 from ensue.embedded import replay
 from ensue.executors import even_splits
-from ensue.result import Replay
 from ensue.spark import match_files
 from job_engine.operator.cases import Case, Cases, Found
 from job_engine.operator.step import run_step

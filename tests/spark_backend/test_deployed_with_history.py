@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from ensue.commands.jobs.changes import deploy
+from ensue.commands.changes import deploy
 from job_engine.job.commands import send_change
 from job_engine.job.history import running as history_running
 from job_engine.job.history.running import send_with_history, write_history

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-from ensue.rendering.status_text import status_text
+from ensue.commands.status_text import status_text
 from job_engine.job.compilation import compile_deployment
 from job_engine.job.job import run
 from job_engine.job.reports import RunReport

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ensue.commands.status_text import status_text
 from ensue.rendering.account import account_text
-from ensue.rendering.status_text import status_text
 from job_engine.job.batch_writer import FirstRecords, Reporter
 from job_engine.job.checkpoint.job_folder import BatchFiles
 from job_engine.job.checkpoint.progress import JobProgress

@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ensue.cli import main
-from ensue.rendering.status_text import status_text
+from ensue.commands.status_text import status_text
 from job_engine.job.checkpoint.job_folder import BatchFiles, JobFolder
 from job_engine.job.checkpoint.progress import JobProgress, Recent
 from job_engine.job.job import deploy, run

@@ -8,8 +8,7 @@ import pytest
 
 import ensue
 from ensue.cli import main
-from ensue.event_tables.store_tables import tables_in_store
-from ensue.event_tables.table_paths import table_paths
+from ensue.event_tables import table_paths, tables_in_store
 from querylang.errors import InputError
 from tests.support.stores import StoreServer
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import ensue
-from ensue.result import Replay
+from ensue.answer import Replay
 from runtime.replay.replay import measured_replay
 
 EVENTS = """

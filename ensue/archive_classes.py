@@ -1,6 +1,6 @@
 """Make the archive of Spark's classes, by a small job: later jobs start sooner.
 
-`python -m ensue.background.archive_classes` does so with the lowest priority.
+`python -m ensue.archive_classes` does so with the lowest priority.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from ensue.background.priority import give_way
+from ensue.background import give_way
 from runtime.compiling.compiled import VARIABLE, Setting
 
 QUERY = """

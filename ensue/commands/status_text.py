@@ -1,21 +1,24 @@
-"""The status of a job in words: clock, sources that hold it back, accounts, sizes, rates."""
+"""The status of a job, and what it keeps of a key, in words."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
 from ensue.rendering.account import account_text, left_text
-from ensue.rendering.text_table import text_table
-from ensue.rendering.time_format import TimeFormat
+from ensue.rendering.text_table import TimeFormat, text_table
+from job_engine.job.upkeep.keys import JobState, KeyState
 from job_engine.job.watching.status import QueryStatus, SourceStatus, Status, TimelineStatus
 from job_engine.operator.clocks import FILE, place_name
-from querylang.errors import counted
-from querylang.printable import one_line
+from querylang.errors import counted, listed
+from querylang.printable import json_text, one_line
 from runtime.results.ledger import Account, ledger_table
+
+# The status of a job in words: clock, sources that hold it back, accounts, sizes, rates.
 
 SECOND = 1_000_000
 
@@ -225,3 +228,53 @@ def bytes_text(size: int) -> str:
         if size >= least:
             return f"{size / least:.1f} {unit}"
     return counted(size, "byte")
+
+
+# The state of a job in words: what is kept of a key, what waits, until when.
+
+
+def state_text(state: JobState) -> str:
+    """A part for each query, with an empty line between them."""
+    return "\n\n".join(_state_parts(state))
+
+
+def _state_parts(state: JobState) -> Iterator[str]:
+    if state.keys is None:
+        header = ("query", "keys", "events", "pending", "waits")
+        rows = [(size.query, *(f"{getattr(size, name):,}" for name in header[1:])) for size in state.sizes]
+        yield text_table(header, rows, frozenset(header[1:]))
+        return
+    for key in state.keys:
+        yield "\n".join(_of_key(key))
+    if state.others:
+        yield f"without such a key: {listed(list(state.others))}"
+
+
+def _of_key(key: KeyState) -> Iterator[str]:
+    title = f"{key.query}/{key.instance}" if key.instance else key.query
+    named = ", ".join(f"{name} = {value}" for name, value in key.key.items())
+    reached = f"definitive time {key.definitive}" if key.definitive else "no definitive time yet"
+    yield f"{title}, {named}: {reached}"
+    if not (key.events or key.waits or key.held):
+        yield "nothing is kept of this key"
+    if key.events:
+        yield text_table(("event", "time", "status", "until", "fields"), [_event(event) for event in key.events])
+    if key.waits:
+        yield f"{counted(len(key.waits), 'match', 'matches')} waiting"
+        rows = [(str(wait["due"]), _members(wait["members"])) for wait in key.waits]
+        yield text_table(("due", "members"), rows)
+    if key.held:
+        yield f"{counted(len(key.held), 'record')} held until slower sources catch up"
+        held = [(str(event["event"]), str(event["arrival"]), json_text(event["fields"])) for event in key.held]
+        yield text_table(("event", "arrival", "fields"), held)
+
+
+def _event(event: Mapping[str, Any]) -> tuple[str, ...]:
+    until = (
+        event["until"] or event["reorder_until"] or ("its time is definitive" if event["status"] == "pending" else "")
+    )
+    return event["event"], str(event["time"]), event["status"], until or "no limit of time", json_text(event["fields"])
+
+
+def _members(members: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}: {event['event']} {event['time']}" for name, event in members.items())

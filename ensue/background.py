@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -22,11 +23,33 @@ from time import time
 from runtime.compiling.compiled import Kernel, Setting, setting, wants_compiling
 from runtime.compiling.files import can_be_stored, can_keep, digest_of_kernels, is_on_disk
 
+# The priority of processes in the background: the lowest.
+
+MOST_SECONDS = 900
+"""Of a processor: far more than all kernels need."""
+
+
+def give_way() -> None:
+    """Let every other process go first, and end by itself."""
+    os.nice(19)
+    resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", "ascii")
+
+
+# Processes in the background: one compiles kernels after an answer without them or beside a job,
+# one archives Spark's classes after a job without an archive.
+#
+# Each has the lowest priority and no terminal, prints nothing, and is the first to go if memory is
+# short. There is one of a kind per machine and user, by a lock that it holds until it ends. None is
+# started if `ENSUE_COMPILE` is set to anything but `auto`, if `CI` is set, or if what it makes could
+# not be kept.
+
 AGAIN_AFTER = 3600.0
 """Seconds after which a version is tried again that is still not compiled: it may have failed."""
 
 _COMMAND = (sys.executable, "-m", "ensue.compile_kernels")
-_CLASSES = (sys.executable, "-m", "ensue.background.archive_classes")
+_CLASSES = (sys.executable, "-m", "ensue.archive_classes")
 
 
 def compile_for_next_time() -> None:
@@ -85,7 +108,7 @@ def start(command: Sequence[str], lock: Path, version: str) -> bool:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=os.environ | {"ENSUE_COMPILE": Setting.NEVER},
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[1],
             pass_fds=[handle],
             start_new_session=True,
             check=False,

@@ -1,1 +1,0 @@
-"""Processes in the background, and what they make: machine code of kernels, archives of classes."""

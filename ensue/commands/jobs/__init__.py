@@ -1,1 +1,0 @@
-"""Commands that ask something of a job, or care for its checkpoint."""

@@ -1,0 +1,216 @@
+"""Commands about texts: `ensue check`, `fmt`, `explain`, `import` and `schema`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ensue.commands.options import Json, QueryFile, with_data_options
+from ensue.commands.output import print_content, print_error, print_json, print_line, print_text, print_warnings
+from ensue.data_options import DataOptions
+from ensue.queries import Queries, load
+from querylang.errors import QueryErrors
+from querylang.plan.model import Plan
+
+# `ensue check`: check query and deployment files.
+
+
+def check(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Files or folders; `-` is a query on standard input.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Check query and deployment files: all mistakes, each with its place.
+
+    Each query file is checked by itself, those that a deployment names together.
+    """
+    from ensue.commands.findings import check_files
+    from querylang.errors import counted
+
+    report = check_files(files)
+    if as_json:
+        print_json(report.to_plain())
+    else:
+        for error in report.errors:
+            print_error(str(error))
+        for warning in report.warnings:
+            print_error(f"warning: {warning}")
+        if not report.errors:
+            print_text(f"{counted(report.files, 'file')}, no mistakes")
+    if report.errors:
+        raise typer.Exit(1)
+
+
+# `ensue schema`: print the JSON schema of deployment files.
+
+
+def schema() -> None:
+    """Print the JSON schema of deployment files, for editors."""
+    import job_engine
+
+    folder = Path(job_engine.__file__).parent
+    print_content((folder / "settings" / "deployment.schema.json").read_text("utf-8"))
+
+
+# `ensue explain`: show what queries compile to.
+
+
+@with_data_options
+def explain(
+    file: QueryFile,
+    events: Annotated[
+        list[Path] | None, typer.Argument(metavar="[EVENTS...]", help="Tables with the types that nothing defines.")
+    ] = None,
+    *,
+    data: DataOptions,
+    dot: Annotated[bool, typer.Option("--dot", help="Print the automaton as a graph for graphviz.")] = False,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="OUT", help="Draw the automaton as an SVG picture; of several queries each.")
+    ] = None,
+    program: Annotated[
+        bool, typer.Option("--program", help="Print what the kernel interprets: tables, and each condition's program.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what a query compiles to.
+
+    The automaton, the conditions and where each is checked, the state, the matcher, the pushdown.
+    """
+    from ensue.data_options import read_parameters
+    from ensue.rendering import explanation
+    from querylang.parameters import with_instances
+    from querylang.plan.describe import to_dot
+    from runtime.policies.plan_policies import SourceOrdering, parse_orderings, with_ordering
+    from runtime.policies.settings_text import parse_forget_keys, with_forget_keys
+
+    plan = _template(load(file), file, events or [], data)
+    if data.parameters is not None:
+        plan = with_instances(plan, read_parameters(data.parameters))
+    plan = with_ordering(plan, [SourceOrdering(*chosen) for chosen in parse_orderings(data.ordering).items()])
+    plan = with_forget_keys(plan, parse_forget_keys(data.forget_keys))
+    if svg is not None:
+        for path in explanation.draw(plan, svg):
+            print_line(str(path))
+    elif dot:
+        print_text("\n\n".join(map(to_dot, plan.queries)))
+    elif program:
+        print_text(explanation.programs(plan))
+    elif as_json:
+        print_json(explanation.plain(plan))
+    else:
+        print_text("\n\n".join(item.text() for item in explanation.explain(plan)))
+
+
+def _template(queries: Queries, file: Path, events: list[Path], data: DataOptions) -> Plan:
+    """The queries before they get their parameters. Raises QueryErrors and InputError."""
+    if events:
+        from ensue.plans import as_tables, fitted
+
+        return fitted(queries, as_tables(list(events)), data.columns).template
+    try:
+        return queries.template()
+    except QueryErrors:
+        if queries.open_types:
+            types = ", ".join(queries.open_types)
+            print_error(f"nothing defines {types}; a table shows the fields: `ensue explain {file} EVENTS`")
+        raise
+
+
+# `ensue fmt`: format query and definition files.
+
+
+def fmt(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files or folders; `-` is standard input.")],
+    only_check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit code 1 if a file would be.")
+    ] = False,
+    to_stdout: Annotated[bool, typer.Option("--stdout", help="Print the result, change nothing.")] = False,
+) -> None:
+    """Format files in the one canonical layout; comments are kept.
+
+    Prints the names of the files that it changed. What comes from a pipe is printed, as of
+    standard input.
+    """
+    from ensue.commands import layout
+
+    if files == [Path("-")]:
+        raise typer.Exit(_format_standard_input(only_check=only_check))
+    has_mistakes = has_changes = False
+    for item in layout.layouts(files):
+        if item.mistakes is not None:
+            has_mistakes = True
+            print_error(str(item.mistakes))
+        elif to_stdout or not (only_check or item.can_be_written):
+            print_content(item.after)
+        elif item.is_changed:
+            if not only_check:
+                layout.write(item)
+            print_line(str(item.path))
+        has_changes = has_changes or item.is_changed
+    if has_mistakes or (only_check and has_changes):
+        raise typer.Exit(1)
+
+
+def _format_standard_input(*, only_check: bool) -> int:
+    import querylang
+
+    text = sys.stdin.read()
+    formatted = querylang.format_text(text, "-")
+    if only_check:
+        return int(text != formatted)
+    print_content(formatted)
+    return 0
+
+
+# `ensue import`: a pattern that was written for another engine to a query file.
+
+
+def import_sql(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE.sql", help="A text with one MATCH_RECOGNIZE clause; `-` is standard input.")
+    ],
+    out: Annotated[Path | None, typer.Option("--out", help="The query file; without it the text is printed.")] = None,
+) -> None:
+    """Translate a MATCH_RECOGNIZE clause to a query, where it means the same.
+
+    The query finds the same matches in the same rows. What has no counterpart, or would mean
+    something else, is refused with its line and the reason. Rows without a key are not a partition:
+    a warning says so, unless the text leaves them out.
+    """
+    from querylang.errors import InputError
+
+    try:
+        from ensue.importing.translation import translate
+    except ModuleNotFoundError:
+        raise InputError("ensue import needs the package sqlglot: pip install 'ensue[sql]'") from None
+
+    found = translate(_text(file), str(file), _name(out or file))
+    if out is not None and out.exists():
+        raise InputError(f"{out}: exists already; remove it, or give another name")
+    print_warnings(found.warnings)
+    if out is None:
+        print_content(found.query)
+        return
+    out.write_text(found.query, encoding="utf-8")
+    print_line(str(out))
+
+
+def _text(file: Path) -> str:
+    from querylang.errors import InputError
+
+    try:
+        text = sys.stdin.read() if file == Path("-") else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    return text.removeprefix("\ufeff")  # of an editor on Windows
+
+
+def _name(file: Path) -> str:
+    """The name of the query, from that of a file."""
+    words = "".join(letter if letter.isascii() and letter.isalnum() else " " for letter in file.stem).split()
+    name = "".join(word[:1].upper() + word[1:] for word in words)
+    return name if name[:1].isalpha() else f"Query{name}"

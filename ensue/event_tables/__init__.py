@@ -1,1 +1,0 @@
-"""Which event tables a user means: files, folders, patterns, stores, standard input."""
