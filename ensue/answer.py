@@ -172,7 +172,7 @@ class Answer:
         return frame_of(table)
 
 
-# The result of a replay: an answer, with the steps and the table for people.
+# A replay: an answer, with its steps, and the table for people.
 
 MOST_ROWS = 2_000
 """Rows of a table that are all shown; of a longer one those around what happened."""

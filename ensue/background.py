@@ -23,28 +23,6 @@ from time import time
 from runtime.compiling.compiled import Kernel, Setting, setting, wants_compiling
 from runtime.compiling.files import can_be_stored, can_keep, digest_of_kernels, is_on_disk
 
-# The priority of processes in the background: the lowest.
-
-MOST_SECONDS = 900
-"""Of a processor: far more than all kernels need."""
-
-
-def give_way() -> None:
-    """Let every other process go first, and end by itself."""
-    os.nice(19)
-    resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000", "ascii")
-
-
-# Processes in the background: one compiles kernels after an answer without them or beside a job,
-# one archives Spark's classes after a job without an archive.
-#
-# Each has the lowest priority and no terminal, prints nothing, and is the first to go if memory is
-# short. There is one of a kind per machine and user, by a lock that it holds until it ends. None is
-# started if `ENSUE_COMPILE` is set to anything but `auto`, if `CI` is set, or if what it makes could
-# not be kept.
-
 AGAIN_AFTER = 3600.0
 """Seconds after which a version is tried again that is still not compiled: it may have failed."""
 
@@ -122,3 +100,17 @@ def start(command: Sequence[str], lock: Path, version: str) -> bool:
 
 def _lock_file(use: str) -> Path:
     return Path(tempfile.gettempdir()) / f"ensue-{use}-{os.geteuid()}.lock"
+
+
+# The priority of such a process is the lowest.
+
+MOST_SECONDS = 900
+"""Of a processor: far more than all kernels need."""
+
+
+def give_way() -> None:
+    """Let every other process go first, and end by itself."""
+    os.nice(19)
+    resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", "ascii")

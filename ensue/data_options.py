@@ -25,53 +25,6 @@ if TYPE_CHECKING:
     from runtime.reading.column_names import ColumnNames
 
 
-# Read the values of parameters: a mapping, a YAML file, or YAML text.
-#
-# `querylang.parameters` says how values are nested.
-
-Parameters = Mapping[str, Any] | str | Path | Given | None
-SUFFIXES = (".yaml", ".yml", ".json")
-
-
-def read_parameters(given: Parameters) -> Given:
-    """Values by query and instance; a mistake is a FileErrors with its line.
-
-    A text is a path if it ends with `SUFFIXES` or names a file or a pipe. What was read stays it.
-    """
-    match given:
-        case None:
-            return NOTHING
-        case Given():
-            return given
-        case Mapping():
-            return Given(given)
-        case str() if not given.endswith(SUFFIXES) and not _is_file(given):
-            return _read_text(given, NOTHING.origin)
-        case str() | Path():
-            pass
-        case _:
-            raise InputError(f"parameters: {type(given).__name__} is neither a mapping nor a path nor text")
-    from runtime.yaml_reader import file_text
-
-    return _read_text(file_text(Path(given), may_be_pipe=True), str(given))
-
-
-def _read_text(text: str, origin: str) -> Given:
-    from job_engine.document.yaml_document import Mistakes, read_document, read_given
-
-    mistakes = Mistakes(origin, os.environ)
-    found = read_given(read_document(text, mistakes, NOTHING.origin, "values are written like `{least: 10.0}`"))
-    mistakes.raise_if_any()
-    return found
-
-
-def _is_file(text: str) -> bool:
-    try:
-        return Path(text).exists() and not Path(text).is_dir()
-    except (OSError, ValueError):  # too long for a path, or not a path
-        return False
-
-
 def stop_time(until: str | float | datetime | None) -> int | None:
     """The time at which a replay stops, µs; None = after the last row. Raises InputError."""
     from runtime.timestamps import parse_time
@@ -189,9 +142,53 @@ ARGUMENTS = _texts()
 """What each keyword means, as lines of a docstring, in the order of `DataOptions`."""
 
 
-# What public functions share: keywords of one table, and messages that name them.
-#
-# A message says `time_unit="ms"` where the command line has `--time-unit ms`.
+# The values of parameters: a mapping, a YAML file, or YAML text.
+
+Parameters = Mapping[str, Any] | str | Path | Given | None
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def read_parameters(given: Parameters) -> Given:
+    """Values by query and instance; a mistake is a FileErrors with its line.
+
+    A text is a path if it ends with `SUFFIXES` or names a file or a pipe. What was read stays it.
+    """
+    match given:
+        case None:
+            return NOTHING
+        case Given():
+            return given
+        case Mapping():
+            return Given(given)
+        case str() if not given.endswith(SUFFIXES) and not _is_file(given):
+            return _read_text(given, NOTHING.origin)
+        case str() | Path():
+            pass
+        case _:
+            raise InputError(f"parameters: {type(given).__name__} is neither a mapping nor a path nor text")
+    from runtime.yaml_reader import file_text
+
+    return _read_text(file_text(Path(given), may_be_pipe=True), str(given))
+
+
+def _read_text(text: str, origin: str) -> Given:
+    from job_engine.document.yaml_document import Mistakes, read_document, read_given
+
+    mistakes = Mistakes(origin, os.environ)
+    found = read_given(read_document(text, mistakes, NOTHING.origin, "values are written like `{least: 10.0}`"))
+    mistakes.raise_if_any()
+    return found
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).exists() and not Path(text).is_dir()
+    except (OSError, ValueError):  # too long for a path, or not a path
+        return False
+
+
+# What public functions share. A message says `time_unit="ms"` where the command line has `--time-
+# unit ms`.
 
 Call = ParamSpec("Call")
 Answer = TypeVar("Answer")

@@ -56,66 +56,132 @@ from runtime.results.ledger import late_warning
 from runtime.results.schemas import Results, match_schema
 from runtime.threads import thread_count
 
-# Matches as CSV can hold them: a column for each part of the key and each field.
+_MOST_UNKNOWN = 100
+
+Progress = Callable[[int], None]
+"""Is called with how many records have been processed."""
 
 
-def csv_matches(matches: pa.Table, row_of: RowOf) -> pa.Table:
-    """The matches of one query, flat. Moments are text as in JSON, lists and objects are JSON."""
-    flat = flat_matches(matches, row_of)
-    return pa.table([_plain(column.combine_chunks()) for column in flat.columns], names=flat.column_names)
+@dataclass(slots=True)
+class Written:
+    """What a replay has found, beside the matches in its file.
+
+    rows: records that were processed
+    matches, outputs: how many there were
+    discarded: how many records were discarded, by reason
+    unreadable: source and text of the first rows that could not be read
+    unknown: the first event types that no query knows
+    ledger: the accounts
+    waiting: how many matches wait at the end
+    next_due: when the next of them is due, µs; None = none waits
+    warnings: what is suspicious in the tables, a line each
+    idle: queries without an instance
+    slow: queries that run on the reference matcher, a line each
+    """
+
+    rows: int = 0
+    matches: int = 0
+    outputs: int = 0
+    discarded: Counter[str] = field(default_factory=Counter)
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
+    unknown: dict[str, None] = field(default_factory=dict)
+    ledger: pa.Table | None = None
+    waiting: int = 0
+    next_due: int | None = None
+    warnings: Sequence[str] = ()
+    idle: Sequence[QueryPlan] = ()
+    slow: Sequence[str] = ()
+
+    @property
+    def unknown_types(self) -> Sequence[str]:
+        """The event types of the records; none if the queries know one."""
+        lost = self.discarded["malformed"] + self.discarded["unknown_type"]
+        return list(self.unknown) if lost == self.rows else ()
+
+    def add(self, results: Results, most: int) -> None:
+        """Counts the results of a call; keeps the text of at most so many unreadable rows."""
+        self.matches += sum(map(len, results.matches.values()))
+        self.outputs += len(results.outputs)
+        if results.discarded is None or not len(results.discarded):
+            return
+        self.discarded.update(results.discarded.column("reason").to_pylist())
+        rows = results.discarded.select(["reason", "source", "text"]).to_pylist()
+        for row in rows:
+            if row["reason"] == "unknown_type" and len(self.unknown) < _MOST_UNKNOWN:
+                self.unknown[row["text"]] = None
+        malformed = [(row["source"], row["text"]) for row in rows if row["reason"] == "malformed"]
+        self.unreadable += malformed[: most - len(self.unreadable)]
 
 
-def _plain(column: pa.Array) -> pa.Array:
-    """The cells as CSV can hold them."""
-    kind = column.type
-    if pa.types.is_timestamp(kind):
-        return pc.replace_substring(pc.cast(column, pa.string()), " ", "T", max_replacements=1)
-    if pa.types.is_nested(kind):
-        texts = [None if cell is None else json_text(plain_value(cell)) for cell in cells(column)]
-        return pa.array(texts, pa.string())
-    return column
+def replay_to_file(
+    queries: Queries | Path,
+    events: Sequence[Path],
+    options: DataOptions,
+    out: Path,
+    *,
+    until: str | None = None,
+    flush: bool = True,
+    progress: Progress | None = None,
+    most_shown: int = 5,
+) -> Written:
+    """Run queries over files, and write the matches to a new file. Raises InputError, QueryErrors.
 
-
-# What a process that was killed has left beside the file that it was to write.
-#
-# It may be as large as that file, and nobody would look for it: its name begins with a point.
-
-YOUNGEST = 60.0
-"""Seconds. What is younger may belong to a process that is about to say that it needs it."""
-
-
-@contextmanager
-def held(place: Path) -> Iterator[None]:
-    """Says that this process needs a file or folder: others do not remove it meanwhile."""
-    handle = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+    Files that are not sorted by arrival are read a second time, and sorted beside the new file.
+    """
+    refuse_bad_path(out)
+    loaded, paths = load(queries), [Path(path) for path in as_tables(list(events))]
+    stop = stop_time(until)
+    ready = fitted(loaded, paths, options.columns)
+    template = ready.template
+    orderings = parse_orderings(options.ordering)
+    instances = with_instances(template, read_parameters(options.parameters))
+    files = files_to_read(paths, instances, ready.columns, orderings)
+    plan = plan_for_files(paths, instances, ready.columns, orderings)
+    plan = with_forget_keys(plan, parse_forget_keys(options.forget_keys))
+    refuse_several_queries(out, plan)
+    run = _Run(plan, files, out, stop, flush=flush, progress=progress, most_shown=most_shown)
     try:
-        with suppress(OSError):  # where there are no locks, nothing is removed
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(handle)
+        written = run.with_pieces(Reading.sorted_pieces)
+    except NotSortedError:
+        parent, name = out.parent, f".{out.name}."
+        with TemporaryDirectory(".runs", name, parent) as folder, held(Path(folder)):
+            written = run.with_pieces(lambda reading: reading.pieces_by_runs(Path(folder)))
+    compile_for_next_time()
+    written.idle, written.slow = idle_queries(template, plan), slow_queries(plan)
+    return written
 
 
-def remove_left_over(path: Path) -> None:
-    """Remove drafts and folders for a file, unless a process needs them."""
-    names = re.compile(rf"\.{re.escape(path.name)}\.(\d+\.draft|\w+\.runs)")
-    for place in [place for place in path.parent.iterdir() if names.fullmatch(place.name)]:
-        with suppress(OSError):
-            if time.time() - place.stat().st_mtime > YOUNGEST:
-                _remove_if_not_held(place)
+@dataclass(frozen=True, slots=True)
+class _Run:
+    plan: Plan
+    files: Sequence[FileToRead]
+    out: Path
+    until: int | None
+    flush: bool
+    progress: Progress | None
+    most_shown: int
 
+    def with_pieces(self, pieces_of: Callable[[Reading], Iterator[pa.Table]]) -> Written:
+        reading, written, engine = Reading(self.files), Written(), Engine(self.plan)
 
-def _remove_if_not_held(place: Path) -> None:
-    """Raises OSError if a process needs it."""
-    handle = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if place.is_dir():
-            shutil.rmtree(place)
-        else:
-            place.unlink()
-    finally:
-        os.close(handle)
+        def report(rows: int) -> None:
+            written.rows = rows
+            if self.progress is not None:
+                self.progress(rows)
+
+        with match_file(self.out, self.plan, reading.row_of) as file:
+            pieces = arrived_by(pieces_of(reading), self.until)
+            for results in replay_calls(engine, pieces, until=self.until, flush=self.flush, progress=report):
+                if asks_for_changes(results):
+                    raise InputError("control events change the queries in these tables; replay them without --out")
+                ordered = in_order(self.plan, results)
+                file.write(ordered)
+                written.add(ordered, self.most_shown)
+        written.waiting, written.next_due = engine.waiting()
+        written.ledger = engine.ledger()
+        late = late_warning(written.ledger)
+        written.warnings = (*reading.warnings, *([] if late is None else [late]))
+        return written
 
 
 # Matches as a file, written in pieces: Parquet, CSV or JSON lines, as the file's name says.
@@ -266,129 +332,63 @@ def _in_one(plan: Plan, results: Results) -> pa.Table | None:
     return own_matches(plan, results, plan.queries[0].name) if results.matches else None
 
 
-_MOST_UNKNOWN = 100
-
-Progress = Callable[[int], None]
-"""Is called with how many records have been processed."""
+# Matches as CSV can hold them: a column for each part of the key and each field.
 
 
-@dataclass(slots=True)
-class Written:
-    """What a replay has found, beside the matches in its file.
-
-    rows: records that were processed
-    matches, outputs: how many there were
-    discarded: how many records were discarded, by reason
-    unreadable: source and text of the first rows that could not be read
-    unknown: the first event types that no query knows
-    ledger: the accounts
-    waiting: how many matches wait at the end
-    next_due: when the next of them is due, µs; None = none waits
-    warnings: what is suspicious in the tables, a line each
-    idle: queries without an instance
-    slow: queries that run on the reference matcher, a line each
-    """
-
-    rows: int = 0
-    matches: int = 0
-    outputs: int = 0
-    discarded: Counter[str] = field(default_factory=Counter)
-    unreadable: list[tuple[str, str]] = field(default_factory=list)
-    unknown: dict[str, None] = field(default_factory=dict)
-    ledger: pa.Table | None = None
-    waiting: int = 0
-    next_due: int | None = None
-    warnings: Sequence[str] = ()
-    idle: Sequence[QueryPlan] = ()
-    slow: Sequence[str] = ()
-
-    @property
-    def unknown_types(self) -> Sequence[str]:
-        """The event types of the records; none if the queries know one."""
-        lost = self.discarded["malformed"] + self.discarded["unknown_type"]
-        return list(self.unknown) if lost == self.rows else ()
-
-    def add(self, results: Results, most: int) -> None:
-        """Counts the results of a call; keeps the text of at most so many unreadable rows."""
-        self.matches += sum(map(len, results.matches.values()))
-        self.outputs += len(results.outputs)
-        if results.discarded is None or not len(results.discarded):
-            return
-        self.discarded.update(results.discarded.column("reason").to_pylist())
-        rows = results.discarded.select(["reason", "source", "text"]).to_pylist()
-        for row in rows:
-            if row["reason"] == "unknown_type" and len(self.unknown) < _MOST_UNKNOWN:
-                self.unknown[row["text"]] = None
-        malformed = [(row["source"], row["text"]) for row in rows if row["reason"] == "malformed"]
-        self.unreadable += malformed[: most - len(self.unreadable)]
+def csv_matches(matches: pa.Table, row_of: RowOf) -> pa.Table:
+    """The matches of one query, flat. Moments are text as in JSON, lists and objects are JSON."""
+    flat = flat_matches(matches, row_of)
+    return pa.table([_plain(column.combine_chunks()) for column in flat.columns], names=flat.column_names)
 
 
-def replay_to_file(
-    queries: Queries | Path,
-    events: Sequence[Path],
-    options: DataOptions,
-    out: Path,
-    *,
-    until: str | None = None,
-    flush: bool = True,
-    progress: Progress | None = None,
-    most_shown: int = 5,
-) -> Written:
-    """Run queries over files, and write the matches to a new file. Raises InputError, QueryErrors.
+def _plain(column: pa.Array) -> pa.Array:
+    """The cells as CSV can hold them."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return pc.replace_substring(pc.cast(column, pa.string()), " ", "T", max_replacements=1)
+    if pa.types.is_nested(kind):
+        texts = [None if cell is None else json_text(plain_value(cell)) for cell in cells(column)]
+        return pa.array(texts, pa.string())
+    return column
 
-    Files that are not sorted by arrival are read a second time, and sorted beside the new file.
-    """
-    refuse_bad_path(out)
-    loaded, paths = load(queries), [Path(path) for path in as_tables(list(events))]
-    stop = stop_time(until)
-    ready = fitted(loaded, paths, options.columns)
-    template = ready.template
-    orderings = parse_orderings(options.ordering)
-    instances = with_instances(template, read_parameters(options.parameters))
-    files = files_to_read(paths, instances, ready.columns, orderings)
-    plan = plan_for_files(paths, instances, ready.columns, orderings)
-    plan = with_forget_keys(plan, parse_forget_keys(options.forget_keys))
-    refuse_several_queries(out, plan)
-    run = _Run(plan, files, out, stop, flush=flush, progress=progress, most_shown=most_shown)
+
+# What a process that was killed has left beside the file that it was to write.
+#
+# It may be as large as that file, and nobody would look for it: its name begins with a point.
+
+YOUNGEST = 60.0
+"""Seconds. What is younger may belong to a process that is about to say that it needs it."""
+
+
+@contextmanager
+def held(place: Path) -> Iterator[None]:
+    """Says that this process needs a file or folder: others do not remove it meanwhile."""
+    handle = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        written = run.with_pieces(Reading.sorted_pieces)
-    except NotSortedError:
-        parent, name = out.parent, f".{out.name}."
-        with TemporaryDirectory(".runs", name, parent) as folder, held(Path(folder)):
-            written = run.with_pieces(lambda reading: reading.pieces_by_runs(Path(folder)))
-    compile_for_next_time()
-    written.idle, written.slow = idle_queries(template, plan), slow_queries(plan)
-    return written
+        with suppress(OSError):  # where there are no locks, nothing is removed
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    plan: Plan
-    files: Sequence[FileToRead]
-    out: Path
-    until: int | None
-    flush: bool
-    progress: Progress | None
-    most_shown: int
+def remove_left_over(path: Path) -> None:
+    """Remove drafts and folders for a file, unless a process needs them."""
+    names = re.compile(rf"\.{re.escape(path.name)}\.(\d+\.draft|\w+\.runs)")
+    for place in [place for place in path.parent.iterdir() if names.fullmatch(place.name)]:
+        with suppress(OSError):
+            if time.time() - place.stat().st_mtime > YOUNGEST:
+                _remove_if_not_held(place)
 
-    def with_pieces(self, pieces_of: Callable[[Reading], Iterator[pa.Table]]) -> Written:
-        reading, written, engine = Reading(self.files), Written(), Engine(self.plan)
 
-        def report(rows: int) -> None:
-            written.rows = rows
-            if self.progress is not None:
-                self.progress(rows)
-
-        with match_file(self.out, self.plan, reading.row_of) as file:
-            pieces = arrived_by(pieces_of(reading), self.until)
-            for results in replay_calls(engine, pieces, until=self.until, flush=self.flush, progress=report):
-                if asks_for_changes(results):
-                    raise InputError("control events change the queries in these tables; replay them without --out")
-                ordered = in_order(self.plan, results)
-                file.write(ordered)
-                written.add(ordered, self.most_shown)
-        written.waiting, written.next_due = engine.waiting()
-        written.ledger = engine.ledger()
-        late = late_warning(written.ledger)
-        written.warnings = (*reading.warnings, *([] if late is None else [late]))
-        return written
+def _remove_if_not_held(place: Path) -> None:
+    """Raises OSError if a process needs it."""
+    handle = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if place.is_dir():
+            shutil.rmtree(place)
+        else:
+            place.unlink()
+    finally:
+        os.close(handle)

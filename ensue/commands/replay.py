@@ -42,106 +42,6 @@ if TYPE_CHECKING:
     from runtime.progress_line import ProgressLine
 
 
-# How far a replay is, on terminals: rows, rate and time left.
-
-
-class ReplayProgress:
-    """A line for each part of the work, one after the other; none where nobody watches."""
-
-    def __init__(self, events: Sequence[Path]) -> None:
-        self._events = events
-        self._what = ""
-        self._reached = monotonic()
-        self._line: ProgressLine | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._close()
-
-    def update(self, what: str, rows: int) -> None:
-        """So many rows have been read or replayed; `what` says which."""
-        from runtime.progress_line import ProgressLine
-
-        if self._line is None or what != self._what:
-            self._close()
-            total = _about_rows(self._events)
-            self._what, self._line = what, ProgressLine(sys.stderr, what, "rows", total, began=self._reached)
-        self._line.update(rows)
-        self._reached = monotonic()
-
-    def _close(self) -> None:
-        if self._line is not None:
-            self._line.close()
-
-
-def _about_rows(events: Sequence[Path]) -> int | None:
-    """How many rows the files have together, about; None = unknown."""
-    if not sys.stderr.isatty() or NAME in events:
-        return None
-    from runtime.reading.formats.parquet_files import about_rows
-
-    counts = [about_rows(path) for given in events for path in table_paths(given)]
-    return None if None in counts else sum(filter(None, counts))
-
-
-# `ensue replay --out PATH`: the matches to a file, however large the tables are.
-
-
-def replay_to(
-    queries: Queries,
-    events: Sequence[Path],
-    data: DataOptions,
-    out: Path,
-    *,
-    until: str | None,
-    flush: bool,
-    as_json: bool,
-) -> None:
-    """Run queries over event tables and write the matches; print what became of the records."""
-    from ensue.replay_to_file import replay_to_file
-
-    refuse_store("--out", out)
-    with ReplayProgress(events) as progress:
-        report = partial(progress.update, "replay")
-        written = replay_to_file(queries, events, data, out, until=until, flush=flush, progress=report)
-    exit_if_types_are_unknown(written.unknown_types, queries.input_types)
-    print_warnings(written.warnings)
-    print_slow_queries(written.slow)
-    if as_json:
-        ledger = [] if written.ledger is None else written.ledger.to_pylist()
-        counts = {"matches": written.matches, "path": str(out), "rows": written.rows, "ledger": ledger}
-        from ensue.rendering.account import waiting_object
-
-        print_json({**counts, **waiting_object(written.waiting, written.next_due)})
-    else:
-        _print_account(written, out)
-        print_idle_queries(written.idle)
-    if written.rows and written.discarded["malformed"] == written.rows:
-        exit_with_no_row_read()
-
-
-def _print_account(written: Written, out: Path) -> None:
-    from ensue.rendering.account import account_text, left_text
-    from ensue.rendering.text_table import shortened
-    from querylang.errors import counted
-    from querylang.printable import one_line
-
-    print_line(f"{counted(written.rows, 'row')}, {counted(written.matches, 'match', 'matches')} in {out}")
-    if written.ledger is not None:
-        print_text(account_text(written.ledger))
-        for line in left_text(written.waiting, written.next_due, written.ledger):
-            print_line(line)
-    if written.outputs:
-        print_error(f"{counted(written.outputs, 'output')} not written; `--format outputs` prints them")
-    for source, text in written.unreadable:
-        print_error(f"  {shortened(one_line(f'{source}: {text}'))}")
-    more = written.discarded["malformed"] - len(written.unreadable)
-    if more > 0:
-        print_error(f"  and {more} more")
-
-
 MOST_LISTED = 5
 """Messages about discarded rows that are printed; the others are counted."""
 
@@ -292,6 +192,106 @@ def _unknown_types(discarded: list[dict[str, Any]], plan: Plan) -> list[str]:
         f"unknown event type {name!r} in {counted(count, 'row')}{did_you_mean(name, known)}"
         for name, count in counts.items()
     ]
+
+
+# How far a replay is, on terminals: rows, rate and time left.
+
+
+class ReplayProgress:
+    """A line for each part of the work, one after the other; none where nobody watches."""
+
+    def __init__(self, events: Sequence[Path]) -> None:
+        self._events = events
+        self._what = ""
+        self._reached = monotonic()
+        self._line: ProgressLine | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def update(self, what: str, rows: int) -> None:
+        """So many rows have been read or replayed; `what` says which."""
+        from runtime.progress_line import ProgressLine
+
+        if self._line is None or what != self._what:
+            self._close()
+            total = _about_rows(self._events)
+            self._what, self._line = what, ProgressLine(sys.stderr, what, "rows", total, began=self._reached)
+        self._line.update(rows)
+        self._reached = monotonic()
+
+    def _close(self) -> None:
+        if self._line is not None:
+            self._line.close()
+
+
+def _about_rows(events: Sequence[Path]) -> int | None:
+    """How many rows the files have together, about; None = unknown."""
+    if not sys.stderr.isatty() or NAME in events:
+        return None
+    from runtime.reading.formats.parquet_files import about_rows
+
+    counts = [about_rows(path) for given in events for path in table_paths(given)]
+    return None if None in counts else sum(filter(None, counts))
+
+
+# `ensue replay --out PATH`: the matches to a file, however large the tables are.
+
+
+def replay_to(
+    queries: Queries,
+    events: Sequence[Path],
+    data: DataOptions,
+    out: Path,
+    *,
+    until: str | None,
+    flush: bool,
+    as_json: bool,
+) -> None:
+    """Run queries over event tables and write the matches; print what became of the records."""
+    from ensue.replay_to_file import replay_to_file
+
+    refuse_store("--out", out)
+    with ReplayProgress(events) as progress:
+        report = partial(progress.update, "replay")
+        written = replay_to_file(queries, events, data, out, until=until, flush=flush, progress=report)
+    exit_if_types_are_unknown(written.unknown_types, queries.input_types)
+    print_warnings(written.warnings)
+    print_slow_queries(written.slow)
+    if as_json:
+        ledger = [] if written.ledger is None else written.ledger.to_pylist()
+        counts = {"matches": written.matches, "path": str(out), "rows": written.rows, "ledger": ledger}
+        from ensue.rendering.account import waiting_object
+
+        print_json({**counts, **waiting_object(written.waiting, written.next_due)})
+    else:
+        _print_account(written, out)
+        print_idle_queries(written.idle)
+    if written.rows and written.discarded["malformed"] == written.rows:
+        exit_with_no_row_read()
+
+
+def _print_account(written: Written, out: Path) -> None:
+    from ensue.rendering.account import account_text, left_text
+    from ensue.rendering.text_table import shortened
+    from querylang.errors import counted
+    from querylang.printable import one_line
+
+    print_line(f"{counted(written.rows, 'row')}, {counted(written.matches, 'match', 'matches')} in {out}")
+    if written.ledger is not None:
+        print_text(account_text(written.ledger))
+        for line in left_text(written.waiting, written.next_due, written.ledger):
+            print_line(line)
+    if written.outputs:
+        print_error(f"{counted(written.outputs, 'output')} not written; `--format outputs` prints them")
+    for source, text in written.unreadable:
+        print_error(f"  {shortened(one_line(f'{source}: {text}'))}")
+    more = written.discarded["malformed"] - len(written.unreadable)
+    if more > 0:
+        print_error(f"  and {more} more")
 
 
 # `ensue match`: find matches on Spark, in batch.

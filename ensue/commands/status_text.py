@@ -18,8 +18,6 @@ from querylang.errors import counted, listed
 from querylang.printable import json_text, one_line
 from runtime.results.ledger import Account, ledger_table
 
-# The status of a job in words: clock, sources that hold it back, accounts, sizes, rates.
-
 SECOND = 1_000_000
 
 
@@ -230,7 +228,7 @@ def bytes_text(size: int) -> str:
     return counted(size, "byte")
 
 
-# The state of a job in words: what is kept of a key, what waits, until when.
+# What a job keeps of a key, what waits, and until when.
 
 
 def state_text(state: JobState) -> str:

@@ -247,8 +247,8 @@ def _seconds(node: exp.Interval) -> str:
 
 # The row before, however a condition says it, as `PREV`.
 #
-# Snowflake calls it `LAG`. Flink has neither: there a condition looks at the last row of the variable
-# before its own, and from its second row on at its own last row but one.
+# Snowflake calls it `LAG`. Flink has neither: there a condition looks at the last row of the
+# variable before its own, and from its second row on at its own last row but one.
 
 Test = Callable[[exp.Expression], exp.Column | None]
 """The column of the row before, if an expression is one."""

@@ -1,4 +1,6 @@
-"""What a `MATCH_RECOGNIZE` clause says: its parts as plain data, with their lines."""
+"""What a `MATCH_RECOGNIZE` clause says: its parts as plain data, with their lines; what follows
+from the texts of its conditions: which columns are not null, and which conditions exclude others.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of open queries as a file: versioned, with a checksum, and replaced as a whole."""
+"""The state of open queries: their plan, and a file that is versioned and replaced as a whole."""
 
 from __future__ import annotations
 
