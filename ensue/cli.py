@@ -13,14 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ensue.commands.care import backup, compact, forget, move, rebucket, reprocess, restore
-from ensue.commands.changes import control, deploy, diff, remove, replace, set_, shadow, undeploy
-from ensue.commands.compile_ahead import compile_ahead, package
+from ensue.commands.all_commands import COMMANDS
 from ensue.commands.output import OUR_FAILURE, print_error, print_failure, print_line
-from ensue.commands.replay import match, replay, verify
-from ensue.commands.run import run
-from ensue.commands.status import plan, state, status
-from ensue.commands.texts import check, explain, fmt, import_sql, schema
 from querylang.errors import EnsueError
 from querylang.printable import forget_secrets, printable
 from runtime.compiling.notice import tell_on
@@ -55,38 +49,8 @@ def options(
     """Pattern queries over event streams and tables."""
 
 
-for command in (
-    check,
-    fmt,
-    explain,
-    replay,
-    match,
-    run,
-    plan,
-    status,
-    compact,
-    control,
-    deploy,
-    replace,
-    undeploy,
-    shadow,
-    diff,
-    remove,
-    state,
-    forget,
-    backup,
-    restore,
-    rebucket,
-    move,
-    reprocess,
-    schema,
-    verify,
-):
-    app.command()(command)
-app.command("set")(set_)
-app.command("import")(import_sql)
-app.command("compile")(compile_ahead)
-app.command()(package)
+for name, command in COMMANDS.items():
+    app.command(name)(command)
 
 
 def main() -> None:

@@ -78,7 +78,7 @@ DOORS = {
     "ensue.importing": "translation",
     "ensue.live": "open_queries",
     "ensue.rendering": "account data_frames explanation match_tables replay_table report text_table",
-    "ensue.commands": "care changes compile_ahead output replay run status texts",
+    "ensue.commands": "all_commands output",
 }
 """Per folder the modules that others may import."""
 
