@@ -39,6 +39,9 @@ ABOUT = (
 )
 
 
+NEXT = "Next: [recipes](recipes.md), [the language](language.md), [why does my query not fire?](not-firing.md)\n"
+
+
 def catalogue() -> Mapping[str, list[dict[str, Any]]]:
     """Patterns by section."""
     found: Mapping[str, list[dict[str, Any]]] = yaml.safe_load((DOCS / "patterns.yaml").read_text())
@@ -57,7 +60,7 @@ def pages() -> dict[Path, str]:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             parts.append("\n".join(_section(item)))
             written[PICTURES / f"{file_name(item)}.svg"] = _picture(item)
-    return {DOCS / "patterns.md": "\n".join(parts), **written}
+    return {DOCS / "patterns.md": "\n".join([*parts, NEXT]), **written}
 
 
 def anchor(title: str) -> str:

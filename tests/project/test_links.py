@@ -81,6 +81,13 @@ def test_a_newcomer_is_led_to_the_next_page(page: str, after: str) -> None:
     assert ROOT / after in {link.file for link in links_of(ROOT / page)}
 
 
+@pytest.mark.parametrize("page", [path for path in DOCUMENTS if path.parent.name == "docs"], ids=lambda path: path.name)
+def test_a_page_ends_with_what_one_reads_next(page: Path, tmp_path: Path) -> None:
+    end = tmp_path / page.name
+    end.write_text(page.read_text().rstrip().rpartition("\n\n")[2])
+    assert {link.file.name for link in links_of(end)} - {page.name}
+
+
 def test_every_document_is_found_from_the_readme() -> None:
     reached, new = set(), {ROOT / "README.md"}
     while new:
