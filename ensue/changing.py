@@ -158,8 +158,8 @@ def script_of(
     brought = events_by_source([whole.arrivals], reading) if orderings else {}
 
     def finish(plan: Plan) -> Plan:
-        own = ordered(plan, orderings, names, brought) if orderings else plan
-        return with_forget_keys(own, forget_keys)
+        ordered_plan = ordered(plan, orderings, names, brought) if orderings else plan
+        return with_forget_keys(ordered_plan, forget_keys)
 
     def furthest(record: int, plan: Plan) -> int:
         return furthest_time(whole.arrivals.table.slice(0, record), selectors_of(plan))

@@ -48,10 +48,10 @@ def table_paths(given: Path | str) -> list[Path]:
         return _tables_in(path)
     if exists(path) or not glob.has_magic(str(path)):
         return [path]
-    found = [Path(name) for name in glob.glob(str(path))]  # noqa: PTH207  Path.glob takes no absolute pattern
-    if not found:
+    matching = [Path(name) for name in glob.glob(str(path))]  # noqa: PTH207  Path.glob takes no absolute pattern
+    if not matching:
         raise InputError(f"{path}: no such file, and no file matches it as a pattern")
-    return _with_content([table for item in in_natural_order(found) for table in table_paths(item)], path)
+    return _with_content([table for item in in_natural_order(matching) for table in table_paths(item)], path)
 
 
 def _tables_in(folder: Path) -> list[Path]:
@@ -228,10 +228,10 @@ def _tables(uri: str) -> Found:
     refuse_missing_bucket(place)
     if not has_magic(place.path):
         raise InputError(f"{uri}: no such file or folder in the store")
-    found = _matching(place)
-    if not found:
+    places = _matching(place)
+    if not places:
         raise InputError(f"{uri}: no such file, and no file matches it as a pattern")
-    return [table for item in found for table in ([(item, None)] if item.is_file() else _tables_below(item))]
+    return [table for item in places for table in ([(item, None)] if item.is_file() else _tables_below(item))]
 
 
 def _tables_below(folder: RemotePath) -> Found:

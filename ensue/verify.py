@@ -107,11 +107,11 @@ def compare(replay: Replay, batches: int) -> Verdict:
         others |= {"batch": executors.batch([job])[0], "stream": executors.stream([job])[0]}
     expected = contents(replay.results)
     differences = [
-        Difference(executor, what, _sorted(counter - found[what]), _sorted(found[what] - counter))
+        Difference(executor, what, _sorted(counter - counted[what]), _sorted(counted[what] - counter))
         for executor, results in others.items()
-        for found in (contents(results),)
+        for counted in (contents(results),)
         for what, counter in expected.items()
-        if counter != found[what]
+        if counter != counted[what]
     ]
     counts = {what: counter.total() for what, counter in expected.items() if what != "accounts"}
     return Verdict(counts, len(splits) + 1, differences, left_out)

@@ -304,22 +304,22 @@ def _set(change: SetParameters, running: Running) -> Applied:
 
 def with_instances_of(running: Running, query: str, shadow: str) -> Applied:
     """What runs when a shadow has got the instances of a query, with their values."""
-    own, other = running.queries.get(query), running.queries.get(shadow)
-    if own is None or other is None:
-        text = f"there is no query '{query if own is None else shadow}'"
+    source, target = running.queries.get(query), running.queries.get(shadow)
+    if source is None or target is None:
+        text = f"there is no query '{query if source is None else shadow}'"
         return Applied(running, (Outcome("error", query, "", f"the shadow of '{query}': {text}"),))
     changed = replace(
-        other,
-        instances=own.instances,
-        hidden=own.hidden,
-        value_origins=dict.fromkeys(own.instances, LIVE),
+        target,
+        instances=source.instances,
+        hidden=source.hidden,
+        value_origins=dict.fromkeys(source.instances, LIVE),
     )
     try:
         bound(changed)
     except ChangeError as error:
         return Applied(running, (Outcome("error", shadow, "", str(error)),))
     outcomes = tuple(
-        set_outcome(shadow, name, own.shown(name), is_new=name not in other.instances) for name in own.instances
+        set_outcome(shadow, name, source.shown(name), is_new=name not in target.instances) for name in source.instances
     )
     return Applied(running.with_query(changed), outcomes)
 

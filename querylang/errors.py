@@ -48,8 +48,8 @@ class FileErrors(InputError):
 
     def __str__(self) -> str:
         """One line per mistake: `path:line: message`."""
-        places = [self.path if line is None else f"{self.path}:{line}" for line, _ in self.found]
-        lines = (f"{place}: {message}" for place, (_, message) in zip(places, self.found, strict=True))
+        locations = [self.path if line is None else f"{self.path}:{line}" for line, _ in self.found]
+        lines = (f"{location}: {message}" for location, (_, message) in zip(locations, self.found, strict=True))
         return "\n".join(map(one_line, lines))
 
 

@@ -47,9 +47,9 @@ def merge(change: FileChange, running: Running, moment: Moment) -> Applied:
     """
     applied = Applied(replace(running, events=_events(change, running)), ())
     for query in change.files.queries.values():
-        before, own = change.before.queries.get(query.name), running.queries.get(query.name)
-        if own is not None:
-            applied = _merged(applied, before, query, own, change, moment)
+        before, running_query = change.before.queries.get(query.name), running.queries.get(query.name)
+        if running_query is not None:
+            applied = _merged(applied, before, query, running_query, change, moment)
         elif change.returns or before is None or not _is_same(before, query):
             applied = deployed(applied, query)
     for name in change.before.queries:
@@ -74,22 +74,22 @@ def _merged(
     applied: Applied,
     before: RunningQuery | None,
     query: RunningQuery,
-    own: RunningQuery,
+    live: RunningQuery,
     change: FileChange,
     moment: Moment,
 ) -> Applied:
     """The merge of one query that runs."""
-    template, running = query.current.template, own.current.template
+    template, running = query.current.template, live.current.template
     has_changed = before is None or not is_same_text(before.current.template, template)
     is_new = has_changed and not is_same_text(template, running)
-    instances, outcomes = _instances(before, query, own, returns=change.returns)
+    instances, outcomes = _instances(before, query, live, returns=change.returns)
     last = template if is_new else running
     merged = replace(
-        own,
+        live,
         instances=instances,
         origin=FILE if is_same_text(template, last) else LIVE,
         value_origins={name: _origin(name, values, query, last) for name, values in instances.items()},
-        hidden={name: _hidden(name, values, query, own) for name, values in instances.items()},
+        hidden={name: _hidden(name, values, query, live) for name, values in instances.items()},
     )
     if is_new:
         applied = replaced(applied, merged, template, moment)

@@ -91,8 +91,8 @@ def with_instances(plan: Plan, given: Given = NOTHING, *, is_check: bool = False
     if not made and not mistakes:
         mistakes = [((), missing(query)) for query in plan.queries]
     if mistakes:
-        found = [(given.line_of(path), message) for path, message in mistakes]
-        raise FileErrors(given.origin, sorted(found, key=lambda mistake: mistake[0] or 0))
+        messages = [(given.line_of(path), message) for path, message in mistakes]
+        raise FileErrors(given.origin, sorted(messages, key=lambda mistake: mistake[0] or 0))
     return replace(plan, queries=tuple(made), stopped=tuple(item for _, item in stopped))
 
 
@@ -139,13 +139,13 @@ def _by_query(queries: Sequence[QueryPlan], values: Mapping[str, Any], mistakes:
             return {taking[0]: [((), "", values)]}
         mistakes.append(((), f"name the query: {_quoted(taking)} take parameters"))
         return {}
-    found = {}
+    instances = {}
     for name, value in values.items():
         if name in taking:
-            found[name] = _instances(name, value, mistakes)
+            instances[name] = _instances(name, value, mistakes)
         else:
             mistakes.append(((name,), _unknown_query(name, taking, queries)))
-    return found
+    return instances
 
 
 def _instances(query: str, value: Any, mistakes: Mistakes) -> list[Instance]:
@@ -154,7 +154,7 @@ def _instances(query: str, value: Any, mistakes: Mistakes) -> list[Instance]:
         return []
     if not any(isinstance(inner, Mapping) for inner in value.values()):
         return [((query,), "", value)]
-    found: list[Instance] = []
+    instances: list[Instance] = []
     for name, inner in value.items():
         path = (query, str(name))
         if not isinstance(inner, Mapping):
@@ -162,8 +162,8 @@ def _instances(query: str, value: Any, mistakes: Mistakes) -> list[Instance]:
         elif not INSTANCE_NAME.fullmatch(str(name)):
             mistakes.append((path, f"'{name}' is not a name of an instance; use letters, digits, _, - and dots"))
         else:
-            found.append((path, str(name), inner))
-    return found
+            instances.append((path, str(name), inner))
+    return instances
 
 
 def _unknown_query(name: str, taking: Sequence[str], queries: Sequence[QueryPlan]) -> str:

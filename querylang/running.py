@@ -136,8 +136,8 @@ class Running:
             by_name.setdefault(item.name, []).append(item)
         queries = {}
         for query in template.queries:
-            own = by_name.get(query.name, [])
-            values = {item.instance: _values(item) if item.instance else _changed(query, item) for item in own}
+            plans = by_name.get(query.name, [])
+            values = {item.instance: _values(item) if item.instance else _changed(query, item) for item in plans}
             own_hidden = {
                 name: {key: text for key, text in shown.items() if key in values.get(name, {})}
                 for name, shown in hidden.get(query.name, {}).items()

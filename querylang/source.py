@@ -69,7 +69,7 @@ def _line_starts(text: str) -> list[int]:
     return [0, *(match.end() for match in re.finditer("\n", text))]
 
 
-def _cut(text: str, begin: int, end: int, place: int) -> tuple[str, int]:
+def _cut(text: str, begin: int, end: int, start: int) -> tuple[str, int]:
     """The line from `begin` to `end`, cut around the span if it is long.
 
     And where the span is in it.
@@ -77,10 +77,10 @@ def _cut(text: str, begin: int, end: int, place: int) -> tuple[str, int]:
     end -= text.endswith("\r", begin, end)
     first, last = begin, end
     if end - begin > WIDEST_SNIPPET:
-        first = max(begin, place - WIDEST_SNIPPET // 2)
+        first = max(begin, start - WIDEST_SNIPPET // 2)
         last = min(end, first + WIDEST_SNIPPET)
     before, after = "..." if first > begin else "", "..." if last < end else ""
-    return f"{before}{text[first:last]}{after}", place - first + len(before)
+    return f"{before}{text[first:last]}{after}", start - first + len(before)
 
 
 def _visible(text: str) -> str:

@@ -131,41 +131,41 @@ def forget(
     from job_engine.job.upkeep.keys import forget as let_forget
     from querylang.errors import counted, listed
 
-    found = let_forget(file, key, wait=not no_wait)
-    outcome = found.sent.outcome
+    forgetting = let_forget(file, key, wait=not no_wait)
+    outcome = forgetting.sent.outcome
     errors = [] if outcome is None else outcome.errors
-    state = "forgotten" if outcome is not None else "sent" if found.sent.is_running else "stored"
+    state = "forgotten" if outcome is not None else "sent" if forgetting.sent.is_running else "stored"
     if as_json:
         print_json(
             {
-                "command": found.sent.command.number,
+                "command": forgetting.sent.command.number,
                 "state": "error" if errors else state,
                 "batch": None if outcome is None else outcome.batch,
-                "removed": dict(found.removed),
-                "others": list(found.others),
-                "remains": list(found.remains),
+                "removed": dict(forgetting.removed),
+                "others": list(forgetting.others),
+                "remains": list(forgetting.remains),
                 "errors": errors,
             }
         )
     elif errors:
         for line in errors:
             print_line(line)
-    elif outcome is None and not found.sent.is_running:
-        print_line(f"the job does not run: stored as command {found.sent.command.number} for its next start")
+    elif outcome is None and not forgetting.sent.is_running:
+        print_line(f"the job does not run: stored as command {forgetting.sent.command.number} for its next start")
     elif outcome is None:
-        print_line(f"sent as command {found.sent.command.number}")
+        print_line(f"sent as command {forgetting.sent.command.number}")
     else:
-        events, waits, held = (found.removed.get(name, 0) for name in ("events", "waits", "held"))
+        events, waits, held = (forgetting.removed.get(name, 0) for name in ("events", "waits", "held"))
         parts = f"{counted(events, 'event')}, {counted(waits, 'pending match', 'pending matches')}"
         print_line(f"forgotten in micro-batch {outcome.batch}: {parts}, {counted(held, 'held record')}")
     if errors:
         raise typer.Exit(1)
     if not as_json:
-        if found.others:
+        if forgetting.others:
             print_error(
-                f"queries without such a key may keep its events under other keys: {listed(list(found.others))}"
+                f"queries without such a key may keep its events under other keys: {listed(list(forgetting.others))}"
             )
-        for line in found.remains:
+        for line in forgetting.remains:
             print_error(f"not touched: {line}")
 
 

@@ -58,18 +58,18 @@ def check_files(files: Sequence[Path]) -> Report:
 
     errors: list[EnsueError] = []
     warnings: list[EnsueError] = []
-    found = _sorted_out(files, errors)
-    joined = [program for path in found.deployments if (program := _queries_of(path))]
-    given = {path.resolve(): path for path in found.queries}
+    sorted_out = _sorted_out(files, errors)
+    joined = [program for path in sorted_out.deployments if (program := _queries_of(path))]
+    given = {path.resolve(): path for path in sorted_out.queries}
     programs = [
         [given.get(path, path) for path in program] for program in joined if not given.keys().isdisjoint(program)
     ]
     for program in joined:
         for path in program:
             given.pop(path, None)
-    alone = [[*found.definitions, path] for path in given.values()]
-    if found.definitions and not programs and not alone:
-        programs = [found.definitions]
+    alone = [[*sorted_out.definitions, path] for path in given.values()]
+    if sorted_out.definitions and not programs and not alone:
+        programs = [sorted_out.definitions]
     single: dict[Path, Checked] = {}
     taken: set[str] = set()
     for program in [*programs, *alone]:
@@ -84,12 +84,12 @@ def check_files(files: Sequence[Path]) -> Report:
             single[program[-1]] = checked
     for path, checked in single.items():
         warnings += _lost_routes(checked, path, taken)
-    for path in found.deployments:
+    for path in sorted_out.deployments:
         try:
             warnings += _check_deployment(path)
         except EnsueError as mistake:
             errors += _single(mistake)
-    count = len(found.deployments) + (len(found.queries) or len(found.definitions))
+    count = len(sorted_out.deployments) + (len(sorted_out.queries) or len(sorted_out.definitions))
     return Report(count, _each_once(errors), _each_once(warnings))
 
 
@@ -199,10 +199,10 @@ def _check_deployment(path: Path) -> list[EnsueError]:
         *silent_channels(written, deployment),
         *lost_routes(written, taken_events(instances)),
     ]
-    own = [FileErrors(str(path), [(None, warning)]) for warning in told]
+    remarks = [FileErrors(str(path), [(None, warning)]) for warning in told]
     is_kept = deployment.forget_keys is None
     kept = [item for item in checked.warnings if is_kept and item.code == Mistake.KEPT_KEYS.code]
-    return [*own, *kept]
+    return [*remarks, *kept]
 
 
 def _single(found: EnsueError) -> Sequence[EnsueError]:

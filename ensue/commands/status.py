@@ -24,11 +24,11 @@ def status(file: DeploymentFile, as_json: Json = False) -> None:
     from ensue.commands.status_text import status_text
     from job_engine.job.watching.status import status_of
 
-    found = status_of(file)
+    shown = status_of(file)
     if as_json:
-        print_json(found.to_plain())
+        print_json(shown.to_plain())
     else:
-        print_text(status_text(found))
+        print_text(status_text(shown))
 
 
 # `ensue state`: show what a job keeps.
@@ -66,11 +66,11 @@ def state(
     from ensue.commands.status_text import state_text
     from job_engine.job.upkeep.keys import job_state
 
-    found = job_state(file, key or ())
+    shown = job_state(file, key or ())
     if as_json or form is Form.JSON:
-        print_json(found.to_plain())
+        print_json(shown.to_plain())
     else:
-        print_text(state_text(found))
+        print_text(state_text(shown))
 
 
 # `ensue plan`: what a start of a job with the files as they are would change.
@@ -80,20 +80,20 @@ def plan(file: DeploymentFile, as_json: Json = False) -> None:
     """Show what a start of a job that applies its files would change."""
     from job_engine.job.preflight import plan_of
 
-    found = plan_of(file)
+    changes = plan_of(file)
     if as_json:
-        print_json(found.to_plain())
+        print_json(changes.to_plain())
         return
-    if found.is_new:
+    if changes.is_new:
         print_line("the checkpoint is new: a start runs the files as they are")
         return
-    if found.release is not None:
-        print_line(found.release)
-    for line in (*found.changes, *found.live):
+    if changes.release is not None:
+        print_line(changes.release)
+    for line in (*changes.changes, *changes.live):
         print_line(line)
-    if not found.changes:
+    if not changes.changes:
         print_line("nothing would change")
-    elif found.is_needed:
+    elif changes.is_needed:
         print_line(f"`ensue run {file} --apply` does it; without --apply the job does not start")
     else:
         print_line(f"`ensue run {file} --apply` does it; `ensue run {file}` leaves the queries as they are")

@@ -60,14 +60,14 @@ class SentOffsets:
         ):
             if kind < 0:
                 continue
-            own = new.setdefault((source, partition), {})
-            before = f"row {own[offset]}" if offset in own else "an earlier row"
-            if offset in own or _has(self.ranges.get((source, partition), ()), offset):
+            numbers_by_offset = new.setdefault((source, partition), {})
+            before = f"row {numbers_by_offset[offset]}" if offset in numbers_by_offset else "an earlier row"
+            if offset in numbers_by_offset or _has(self.ranges.get((source, partition), ()), offset):
                 raise InputError(
                     f"row {number} of {source!r} has the place of {before}, offset {offset}; for its row in place of it,"
                     " open the queries with `--offset-column none`"
                 )
-            own[offset] = number
+            numbers_by_offset[offset] = number
         for place, offsets in new.items():
             self.ranges[place] = _joined(self.ranges.get(place, ()), offsets)
 

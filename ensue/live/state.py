@@ -82,7 +82,10 @@ class SavedLive:
             "rows": dict(self.rows),
             "places": self.places,
             "names": list(self.names),
-            "schemas": {name: {part: str(kind) for part, kind in own.items()} for name, own in self.schemas.items()},
+            "schemas": {
+                name: {field_name: str(kind) for field_name, kind in fields.items()}
+                for name, fields in self.schemas.items()
+            },
             "account": [[*key, count] for key, count in self.account.items()],
         }
         if self.fields != ():
@@ -96,7 +99,8 @@ class SavedLive:
         """The inverse of `to_bytes`; raises ContainerError, and what `_IMPOSSIBLE` lists."""
         header, (snapshot,) = unpack(_USE, LIVE_VERSION, data)
         schemas = {
-            name: {part: Type.parse(kind) for part, kind in own.items()} for name, own in header["schemas"].items()
+            name: {field_name: Type.parse(kind) for field_name, kind in types.items()}
+            for name, types in header["schemas"].items()
         }
         account = Counter({(query, source, what): int(count) for query, source, what, count in header["account"]})
         return SavedLive(

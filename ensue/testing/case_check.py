@@ -204,11 +204,11 @@ def side_by_side(expected: Sequence[Line], observed: Sequence[Line], difference:
     blank = [""] * len(COMPARED)
     has_texts = any(line.texts and line.texts != line.out for line in observed)
     rows = []
-    for place, (wanted, found) in enumerate(_paired(expected, observed)):
+    for place, (wanted, got) in enumerate(_paired(expected, observed)):
         mark = ">" if place == difference else ""
-        left, right = blank if wanted is None else wanted.compared(), blank if found is None else found.compared()
-        texts = [", ".join(found.texts) if found is not None else ""] if has_texts else []
-        rows.append([mark, *_shared(wanted, found), "|", mark, *left, "|", mark, *right, *texts])
+        left, right = blank if wanted is None else wanted.compared(), blank if got is None else got.compared()
+        texts = [", ".join(got.texts) if got is not None else ""] if has_texts else []
+        rows.append([mark, *_shared(wanted, got), "|", mark, *left, "|", mark, *right, *texts])
     texts = ["text"] if has_texts else []
     first, *others = COMPARED
     wanted_names, found_names = (f"expected {first}", *others), (f"observed {first}", *others)

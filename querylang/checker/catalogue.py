@@ -374,13 +374,13 @@ def with_problems_of_callees(schemas: Mapping[str, EventSchema]) -> dict[str, Ev
     if not any(problems.values()):
         return {}
     callers = _callers(schemas)
-    waiting = [place for place, found in problems.items() if found]
+    waiting = [callee for callee, found in problems.items() if found]
     changed: dict[str, EventSchema] = {}
     while waiting:
-        place = waiting.pop()
-        for caller in callers.get(place, []):
-            if problems[place].keys() - problems[caller].keys():
-                problems[caller].update(problems[place])
+        callee = waiting.pop()
+        for caller in callers.get(callee, []):
+            if problems[callee].keys() - problems[caller].keys():
+                problems[caller].update(problems[callee])
                 waiting.append(caller)
                 changed[caller[0]] = schemas[caller[0]]
     return {

@@ -63,13 +63,13 @@ class Diagnostics:
         """Warn of what is allowed and hardly meant; `words` fill the message."""
         self.warnings.append(QueryError.of(mistake, span, **words))
 
-    def section(self) -> Section:
+    def section(self) -> MistakesSince:
         """What is reported from now on."""
-        return Section(self, len(self.mistakes))
+        return MistakesSince(self, len(self.mistakes))
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class MistakesSince:
     """The mistakes that are reported after the first `start`."""
 
     diagnostics: Diagnostics

@@ -84,8 +84,8 @@ def with_annotations(schema: EventSchema, node: ast.EventDefinition, namespace: 
                 schema = replace(schema, time_from=text)
             case "Heartbeat":
                 text = _text_argument(annotation, name, namespace)
-                found = [] if text is None else namespace.candidates(text)
-                schema = replace(schema, heartbeat=found[0] if len(found) == 1 else text)
+                candidates = [] if text is None else namespace.candidates(text)
+                schema = replace(schema, heartbeat=candidates[0] if len(candidates) == 1 else text)
             case "OutOfOrder":
                 if annotation.arguments:
                     namespace.diagnostics.add(_wrong_argument(annotation, name, "no argument"))

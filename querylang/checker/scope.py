@@ -216,8 +216,8 @@ def arguments_of(
         check_untyped(inferring, node) if type_ is None else inferring.of_type(node, type_, what)
         for node, (what, type_) in zip(nodes, parameters, strict=False)
     ]
-    found = tuple(value for value in values if value is not None)
-    return found if len(found) == len(values) else None
+    typed = tuple(value for value in values if value is not None)
+    return typed if len(typed) == len(values) else None
 
 
 def wrong_count(span: Span, name: str, least: int, most: int, count: int) -> QueryError:

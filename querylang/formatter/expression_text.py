@@ -75,10 +75,10 @@ def comma_separated(texts: Iterable[str]) -> str:
     return f",{MARK}".join(texts)
 
 
-def expression(node: ast.Expression, place: int = ANY) -> str:
+def expression(node: ast.Expression, binding: int = ANY) -> str:
     """An expression, in brackets if it binds more loosely than its place allows."""
     tightness, text = _bare(node)
-    return f"({text})" if tightness < place else text
+    return f"({text})" if tightness < binding else text
 
 
 def _bare(node: ast.Expression) -> tuple[int, str]:
@@ -117,12 +117,12 @@ def _binary(node: ast.Binary) -> str:
     """A long sum is nested on its left: print it from its right end, without recursion."""
     reversed_parts: list[str] = []
     left: ast.Expression = node
-    place = ANY
-    while isinstance(left, ast.Binary) and _TIGHTNESS[left.operator] >= place:
+    binding = ANY
+    while isinstance(left, ast.Binary) and _TIGHTNESS[left.operator] >= binding:
         tightness = _TIGHTNESS[left.operator]
         reversed_parts.append(f"{left.operator} {expression(left.right, tightness + 1)}")
-        left, place = left.left, tightness + (tightness == COMPARISON)
-    reversed_parts.append(expression(left, place))
+        left, binding = left.left, tightness + (tightness == COMPARISON)
+    reversed_parts.append(expression(left, binding))
     return MARK.join(reversed(reversed_parts))
 
 

@@ -350,7 +350,7 @@ def type_constants(type_: Type) -> dict[str, int | float | Decimal]:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class AggregateFunction:
     """An aggregate.
 
     - `takes`: the types that each argument may have; None: any.
@@ -375,31 +375,35 @@ class Aggregate:
 
 _NUMBER, _INTEGER = NUMBERS, (Type.INTEGER,)
 
-AGGREGATES: dict[str, Aggregate] = {
+AGGREGATES: dict[str, AggregateFunction] = {
     rule.name: rule
     for rule in (
-        Aggregate(
+        AggregateFunction(
             "count",
             ((Type.BOOLEAN, Type.FLOAT, Type.DECIMAL),),
             0,
             Type.INTEGER,
             "How many candidates; for how many the argument is true, or is a number.",
         ),
-        Aggregate("countUnique", (None,), 1, Type.INTEGER, "How many different values."),
-        Aggregate("sum", (_NUMBER,), 1, None, "The sum; integers wrap."),
-        Aggregate("avg", (_NUMBER,), 1, Type.FLOAT, "The arithmetic mean."),
-        Aggregate("mean", (_NUMBER,), 1, Type.FLOAT, "The arithmetic mean, as `avg`."),
-        Aggregate("min", (_ORDERED,), 1, None, "The smallest value."),
-        Aggregate("max", (_ORDERED,), 1, None, "The largest value."),
-        Aggregate("first", (None,), 1, None, "The value of the oldest candidate."),
-        Aggregate("last", (None,), 1, None, "The value of the latest candidate."),
-        Aggregate("nth", (None, _INTEGER), 2, None, "The value of the candidate at that place, from 0, oldest first."),
-        Aggregate(
+        AggregateFunction("countUnique", (None,), 1, Type.INTEGER, "How many different values."),
+        AggregateFunction("sum", (_NUMBER,), 1, None, "The sum; integers wrap."),
+        AggregateFunction("avg", (_NUMBER,), 1, Type.FLOAT, "The arithmetic mean."),
+        AggregateFunction("mean", (_NUMBER,), 1, Type.FLOAT, "The arithmetic mean, as `avg`."),
+        AggregateFunction("min", (_ORDERED,), 1, None, "The smallest value."),
+        AggregateFunction("max", (_ORDERED,), 1, None, "The largest value."),
+        AggregateFunction("first", (None,), 1, None, "The value of the oldest candidate."),
+        AggregateFunction("last", (None,), 1, None, "The value of the latest candidate."),
+        AggregateFunction(
+            "nth", (None, _INTEGER), 2, None, "The value of the candidate at that place, from 0, oldest first."
+        ),
+        AggregateFunction(
             "percentile", (_NUMBER, _NUMBER), 2, Type.FLOAT, "The value below which that many of 100 values lie."
         ),
-        Aggregate("stddev", (_NUMBER,), 1, Type.FLOAT, "The standard deviation of all there is."),
-        Aggregate("stddev2", (_NUMBER,), 1, Type.FLOAT, "The standard deviation of a sample."),
-        Aggregate("wavg", (_NUMBER, _NUMBER), 2, Type.FLOAT, "The mean, each value weighted by the second argument."),
+        AggregateFunction("stddev", (_NUMBER,), 1, Type.FLOAT, "The standard deviation of all there is."),
+        AggregateFunction("stddev2", (_NUMBER,), 1, Type.FLOAT, "The standard deviation of a sample."),
+        AggregateFunction(
+            "wavg", (_NUMBER, _NUMBER), 2, Type.FLOAT, "The mean, each value weighted by the second argument."
+        ),
     )
 }
 

@@ -324,19 +324,19 @@ def _query(parser: Parser, parts: QueryParts) -> ast.Query:
 
     Reports sections that are missing, duplicate or in the wrong order.
     """
-    found: dict[str, Section] = {}
+    sections: dict[str, Section] = {}
     for section in (item for item in parts.sections if item.keyword):
-        after = [word for word in found if SECTIONS.index(word) > SECTIONS.index(section.keyword)]
-        if section.keyword in found and section.keyword != "action":
+        after = [word for word in sections if SECTIONS.index(word) > SECTIONS.index(section.keyword)]
+        if section.keyword in sections and section.keyword != "action":
             parser.report(Mistake.SECTION_TWICE, section.span, section=section.keyword)
         elif after:
             parser.report(Mistake.SECTION_ORDER, section.span, section=section.keyword, other=after[0])
-        found.setdefault(section.keyword, section)
+        sections.setdefault(section.keyword, section)
     for keyword in ("inputs", "find"):
-        if keyword not in found and not parser.has_syntax_mistake:
+        if keyword not in sections and not parser.has_syntax_mistake:
             place = parts.name.span if parts.name is not None else parts.span
             parser.report(Mistake.NO_SECTION, place, section=keyword)
-    nodes = {keyword: section.node for keyword, section in found.items()}
+    nodes = {keyword: section.node for keyword, section in sections.items()}
     return ast.Query(
         span=parts.span,
         name=parts.name,

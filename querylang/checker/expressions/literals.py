@@ -109,7 +109,7 @@ def default(inferring: Inferring, type_: Type, span: Span) -> Expression | None:
     """The default value of a type; None if the type is open, or too large, which is reported."""
     try:
         return default_of(type_, inferring.namespace)
-    except TooLargeError:
+    except DefaultTooLargeError:
         return inferring.report(QueryError.of(Mistake.EVENT_TOO_LARGE, span, type=str(type_), limit=LARGEST))
 
 
@@ -162,12 +162,12 @@ _SIMPLE: dict[Type, Expression] = {
 }
 
 
-class TooLargeError(Exception):
+class DefaultTooLargeError(Exception):
     """The default value would have more than `LARGEST` parts."""
 
 
 def default_of(type_: Type, namespace: Namespace) -> Expression | None:
-    """The default value; None for an event type that is open. Raises TooLargeError."""
+    """The default value; None for an event type that is open. Raises DefaultTooLargeError."""
     return _Defaults(namespace).of(type_)
 
 
@@ -179,7 +179,7 @@ class _Defaults:
     def of(self, type_: Type) -> Expression | None:
         self._parts += 1
         if self._parts > LARGEST:
-            raise TooLargeError
+            raise DefaultTooLargeError
         match type_.kind:
             case Kind.SEQUENCE | Kind.DICTIONARY:
                 return Items(type_, ())

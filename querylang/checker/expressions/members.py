@@ -277,23 +277,23 @@ def prev_member(inferring: Inferring, node: ast.Call, member: ast.Name, *, is_ca
         if member.text != "getTime":
             return inferring.report(QueryError.of(Mistake.PREV_ALONE, node.span))
         return PrevOf(Type.FLOAT, event.term, "")
-    own = inferring.namespace.of(event.type)
+    event_schema = inferring.namespace.of(event.type)
     before = repeats.before(event.term)
     if before is None:
         return None
-    names = sorted({name for term in before if (name := repeats.event_names[term]) is not None}) or [own.name]
+    names = sorted({name for term in before if (name := repeats.event_names[term]) is not None}) or [event_schema.name]
     schemas = [inferring.namespace.of(Type.event(name)) for name in names]
     types = [schema.type_of(member.text) for schema in schemas]
-    found = {type_ for type_ in types if type_ is not None}
+    known_types = {type_ for type_ in types if type_ is not None}
     if any(type_ is None and schema.may_have(member.text) for type_, schema in zip(types, schemas, strict=True)):
         return None
-    if None in types or len(found) > 1:
+    if None in types or len(known_types) > 1:
         shown = listed(
             f"'{schema.name}' has {'no such field' if type_ is None else str(type_)}"
             for schema, type_ in zip(schemas, types, strict=True)
         )
         return inferring.report(QueryError.of(Mistake.PREV_TYPES, member.span, name=member.text, found=shown))
-    return PrevOf(found.pop(), event.term, member.text)
+    return PrevOf(known_types.pop(), event.term, member.text)
 
 
 def _prev_of(inferring: Inferring, repeats: Repeats, node: ast.Call) -> EventOf | None:

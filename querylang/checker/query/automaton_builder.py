@@ -43,7 +43,7 @@ MOST_TRANSITIONS = 20_000
 """
 
 
-class TooLargeError(ValueError):
+class AutomatonTooLargeError(ValueError):
     """A pattern with more than MOST_TRANSITIONS transitions."""
 
 
@@ -55,7 +55,7 @@ def build(
     *,
     has_leading: bool,
 ) -> Automaton:
-    """The automaton of a pattern; raises TooLargeError.
+    """The automaton of a pattern; raises AutomatonTooLargeError.
 
     - `decided_late`: conditions that no transition checks.
     - `has_leading`: the pattern begins with a `wait`.
@@ -69,20 +69,20 @@ def build(
     start: tuple[Remainder, frozenset[int], frozenset[int]] = (pattern, frozenset(), frozenset())
     # No transition leads back to the start, which consumes the latest event: a state where the same
     # is left, because an optional run has grown, checks more.
-    numbers, found = dict[tuple[Remainder, frozenset[int], frozenset[int]], int](), [start]
+    numbers, reached = dict[tuple[Remainder, frozenset[int], frozenset[int]], int](), [start]
     states, size = list[State](), 0
-    while len(states) < len(found):
-        remainder, bound, last = found[len(states)]
+    while len(states) < len(reached):
+        remainder, bound, last = reached[len(states)]
         transitions = []
         for step in _preferred(steps(remainder, terms)):
             after = (bound | step.binds) & relevant
             target = ACCEPT
             if step.remainder is not None:
-                next_number = len(found)
+                next_number = len(reached)
                 following = (step.remainder, after, step.binds & prevs)
                 target = numbers.setdefault(following, next_number)
                 if target == next_number:
-                    found.append(following)
+                    reached.append(following)
             progress = Progress(
                 before=bound,
                 after=after,
@@ -96,8 +96,8 @@ def build(
             checks = placement.checks(progress)
             transitions.append(Transition(step.input, tuple(sorted(step.binds)), checks, target, step.follows))
         size += len(transitions)
-        if size > MOST_TRANSITIONS or len(found) > MOST_TRANSITIONS:
-            raise TooLargeError
+        if size > MOST_TRANSITIONS or len(reached) > MOST_TRANSITIONS:
+            raise AutomatonTooLargeError
         accepts = placement.at_end(bound, terms_left(remainder)) if states and may_end(remainder) else None
         states.append(State(tuple(transitions), accepts))
     return _in_order(states)
@@ -114,13 +114,13 @@ def _in_order(states: list[State]) -> Automaton:
     Such a state is a Paired remainder whose sides cannot bind the same events to the end. With open
     repeats there are circles, and the states stay in the order in which they were found.
     """
-    entries = Counter(item.target for state in states for item in state.transitions)
+    entries = Counter(transition.target for state in states for transition in state.transitions)
     order = [0]
     for number in order:
-        for item in states[number].transitions:
-            entries[item.target] -= 1
-            if item.target != ACCEPT and not entries[item.target]:
-                order.append(item.target)
+        for transition in states[number].transitions:
+            entries[transition.target] -= 1
+            if transition.target != ACCEPT and not entries[transition.target]:
+                order.append(transition.target)
     if len(order) < len(states):
         order = list(range(len(states)))
     accepting = {ACCEPT, *(number for number in order if states[number].accepts is not None)}
@@ -128,16 +128,18 @@ def _in_order(states: list[State]) -> Automaton:
     while len(accepting) > size:
         size = len(accepting)
         for number in reversed(order):
-            if any(item.target in accepting for item in states[number].transitions):
+            if any(transition.target in accepting for transition in states[number].transitions):
                 accepting.add(number)
     kept = [number for number in order if number in accepting]
     place = {number: index for index, number in enumerate(kept)} | {ACCEPT: ACCEPT}
     return Automaton(tuple(_renumbered(states[number], place) for number in kept))
 
 
-def _renumbered(state: State, place: dict[int, int]) -> State:
-    left = (item for item in state.transitions if item.target in place)
-    return replace(state, transitions=tuple(replace(item, target=place[item.target]) for item in left))
+def _renumbered(state: State, index_of: dict[int, int]) -> State:
+    left = (transition for transition in state.transitions if transition.target in index_of)
+    return replace(
+        state, transitions=tuple(replace(transition, target=index_of[transition.target]) for transition in left)
+    )
 
 
 def _preferred(found: Iterator[Step]) -> list[Step]:
@@ -366,7 +368,7 @@ class Predecessors:
         if self._found is None:
             try:
                 self._found = _found(self._pattern)
-            except TooLargeError:
+            except AutomatonTooLargeError:
                 return None
         return self._found.get(term, frozenset())
 

@@ -125,7 +125,7 @@ def _automaton(
         return automaton_builder.build(
             pattern.tree, pattern.plan_terms, conditions, decided_late, has_leading=has_leading
         )
-    except automaton_builder.TooLargeError:
+    except automaton_builder.AutomatonTooLargeError:
         diagnostics.report(Mistake.PATTERN_TOO_LARGE, span)
         return None
 

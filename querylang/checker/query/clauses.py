@@ -48,21 +48,21 @@ class Clauses:
 
     def conditions(self, clauses: tuple[ast.Clause, ...]) -> tuple[Condition, ...]:
         """The conditions in text order."""
-        found: list[Condition] = [gap for gap, _ in self.pattern.gaps]
+        conditions: list[Condition] = [gap for gap, _ in self.pattern.gaps]
         self._warn_of_gone()
         for clause in clauses:
             match clause:
                 case ast.Where(condition=node):
-                    found += self._where(node)
+                    conditions += self._where(node)
                 case ast.Within():
-                    found += self._within(clause)
+                    conditions += self._within(clause)
                 case ast.Without():
-                    found += self._without(clause)
+                    conditions += self._without(clause)
                 case ast.Select() | ast.Having() | ast.Skip() | ast.Broken():
                     pass
                 case _:
                     assert_never(clause)
-        return tuple(found)
+        return tuple(conditions)
 
     def _where(self, node: ast.Expression) -> Iterator[Condition]:
         """One condition per part between the outer `and`s.
@@ -71,14 +71,14 @@ class Clauses:
         """
         inference = Inference(self.scope, self.constants.namespace)
         parts = [(part, inference.conditions(part)) for part in conjuncts(node)]
-        found = [(part, condition) for part, conditions in parts for condition in conditions]
-        if not any(self._is_addition(condition) for _, condition in found):
+        conditions_of_parts = [(part, condition) for part, conditions in parts for condition in conditions]
+        if not any(self._is_addition(condition) for _, condition in conditions_of_parts):
             self._refuse_both_sides(list(names_in(node)))
             mentions = self._mentions(node)
-            for _, condition in found:
+            for _, condition in conditions_of_parts:
                 yield Where(condition, mentions)
             return
-        for part, condition in found:
+        for part, condition in conditions_of_parts:
             self._refuse_both_sides(list(names_in(part)))
             self._check_runs(node_span(part), condition)
             yield Where(condition, self._mentions(part))

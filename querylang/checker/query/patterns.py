@@ -275,7 +275,7 @@ class _Builder:
 
         is_whole: they are the whole pattern, which may begin and end with a wait
         """
-        found: list[_Linked] = []
+        steps: list[_Linked] = []
         wait: ast.PatternWait | None = None
         for number, part in enumerate(parts):
             if isinstance(part, ast.PatternWait):
@@ -290,11 +290,11 @@ class _Builder:
             tree = self.tree(part, operator, sides, repeat)
             if tree is not None:
                 linked = _Linked(tree, tuple(range(first, len(self.terms))), number > 0 and nexts[number - 1])
-                if wait is not None and found:
-                    linked = replace(linked, wait=self._gap(wait, found[-1], linked))
-                found.append(linked)
+                if wait is not None and steps:
+                    linked = replace(linked, wait=self._gap(wait, steps[-1], linked))
+                steps.append(linked)
             wait = None
-        return _sequence(found)
+        return _sequence(steps)
 
     def _gap(self, node: ast.PatternWait, before: _Linked, after: _Linked) -> str:
         """Note a wait between two steps; its text."""
