@@ -85,13 +85,13 @@ DOORS = {
 MOST_IMPORTS = {"job_engine.job.job": 20, "job_engine.operator.step": 20}
 """The files that tell the stages of something: so few modules they import, so that the stages are seen."""
 
-MOST_FILES = {"querylang": 122, "runtime": 252, "job_engine": 275, "spark_backend": 52, "ensue": 110}
+MOST_FILES = {"querylang": 65, "runtime": 252, "job_engine": 275, "spark_backend": 52, "ensue": 60}
 """Files per package, `__init__` files among them. This bound and the next two only go down."""
 
-MOST_DOORS = {"querylang": 37, "runtime": 115, "job_engine": 114, "spark_backend": 26, "ensue": 44}
+MOST_DOORS = {"querylang": 18, "runtime": 115, "job_engine": 114, "spark_backend": 26, "ensue": 11}
 """Modules that others may import, over the folders of a package."""
 
-MOST_IMPORT_LINES = {"querylang": 61, "runtime": 80, "job_engine": 97, "spark_backend": 134, "ensue": 112}
+MOST_IMPORT_LINES = {"querylang": 47, "runtime": 80, "job_engine": 97, "spark_backend": 134, "ensue": 89}
 """Lines of imports among a thousand lines."""
 
 BORROWED = {
