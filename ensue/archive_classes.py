@@ -39,7 +39,7 @@ def main() -> None:
 
 def archive_classes() -> Path | None:
     """Make the archive anew; gives its file, None = there is no Java. Raises OSError."""
-    from spark_backend.class_archive import archive_file, making
+    from spark_backend.launch.session_settings import archive_file, making
 
     file = archive_file()
     if file is not None:

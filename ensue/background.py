@@ -52,7 +52,7 @@ def compile_for_job() -> None:
 
 def archive_classes_for_next_time() -> None:
     """Archive Spark's classes in a process, if a JVM was started without; never raises."""
-    from spark_backend.class_archive import missing_archive
+    from spark_backend.launch.session_settings import missing_archive
 
     with suppress(OSError):
         file = missing_archive() if is_wanted(os.environ) else None

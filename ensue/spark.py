@@ -47,13 +47,12 @@ from runtime.reading.inference.types import EventsOfStructs, Fields, joined_fiel
 from runtime.reading.plan_needs import fields_read, input_types, unused_source_time
 from runtime.reading.tables import column_names
 from runtime.replay.loading import plan_for_files, refuse_unknown
-from spark_backend.connect import refuse_connect
-from spark_backend.frames import bounded, streaming
+from spark_backend.frames import matching
 from spark_backend.frames.batches import Batch, Streams, batch_of, counted
-from spark_backend.frames.change_records import BoundedSource, changes_of
-from spark_backend.frames.decode import matches_frame
-from spark_backend.frames.spark_types import arrow_type
+from spark_backend.frames.frames import arrow_type, matches_frame
+from spark_backend.frames.matching import BoundedSource, changes_of
 from spark_backend.session import get_session
+from spark_backend.versions import refuse_connect
 
 _ENOUGH = 1_000
 
@@ -86,10 +85,10 @@ def _bounded(
     def finish(own: Plan) -> Plan:
         return _finished(own, named, options, columns)
 
-    sources = bounded.frame_sources(frames, readings)
+    sources = matching.frame_sources(frames, readings)
     changing = _changing(loaded.template(schemas), plan, sources, infer, finish)
     plan = plan if changing is None else changing.script.plan
-    tagged = bounded.match_tagged(frames, plan, reading=readings, changing=changing, logs_discards=logs_discards)
+    tagged = matching.match_tagged(frames, plan, reading=readings, changing=changing, logs_discards=logs_discards)
     return tagged, plan
 
 
@@ -99,7 +98,7 @@ def _changing(
     sources: Sequence[BoundedSource],
     infer: Infer,
     finish: Finish,
-) -> bounded.Changing | None:
+) -> matching.Changing | None:
     """How control events among bounded records change the queries; None = they do not."""
     changes = changes_of(sources, instances)
 
@@ -107,7 +106,7 @@ def _changing(
         return max(source.furthest(plan, changes.slice(record, 1)) for source in sources)
 
     script = script_of_changes(template, instances, Arrivals(changes), finish, infer, furthest)
-    return None if script is None else bounded.Changing(script, changes)
+    return None if script is None else matching.Changing(script, changes)
 
 
 def _open_types(text: str) -> list[str]:
@@ -154,7 +153,7 @@ def _streaming(
     _refuse_kind(frames, is_stream=True)
     plan, columns, _ = _plan_for_frames(load_and_warn(queries), frames, options)
     reading = {name: Reading.of_columns(columns[name], name) for name in _by_name(frames)}
-    return streaming.stream(
+    return matching.stream(
         frames,
         plan,
         control=how.control,
@@ -223,10 +222,10 @@ def match_files(queries: Queries, paths: Sequence[Path], options: DataOptions) -
         )
         for own in columns
     ]
-    source = bounded.file_source(session, paths, readings)
+    source = matching.file_source(session, paths, readings)
     changing = _changing(ready.template, plan, [source], InferredTypes(paths, columns).of_text, finish)
     plan = plan if changing is None else changing.script.plan
-    return matches_frame(bounded.match_files(session, paths, plan, readings=readings, changing=changing), plan)
+    return matches_frame(matching.match_files(session, paths, plan, readings=readings, changing=changing), plan)
 
 
 def _by_name(frames: Frames) -> Mapping[str, DataFrame]:

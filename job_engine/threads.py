@@ -5,8 +5,10 @@ Work that is divided among threads goes through `runtime.threads`.
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from threading import Event, Thread
 from typing import TypeVar
 
@@ -42,3 +44,26 @@ def within(seconds: float, ask: Callable[[], Found], name: str) -> Found:
 def new_event() -> Event:
     """Something that threads wait for."""
     return Event()
+
+
+# What a job starts beside what it has to do first, and does without if that fails.
+
+LONGEST_EXIT = 2.0
+"""Seconds that a process waits at its end for something that is being started."""
+
+
+class EarlyStart:
+    """Something that runs beside the main thread; its mistakes show when the job meets them."""
+
+    def __init__(self, start: Callable[[], object]) -> None:
+        self._start = start
+        self._thread = in_background(self._run, "ensue early start")
+        atexit.register(self._thread.join, LONGEST_EXIT)
+
+    def _run(self) -> None:
+        with suppress(Exception):
+            self._start()
+
+    def wait(self) -> None:
+        """Return when it has ended, well or not."""
+        self._thread.join()

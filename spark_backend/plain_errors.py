@@ -2,14 +2,126 @@
 
 from __future__ import annotations
 
+import os
 import re
+import resource
+import shutil
 import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 
 from job_engine import errors
 from job_engine.errors import Unreachable, WorkerDied
 from querylang.errors import InputError
 from querylang.printable import one_line
-from spark_backend.java import MORE_MEMORY
+
+# Refuse a Java that cannot run Spark in one line, before Spark prints many.
+
+OLDEST = 17
+"""The oldest version of Java that this Spark runs on."""
+
+MORE_MEMORY = 'Choose how much memory Java gets: PYSPARK_SUBMIT_ARGS="--driver-memory 4g pyspark-shell"'
+
+LESS_MEMORY = (
+    "The system gives Java less than that: raise the limit (`ulimit -v`), or choose less,"
+    ' PYSPARK_SUBMIT_ARGS="--driver-memory 1g pyspark-shell"'
+)
+
+_WAY_OUT = (
+    f"Spark needs Java {OLDEST} or later. Install one (on Debian `apt-get install openjdk-17-jre-headless`)"
+    " or set JAVA_HOME to it; `ensue run --engine local` and `ensue replay` need no Java"
+)
+_OPTIONS = ("PYSPARK_SUBMIT_ARGS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+"""Variables by which users give options to Java."""
+
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)|JAVA_VERSION="(?:1\.)?(\d+)')
+_MEMORY = re.compile(r"--driver-memory[ =](\w+)|spark\.driver\.memory=(\w+)")
+_NOT_RESERVED = "Could not reserve enough space"
+_NO_ROOM = re.compile(r"System memory \d+ must be at least \d+")
+LONGEST_ANSWER = 20
+"""Seconds."""
+
+
+def refuse_unusable_java(memory: str, environment: Mapping[str, str] = os.environ) -> None:
+    """Raise InputError if there is no Java, an old one, or one that does not start.
+
+    memory: of the JVM, such as `2g`, unless the user chose another
+    """
+    program = _program(environment)
+    version = _version(program)
+    if version is not None and version < OLDEST:
+        raise InputError(f"{program} is Java {version}, which is too old: {_WAY_OUT}")
+    if _may_lack_memory(environment):
+        _refuse_failing(program, memory, environment)
+
+
+def _program(environment: Mapping[str, str]) -> str:
+    """The program that Spark's scripts would start."""
+    home = environment.get("JAVA_HOME")
+    if home:
+        program = Path(home) / "bin" / "java"
+        if not os.access(program, os.X_OK):
+            raise InputError(f"JAVA_HOME is {home!r}, where there is no bin/java: {_WAY_OUT}")
+        return str(program)
+    found = shutil.which("java", path=environment.get("PATH", os.defpath))
+    if found is None:
+        raise InputError(f"no Java was found: {_WAY_OUT}")
+    return found
+
+
+def _version(program: str) -> int | None:
+    """The version of Java, from the file beside it or from Java itself; None = it does not say."""
+    release = Path(program).resolve().parent.parent / "release"
+    try:
+        text = release.read_text(errors="replace") if release.is_file() else _run([program, "-version"])[1]
+    except OSError as error:
+        raise InputError(f"{program}: cannot be run: {error.strerror}. {_WAY_OUT}") from error
+    found = _VERSION.search(text)
+    return None if found is None else int(found[1] or found[2])
+
+
+def _may_lack_memory(environment: Mapping[str, str]) -> bool:
+    """Whether to try Java first: that takes a twentieth of a second, so not always."""
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY or any(map(environment.get, _OPTIONS))
+
+
+def _refuse_failing(program: str, memory: str, environment: Mapping[str, str]) -> None:
+    """Raise InputError if Java does not start with so much memory."""
+    chosen = _MEMORY.findall(environment.get("PYSPARK_SUBMIT_ARGS", ""))
+    size = next(filter(None, chosen[-1])) if chosen else memory
+    code, text = _run([program, f"-Xmx{size}", "-version"])
+    if code:
+        # Java says which variables it read before it says what is wrong.
+        lines = [line for line in text.splitlines() if line and not line.startswith(("Picked up", "NOTE:"))]
+        way_out = LESS_MEMORY if _NOT_RESERVED in text else MORE_MEMORY
+        raise InputError(f"Java does not start: {one_line(' '.join(lines[:2]))}. {way_out}")
+
+
+def _run(command: list[str]) -> tuple[int, str]:
+    """The exit code, and all that was printed."""
+    done = subprocess.run(command, capture_output=True, check=False, timeout=LONGEST_ANSWER)  # noqa: S603  the user's Java
+    return done.returncode, (done.stdout + done.stderr).decode(errors="replace")
+
+
+@contextmanager
+def start_in_plain_words() -> Iterator[None]:
+    """Raise InputError if the JVM of a new session does not start."""
+    from pyspark.errors import PySparkRuntimeError
+
+    try:
+        yield
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise InputError(f"Java ended while Spark started; the lines above say why. {MORE_MEMORY}") from error
+    except Exception as error:
+        found = _NO_ROOM.search(str(error))
+        if found is None:
+            raise
+        raise InputError(f"Java has too little memory for Spark: {found[0]} bytes. {MORE_MEMORY}") from error
+
 
 _OURS = re.compile(r"^(?:[\w.]+\.)?(InputError|StateError|ContainerError|Unreachable): (.+)$", re.MULTILINE)
 _NOT_INSTALLED = re.compile(r"Ensue cannot be imported on a Spark executor.*")

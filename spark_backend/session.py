@@ -12,13 +12,19 @@ from collections.abc import Mapping
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from spark_backend.cluster.masters import is_local, refuse_silent
-from spark_backend.cluster.shipping import ship_package
-from spark_backend.java import refuse_unusable_java, start_in_plain_words
 from spark_backend.launch import jvm
-from spark_backend.launch.other_python import refuse_other_python
-from spark_backend.launch.session_settings import AT_RUN_TIME, MASTER, OF_WORKERS, OPTIONS, settings_of_start
-from spark_backend.launch.worker_python import ROOT, is_worker_python, set_environment
+from spark_backend.launch.session_settings import (
+    AT_RUN_TIME,
+    MASTER,
+    OF_WORKERS,
+    OPTIONS,
+    is_local,
+    refuse_silent,
+    settings_of_start,
+)
+from spark_backend.launch.worker_python import ROOT, is_worker_python, refuse_other_python, set_environment
+from spark_backend.package import ship_package
+from spark_backend.plain_errors import refuse_unusable_java, start_in_plain_words
 
 NOTHING: Mapping[str, str] = {}
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -15,23 +17,83 @@ from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job_engine.durable_files import sync
-from job_engine.early_start import EarlyStart
 from job_engine.job.driver import Order
-from job_engine.places.place import Place
+from job_engine.places.place import Place, RemotePath
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.batch_log import driver_files
+from job_engine.threads import EarlyStart
 from job_engine.wire.program import Program
 from querylang.errors import InputError
-from spark_backend.bounded_end import stop_at_end
 from spark_backend.job_session import job_session, keep_tasks, tasks_of
+from spark_backend.package import ship_kernels
 from spark_backend.session import is_on_one_machine
-from spark_backend.spark_checkpoint import place_for_spark, reach_store
-from spark_backend.stream.job_kernels import ship_kernels
-from spark_backend.stream.results import results_stream
-from spark_backend.stream.source_stream import packed_stream, spark_options
-from spark_backend.stream.spark_operator import start_workers
-from spark_backend.stream.spark_reader import HAS_AVAILABLE_NOW
-from spark_backend.stream.temporary_rows import new_folder
+from spark_backend.stream.source_stream import HAS_AVAILABLE_NOW, packed_stream, spark_options
+from spark_backend.stream.spark_operator import new_folder, start_workers
+from spark_backend.stream.worker_functions import results_stream
+
+# End a bounded run whose source Spark cannot tell that it is one: before PySpark 4.2.
+
+
+def stop_at_end(query: StreamingQuery) -> None:
+    """Stop a query once its source has nothing new; the source must have fixed its end."""
+    Thread(target=_stop, args=[query], daemon=True).start()
+
+
+def _stop(query: StreamingQuery) -> None:
+    with suppress(Exception):  # whoever waits for the query gets what ended it
+        query.processAllAvailable()
+        query.stop()
+
+
+# Where Spark's files of a checkpoint are, as Hadoop names it, and what it needs to write them.
+
+_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+
+_UMASK = "fs.permissions.umask-mode"
+"""Which permissions files of Hadoop's file systems do not have, where only the JVM writes them."""
+
+
+def place_for_spark(checkpoint: Place) -> str:
+    """Its files in the checkpoint as Spark names them: Hadoop's word for S3 is `s3a`."""
+    text = str(driver_files(checkpoint).folder.resolve())
+    return f"s3a{text.removeprefix('s3')}" if text.startswith("s3://") else text
+
+
+def reach_store(session: SparkSession, checkpoint: Place) -> None:
+    """Let Spark write a checkpoint as Ensue does; raises InputError if it cannot."""
+    if isinstance(checkpoint, Path):
+        session.conf.set(_UMASK, f"{0o777 & ~checkpoint.stat().st_mode:03o}")
+    if not isinstance(checkpoint, RemotePath) or not checkpoint.root.startswith("s3://"):
+        return
+    _refuse_missing_class(session, checkpoint)
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if endpoint:
+        _set(session, "endpoint", endpoint)
+        _set(session, "path.style.access", "true")
+    if region:
+        _set(session, "endpoint.region", region)
+
+
+def _set(session: SparkSession, key: str, value: str) -> None:
+    """A setting of this session only; what `spark: conf` says is kept."""
+    name = f"fs.s3a.{key}"
+    if session.sparkContext.getConf().get(f"spark.hadoop.{name}") is None:
+        session.conf.set(name, value)
+
+
+def _refuse_missing_class(session: SparkSession, checkpoint: RemotePath) -> None:
+    jvm = session.sparkContext._jvm  # noqa: SLF001  the only way to its classes
+    assert jvm is not None
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        jvm.java.lang.Class.forName(_CLASS, False, loader)
+    except Exception as error:
+        version = jvm.org.apache.hadoop.util.VersionInfo.getVersion()
+        raise InputError(
+            f"{checkpoint}: Spark needs Hadoop's classes of S3 for a checkpoint there:"
+            f' `spark: {{packages: ["org.apache.hadoop:hadoop-aws:{version}"]}}`'
+        ) from error
 
 
 class SparkRun:

@@ -38,7 +38,7 @@ def compile_ahead(
 
 def _archive_classes() -> None:
     """Archive the classes of Spark, where Java is."""
-    from spark_backend.class_archive import archive_file
+    from spark_backend.launch.session_settings import archive_file
 
     if archive_file() is None:
         return
@@ -102,8 +102,7 @@ def package(
     ] = False,
 ) -> None:
     """Write an archive of Ensue, for executors that have none. Jobs send one by themselves."""
-    from spark_backend.cluster.dependencies import dependency_files
-    from spark_backend.cluster.package import write_package
+    from spark_backend.package import dependency_files, write_package
 
     compiled = _compiled_kernels() if kernels else None
     write_package(out, compiled, dependency_files() if with_dependencies else ())

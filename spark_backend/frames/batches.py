@@ -102,7 +102,7 @@ class Batch:
 
         Raises InputError, for a table that has got something of this micro-batch before, too.
         """
-        from spark_backend.frames.delta_batch import write_delta
+        from spark_backend.frames.batch_drafts import write_delta
 
         name = os.path.realpath(table)
         if name in self._tables:
@@ -124,7 +124,7 @@ class Batch:
 
         Raises InputError, for a topic that has got something of this micro-batch before, too.
         """
-        from spark_backend.frames.kafka_batch import write_kafka
+        from spark_backend.frames.batch_drafts import write_kafka
 
         name = f"kafka://{options.get('kafka.bootstrap.servers')}/{topic}"
         if name in self._tables:
@@ -141,7 +141,7 @@ class Batch:
 
 
 def _decode(tagged: DataFrame, plan: Plan, tag: Tag, *titles: str, is_flat: bool = False) -> DataFrame:
-    from spark_backend.frames.decode import decode
+    from spark_backend.frames.frames import decode
 
     return decode(tagged, plan, tag, *titles, is_flat=is_flat)
 

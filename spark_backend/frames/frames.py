@@ -1,18 +1,26 @@
-"""DataFrames as sources: the rows of any Spark source, with the columns of an event table."""
+"""DataFrames in, DataFrames out: rows of any Spark source to packed rows, and back."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.errors import PySparkTypeError
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from job_engine.sources.reading import Reading, pack_parts
 from job_engine.wire.packed_rows import PACKED_DDL
+from job_engine.wire.plan_text import load_plan, plan_text
 from job_engine.wire.program import Program, load_program
+from job_engine.wire.tagged_rows import Tag, read_table, schema_of, table_of
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from querylang.printable import warn
@@ -21,8 +29,37 @@ from runtime.columns.arrivals import PLACES_OF_A_SOURCE, Arrivals
 from runtime.columns.keys import hash_rows
 from runtime.policies.per_input import is_clocked
 from runtime.reading.column_names import OFFSET, PARTITION, PLACES, TYPE, needed_names, new_names
-from spark_backend.frames.spark_types import arrow_schema, arrow_type
-from spark_backend.stream.worker_calls import on_worker
+from runtime.replay.records import source_names
+from runtime.results.for_users import COMMON
+from spark_backend.stream.spark_operator import on_worker
+
+# Spark's types in Arrow, times in UTC: PySpark 4.2 asks for the time zone, before it was fixed.
+
+_IN_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The columns of a DataFrame."""
+    return pa.schema([pa.field(part.name, arrow_type(part.dataType)) for part in schema.fields])
+
+
+def arrow_type(type_: DataType) -> pa.DataType:
+    """One type; raises PySparkTypeError if Arrow has none."""
+    return to_arrow_type(_nullable(type_), **_IN_UTC)
+
+
+def _nullable(type_: DataType) -> DataType:
+    """The type with nulls in it: Arrow has no empty arrays of nothing otherwise."""
+    if isinstance(type_, ArrayType):
+        return ArrayType(_nullable(type_.elementType))
+    if isinstance(type_, MapType):
+        return MapType(_nullable(type_.keyType), _nullable(type_.valueType))
+    if isinstance(type_, StructType):
+        if len(set(type_.names)) < len(type_.names):  # Spark gives no such rows to Python
+            raise PySparkTypeError(f"{type_.simpleString()} has two fields of one name")
+        return StructType([StructField(part.name, _nullable(part.dataType)) for part in type_.fields])
+    return type_
+
 
 ROWS_AT_ONCE = 500_000
 """How many rows are packed together: Spark's batches are too small for it."""
@@ -272,3 +309,111 @@ def _free(name: str, names: Collection[str]) -> str:
     while name in names:
         name = f"{name}_"
     return name
+
+
+# Files that are read once, without a job.
+
+
+def file_list(session: SparkSession, paths: Sequence[Path | str], readings: Sequence[Reading]) -> DataFrame:
+    """The paths of files, and how each is read, with its source and place; a task per file."""
+    each = enumerate(zip(paths, source_names(paths), readings, strict=True))
+    rows = [
+        (str(Path(path).resolve()), replace(reading, source=name, place=place).to_text())
+        for place, (path, name, reading) in each
+    ]
+    return session.createDataFrame(
+        session.sparkContext.parallelize(rows, max(1, len(rows))), "path string, reading string"
+    )
+
+
+def files_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, Reading]]:
+    """On workers: the paths of `file_list`, and how each is read."""
+    for batch in batches:
+        for path, reading in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield path, Reading.of_text(reading)
+
+
+def packed_files(paths: DataFrame, program: Program) -> DataFrame:
+    """Read and pack the files of `file_list`."""
+    run = on_worker("spark_backend.frames.frames", "pack_files", program.to_text())
+    return paths.mapInArrow(run, PACKED_DDL)
+
+
+def pack_files(program: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For `mapInArrow`, on workers: see `packed_files`."""
+    loaded = load_program(program)
+    for path, reading in files_of(batches):
+        # for the clock, all files are one source
+        yield from pack_parts(
+            reading.records(path, loaded.plan()),
+            loaded,
+            replace(reading, source=None),
+            by_partition=True,
+        )
+
+
+# Decode tagged rows into the typed DataFrames that users get.
+
+
+def decode(tagged: DataFrame, plan: Plan, tag: Tag, *queries: str, is_flat: bool = False) -> DataFrame:
+    """The rows of one kind as a typed DataFrame. `output` includes errors.
+
+    queries: for matches only: the titles of instances of one query. Where its texts have other
+        columns, those of all; of a name whose type has changed, the earlier one has `_before`
+    is_flat: for matches and discards: a column per field, in place of structs
+    """
+    alike: dict[pa.Schema, list[str]] = {}
+    for title in queries:
+        alike.setdefault(schema_of(plan, tag, title, is_flat=is_flat), []).append(title)
+    if len(alike) > 1:
+        parts = [decode(tagged, plan, tag, *titles, is_flat=is_flat) for titles in alike.values()]
+        return _united(parts)
+    wanted = f.col("kind") == str(tag)
+    if tag is Tag.OUTPUT:
+        wanted |= f.col("kind") == str(Tag.ERROR)
+    if tag is Tag.MATCH:
+        wanted &= f.col("query").isin(*queries)
+    query = queries[0] if queries else ""
+    run = on_worker("spark_backend.frames.frames", "decode_batches", plan_text(plan), str(tag), query, is_flat)
+    schema = from_arrow_schema(schema_of(plan, tag, query, is_flat=is_flat))
+    return tagged.where(wanted).select("data").mapInArrow(run, schema)
+
+
+def _united(parts: Sequence[DataFrame]) -> DataFrame:
+    """The matches of several texts of a query, the latest one last."""
+    *earlier, whole = parts
+    for part in reversed(earlier):
+        types = dict(whole.dtypes)
+        names = []
+        for name, type_ in part.dtypes:
+            while types.get(name, type_) != type_:
+                name += "_before"  # noqa: PLW2901  the name that it gets
+            names.append(name)
+        whole = part.toDF(*names).unionByName(whole, allowMissingColumns=True)
+    return whole
+
+
+def decode_batches(
+    plan: str, tag: str, query: str, is_flat: bool, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """For `mapInArrow` over the column `data` of tagged rows of one kind."""
+    for batch in batches:
+        for data in batch.column(0).to_pylist():
+            yield from table_of(data, Tag(tag), query, load_plan(plan), is_flat=is_flat).combine_chunks().to_batches()
+
+
+def common_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For `mapInArrow` over the column `data` of matches of any query: the columns in COMMON."""
+    for batch in batches:
+        for data in batch.column(0).to_pylist():
+            yield from read_table(data).select(list(COMMON)).to_batches()
+
+
+def matches_frame(tagged: DataFrame, plan: Plan, *, is_flat: bool = False) -> DataFrame:
+    """All matches: typed for the instances of one query; otherwise with the columns in COMMON."""
+    if len({query.name for query in plan.queries}) == 1:
+        return decode(tagged, plan, Tag.MATCH, *(query.title for query in plan.queries), is_flat=is_flat)
+    schema = schema_of(plan, Tag.MATCH, plan.queries[0].title)
+    common = from_arrow_schema(pa.schema([schema.field(name) for name in COMMON]))
+    matches = tagged.where(f.col("kind") == str(Tag.MATCH)).select("data")
+    return matches.mapInArrow(on_worker("spark_backend.frames.frames", "common_batches"), common)

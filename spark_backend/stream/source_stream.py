@@ -8,21 +8,50 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
-from pyspark.sql.datasource import DataSource, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from job_engine.places.place import place_of
 from job_engine.sources.listing.batch_log import OFFSET_KEY, driver_files
 from job_engine.sources.listing.lister import Lister, RunSettings
-from spark_backend.stream.spark_reader import HAS_AVAILABLE_NOW, Reader
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+
+# What Spark's streaming sources in Python are, by its version.
+#
+# PySpark 4.2 tells a source where the next micro-batch begins, and when a run is to end with what
+# is there. Before, a source finds the beginning in Spark's log, and the job itself ends the run.
+
+HAS_AVAILABLE_NOW = find_spec("pyspark.sql.streaming.datasource") is not None
+"""Whether a run with the trigger `availableNow` may have several micro-batches of a source."""
+
+if TYPE_CHECKING or HAS_AVAILABLE_NOW:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+else:
+
+    class SupportsTriggerAvailableNow:
+        """There is no such trigger for sources in Python."""
+
+
+class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A reader for all versions, whose methods Spark calls as far as it knows them."""
+
+    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:  # noqa: N802, ARG002 # Spark's names
+        """The end of the next micro-batch; `start`: None where Spark does not say it."""
+        return self.end_of_next(start)
+
+    def end_of_next(self, start: dict[str, int] | None) -> dict[str, int]:
+        """The same, by a class of ours."""
+        raise NotImplementedError
+
 
 _KNOWN_ALREADY = "DATA_SOURCE_ALREADY_EXISTS"
 _FORMAT = "ensue_files"
@@ -136,7 +165,7 @@ class FileStreamReader(Reader):
         from job_engine.sources.task_reading import labelled, read_task
         from job_engine.wire.packed_rows import put_aside
         from job_engine.worker_memory import set_objects_aside
-        from spark_backend.stream.job_kernels import use_shipped_kernels
+        from spark_backend.package import use_shipped_kernels
 
         set_objects_aside()
         use_shipped_kernels()

@@ -6,7 +6,9 @@ processing-time timeout, or none.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,7 +16,46 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import TAGGED_DDL
-from spark_backend.stream.worker_calls import on_worker
+from spark_backend.session import is_on_one_machine
+
+# Where tasks of Spark put packed rows for each other.
+
+
+def new_folder(session: SparkSession) -> Path | None:
+    """A folder for the rows of a run; None = its tasks may run on several machines.
+
+    Spark removes it when its own folder for what is temporary goes.
+    """
+    if not is_on_one_machine(session):
+        return None
+    parent = getattr(session.sparkContext, "_temp_dir", None)
+    return Path(tempfile.mkdtemp(prefix="ensue-rows-", dir=parent))
+
+
+# Functions for Spark to run on its workers: sent by name, so that no code of ours is pickled.
+
+
+def on_worker(module: str, function: str, *arguments: Any) -> Callable[..., Any]:
+    """A callable that runs `module.function(*arguments, *what Spark passes)` on a worker.
+
+    Only the two names and the arguments (plain data) are sent. The function must return an
+    iterator, as Spark expects. Raises RuntimeError where Ensue is not installed on the executor.
+    """
+
+    def run(*passed: Any) -> Any:
+        import importlib
+
+        try:
+            importlib.import_module("job_engine.worker_memory").set_objects_aside()
+            importlib.import_module("spark_backend.package").use_shipped_kernels()
+            target = getattr(importlib.import_module(module), function)
+        except ImportError as error:
+            message = f"Ensue cannot be imported on a Spark executor ({error}); install it there, or send it along"
+            raise RuntimeError(message) from error
+        yield from target(*arguments, *passed)
+
+    return run
+
 
 STATE_DDL = "data binary"
 _FUNCTIONS = "spark_backend.stream.worker_functions"

@@ -6,21 +6,28 @@ They are found by name through `on_worker`.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
 
 from job_engine.operator.bucket_state import first_state
 from job_engine.operator.step import StepResult, run_step
+from job_engine.sinks.bucket_results import COUNTS, Attempt, counts, sinks_to_text, write_results
+from job_engine.sinks.kinds import MicroBatch, Sink
 from job_engine.wire.packed_rows import Signal, fetched
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.tagged_rows import TAGGED_SCHEMA, Tag, TaggedRow
 from querylang.printable import warn
+from runtime.json_reader import json_of_text
 from runtime.reading.remarks import RemarkKind
+from spark_backend.stream.spark_operator import bucket_stream, on_worker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def run_bucket(program: str, key: tuple[int], chunks: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
@@ -138,3 +145,54 @@ def tagged_batch(bucket: int, rows: Sequence[TaggedRow]) -> pa.RecordBatch:
         pa.array([row.data() for row in rows], pa.binary()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=TAGGED_SCHEMA)
+
+
+# A streaming DataFrame whose tasks write to sinks; its rows are what the driver needs.
+
+RESULTS_DDL = ", ".join(("data binary", *(f"{name} long" for name in COUNTS)))
+
+
+def results_stream(packed: DataFrame, program: Program, sinks: Mapping[str, Sink], identity: str) -> DataFrame:
+    """A streaming DataFrame that writes to sinks; its rows are for `publish_batch`.
+
+    Spark's progress events have the sums of COUNTS, as `observedMetrics["ensue"]`.
+
+    identity: names the checkpoint
+    """
+    from pyspark.sql import functions
+
+    text = sinks_to_text(sinks)
+    run = on_worker("spark_backend.stream.worker_functions", "run_and_write", program.to_text(), text, identity)
+    sums = [functions.coalesce(functions.sum(name), functions.lit(0)).alias(name) for name in COUNTS]
+    return bucket_stream(packed, run, RESULTS_DDL).observe("ensue", *sums)
+
+
+def run_and_write(
+    program: str, sinks: str, identity: str, key: tuple[int], chunks: Iterator[pd.DataFrame], state: Any
+) -> Iterator[pd.DataFrame]:
+    """For `applyInPandasWithState`: one call per bucket and micro-batch; gives RESULTS_DDL."""
+    import pandas as pd
+
+    loaded = load_program(program)
+    bucket, step = step_of_bucket(loaded, key, chunks, state)
+    places = {word: Sink.from_plain(plain) for word, plain in json_of_text(sinks, dict[str, dict[str, Any]]).items()}
+    results = write_results(
+        loaded, bucket, step.rows, places, _attempt(identity, loaded.before), is_alone=not step.is_one_of_all
+    )
+    yield pd.DataFrame([{"data": results.to_bytes(), **counts(loaded.running(), step.rows)}])
+
+
+def _attempt(identity: str, before: int) -> Attempt:
+    """`before`: as in `Program`."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+    if context is None or batch is None:
+        raise RuntimeError("Spark does not tell a task which micro-batch it belongs to")
+    return Attempt(
+        MicroBatch(identity, before + int(batch)),
+        context.partitionId(),
+        context.taskAttemptId(),
+        context.attemptNumber() > 0,
+    )

@@ -89,7 +89,7 @@ def test_there_is_one_way_out_for_warnings_and_one_for_commands() -> None:
         "querylang.printable",
         "ensue.commands.run",  # takes what the logger says, and writes it as JSON
         "job_engine.sinks.topics.publishing",  # silences the client's own
-        "spark_backend.catalog_tables",  # silences PySpark's own
+        "spark_backend.job_session",  # silences PySpark's own
     }
     ways = {"getLogger(": loggers, "sys.stdout.write": {"ensue.commands.output"}}
     for call, expected in ways.items():

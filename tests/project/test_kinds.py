@@ -36,8 +36,8 @@ KNOWN = {
     "job_engine.sources.table": {OLD_LISTS, HISTORY},
     "job_engine.sources.topics": {OLD_LISTS},
     "job_engine.sinks.folder": set[str](),
-    "job_engine.sinks.table": {"spark_backend.frames.delta_batch"},  # a method for users' own DataFrames
-    "job_engine.sinks.topics": {"spark_backend.frames.kafka_batch"},  # likewise
+    "job_engine.sinks.table": {"spark_backend.frames.batch_drafts"},  # a method for users' own DataFrames
+    "job_engine.sinks.topics": {"spark_backend.frames.batch_drafts"},  # likewise
 }
 """Modules outside of each kind that import from it, or ask for its formats by name."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_backend.class_archive import KEPT, KEPT_PART, archive_file, class_options, making
+from spark_backend.launch.session_settings import KEPT, KEPT_PART, archive_file, class_options, making
 
 
 @pytest.fixture

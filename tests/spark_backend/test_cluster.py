@@ -12,11 +12,8 @@ from pathlib import Path
 import pytest
 
 from querylang.errors import InputError
-from spark_backend.cluster.dependencies import dependency_files
-from spark_backend.cluster.driver_python import refuse_unfit_driver_python
-from spark_backend.cluster.executor_check import NEEDED, Found, fits, problems_of
-from spark_backend.cluster.executors import LONGEST_WAIT, settled_number
-from spark_backend.cluster.package import KERNELS, PACKAGES, digest, package
+from spark_backend.executors import LONGEST_WAIT, NEEDED, Found, fits, problems_of, settled_number
+from spark_backend.package import KERNELS, PACKAGES, dependency_files, digest, package, refuse_unfit_driver_python
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -65,7 +62,7 @@ def test_no_executor_is_told_and_in_the_end_refused(caplog: pytest.LogCaptureFix
 
 VERSIONS = {"numba": "0.68.1", "numpy": "2.4.6", "pandas": "2.3.3", "pyarrow": "26.0.1"}
 FIT = Found(
-    "host /executor/0", "/usr/bin/python3", VERSIONS, "/executor/0/ensue-1a/spark_backend/stream/worker_calls.py"
+    "host /executor/0", "/usr/bin/python3", VERSIONS, "/executor/0/ensue-1a/spark_backend/stream/spark_operator.py"
 )
 
 
@@ -84,10 +81,10 @@ def test_what_an_executor_lacks_is_named() -> None:
 
 
 def test_another_ensue_on_an_executor_is_refused() -> None:
-    found = Found("host /executor/1", "python3", VERSIONS, "/opt/lib/spark_backend/stream/worker_calls.py")
+    found = Found("host /executor/1", "python3", VERSIONS, "/opt/lib/spark_backend/stream/spark_operator.py")
     assert list(problems(found)) == [
         (
-            "the Python of an executor on host, python3, imports Ensue from /opt/lib/spark_backend/stream/worker_calls.py,"
+            "the Python of an executor on host, python3, imports Ensue from /opt/lib/spark_backend/stream/spark_operator.py,"
             " not from what the job has sent"
         )
     ]

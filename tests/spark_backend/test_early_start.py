@@ -7,7 +7,7 @@ import subprocess
 import sys
 from threading import Event, current_thread, main_thread
 
-from job_engine.early_start import EarlyStart
+from job_engine.threads import EarlyStart
 from tests.support.waiting import LONGEST
 
 
@@ -35,8 +35,8 @@ def test_a_mistake_is_left_to_the_caller() -> None:
 
 def test_a_command_ends_although_something_is_still_starting() -> None:
     code = (
-        "from threading import Event; from job_engine import early_start; early_start.LONGEST_EXIT = 0.1; "
-        "early_start.EarlyStart(Event().wait)"
+        "from threading import Event; from job_engine import threads; threads.LONGEST_EXIT = 0.1; "
+        "threads.EarlyStart(Event().wait)"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=LONGEST)

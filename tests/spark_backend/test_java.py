@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import PySparkRuntimeError
 
 from querylang.errors import InputError
-from spark_backend.java import refuse_unusable_java, start_in_plain_words
+from spark_backend.plain_errors import refuse_unusable_java, start_in_plain_words
 
 NEW, OLD = 'openjdk version "17.0.9"', 'openjdk version "1.8.0_372"'
 

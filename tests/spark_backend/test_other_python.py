@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from querylang.errors import InputError
-from spark_backend.launch.other_python import refuse_other_python
+from spark_backend.launch.worker_python import refuse_other_python
 
 
 def program(folder: Path, answer: str) -> str:

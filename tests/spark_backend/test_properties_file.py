@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_backend.launch.properties_file import SUBMIT_ARGS, submit_arguments
+from spark_backend.launch.jvm import SUBMIT_ARGS, submit_arguments
 
 ODD = {"spark.a": " = :x\\ü\n😀#!", "spark.b key": "", "spark.c": "plain"}
 

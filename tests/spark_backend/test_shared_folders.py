@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from querylang.errors import InputError
-from spark_backend.cluster import shared_folders
-from spark_backend.cluster.shared_folders import looking, refuse_unseen_folders
+from spark_backend import executors
+from spark_backend.executors import looking, refuse_unseen_folders
 
 
 def test_a_folder_that_is_not_there_is_named_with_the_machine(tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_a_folder_that_is_not_there_is_named_with_the_machine(tmp_path: Path) ->
 def test_executors_that_see_the_folders_leave_no_trace(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_folders, "LONGEST_TASK", 0.0)
+    monkeypatch.setattr(executors, "LONGEST_TASK", 0.0)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.csv").touch()
     refuse_unseen_folders(spark.sparkContext, 1, {"the source": tmp_path / "in"}, {"the sink": tmp_path / "out"})
@@ -32,7 +32,7 @@ def test_executors_that_see_the_folders_leave_no_trace(
 def test_executors_that_do_not_see_a_folder_are_refused(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_folders, "LONGEST_TASK", 0.0)
-    monkeypatch.setattr(shared_folders, "_known", lambda _: "elsewhere")
+    monkeypatch.setattr(executors, "LONGEST_TASK", 0.0)
+    monkeypatch.setattr(executors, "_known", lambda _: "elsewhere")
     with pytest.raises(InputError, match=r"in: the executor on .* does not see this folder of the source 'a'"):
         refuse_unseen_folders(spark.sparkContext, 1, {"the source 'a'": tmp_path / "in"}, {})

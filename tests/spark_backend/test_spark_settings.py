@@ -10,8 +10,7 @@ from pyspark.sql import SparkSession
 
 from job_engine.settings.deployment_file import load_deployment
 from querylang.errors import InputError
-from spark_backend.cluster.masters import is_local, refuse_silent, submitted_master
-from spark_backend.launch.session_settings import OPTIONS, settings_of_start
+from spark_backend.launch.session_settings import OPTIONS, is_local, refuse_silent, settings_of_start, submitted_master
 from spark_backend.session import existing_session, own_session, unmet
 
 GOOD = """\

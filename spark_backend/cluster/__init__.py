@@ -1,1 +1,0 @@
-"""Executors on other machines: their number, what they have installed, and Ensue sent to them."""
