@@ -134,9 +134,6 @@ def _part(report: Report) -> str:
     return f"{count} in {report.field!r}, first {report.example!r}" if report.field else count
 
 
-# Write micro-batches exactly once: results to sinks, then ledger and progress, then a report.
-
-
 @dataclass(frozen=True, slots=True)
 class Counts:
     """What was found since buckets were measured, and what metrics have not shown yet.

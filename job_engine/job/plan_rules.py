@@ -122,8 +122,6 @@ def _quoted(names: Sequence[str]) -> str:
 
 
 # The statements of queries that write something, and events that are routed to nobody.
-#
-# Needs only the language, because `ensue check` asks it of every file.
 
 WrittenBy = Mapping[str, Sequence[Written]]
 """What each query writes, by its name."""
@@ -194,8 +192,6 @@ def _to_channel(word: str, channel: Expression) -> Written:
 
 
 # What is remarked of the queries of a job: before a start, and by `ensue check`.
-#
-# Needs only the language and the standard library, because `ensue check` does it too.
 
 
 def said_at_start(plan: Plan, deployment: Deployment, *, is_bounded: bool, is_new: bool) -> Iterator[str]:

@@ -28,9 +28,8 @@ from job_engine.job.plan_rules import refuse_name_conflicts
 from job_engine.operator.bucket_state import STATE_VERSION
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, RemotePath, names_in, refuse_missing_bucket
-from job_engine.settings.deployment import Deployment, unplaced
+from job_engine.settings.deployment import Deployment, places_in_words, unplaced
 from job_engine.settings.deployment_file import load_deployment
-from job_engine.settings.given_mapping import places_in_words
 from job_engine.sinks.bucket_results import refuse_unwritable
 from job_engine.sinks.kinds import MATCHES, Sink, publishing
 from job_engine.sinks.tables import refuse_other_layout

@@ -16,8 +16,6 @@ from job_engine.wire.reports import Report, added_up, reports_from_ledger
 from job_engine.wire.tagged_rows import Tag, read_table
 from querylang.plan.model import Plan, QueryPlan, public_title
 
-# What micro-batches and whole runs did, as counts.
-
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from job_engine.wire.clock_sources import IdleTimes
-from job_engine.wire.source_progress import SourceProgress, Unread, UnreadFiles, clock_partitions, partition_text
+from job_engine.wire.reports import SourceProgress, Unread, UnreadFiles, clock_partitions, partition_text
 from runtime.columns.arrivals import Arrivals
 from runtime.instants import NEVER, NO_TIME
 

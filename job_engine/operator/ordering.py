@@ -23,7 +23,7 @@ from job_engine.operator.reading import ReadRows, Visit
 from job_engine.wire.clock_sources import Clock
 from job_engine.wire.packed_rows import COMMANDS, BucketInput, GroupRecords, Signal
 from job_engine.wire.partition_groups import PartitionGroup
-from job_engine.wire.source_progress import clock_partitions
+from job_engine.wire.reports import clock_partitions
 from job_engine.wire.tagged_rows import Tag, TaggedRow
 from querylang.plan.model import Plan
 from runtime.arrow_types import has_column

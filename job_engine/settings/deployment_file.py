@@ -21,8 +21,17 @@ from job_engine.document.setting_values import FolderKind, Folders, duration, id
 from job_engine.document.yaml_document import Mistakes, Node, read_document, read_given, value_of_written
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, asked_again
-from job_engine.settings.deployment import Deployment, kept_places, read_log, read_metrics, unplaced, with_places
-from job_engine.settings.given_mapping import NAME, document_of, places_in_words
+from job_engine.settings.deployment import (
+    NAME,
+    Deployment,
+    document_of,
+    kept_places,
+    places_in_words,
+    read_log,
+    read_metrics,
+    unplaced,
+    with_places,
+)
 from job_engine.settings.sections import read_channels, read_control, read_history, read_sinks, read_sources, read_spark
 from job_engine.sinks.kinds import Sink
 from job_engine.sources.kinds import kind_of, source_keys

@@ -26,8 +26,7 @@ from job_engine.wire.packed_rows import (
     pack_unread,
 )
 from job_engine.wire.program import Program, load_program
-from job_engine.wire.reports import Report
-from job_engine.wire.source_progress import UnreadFiles
+from job_engine.wire.reports import Report, UnreadFiles
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, RecordKind, arrivals_schema, place_of
 from runtime.instants import EARLIEST

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from job_engine.places.local_path import LocalPath, temporary_file
 from job_engine.wire.container import pack, unpack
 from job_engine.wire.partition_groups import EVERY_BUCKET, PartitionGroup, Route, refusing_group
-from job_engine.wire.reports import Report, reports_to_plain
-from job_engine.wire.source_progress import SourceProgress, Unread, UnreadFiles, source_progress
+from job_engine.wire.reports import Report, SourceProgress, Unread, UnreadFiles, reports_to_plain, source_progress
 from querylang.plan.model import Plan
 from runtime.admission.rules import Outcome
 from runtime.admission.selection import furthest_time

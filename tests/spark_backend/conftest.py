@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from job_engine.document.setting_keys import Engine
 from job_engine.places import stores
 from job_engine.settings.deployment_file import ENGINE_VARIABLE
-from job_engine.sources.folder import first_arrivals
+from job_engine.sources.folder import reading
 from job_engine.sources.folder.pieces import TakenFile
 from job_engine.sources.folder.settings import ListedSource
 from spark_backend.session import get_session
@@ -68,11 +68,11 @@ def store(one_server: StoreServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files whose first arrivals were looked up."""
     found: list[str] = []
-    inner = first_arrivals.first_arrivals
+    inner = reading.first_arrivals
 
     def noted(options: Mapping[str, str], source: ListedSource, files: Sequence[TakenFile]) -> list[int | None]:
         found.extend(file.path for file in files)
         return inner(options, source, files)
 
-    monkeypatch.setattr(first_arrivals, "first_arrivals", noted)
+    monkeypatch.setattr(reading, "first_arrivals", noted)
     return found

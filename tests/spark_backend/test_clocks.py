@@ -12,7 +12,7 @@ from job_engine.operator.clocks import GroupClock, JobClock, SourceWatermark
 from job_engine.wire.clock_sources import Clock, ClockSource, IdleTimes
 from job_engine.wire.packed_rows import Signal
 from job_engine.wire.program import Program
-from job_engine.wire.source_progress import SourceProgress
+from job_engine.wire.reports import SourceProgress
 from job_engine.wire.tagged_rows import Tag
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.engine.engine import Engine

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import querylang
-from job_engine.sources.folder import first_arrivals
-from job_engine.sources.folder.first_arrivals import first_arrival
+from job_engine.sources.folder import reading
+from job_engine.sources.folder.reading import first_arrival
 from job_engine.sources.reading import Reading
 from runtime.instants import SECOND
 
@@ -28,8 +28,8 @@ NEARLY = [five + 4 - back for five in range(100, 1100, 5) for back in range(5)]
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_arrivals, "WHOLE", 2000)
-    monkeypatch.setattr(first_arrivals, "PART", 300)
+    monkeypatch.setattr(reading, "READ_WHOLE", 2000)
+    monkeypatch.setattr(reading, "PART", 300)
 
 
 def file_of(folder: Path, name: str, moments: list[int]) -> Path:
@@ -74,7 +74,7 @@ def test_of_a_large_file_in_order_only_some_places_are_read(
     known = Reading.least_arrival
     monkeypatch.setattr(Reading, "least_arrival", lambda it, path, *more: read.append(path) or known(it, path, *more))
     assert first_arrival(file, READING, PLAN) == 100 * SECOND
-    assert 1 < len(read) <= first_arrivals.PLACES
+    assert 1 < len(read) <= reading.PLACES
     assert str(file) not in read
 
 

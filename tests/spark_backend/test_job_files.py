@@ -276,6 +276,6 @@ def test_files_of_a_job_are_read_and_written_in_one_place() -> None:
         for name in ("read_json", "write_durably")
     }
     assert users == {
-        "read_json": ["delta.commit_log", "job_file"],
-        "write_durably": ["durable_files", "job_file", "local.run_log"],
+        "read_json": ["delta.log", "durable_files"],
+        "write_durably": ["durable_files", "local.run_log"],
     }

@@ -16,7 +16,7 @@ from job_engine.sources.reading import Read, Reading, pack_parts
 from job_engine.wire.clock_sources import ClockSource, Idle, clock_source
 from job_engine.wire.packed_rows import Signal, pack_unread
 from job_engine.wire.program import Program
-from job_engine.wire.source_progress import UnreadFiles
+from job_engine.wire.reports import UnreadFiles
 from job_engine.wire.tagged_rows import Tag, TaggedRow
 from runtime.columns.arrivals import place_of
 from runtime.policies.plan_policies import parse_ordering

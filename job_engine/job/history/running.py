@@ -41,7 +41,7 @@ from job_engine.sources.task_reading import read_task
 from job_engine.wire.clock_sources import Clock
 from job_engine.wire.packed_rows import Signal, pack_progress
 from job_engine.wire.program import Program
-from job_engine.wire.source_progress import SourceProgress
+from job_engine.wire.reports import SourceProgress
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.instants import EXPECTED, NEVER, NO_TIME, parse_moment

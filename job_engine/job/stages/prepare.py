@@ -18,9 +18,8 @@ from job_engine.job.driver import Driver, Machine, driver_of, in_words_of_driver
 from job_engine.job.journal.file_changes import take_files
 from job_engine.job.preflight import Checked, checked, note_release, other_release
 from job_engine.job.watching.watch import Watch, open_watch
-from job_engine.settings.deployment import Deployment, keep_places
+from job_engine.settings.deployment import Deployment, keep_places, places_in_words
 from job_engine.settings.deployment_file import load_deployment
-from job_engine.settings.given_mapping import places_in_words
 from job_engine.settings.sections import unused_settings
 from job_engine.sources.kinds import running_of
 from job_engine.wire.partition_groups import shared_order

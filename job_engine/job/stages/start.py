@@ -46,6 +46,61 @@ from job_engine.wire.reports import Report
 from querylang.plan.model import Plan
 from querylang.printable import warn
 
+
+def start(job: Job, report: OnBatch, kind: RunKind) -> Handle:
+    """Start a job; its end unlocks the checkpoint."""
+    plan, deployment = job.checked.program.plan(), job.checked.deployment
+    for remark in said_at_start(plan, deployment, is_bounded=kind.is_bounded, is_new=job.checked.is_new):
+        warn(remark)
+    handle = Handle(job, lambda: _begin(job, report, kind), is_bounded=kind.is_bounded)
+    _warn_of_slow_queries(plan)
+    return handle
+
+
+def _begin(job: Job, report: OnBatch, kind: RunKind) -> Run:
+    """Start a run, with the changes of the queries that wait."""
+    deployment, reached = job.checked.deployment, job.folder.reached()
+    program = _program(job, kind, reached)
+    settings = settings_of(program, deployment)
+    before = settings_of_interrupted(deployment.checkpoint, reached.batches)
+    if before is not None and before != settings:
+        old, sources = settings_with(before, program, deployment.sources)
+        repeats = replace(kind, is_bounded=True, only_repeats=True)
+        _repeat(job, report, repeats, old, replace(deployment, sources=sources), reached.batches)
+        reached = job.folder.reached()
+        program = _program(job, kind, reached)  # no change was taken while a micro-batch was open
+    write_settings(deployment.checkpoint, settings)
+    run = begin_run(job, report, kind, program, deployment, reached.batches)
+    if job.watch is not None:
+        job.watch.follow(run.running)
+    return run
+
+
+def _program(job: Job, kind: RunKind, reached: Reached) -> Program:
+    program = changed_program(job.checked, reached)
+    # the wall clock says nothing about input that is already there
+    return program.without_idle() if kind.is_bounded else program
+
+
+def _repeat(
+    job: Job, report: OnBatch, kind: RunKind, program: Program, deployment: Deployment, batches: Batches
+) -> None:
+    """Repeat the micro-batch that was interrupted, and wait for its end."""
+    run = begin_run(job, report, kind, program, deployment, batches)
+    try:
+        run.running.wait()
+    finally:
+        put_away(job.checked, run)
+
+
+def _warn_of_slow_queries(plan: Plan) -> None:
+    """Say which queries run on the reference matcher, while the first micro-batch is planned."""
+    from runtime.matching.choose import slow_queries
+
+    for line in slow_queries(plan):
+        warn(line)
+
+
 # A run of the driver: how it begins, and what it leaves behind at its end.
 
 
@@ -141,6 +196,64 @@ def put_away(ready: Checked, run: Run) -> None:
         run.reporter.finish()
         if run.rows is not None:
             LocalPath.of(run.rows).remove_tree()
+
+
+# What a run sets that decides which results a micro-batch has: `<checkpoint>/ensue/run.json`.
+
+_WAY_OUT = (
+    "It has the settings of the last run: delete the file, and its micro-batch is repeated with those of this run"
+)
+
+
+class Settings(TypedDict):
+    """What a run may set that decides which results a micro-batch has, as plain data."""
+
+    idle: int | None
+    live: bool
+    sources: list[ClockSource]
+    max_record: dict[str, int | None]
+
+
+def settings_of(program: Program, deployment: Deployment) -> Settings:
+    """The settings of a run."""
+    return {
+        "idle": program.idle,
+        "live": program.live,
+        "sources": list(program.sources),
+        "max_record": {source.name: source.max_record for source in deployment.sources},
+    }
+
+
+def settings_of_interrupted(checkpoint: Place, batches: Batches) -> Settings | None:
+    """Those of the run that a micro-batch was interrupted in; None = none was, or not known.
+
+    An earlier release did not write them down.
+    """
+    return None if batches.open is None else _settings_file(checkpoint).read()
+
+
+def write_settings(checkpoint: Place, settings: Settings) -> None:
+    """Write them down, before the first micro-batch of a run."""
+    file = _settings_file(checkpoint)
+    if file.readable() != settings:
+        file.write(settings)
+
+
+def settings_with(
+    settings: Settings, program: Program, sources: tuple[Source, ...]
+) -> tuple[Program, tuple[Source, ...]]:
+    """A program, and sources of a deployment, with the settings of another run."""
+    own = replace(program, idle=settings["idle"], live=settings["live"], sources=tuple(settings["sources"]))
+    limits = settings["max_record"]
+    return own, tuple(replace(source, max_record=limits.get(source.name)) for source in sources)
+
+
+def _settings_file(checkpoint: Place) -> JobFile[Settings]:
+    return JobFile(JobFolder(checkpoint).path / "run.json", Settings, _WAY_OUT, text=_text)
+
+
+def _text(settings: Settings) -> str:
+    return json.dumps(settings, default=asdict) + "\n"
 
 
 # A deployment that runs in the background, through all changes of its queries.
@@ -271,113 +384,3 @@ class Handle:
     def status(self) -> Status:
         """What runs, how far time has advanced, and counts of all records."""
         return read_status(self._job.checked.deployment, self._run.running.message, is_active=self.is_active)
-
-
-def start(job: Job, report: OnBatch, kind: RunKind) -> Handle:
-    """Start a job; its end unlocks the checkpoint."""
-    plan, deployment = job.checked.program.plan(), job.checked.deployment
-    for remark in said_at_start(plan, deployment, is_bounded=kind.is_bounded, is_new=job.checked.is_new):
-        warn(remark)
-    handle = Handle(job, lambda: _begin(job, report, kind), is_bounded=kind.is_bounded)
-    _warn_of_slow_queries(plan)
-    return handle
-
-
-def _begin(job: Job, report: OnBatch, kind: RunKind) -> Run:
-    """Start a run, with the changes of the queries that wait."""
-    deployment, reached = job.checked.deployment, job.folder.reached()
-    program = _program(job, kind, reached)
-    settings = settings_of(program, deployment)
-    before = settings_of_interrupted(deployment.checkpoint, reached.batches)
-    if before is not None and before != settings:
-        old, sources = settings_with(before, program, deployment.sources)
-        repeats = replace(kind, is_bounded=True, only_repeats=True)
-        _repeat(job, report, repeats, old, replace(deployment, sources=sources), reached.batches)
-        reached = job.folder.reached()
-        program = _program(job, kind, reached)  # no change was taken while a micro-batch was open
-    write_settings(deployment.checkpoint, settings)
-    run = begin_run(job, report, kind, program, deployment, reached.batches)
-    if job.watch is not None:
-        job.watch.follow(run.running)
-    return run
-
-
-def _program(job: Job, kind: RunKind, reached: Reached) -> Program:
-    program = changed_program(job.checked, reached)
-    # the wall clock says nothing about input that is already there
-    return program.without_idle() if kind.is_bounded else program
-
-
-def _repeat(
-    job: Job, report: OnBatch, kind: RunKind, program: Program, deployment: Deployment, batches: Batches
-) -> None:
-    """Repeat the micro-batch that was interrupted, and wait for its end."""
-    run = begin_run(job, report, kind, program, deployment, batches)
-    try:
-        run.running.wait()
-    finally:
-        put_away(job.checked, run)
-
-
-def _warn_of_slow_queries(plan: Plan) -> None:
-    """Say which queries run on the reference matcher, while the first micro-batch is planned."""
-    from runtime.matching.choose import slow_queries
-
-    for line in slow_queries(plan):
-        warn(line)
-
-
-_WAY_OUT = (
-    "It has the settings of the last run: delete the file, and its micro-batch is repeated with those of this run"
-)
-
-
-class Settings(TypedDict):
-    """What a run may set that decides which results a micro-batch has, as plain data."""
-
-    idle: int | None
-    live: bool
-    sources: list[ClockSource]
-    max_record: dict[str, int | None]
-
-
-def settings_of(program: Program, deployment: Deployment) -> Settings:
-    """The settings of a run."""
-    return {
-        "idle": program.idle,
-        "live": program.live,
-        "sources": list(program.sources),
-        "max_record": {source.name: source.max_record for source in deployment.sources},
-    }
-
-
-def settings_of_interrupted(checkpoint: Place, batches: Batches) -> Settings | None:
-    """Those of the run that a micro-batch was interrupted in; None = none was, or not known.
-
-    An earlier release did not write them down.
-    """
-    return None if batches.open is None else _settings_file(checkpoint).read()
-
-
-def write_settings(checkpoint: Place, settings: Settings) -> None:
-    """Write them down, before the first micro-batch of a run."""
-    file = _settings_file(checkpoint)
-    if file.readable() != settings:
-        file.write(settings)
-
-
-def settings_with(
-    settings: Settings, program: Program, sources: tuple[Source, ...]
-) -> tuple[Program, tuple[Source, ...]]:
-    """A program, and sources of a deployment, with the settings of another run."""
-    own = replace(program, idle=settings["idle"], live=settings["live"], sources=tuple(settings["sources"]))
-    limits = settings["max_record"]
-    return own, tuple(replace(source, max_record=limits.get(source.name)) for source in sources)
-
-
-def _settings_file(checkpoint: Place) -> JobFile[Settings]:
-    return JobFile(JobFolder(checkpoint).path / "run.json", Settings, _WAY_OUT, text=_text)
-
-
-def _text(settings: Settings) -> str:
-    return json.dumps(settings, default=asdict) + "\n"

@@ -12,7 +12,7 @@ from job_engine.clock import monotonic, wall_seconds
 from job_engine.job.reports import CONTROL, Figures
 from job_engine.job.watching.process_memory import memory_of
 from job_engine.sources.source import SourceBacklog
-from job_engine.wire.source_progress import partition_text
+from job_engine.wire.reports import partition_text
 from querylang.errors import InputError
 from runtime.instants import NEVER, NO_TIME
 from runtime.results.ledger import DISCARDS, RECEIVED

@@ -66,8 +66,6 @@ def _choices(text: str) -> list[str]:
     return parts
 
 
-# List the files of a source's folder; a folder that has not changed is not listed again.
-#
 # Only names are compared, so any legal name works.
 
 GRANULARITY = 2_000_000_000

@@ -423,6 +423,6 @@ def _by_source(
 
 
 def _firsts(options: Mapping[str, str], source: ListedSource, files: Sequence[TakenFile]) -> Sequence[int | None]:
-    from job_engine.sources.folder.first_arrivals import first_arrivals  # slow to load, and rarely needed
+    from job_engine.sources.folder.reading import first_arrivals  # slow to load, and rarely needed
 
     return first_arrivals(options, source, files)

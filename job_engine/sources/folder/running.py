@@ -15,10 +15,10 @@ from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, RemotePath, below, names_in, refuse_missing_bucket
 from job_engine.sources.crash_marks import living_parts
 from job_engine.sources.folder.after_reading import SettledFile, forget_settled
-from job_engine.sources.folder.first_arrivals import first_arrivals
 from job_engine.sources.folder.listing import is_hidden, name_filter, watch_of
 from job_engine.sources.folder.pieces import FolderMemory, FolderWork, ReadFile, TakenFile, WaitingFile
 from job_engine.sources.folder.planning import FirstArrivals, first_files, unread_of
+from job_engine.sources.folder.reading import first_arrivals
 from job_engine.sources.folder.settings import ENDINGS, ListedSource
 from job_engine.sources.kinds import FirstTables, SourceRunning
 from job_engine.sources.source import Again, PieceAgain, PiecesAgain, Source, SourceBacklog

@@ -20,8 +20,7 @@ from job_engine.sources.topics.pieces import Advance, OffsetRange, TopicsNews, T
 from job_engine.sources.topics.settings import KafkaSource
 from job_engine.wire.packed_rows import pack_lost, pack_progress, pack_reports
 from job_engine.wire.program import Program
-from job_engine.wire.reports import Report
-from job_engine.wire.source_progress import SourceProgress, clock_partition
+from job_engine.wire.reports import Report, SourceProgress, clock_partition
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals, RecordKind, place_of
 from runtime.instants import NO_TIME

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 
 # What workers have to know of a source's Avro, as plain data.
-#
-# Imports only the standard library, so that `ensue check` reads deployment files fast.
 
 
 @dataclass(frozen=True, slots=True)
