@@ -43,7 +43,7 @@ _WAY_OUT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ExecutorState:
     """What an executor has.
 
     place: its machine and folder
@@ -69,7 +69,7 @@ def refuse_unfit_executors(context: SparkContext, executors: int, folder: str) -
         raise InputError("; ".join(sorted(problems)) + f". {_WAY_OUT}")
 
 
-def problems_of(found: Found, folder: str) -> Iterator[str]:
+def problems_of(found: ExecutorState, folder: str) -> Iterator[str]:
     """What is wrong with an executor, without its folder: many have the same mistake."""
     where = f"the Python of an executor on {found.place.partition(' ')[0]}, {found.python},"
     missing = [name for name in NEEDED if name not in found.versions]
@@ -94,11 +94,11 @@ def _numbers(version: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", re.split(r"[^\d.]", version)[0])]
 
 
-def _looked_at(context: SparkContext, executors: int) -> Iterable[Found]:
+def _looked_at(context: SparkContext, executors: int) -> Iterable[ExecutorState]:
     tasks = max(context.defaultParallelism, executors)
     rows = context.parallelize(range(tasks), tasks).mapPartitions(_looking(tuple(NEEDED), LONGEST_TASK))
     for place, python, versions, ensue in rows.collect():
-        yield Found(place, python, versions, ensue)
+        yield ExecutorState(place, python, versions, ensue)
 
 
 def _looking(names: tuple[str, ...], seconds: float) -> Callable[[Iterable[int]], Iterator[Any]]:

@@ -52,7 +52,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundTable:
     """A table of results, with its case, bucket and micro-batch (`step`)."""
 
     case: int
@@ -74,7 +74,7 @@ class Cases:
     cases: Sequence[Case]
     buckets: int
     program: Program = field(init=False)
-    found: list[Found] = field(default_factory=list)
+    found: list[FoundTable] = field(default_factory=list)
     rows: dict[tuple[int, int, int], NDArray[np.int64]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -121,7 +121,7 @@ class Cases:
 
     def note(self, bucket: int, step: int, tag: Tag, query: str, table: pa.Table) -> None:
         """Note a table of results that a bucket gave in a micro-batch."""
-        self.found.append(Found(self.program.plan_index(bucket), bucket, step, tag, query, table))
+        self.found.append(FoundTable(self.program.plan_index(bucket), bucket, step, tag, query, table))
 
     def results(self) -> list[Results]:
         """The results of each case, in the engine's order."""
@@ -154,7 +154,7 @@ class Cases:
             ),
         )
 
-    def _in_case(self, item: Found) -> pa.Table:
+    def _in_case(self, item: FoundTable) -> pa.Table:
         """The table with `_step` as a row of the case; the engine counts the records of a call."""
         position = item.table.schema.get_field_index("_step")
         steps = item.table.column(position).to_numpy()
@@ -166,11 +166,11 @@ class Cases:
         ]
         return item.table.set_column(position, item.table.schema.field(position), pa.array(moved, pa.int64()))
 
-    def _queries(self, item: Found) -> list[str]:
+    def _queries(self, item: FoundTable) -> list[str]:
         names = item.table.column("query").to_pylist()
         return [name or "" for name in names]
 
-    def _row(self, item: Found, query: str, step: int) -> int:
+    def _row(self, item: FoundTable, query: str, step: int) -> int:
         """`query`: name or title; all instances of a query are in one group."""
         stages = [stage.groups for stage in self.program.stages] if self.program.epochs else []
         groups = [group for some in (*stages, self.program.groups(item.case)) for group in some]

@@ -66,7 +66,7 @@ class Deadly:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LivingPart:
     """Rows from `first` up to `last`; `problem`: why they cannot be read, None = they can."""
 
     first: int
@@ -200,34 +200,34 @@ def signal_text(number: int) -> str:
     return f"signal {number} ({signal.strsignal(number)})"
 
 
-def living_parts(count: int, attempt: Callable[[int, int], object]) -> list[Part]:
+def living_parts(count: int, attempt: Callable[[int, int], object]) -> list[LivingPart]:
     """The parts of `count` rows that can be read here, and the rows that end a process.
 
     attempt: reads the rows from a first up to a last one
     """
-    parts: list[Part] = []
+    parts: list[LivingPart] = []
     waiting = [(0, count)]
     while waiting:
         first, last = waiting.pop()
         death = death_of(lambda first=first, last=last: attempt(first, last))  # type: ignore[misc]
         if death is None:
-            parts.append(Part(first, last))
+            parts.append(LivingPart(first, last))
         elif last - first == 1:
-            parts.append(Part(first, last, f"reading it ends the process with {death}"))
+            parts.append(LivingPart(first, last, f"reading it ends the process with {death}"))
         else:
             middle = (first + last) // 2
             waiting += [(middle, last), (first, middle)]
     return parts
 
 
-def without_skipped(parts: Sequence[Part], problems: dict[int, str]) -> list[Part]:
+def without_skipped(parts: Sequence[LivingPart], problems: dict[int, str]) -> list[LivingPart]:
     """The parts with rows of their own for those that have a problem."""
-    found: list[Part] = []
+    found: list[LivingPart] = []
     for part in parts:
         at = part.first
         for row in sorted(row for row in problems if part.problem is None and part.first <= row < part.last):
-            found += [Part(at, row)] if at < row else []
-            found.append(Part(row, row + 1, problems[row]))
+            found += [LivingPart(at, row)] if at < row else []
+            found.append(LivingPart(row, row + 1, problems[row]))
             at = row + 1
-        found += [Part(at, part.last, part.problem)] if at < part.last else []
+        found += [LivingPart(at, part.last, part.problem)] if at < part.last else []
     return found

@@ -18,7 +18,7 @@ from ensue.data_options import DataOptions
 from ensue.embedded import replay
 from ensue.executors import even_splits
 from ensue.spark import match_files
-from job_engine.operator.cases import Case, Cases, Found
+from job_engine.operator.cases import Case, Cases, FoundTable
 from job_engine.operator.step import run_step
 from job_engine.wire.packed_rows import Signal
 from runtime.results.schemas import Results
@@ -85,7 +85,7 @@ def in_buckets(case: Case, buckets: int, *, is_bounded: bool) -> Results:
             signal = Signal.CATCH_UP if is_bounded else None
             done = run_step(job.program, bucket, states.get(bucket), rows, 0, signal=signal)
             states[bucket] = done.state
-            job.found += [Found(0, bucket, step, row.tag, row.query, row.table) for row in done.rows]
+            job.found += [FoundTable(0, bucket, step, row.tag, row.query, row.table) for row in done.rows]
     return job.results()[0]
 
 

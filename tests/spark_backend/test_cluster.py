@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from querylang.errors import InputError
-from spark_backend.executors import LONGEST_WAIT, NEEDED, Found, fits, problems_of, settled_number
+from spark_backend.executors import LONGEST_WAIT, NEEDED, ExecutorState, fits, problems_of, settled_number
 from spark_backend.package import KERNELS, PACKAGES, dependency_files, digest, package, refuse_unfit_driver_python
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,19 +61,19 @@ def test_no_executor_is_told_and_in_the_end_refused(caplog: pytest.LogCaptureFix
 
 
 VERSIONS = {"numba": "0.68.1", "numpy": "2.4.6", "pandas": "2.3.3", "pyarrow": "26.0.1"}
-FIT = Found(
+FIT = ExecutorState(
     "host /executor/0", "/usr/bin/python3", VERSIONS, "/executor/0/ensue-1a/spark_backend/stream/spark_operator.py"
 )
 
 
-def problems(found: Found) -> Iterator[str]:
+def problems(found: ExecutorState) -> Iterator[str]:
     return problems_of(found, "ensue-1a")
 
 
 def test_what_an_executor_lacks_is_named() -> None:
     assert list(problems(FIT)) == []
     versions = {"numba": "0.67.0", "numpy": "1.26.4"}
-    assert list(problems(Found("host /executor/1", "python3", versions, FIT.ensue))) == [
+    assert list(problems(ExecutorState("host /executor/1", "python3", versions, FIT.ensue))) == [
         "the Python of an executor on host, python3, lacks pandas, pyarrow",
         "the Python of an executor on host, python3, has numba 0.67.0; Ensue needs from 0.68, before 0.69",
         "the Python of an executor on host, python3, has numpy 1.26.4; Ensue needs 2.0 or later",
@@ -81,7 +81,7 @@ def test_what_an_executor_lacks_is_named() -> None:
 
 
 def test_another_ensue_on_an_executor_is_refused() -> None:
-    found = Found("host /executor/1", "python3", VERSIONS, "/opt/lib/spark_backend/stream/spark_operator.py")
+    found = ExecutorState("host /executor/1", "python3", VERSIONS, "/opt/lib/spark_backend/stream/spark_operator.py")
     assert list(problems(found)) == [
         (
             "the Python of an executor on host, python3, imports Ensue from /opt/lib/spark_backend/stream/spark_operator.py,"

@@ -22,7 +22,7 @@ from job_engine.places.place import RemotePath
 from job_engine.sources.crash_marks import (
     CrashMarks,
     Deadly,
-    Part,
+    LivingPart,
     death_of,
     living_parts,
     marks_of_run,
@@ -154,7 +154,11 @@ def test_rows_are_divided_until_what_ends_the_process_is_alone() -> None:
     parts = living_parts(8, attempt)
     assert [(part.first, part.last) for part in parts] == [(0, 4), (4, 5), (5, 6), (6, 8)]
     assert [part.problem for part in parts if part.problem] == ["reading it ends the process with signal 6 (Aborted)"]
-    assert without_skipped([Part(0, 4)], {1: "x", 9: "y"}) == [Part(0, 1), Part(1, 2, "x"), Part(2, 4)]
+    assert without_skipped([LivingPart(0, 4)], {1: "x", 9: "y"}) == [
+        LivingPart(0, 1),
+        LivingPart(1, 2, "x"),
+        LivingPart(2, 4),
+    ]
 
 
 def test_skipped_records_are_those_of_a_partition(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from job_engine.durable_files import JobFile, numbers_in
 from job_engine.job.checkpoint.checkpoint_record import Moved, Record, write_record
 from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.job.history.read_again import Mark, read_mark, write_mark
+from job_engine.job.history.read_again import HistoryMark, read_mark, write_mark
 from job_engine.job.journal.journal import Journal, JournalEpoch, Taken
 from job_engine.job.journal.written import write_files, write_journal
 from job_engine.job.stages.start import Settings, write_settings
@@ -123,7 +123,7 @@ def _tables(folder: Path) -> Path:
 
 
 def _mark(folder: Path) -> Path:
-    write_mark(folder, Mark(("Q",), ("A",), {"s": ["a", "b"], "t": topics_to_plain(POSITION)}))
+    write_mark(folder, HistoryMark(("Q",), ("A",), {"s": ["a", "b"], "t": topics_to_plain(POSITION)}))
     return folder / "mark.json"
 
 

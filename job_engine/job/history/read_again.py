@@ -141,7 +141,7 @@ MARK_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class HistoryMark:
     """How far the sources of a job have been read again.
 
     titles: of the queries
@@ -161,20 +161,20 @@ class _Common(TypedDict):
     events: tuple[str, ...]
 
 
-def write_mark(folder: Place, mark: Mark) -> None:
+def write_mark(folder: Place, mark: HistoryMark) -> None:
     """Write down how far it is; it survives a power cut."""
     plain = {"version": MARK_VERSION, "titles": mark.titles, "events": mark.events, "sources": mark.by_source}
     _mark_file(folder).write(plain)
 
 
-def read_mark(folder: Place) -> Mark:
+def read_mark(folder: Place) -> HistoryMark:
     """The inverse of `write_mark`; raises InputError."""
     file = _mark_file(folder)
     data = file.needed()
     with file.checking():
         common = shaped({key: data.pop(key) for key in _Common.__annotations__ if key in data}, _Common)
         done = shaped(data["sources"], dict[str, Any]) if "sources" in data else old_done(data)
-        return Mark(common["titles"], common["events"], done)
+        return HistoryMark(common["titles"], common["events"], done)
 
 
 def _mark_file(folder: Place) -> JobFile[dict[str, Any]]:
@@ -182,17 +182,17 @@ def _mark_file(folder: Place) -> JobFile[dict[str, Any]]:
     return JobFile(folder / "mark.json", dict[str, Any], "Deploy again", (1, MARK_VERSION), missing=missing)
 
 
-def mark_of(deployment: Deployment, read: ReadList, titles: Sequence[str], events: Sequence[str]) -> Mark:
+def mark_of(deployment: Deployment, read: ReadList, titles: Sequence[str], events: Sequence[str]) -> HistoryMark:
     """How far it is once all of it has been read again."""
     done = {
         source.name: running_of(source).done(read.of(source.name, source.format)) for source in deployment.all_sources
     }
-    return Mark(tuple(titles), tuple(events), done)
+    return HistoryMark(tuple(titles), tuple(events), done)
 
 
 def pieces_between(
     deployment: Deployment,
-    before: Mark | None,
+    before: HistoryMark | None,
     read: ReadList,
     since: int | None,
     *,

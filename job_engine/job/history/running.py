@@ -15,7 +15,7 @@ from job_engine.job.checkpoint.progress import JobProgress
 from job_engine.job.commands import Sent, moment_of, send_command
 from job_engine.job.compilation import compile_deployment, source_readings, told_sources
 from job_engine.job.history.read_again import (
-    Mark,
+    HistoryMark,
     TableEnd,
     histories,
     mark_of,
@@ -60,12 +60,12 @@ def history_program(journal: Journal, program: Program) -> Program:
     return Program.of(plan, buckets=program.buckets, clock=program.clock, sources=program.sources).without_idle()
 
 
-Begun = tuple[HistoryRun, Mark]
+Begun = tuple[HistoryRun, HistoryMark]
 """A history, and how far it is."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class HistoryReading:
     """How a history reads the sources of a job.
 
     deployment: of the job
@@ -110,7 +110,7 @@ class Reading:
         of = None if table is None else table.source
         return TableEnd(last, sources, of, topics, reading.program, lambda piece: reading.packed([piece]))
 
-    def go_on(self, run: HistoryRun, mark: Mark) -> tuple[Mark, int]:
+    def go_on(self, run: HistoryRun, mark: HistoryMark) -> tuple[HistoryMark, int]:
         """Read what the job has read since then; how many steps that took."""
         read = what_was_read(self.deployment.checkpoint)
         return mark_of(self.deployment, read, self.titles, self.events), self._take(run, mark, read)
@@ -139,7 +139,7 @@ class Reading:
         known = [_progress(item.source, item.partition, NO_TIME) for item in _known(clock)]
         run.step([pack_progress(self.program.buckets, known)], _now())
 
-    def _take(self, run: HistoryRun, before: Mark | None, read: ReadList, table: TableEnd | None = None) -> int:
+    def _take(self, run: HistoryRun, before: HistoryMark | None, read: ReadList, table: TableEnd | None = None) -> int:
         accepts_gap = self.command.accepts_gap
         has_clock = self.program.clock is not Clock.PROCESSING
         options = self._options()
@@ -178,7 +178,7 @@ def _packed(step: Sequence[PieceAgain], options: Mapping[str, str]) -> Iterator[
         yield from read_task(options, task.to_text())
 
 
-def write_history(folder: Place, run: HistoryRun, mark: Mark) -> None:
+def write_history(folder: Place, run: HistoryRun, mark: HistoryMark) -> None:
     """Write down what a history has left so far."""
     run.write(folder)
     write_mark(folder, mark)
@@ -236,10 +236,10 @@ def send_with_history(
         if uses_table:
             run, limits = HistoryRun(program), limits_of(moment, program, progress.clock)
             last = run_over_table(run, program, deployment, limits)
-            reading = Reading(deployment, program, replace(command, since=last + 1))
+            reading = HistoryReading(deployment, program, replace(command, since=last + 1))
             run, mark = reading.begin(progress.clock, run, last)
         else:
-            reading = Reading(deployment, program, replace(command, since=_with_held(moment, program, progress)))
+            reading = HistoryReading(deployment, program, replace(command, since=_with_held(moment, program, progress)))
             run, mark = reading.begin(progress.clock)
         for _ in range(MOST_ROUNDS):
             started = monotonic()

@@ -11,7 +11,7 @@ from job_engine.job.history.read_again import (
     remove_done,
     remove_unused,
 )
-from job_engine.job.history.running import Reading, history_program
+from job_engine.job.history.running import HistoryReading, history_program
 from job_engine.job.journal.journal import HistoryCommand, Journal, Taking, moment_of_change
 from job_engine.job.journal.written import asked_of_text, read_journal, write_journal
 from job_engine.job.plan_rules import finishing
@@ -75,7 +75,7 @@ def _changed(journal: Journal, ready: Checked, reached: Reached, command: Comman
     if joined.taken[-1].errors:
         return joined
     try:
-        reading = Reading(deployment, history_program(joined, ready.program), asked)
+        reading = HistoryReading(deployment, history_program(joined, ready.program), asked)
         reading.finish(reached.progress.clock, target)
     except (InputError, OSError) as error:
         return journal.refused(f"DeployQuery: {' '.join(str(error).split())}", taking)

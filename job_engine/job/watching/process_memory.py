@@ -11,7 +11,7 @@ PROC = LocalPath("/proc")
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class ProcessMemory:
     """Memory of a process and of all below it.
 
     bytes: what several of them share is counted once
@@ -21,7 +21,7 @@ class Memory:
     processes: int
 
 
-def memory_of(process: int, proc: Path = PROC) -> Memory | None:
+def memory_of(process: int, proc: Path = PROC) -> ProcessMemory | None:
     """The memory of a tree of processes; None = the system does not tell."""
     children: dict[int, list[int]] = {}
     for number, parent in _parents(proc):
@@ -33,7 +33,7 @@ def memory_of(process: int, proc: Path = PROC) -> Memory | None:
         size = _bytes(proc / str(number))
         if size is not None:
             found.append(size)
-    return Memory(sum(found), len(found)) if found else None
+    return ProcessMemory(sum(found), len(found)) if found else None
 
 
 def _parents(proc: Path) -> list[tuple[int, int]]:

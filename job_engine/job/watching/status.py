@@ -19,7 +19,7 @@ from job_engine.job.checkpoint.job_folder import JobFolder, Ledger
 from job_engine.job.checkpoint.progress import RECENT, JobProgress, QueryTime, Recent, Timeline
 from job_engine.job.journal.journal import Journal
 from job_engine.job.journal.written import read_journal
-from job_engine.job.watching.process_memory import Memory, memory_of
+from job_engine.job.watching.process_memory import ProcessMemory, memory_of
 from job_engine.operator.clocks import SourceWatermark, place_name
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import load_deployment
@@ -218,7 +218,7 @@ class Status:
     next_due: int | None = None
     keys: int | None = None
     backlog: tuple[SourceBacklog, ...] = ()
-    memory: Memory | None = None
+    memory: ProcessMemory | None = None
     running: tuple[RunningInstance, ...] = ()
 
     def to_plain(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ class FolderSink:
     formulas: Formulas = Formulas.KEEP
 
 
-class FolderKind(SinkKind):
+class FolderSinkKind(SinkKind):
     """Folders of files; see `SinkKind`."""
 
     keys: Mapping[str, str] = {"path": "folders", "shared": "folders", "formulas": "CSV", "layout": "folders"}
@@ -40,4 +40,4 @@ class FolderKind(SinkKind):
         return entry.sink(FolderSink(formulas), entry.place())
 
 
-KIND = FolderKind()
+KIND = FolderSinkKind()

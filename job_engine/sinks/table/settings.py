@@ -30,7 +30,7 @@ class TableSink:
     partition_by: tuple[str, ...] = ()
 
 
-class TableKind(SinkKind):
+class TableSinkKind(SinkKind):
     """Delta tables; see `SinkKind`."""
 
     keys: Mapping[str, str] = {
@@ -54,7 +54,7 @@ class TableKind(SinkKind):
         return entry.sink(TableSink(_partition_by(entry)), place, table)
 
 
-KIND = TableKind()
+KIND = TableSinkKind()
 
 
 def _partition_by(entry: SinkEntry) -> tuple[str, ...]:

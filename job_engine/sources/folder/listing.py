@@ -90,7 +90,7 @@ class FileStamp:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundFile:
     """What a listing found.
 
     files: new files by their paths below the source's folder
@@ -120,13 +120,13 @@ class FolderWatch:
         self._listed: dict[str, _Listed] = {}
         self._young: set[str] = set()
 
-    def new_files(self, is_known: Callable[[str], bool], now: int) -> Found:
+    def new_files(self, is_known: Callable[[str], bool], now: int) -> FoundFile:
         """The files in the parts of the folder that may have changed.
 
         is_known: whether a path is left out
         now: the wall clock, ns since 1970. Raises OSError if the folder cannot be listed.
         """
-        found = Found()
+        found = FoundFile()
         candidates = self._young
         self._young = set()
         for path in sorted(candidates):
@@ -145,7 +145,7 @@ class FolderWatch:
         """A file's stamp now; raises OSError."""
         return FileStamp.of((self._folder / path).stat())
 
-    def _look_at(self, path: str, is_known: Callable[[str], bool], now: int, found: Found) -> None:
+    def _look_at(self, path: str, is_known: Callable[[str], bool], now: int, found: FoundFile) -> None:
         if is_known(path):
             return
         try:
@@ -237,11 +237,11 @@ class StoreWatch:
         self._folders: list[str] = []
         self._next = float("-inf")
 
-    def new_files(self, is_known: Callable[[str], bool], now: int) -> Found:
+    def new_files(self, is_known: Callable[[str], bool], now: int) -> FoundFile:
         """See `SourceWatch`."""
         if self._clock() >= self._next:
             self._list()
-        found = Found()
+        found = FoundFile()
         youngest = now - self._source.min_age * 1000
         for path, stamp in self._stamps.items():
             if not is_known(path) and not (self._source.min_age and stamp.modified > youngest):
@@ -292,7 +292,7 @@ class StoreWatch:
 class SourceWatch(Protocol):
     """The folder of one source, and what was seen of it."""
 
-    def new_files(self, is_known: Callable[[str], bool], now: int) -> Found:
+    def new_files(self, is_known: Callable[[str], bool], now: int) -> FoundFile:
         """The files that may be new; `now`: the wall clock, ns since 1970. Raises OSError."""
 
     def names(self) -> set[str]:

@@ -91,7 +91,7 @@ ENDINGS: Mapping[str, tuple[str, ...]] = {
 """By format: how the names of its files end, in lower case, without that of a compression."""
 
 
-class FolderKind(SourceKind):
+class FolderSourceKind(SourceKind):
     """Folders of files; see `SourceKind`."""
 
     title = "sources of files"
@@ -158,7 +158,7 @@ class FolderKind(SourceKind):
         return self.placed(own, asked_again(own.place, retry))
 
 
-KIND = FolderKind()
+KIND = FolderSourceKind()
 
 
 def _after(node: Node, place: Place | None, entry: SourceEntry) -> tuple[str, Place | None]:

@@ -52,7 +52,7 @@ _LONGEST_VERSION = 18
 """Digits."""
 
 
-class TableKind(SourceKind):
+class TableSourceKind(SourceKind):
     """Tables of Delta; see `SourceKind`."""
 
     title = "Delta sources"
@@ -108,7 +108,7 @@ class TableKind(SourceKind):
         return self.placed(own, asked_again(own.place, retry)) if own.folder else own
 
 
-KIND = TableKind()
+KIND = TableSourceKind()
 
 
 def _start(text: str) -> str | None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from job_engine.errors import Unreachable
 from job_engine.kafka.listing import BrokerError
 from job_engine.retrying import patience_of
-from job_engine.sources.crash_marks import NO_MARKS, CrashMarks, Deadly, Part, living_parts, without_skipped
+from job_engine.sources.crash_marks import NO_MARKS, CrashMarks, Deadly, LivingPart, living_parts, without_skipped
 from job_engine.sources.kinds import SourceReading, TaskRun
 from job_engine.sources.reading import Read, Reading, pack_parts, pack_refused_records
 from job_engine.sources.topics.consuming import Chunk, GoneMessages, consumed
@@ -128,14 +128,14 @@ class RangeReader:
         }
 
         def attempt(first: int, last: int) -> None:
-            for piece in without_skipped([Part(first, last)], problems):
+            for piece in without_skipped([LivingPart(first, last)], problems):
                 for _ in self._read(messages.part(piece.first, piece.last, piece.problem), reading):
                     pass
 
         rows = np.searchsorted(messages.offsets, list(skipped)).tolist()
         found = zip(rows, skipped.items(), strict=True)
         problems = {row: why for row, (offset, why) in found if offset in messages.offsets[row : row + 1]}
-        parts = living_parts(len(messages), attempt) if is_suspect and len(messages) else [Part(0, len(messages))]
+        parts = living_parts(len(messages), attempt) if is_suspect and len(messages) else [LivingPart(0, len(messages))]
         for part in parts:
             if part.problem is not None:
                 offset = int(messages.offsets[part.first])
