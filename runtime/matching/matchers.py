@@ -29,7 +29,7 @@ from runtime.matching.kernel.compilation import compile_query, compile_runs, pro
 from runtime.matching.kernel.run_search import NO_ROOM_FOR_MATCHES, NO_ROOM_IN_MEMORY, search_runs
 from runtime.matching.kernel.search import search
 from runtime.matching.kernel.sliding import new_queues, slide
-from runtime.matching.kernel.tables import RunRecords
+from runtime.matching.kernel.tables import Records
 from runtime.matching.kernel.waits import Waits, outlive
 from runtime.matching.kernel.workspace import (
     ERRORS,
@@ -339,7 +339,7 @@ def _larger(matches: Matches, count: int) -> Matches:
 
 @borrowing
 def measure(
-    matches: Matches, transitions: RunRecords, binds: Integers, count: int, own: Integers, widths: Integers
+    matches: Matches, transitions: Records, binds: Integers, count: int, own: Integers, widths: Integers
 ) -> None:
     """Sets `widths` to how many events each term has at most; `own` is of one match."""
     for match in range(count):
@@ -349,7 +349,7 @@ def measure(
 
 
 @borrowing
-def _count_members(matches: Matches, transitions: RunRecords, binds: Integers, match: int, own: Integers) -> None:
+def _count_members(matches: Matches, transitions: Records, binds: Integers, match: int, own: Integers) -> None:
     """Sets `own` to how many events each term has."""
     own[:] = 0
     for index in range(matches.first[match], matches.first[match + 1]):
@@ -361,7 +361,7 @@ def _count_members(matches: Matches, transitions: RunRecords, binds: Integers, m
 @borrowing
 def lay_out(
     matches: Matches,
-    transitions: RunRecords,
+    transitions: Records,
     binds: Integers,
     order: Integers,
     begins: Integers,

@@ -61,7 +61,7 @@ from runtime.matching.kernel.tables import (
     CheckKind,
     ConditionTables,
     FoldFunction,
-    RunRecords,
+    Records,
     RunTables,
     automaton_tables,
     condition_tables,
@@ -497,7 +497,7 @@ class _Tables:
         linked: Sequence[int],
         is_next_only: Sequence[bool],
         check_ends: Any,
-    ) -> RunRecords:
+    ) -> Records:
         query, states = self.query, self.query.automaton.states
         ends = ends_of([len(state.transitions) for state in states])
         part_ends = ends_of([len(rule.parts) if rule else 0 for rule in rules])
@@ -528,7 +528,7 @@ class _Tables:
             is_counted=counted_states(query),
         )
 
-    def _middles(self) -> RunRecords:
+    def _middles(self) -> Records:
         gaps = self.query.gaps
         before = [self._listed(item.before) for item in gaps] or [(0, 0)]
         return records(
@@ -538,7 +538,7 @@ class _Tables:
             length=[known(item.duration) for item in gaps] or [0],
         )
 
-    def _terms(self, parts: Sequence[tuple[int, int]]) -> RunRecords:
+    def _terms(self, parts: Sequence[tuple[int, int]]) -> Records:
         terms = self.query.terms
         sides = [self._listed(term.side) for term in terms]
         numbered = {term for kind, term in parts if kind == PartKind.RUN}
@@ -577,7 +577,7 @@ def _numbered(chosen: Sequence[bool]) -> list[int]:
     return [sum(chosen[:index]) if is_chosen else -1 for index, is_chosen in enumerate(chosen)]
 
 
-def _rows(dtype: np.dtype[Any], rows: Sequence[dict[str, int]]) -> RunRecords:
+def _rows(dtype: np.dtype[Any], rows: Sequence[dict[str, int]]) -> Records:
     """Records from one dictionary each; at least one, so that kernels see the type."""
     assert dtype.names is not None, "a record has fields"
     return records(dtype, **{name: [int(row[name]) for row in rows] for name in dtype.names})

@@ -3,8 +3,7 @@
 `where` is a program: `runtime.matching.kernel.evaluator`.
 
 `bindings[term]` is the position of the event that a term is bound to, -1 while it is not bound. The
-last entry is one
-more: the event of a `without`, before that any event of the key.
+last entry is one more: the event of a `without`, before that any event of the key.
 """
 
 from __future__ import annotations

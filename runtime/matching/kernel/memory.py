@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runtime.compiling.compiled import borrowing, inlined
-from runtime.matching.kernel.tables import AutomatonTables, RunRecords
+from runtime.matching.kernel.tables import AutomatonTables, Records
 from runtime.matching.kernel.workspace import FIRST_BUCKETS, Bound, DeadEnds, Failures, Memory
 from runtime.matching.remembering import PartKind
 from runtime.number_arrays import Integers
@@ -182,7 +182,7 @@ def number_of_run(memory: Memory, term: int, before: int, position: int) -> int:
 
 @borrowing
 def _state_entry(
-    states: RunRecords,
+    states: Records,
     parts: Integers,
     memory: Memory,
     bound: Bound,
@@ -215,7 +215,7 @@ def _state_entry(
 
 @inlined
 def run_failed_until(
-    states: RunRecords,
+    states: Records,
     parts: Integers,
     failures: Failures,
     memory: Memory,
@@ -239,7 +239,7 @@ def run_failed_until(
 
 @inlined
 def result_of(
-    states: RunRecords,
+    states: Records,
     parts: Integers,
     failures: Failures,
     memory: Memory,
@@ -272,7 +272,7 @@ def result_of(
 
 @inlined
 def store_result(
-    states: RunRecords,
+    states: Records,
     parts: Integers,
     failures: Failures,
     memory: Memory,
@@ -317,7 +317,7 @@ def new_completion(memory: Memory, event: int, transition: int, rest: int) -> in
 
 @borrowing
 def is_completion_more_recent(
-    transitions: RunRecords, binds: Integers, memory: Memory, terms: int, ours: int, theirs: int
+    transitions: Records, binds: Integers, memory: Memory, terms: int, ours: int, theirs: int
 ) -> bool:
     """Whether a completion wins over another by the *recent* policy.
 
@@ -350,7 +350,7 @@ def is_completion_more_recent(
 
 
 @borrowing
-def _next_of(transitions: RunRecords, binds: Integers, memory: Memory, term: int, completion: int) -> int:
+def _next_of(transitions: Records, binds: Integers, memory: Memory, term: int, completion: int) -> int:
     """The first part of a completion, from its beginning on, that binds the term."""
     while completion != END:
         taken = memory.transition[completion]

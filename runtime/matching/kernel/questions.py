@@ -23,7 +23,7 @@ from runtime.matching.kernel.evaluator import (
     state_of,
     state_of_operand,
 )
-from runtime.matching.kernel.tables import FoldFunction, RunRecords, RunTables
+from runtime.matching.kernel.tables import FoldFunction, Records, RunTables
 from runtime.matching.kernel.workspace import Bound
 from runtime.number_arrays import Integers
 
@@ -32,8 +32,8 @@ FAILS, HOLDS, NOT_ASKED = range(3)
 
 @inlined
 def each_compares(
-    checks: RunRecords,
-    questions: RunRecords,
+    checks: Records,
+    questions: Records,
     lists: Integers,
     program: LoadedProgram,
     bound: Bound,
@@ -61,8 +61,8 @@ def each_compares(
 
 @inlined
 def each_holds(
-    checks: RunRecords,
-    questions: RunRecords,
+    checks: Records,
+    questions: Records,
     lists: Integers,
     program: LoadedProgram,
     bound: Bound,
@@ -128,7 +128,7 @@ def verdict(
 
 
 @inlined
-def _iterations(questions: RunRecords, lists: Integers, bound: Bound, question: int) -> int:
+def _iterations(questions: Records, lists: Integers, bound: Bound, question: int) -> int:
     """How often a condition is asked: of each event of its runs, those of one group in pairs."""
     result = NEVER
     for index in range(questions[question].first_run, questions[question].stop_run):
@@ -137,7 +137,7 @@ def _iterations(questions: RunRecords, lists: Integers, bound: Bound, question: 
 
 
 @inlined
-def _is_run_of(questions: RunRecords, lists: Integers, question: int, term: int) -> bool:
+def _is_run_of(questions: Records, lists: Integers, question: int, term: int) -> bool:
     """Whether a term is a run of which each event is asked."""
     result = False
     for index in range(questions[question].first_run, questions[question].stop_run):
@@ -146,7 +146,7 @@ def _is_run_of(questions: RunRecords, lists: Integers, question: int, term: int)
 
 
 @inlined
-def _is_unset(terms: RunRecords, lists: Integers, bound: Bound, term: int) -> bool:
+def _is_unset(terms: Records, lists: Integers, bound: Bound, term: int) -> bool:
     """Whether a name is unset; a run of no event is not, if its side of an `or` is taken."""
     result = terms[term].is_optional == 1 and bound.counts[term] == 0
     for index in range(terms[term].first_side, terms[term].stop_side):
@@ -155,7 +155,7 @@ def _is_unset(terms: RunRecords, lists: Integers, bound: Bound, term: int) -> bo
 
 
 @inlined
-def _lacks_event_before(questions: RunRecords, lists: Integers, bound: Bound, question: int, deepest: int) -> bool:
+def _lacks_event_before(questions: Records, lists: Integers, bound: Bound, question: int, deepest: int) -> bool:
     """Whether a plain name has no event before that is asked for: then nothing is asked."""
     result = False
     for index in range(questions[question].first_prev, questions[question].stop_prev, 2):
@@ -167,7 +167,7 @@ def _lacks_event_before(questions: RunRecords, lists: Integers, bound: Bound, qu
 
 @inlined
 def _bind_one(
-    questions: RunRecords,
+    questions: Records,
     lists: Integers,
     bound: Bound,
     path: Integers,
@@ -189,8 +189,8 @@ def _bind_one(
 
 @inlined
 def _of_comparison(
-    checks: RunRecords,
-    questions: RunRecords,
+    checks: Records,
+    questions: Records,
     lists: Integers,
     program: LoadedProgram,
     bound: Bound,
@@ -212,8 +212,8 @@ def _of_comparison(
 
 @inlined
 def _of_program(
-    checks: RunRecords,
-    questions: RunRecords,
+    checks: Records,
+    questions: Records,
     lists: Integers,
     program: LoadedProgram,
     bound: Bound,

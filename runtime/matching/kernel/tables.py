@@ -319,14 +319,8 @@ def followed_windows(query: QueryPlan, is_used_later: NDArray[np.bool_]) -> NDAr
 # Each table is an array of records, made once per query. Lists that records have parts of are
 # arrays.
 
-RunRecords = NDArray[Any]
 
-
-def _run_record(*names: str) -> np.dtype[Any]:
-    return np.dtype([(name, np.int64) for name in names])
-
-
-RUN_STATE = _run_record(
+RUN_STATE = _record(
     *("first_transition", "stop_transition", "input", "link_row", "is_next_only"),
     *("is_end", "first_check", "stop_check"),
     *("fail_row", "direct_row", "hash_row", "is_falling", "is_lasting", "first_part", "stop_part", "is_counted"),
@@ -343,7 +337,7 @@ fail_row, direct_row, hash_row, is_falling, is_lasting, first_part, stop_part:
 is_counted: 1 if the events that it binds count for the limit of a search
 """
 
-RUN_TRANSITION = _run_record(
+RUN_TRANSITION = _record(
     *("input", "target", "tied_until", "follows", "first_bind", "stop_bind", "first_check", "stop_check")
 )
 """A transition.
@@ -356,7 +350,7 @@ first_bind, stop_bind: its part of `Tables.binds`
 first_check, stop_check: its part of `Tables.checks`
 """
 
-CHECK = _run_record(
+CHECK = _record(
     *("kind", "program", "length", "input", "first_term", "stop_term", "is_leading", "count_row"),
     *("operation", "left", "left_term", "right", "right_term", "question", "newest_only"),
     *("first_middle", "stop_middle"),
@@ -377,7 +371,7 @@ first_middle, stop_middle: the waits between steps of its range, a part of `Tabl
     `GAP`, that wait, and the range is what comes after it
 """
 
-QUESTION = _run_record(
+QUESTION = _record(
     *("first_run", "stop_run", "first_prev", "stop_prev", "first_optional", "stop_optional"),
     *("first_end", "stop_end", "first_fold", "stop_fold", "first_named", "stop_named"),
 )
@@ -393,7 +387,7 @@ first_fold, stop_fold: its part of `Tables.folds`
 first_named, stop_named: the terms that the range of a `without` names
 """
 
-FOLD = _run_record(
+FOLD = _record(
     *("function", "program", "operand", "term", "is_float", "is_float_result", "none_fails"),
     *("first_run", "stop_run", "first_constant", "stop_constant", "first_state", "stop_state"),
 )
@@ -409,10 +403,10 @@ first_constant, stop_constant: the program's constants that stand for it, a part
 first_state, stop_state: the integer constants that are their states, a part of `Tables.lists`
 """
 
-MIDDLE = _run_record("first_before", "stop_before", "length")
+MIDDLE = _record("first_before", "stop_before", "length")
 """A wait between steps: µs, after the latest event of these terms, a part of `Tables.lists`."""
 
-TERM = _run_record("is_optional", "first_side", "stop_side", "is_numbered")
+TERM = _record("is_optional", "first_side", "stop_side", "is_numbered")
 """A term.
 
 is_optional: 1 if it may be unset; it is not if a term of its side is bound
@@ -453,13 +447,13 @@ class RunTables(NamedTuple):
     is_first: by input, whether the first state takes it
     """
 
-    states: RunRecords
-    transitions: RunRecords
-    checks: RunRecords
-    questions: RunRecords
-    folds: RunRecords
-    middles: RunRecords
-    terms: RunRecords
+    states: Records
+    transitions: Records
+    checks: Records
+    questions: Records
+    folds: Records
+    middles: Records
+    terms: Records
     binds: Integers
     lists: Integers
     parts: Integers

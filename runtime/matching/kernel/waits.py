@@ -119,8 +119,8 @@ def _has_without_event(
     """Whether an event of a `without` is in a range that ends with the trailing wait.
 
     For a new wait these are the events in the windows at its latest event, and all later ones. For
-    the other waits only
-    new events are checked: all others were there, and did not end it, when it was checked before.
+    the other waits only new events are checked: all others were there, and did not end it, when it
+    was checked before.
     """
     key, latest, found = waits.key[wait], waits.latest[wait], False
     # The wait's end is outside of the range, so events at `due` or later do not count.
