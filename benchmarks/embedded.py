@@ -36,7 +36,7 @@ def measure(count: int, keys: int, batches: int, plan: Plan | None = None) -> Em
     whole: list[float] = []
     gathering: list[float] = []
     matches = 0
-    with _stopwatch(query_runner, "gather", gathering), _stopwatch(Matched, "by_step", gathering):
+    with _stopwatch(query_runner, "gather_table", gathering), _stopwatch(Matched, "by_step", gathering):
         for batch in range(batches):
             arrivals = events.arrivals(plan, count, keys, batch * count)
             gathering.append(0.0)

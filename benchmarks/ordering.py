@@ -100,7 +100,7 @@ def _pair(orderly: Stream, late: Stream, count: int, keys: int, batches: int) ->
             spent = _spent(engine, arrivals)
             times[stream].append(spent["all"])
             if stream is orderly:
-                shares.append(spent["admit"] / (spent["all"] - spent["gather"]))
+                shares.append(spent["admit"] / (spent["all"] - spent["gather_table"]))
     first, second = (median(times[stream][2:]) * 1000 for stream in (orderly, late))
     return Ordered(orderly.name, count, first, second, significant(second / first), significant(median(shares[2:])))
 
@@ -114,7 +114,7 @@ def _aged(arrivals: Arrivals, age: int) -> Arrivals:
 
 def _spent(engine: Engine, arrivals: Arrivals) -> Mapping[str, float]:
     """Seconds of a call, in all and in two of its functions, which stopwatches are put around."""
-    modules: Mapping[str, Any] = {"admit": shared_admission, "gather": query_runner}
+    modules: Mapping[str, Any] = {"admit": shared_admission, "gather_table": query_runner}
     spent = dict.fromkeys((*modules, "all"), 0.0)
     functions = {name: getattr(module, name) for name, module in modules.items()}
 

@@ -26,7 +26,15 @@ from runtime.replay.records import FileRecords, Records
 from runtime.replay.replay import waiting_matches
 from runtime.replay.stepping import Step
 from runtime.replay.steps import are_quick, replay_steps
-from runtime.results.for_users import Plain, RowOf, flat_discards, plain_matches, plain_outputs, public, row_is_offset
+from runtime.results.for_users import (
+    Plain,
+    RowOf,
+    flat_discards,
+    plain_matches,
+    plain_outputs,
+    row_is_offset,
+    without_order_columns,
+)
 from runtime.results.ledger import late_warning
 from runtime.results.schemas import Results
 
@@ -95,7 +103,7 @@ class Answer:
         The columns are `kind`, `channel`, `text`, `event` (JSON), `query`, `instance`, `key`
         (JSON), `time`, `emitted` and `match_id`.
         """
-        return self._frame(public(self._found.outputs))
+        return self._frame(without_order_columns(self._found.outputs))
 
     @cached_property
     def discarded(self) -> pd.DataFrame:
@@ -157,7 +165,7 @@ class Answer:
         """What is shown of it, by title."""
         return {
             "matches": matches_table(self.plan, self._found, self._row_of),
-            "outputs": public(self._found.outputs),
+            "outputs": without_order_columns(self._found.outputs),
             "discarded": self._discards(),
         }
 

@@ -30,8 +30,8 @@ from runtime.reading.column_names import PLACES, ColumnNames
 from runtime.reading.control_events import NOT_HERE, ControlError, parse_change
 from runtime.reading.inference.schema import infer
 from runtime.reading.inference.types import with_nested
-from runtime.replay.epochs import Epoch, Notice, Script
-from runtime.replay.loading import events_by_source, ordered
+from runtime.replay.epochs import ChangeNotice, Epoch, Script
+from runtime.replay.loading import events_by_source, with_orderings
 from runtime.replay.records import Records, source_names
 from runtime.replay.replay import read_all
 from runtime.results.schemas import Results
@@ -158,7 +158,7 @@ def script_of(
     brought = events_by_source([whole.arrivals], reading) if orderings else {}
 
     def finish(plan: Plan) -> Plan:
-        ordered_plan = ordered(plan, orderings, names, brought) if orderings else plan
+        ordered_plan = with_orderings(plan, orderings, names, brought) if orderings else plan
         return with_forget_keys(ordered_plan, forget_keys)
 
     def furthest(record: int, plan: Plan) -> int:
@@ -198,7 +198,7 @@ class _Director:
     infer: Infer
     furthest: Furthest
     epochs: list[Epoch] = field(default_factory=list)
-    notices: list[Notice] = field(default_factory=list)
+    notices: list[ChangeNotice] = field(default_factory=list)
 
     def script(self, running: Running, asked: Sequence[Asked]) -> Script:
         """All epochs, and the plan of all queries that run in one of them."""
@@ -207,7 +207,7 @@ class _Director:
             running = self._settled(running, item.place)
             moment = Moment(item.place, self._furthest(item))
             done = self._done(item, running, moment)
-            self.notices.append(Notice(done.outcomes, item.place, item.record))
+            self.notices.append(ChangeNotice(done.outcomes, item.place, item.record))
             if done.plan is not None:
                 running = done.running
                 self._begin(done.plan, running, item.record + 1, heirs=done.heirs)
@@ -246,7 +246,7 @@ class _Director:
             outcomes = tuple(Outcome("handed_over", name, "", f"the old text of '{name}' has ended") for name in names)
             arrival = self.arrivals.system("arrival")
             first = int(np.searchsorted(arrival, done, side="right"))
-            self.notices.append(Notice(outcomes, done, None))
+            self.notices.append(ChangeNotice(outcomes, done, None))
             self._begin(self._plan(running), running, first, done)
         return running
 

@@ -44,13 +44,13 @@ from runtime.replay.records import FileToRead, NotSortedError, Reading, arrived_
 from runtime.replay.replay import replay_calls
 from runtime.results.for_users import (
     RowOf,
-    cells,
+    column_cells,
     flat_matches,
     parquet_settings,
     plain_matches,
     plain_value,
-    public,
     without_empty_structs,
+    without_order_columns,
 )
 from runtime.results.ledger import late_warning
 from runtime.results.schemas import Results, match_schema
@@ -205,7 +205,7 @@ class _Parquet:
     """
 
     def __init__(self, file: BinaryIO, plan: Plan, _row_of: RowOf) -> None:
-        nothing = public(match_schema(plan, plan.queries[0]).empty_table())
+        nothing = without_order_columns(match_schema(plan, plan.queries[0]).empty_table())
         self._schema = without_empty_structs(nothing).schema
         self._writer = pa.parquet.ParquetWriter(file, self._schema, **parquet_settings(self._schema))
         self._plan = plan
@@ -224,7 +224,7 @@ class _Csv:
 
     def __init__(self, file: BinaryIO, plan: Plan, row_of: RowOf) -> None:
         self._plan, self._row_of = plan, row_of
-        nothing = csv_matches(public(match_schema(plan, plan.queries[0]).empty_table()), row_of)
+        nothing = csv_matches(without_order_columns(match_schema(plan, plan.queries[0]).empty_table()), row_of)
         self._writer = pa.csv.CSVWriter(file, nothing.schema)
 
     def write(self, results: Results) -> None:
@@ -347,7 +347,7 @@ def _plain(column: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(kind):
         return pc.replace_substring(pc.cast(column, pa.string()), " ", "T", max_replacements=1)
     if pa.types.is_nested(kind):
-        texts = [None if cell is None else json_text(plain_value(cell)) for cell in cells(column)]
+        texts = [None if cell is None else json_text(plain_value(cell)) for cell in column_cells(column)]
         return pa.array(texts, pa.string())
     return column
 

@@ -23,7 +23,7 @@ from runtime.replay.incremental import Incremental
 from runtime.replay.records import source_names
 from runtime.single_events.events import SingleEvents, can_foresee
 from runtime.single_events.results import CallResults, EarlyResults
-from runtime.single_events.windows import Finding, SingleEvent, UnforeseenError
+from runtime.single_events.windows import FoundMatch, SingleEvent, UnforeseenError
 from runtime.timestamps import parse_time
 
 _MOST_ROWS = 20
@@ -112,7 +112,7 @@ class Foresight:
             return None
 
     def _results_of(self, rows: Rows, plain: PlainRows, events: SingleEvents, reader: RowReader) -> EarlyResults | None:
-        brought: list[tuple[int, QueryPlan, Finding]] = []
+        brought: list[tuple[int, QueryPlan, FoundMatch]] = []
         is_known = True
         (source,) = source_names([rows])
         for number, row in enumerate(rows):

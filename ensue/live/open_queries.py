@@ -29,7 +29,7 @@ from runtime.engine.engine import Engine
 from runtime.engine.snapshot import StateError
 from runtime.instants import NO_TIME
 from runtime.reading.column_names import OFFSET, TYPE
-from runtime.replay.incremental import Call, Incremental
+from runtime.replay.incremental import EngineCall, Incremental
 from runtime.results.schemas import Results
 from runtime.single_events.results import EarlyResults
 from runtime.timestamps import format_time, parse_time
@@ -53,7 +53,7 @@ class LiveAnswer(Answer):
         """number: its place among the calls that wait for being read"""
         self.plan, self.number = plan, number
         self._live = live
-        self.call: Call | None = None
+        self.call: EngineCall | None = None
         self.early: EarlyResults | None = None
 
     @cached_property
@@ -248,7 +248,7 @@ class Live:
         assert self._work is not None, "begun"
         return self._reader, self._work
 
-    def _added(self, call: Call) -> LiveAnswer:
+    def _added(self, call: EngineCall) -> LiveAnswer:
         answer = LiveAnswer(self, self._running()[0].plan)
         answer.call = call
         return answer

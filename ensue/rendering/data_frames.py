@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ensue.rendering.match_tables import matches_paths, matches_table
 from querylang.plan.model import Plan
-from runtime.results.for_users import cells, row_is_offset
+from runtime.results.for_users import column_cells, row_is_offset
 from runtime.results.schemas import TIMESTAMP, Results
 
 _NULLABLE = {
@@ -40,7 +40,7 @@ def frame_of(table: pa.Table) -> pd.DataFrame:
         return frame
     nested = {field.name for field in table.schema if pa.types.is_nested(field.type)}
     frame = table.to_pandas(types_mapper=_NULLABLE.get)
-    return frame.assign(**{name: pd.Series(cells(table.column(name)), dtype=object) for name in nested})
+    return frame.assign(**{name: pd.Series(column_cells(table.column(name)), dtype=object) for name in nested})
 
 
 def _small_frame(table: pa.Table) -> pd.DataFrame | None:

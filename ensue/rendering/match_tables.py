@@ -9,7 +9,7 @@ import pyarrow as pa
 from querylang.errors import InputError, nearest
 from querylang.plan.model import Plan, QueryPlan
 from runtime.replay.order import matches_in_order
-from runtime.results.for_users import COMMON, RowOf, flat_matches, flat_paths, public, spread_matches
+from runtime.results.for_users import COMMON, RowOf, flat_matches, flat_paths, spread_matches, without_order_columns
 from runtime.results.schemas import Results, match_schema
 
 
@@ -73,7 +73,7 @@ def _named(plan: Plan, query: str) -> list[QueryPlan]:
 def _own(plan: Plan, results: Results, query: QueryPlan) -> pa.Table:
     """The matches of one instance; none if there are none."""
     found = results.matches.get(query.title)
-    return public(match_schema(plan, query).empty_table() if found is None else found)
+    return without_order_columns(match_schema(plan, query).empty_table() if found is None else found)
 
 
 def _joined(plan: Plan, results: Results, queries: Sequence[QueryPlan]) -> pa.Table:

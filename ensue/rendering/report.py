@@ -19,7 +19,7 @@ from querylang.errors import InputError
 from querylang.plan.describe import graph_of
 from querylang.plan.model import QueryPlan
 from querylang.printable import json_text, printable
-from runtime.results.for_users import Plain, cells, plain_value
+from runtime.results.for_users import Plain, column_cells, plain_value
 from runtime.timestamps import parse_time
 
 PAGE_ROWS = 500
@@ -222,8 +222,8 @@ def _cells(column: pa.ChunkedArray) -> list[Any]:
         return [None if text is None else text.removesuffix("Z").removesuffix(".000000") for text in _moments(column)]
     if pa.types.is_list(column.type) and pa.types.is_timestamp(column.type.value_type):
         whole = column.combine_chunks()
-        return cells(pa.ListArray.from_arrays(whole.offsets, pa.array(_cells(pa.chunked_array([whole.values])))))
-    return cells(column)
+        return column_cells(pa.ListArray.from_arrays(whole.offsets, pa.array(_cells(pa.chunked_array([whole.values])))))
+    return column_cells(column)
 
 
 def _moments(column: pa.ChunkedArray) -> list[str | None]:

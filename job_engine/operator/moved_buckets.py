@@ -15,7 +15,7 @@ from job_engine.wire.partition_groups import EVERY_BUCKET, GroupName, PartitionG
 from job_engine.wire.program import Program
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals
-from runtime.engine.division import NOWHERE, Rule, by_rules, divided, same, united
+from runtime.engine.division import NOWHERE, JoinRule, by_rules, divided_snapshot, equal_in_all, united_snapshot
 
 
 def moved_buckets(
@@ -78,7 +78,7 @@ def _divided(program: Program, bucket: int, data: bytes | None, buckets: int) ->
     saved = close_state(program, state)
     groups = _groups(program, saved)
     snapshots = [
-        divided(group.plan, snapshot, buckets, _only(group, program.buckets, bucket, buckets))
+        divided_snapshot(group.plan, snapshot, buckets, _only(group, program.buckets, bucket, buckets))
         for group, snapshot in zip(groups, saved.snapshots, strict=True)
     ]
     held: list[list[GroupRecords]] = [[] for _ in range(buckets)]
@@ -129,11 +129,11 @@ def _divided_records(
 def _united(program: Program, parts: Sequence[SavedBucket], buckets: int) -> SavedBucket:
     names = _names([part.names for part in parts])
     groups = _groups(program, parts[0])
-    rules: dict[str, Rule] = {
+    rules: dict[str, JoinRule] = {
         "buckets": lambda _: buckets,
         "clock": _furthest,
         "snapshots": lambda own: tuple(
-            united(group.plan, some) for group, some in zip(groups, zip(*own, strict=True), strict=True)
+            united_snapshot(group.plan, some) for group, some in zip(groups, zip(*own, strict=True), strict=True)
         ),
         "held": _united_records,
         "names": lambda _: names,
@@ -165,9 +165,9 @@ def _furthest_sources(parts: Sequence[Sequence[SourceWatermark]]) -> tuple[Sourc
     return tuple(SourceWatermark(**by_rules(_OF_SOURCE, [_fields(item) for item in some])) for some in found.values())
 
 
-_OF_SOURCE: Mapping[str, Rule] = {
-    "source": same,
-    "partition": same,
+_OF_SOURCE: Mapping[str, JoinRule] = {
+    "source": equal_in_all,
+    "partition": equal_in_all,
     "arrival": max,
     "updated": max,
     "reached": lambda own: max((item for item in own if item is not None), default=None),

@@ -25,7 +25,7 @@ from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.engine.engine import Engine
 from runtime.instants import EARLIEST, NEVER, NO_TIME
 from runtime.reading.control_events import ControlEvents
-from runtime.replay.divided import with_steps
+from runtime.replay.divided import results_with_steps
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import NO_OUTPUTS, OUTPUT_SCHEMA, TIMESTAMP, Results
 
@@ -97,7 +97,7 @@ def _through_stages(
         own = stage.groups[group.number]
         given = work.of_stage(own, engine, pieces, limit, is_last=next_ is None)
         steps = np.arange(count, count + len(pieces.all))
-        given = (with_steps(item, steps, 0) for item in given) if count else given
+        given = (results_with_steps(item, steps, 0) for item in given) if count else given
         results += (without_silent(result, own.plan, stage.silent) for result in given)
         count += len(steps)
         if next_ is not None:

@@ -31,7 +31,7 @@ from runtime.columns.arrivals import Arrivals, RecordKind, in_arrival_order
 from runtime.instants import NEVER, NO_TIME
 from runtime.reading.control_events import ControlError, parse_change
 from runtime.results.ledger import Account, count_records, ledger_table
-from runtime.results.outputs import refused, refused_file
+from runtime.results.outputs import refused_file, refused_records
 from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema
 
 _REFUSED = (Outcome.USED, Outcome.HEARTBEAT, Outcome.CONTROL, Outcome.NULL_KEY, Outcome.NULL_TIME)
@@ -110,7 +110,7 @@ def read(visit: Visit, rows: Sequence[bytes], signal: Signal | None = None) -> R
     signals = frozenset(found for found in (signal, *(item.signal for item in inputs)) if found is not None)
     results = [Results(ledger=item.ledger) for item in inputs]
     results += [_discarded(file, visit.plan) for item in inputs for file in item.refused]
-    results += [result for _, refused in near for result in refused]
+    results += [result for _, discarded in near for result in discarded]
     return ReadRows(inputs, signals, asked, tuple(results))
 
 
@@ -195,7 +195,7 @@ def _refused(group: PartitionGroup, chosen: Arrivals, limit: int) -> Results:
         reasons = pa.repeat(pa.scalar(Outcome.AHEAD.word), len(at))
         bounds = np.full(len(at), limit)
         rows.append(
-            refused(group.plan, query.title, chosen.table, at, reasons, arrival[at], selection.time[at], bounds)
+            refused_records(group.plan, query.title, chosen.table, at, reasons, arrival[at], selection.time[at], bounds)
         )
     return Results(
         matches={}, outputs=OUTPUT_SCHEMA.empty_table(), discarded=pa.concat_tables(rows), ledger=ledger_table(account)

@@ -18,7 +18,7 @@ from job_engine.sinks.names import RESULT_FILE
 from querylang.errors import InputError
 from runtime.arrow_types import has_column, one_chunk
 from runtime.json_reader import json_of_text
-from runtime.results.for_users import COMMON, Plain, cells, plain_value
+from runtime.results.for_users import COMMON, Plain, column_cells, plain_value
 
 # Rewrite tables of results so that Parquet, CSV or JSON can hold them.
 
@@ -35,7 +35,7 @@ def flattened(table: pa.Table) -> pa.Table:
 def _text_of_nested(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pa.types.is_nested(column.type):
         return column
-    texts = [None if cell is None else _json(plain_value(cell)) for cell in cells(column)]
+    texts = [None if cell is None else _json(plain_value(cell)) for cell in column_cells(column)]
     return pa.chunked_array([pa.array(texts, pa.string())])
 
 
@@ -98,7 +98,7 @@ def _texts(column: pa.Array) -> list[str]:
         return [_BOOLEANS[value] for value in column.to_pylist()]
     if pa.types.is_string(column.type):
         return ["null" if value is None else _TEXT(value) for value in column.to_pylist()]
-    return [_json(plain_value(value)) for value in cells(column)]
+    return [_json(plain_value(value)) for value in column_cells(column)]
 
 
 _TEXT = json.encoder.encode_basestring

@@ -15,7 +15,13 @@ import pyarrow.compute as pc
 
 from querylang.plan.model import Plan, QueryPlan
 from runtime.arrow_types import has_column
-from runtime.results.for_users import flat_discards, flat_matches, public, spread_matches, without_empty_structs
+from runtime.results.for_users import (
+    flat_discards,
+    flat_matches,
+    spread_matches,
+    without_empty_structs,
+    without_order_columns,
+)
 from runtime.results.schemas import LEDGER_SCHEMA, OUTPUT_SCHEMA, Results, discard_schema, match_schema
 
 TAGGED_DDL = "bucket int, kind string, query string, rows long, data binary"
@@ -112,7 +118,7 @@ def table_of(data: bytes, tag: Tag, query: str, plan: Plan, *, is_flat: bool = F
 
 def flat_table(matches: pa.Table) -> pa.Table:
     """Matches with a column per field: `low_v`, since Spark wants backquotes around dots."""
-    return without_empty_structs(flat_matches(public(matches), None, "_"))
+    return without_empty_structs(flat_matches(without_order_columns(matches), None, "_"))
 
 
 def user_table(tagged: pa.Table, tag: Tag, query: str, plan: Plan) -> pa.Table:

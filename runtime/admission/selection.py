@@ -224,7 +224,9 @@ _OF_EDGES = ("start", "end", "shape")
 """Fields that place an event in time: they differ between its two records."""
 
 
-def ends(table: pa.Table, plan: Plan, is_admitted: NDArray[np.bool_], released: Integers, first: int) -> pa.Array:
+def interval_ends(
+    table: pa.Table, plan: Plan, is_admitted: NDArray[np.bool_], released: Integers, first: int
+) -> pa.Array:
     """The column `_end`, filled in where an admitted end edge closes a start edge that is held.
 
     table: rows in order of arrival

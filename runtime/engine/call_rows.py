@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from querylang.plan.model import Plan
 from runtime.admission.arrays import KeyedRows, Punctuation, Ready, Released, RowOrigin, Timelines
 from runtime.admission.rules import Moves
-from runtime.admission.selection import Selection, ends
+from runtime.admission.selection import Selection, interval_ends
 from runtime.admission.shared_clock import ClocksRun
 from runtime.admission.timelines import NewRecords
 from runtime.arrow_types import has_column, one_chunk
@@ -350,4 +350,4 @@ def with_ends(table: pa.Table, plan: Plan, rows: KeyedRows, released: Released) 
     fresh = np.flatnonzero(np.arange(len(window)) >= window)
     gone[:, released.order[fresh]] = released.emitted[fresh], released.record[fresh]
     place = table.schema.get_field_index("_end")
-    return table.set_column(place, "_end", ends(table, plan, is_admitted, gone, first))
+    return table.set_column(place, "_end", interval_ends(table, plan, is_admitted, gone, first))

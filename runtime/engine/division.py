@@ -27,14 +27,14 @@ from runtime.policies.per_input import clock_inputs, key_places
 
 Header = dict[str, Any]
 Tables = dict[str, pa.Table]
-Rule = Callable[[Sequence[Any]], Any]
+JoinRule = Callable[[Sequence[Any]], Any]
 """Makes one entry of those that the parts of a state have."""
 
 NOWHERE = -1
 """In place of a bucket: none gets the rows."""
 
 
-def divided(plan: Plan, snapshot: bytes, buckets: int, only: int | None) -> list[bytes]:
+def divided_snapshot(plan: Plan, snapshot: bytes, buckets: int, only: int | None) -> list[bytes]:
     """A snapshot for each bucket, with the rows of its keys.
 
     only: the bucket that gets all rows, or NOWHERE; None = each row goes by its key
@@ -50,8 +50,8 @@ def divided(plan: Plan, snapshot: bytes, buckets: int, only: int | None) -> list
     return [encode(header, part) for part in parts]
 
 
-def united(plan: Plan, snapshots: Sequence[bytes]) -> bytes:
-    """One snapshot with the rows of several, at least one, that `divided` has made."""
+def united_snapshot(plan: Plan, snapshots: Sequence[bytes]) -> bytes:
+    """One snapshot with the rows of several, at least one, that `divided_snapshot` has made."""
     read = [decode(snapshot) for snapshot in snapshots]
     if any(header.get(ALIKE) != read[0][0].get(ALIKE) for header, _ in read):
         read = [_each_by_itself(header, tables) for header, tables in read]
@@ -59,14 +59,14 @@ def united(plan: Plan, snapshots: Sequence[bytes]) -> bytes:
     latest = max(headers, key=lambda header: int(header["clock"]))
     alike = headers[0].get(ALIKE, {})
     titles = [query.title for query in plan.queries if query.title not in alike]
-    rules: dict[str, Rule] = {
+    rules: dict[str, JoinRule] = {
         "clock": max,
         "clock_without_idle": max,
         "leeway": lambda _: latest["leeway"],
         "queries": lambda parts: {title: _query([part[title] for part in parts]) for title in titles},
         "told": _all_told,
     }
-    header = by_rules(rules | ({ALIKE: same} if alike else {}), headers)
+    header = by_rules(rules | ({ALIKE: equal_in_all} if alike else {}), headers)
     tables: Tables = {}
     for query in plan.queries:
         parts = defaultdict(list)
@@ -86,13 +86,13 @@ def _each_by_itself(header: Header, tables: Tables) -> tuple[Header, Tables]:
     return plain | {"queries": {title: state.header for title, state in saved.items()}}, own
 
 
-def same(values: Sequence[Any]) -> Any:
+def equal_in_all(values: Sequence[Any]) -> Any:
     """What all parts have alike."""
     assert all(value == values[0] for value in values), f"parts of one state differ: {values}"
     return values[0]
 
 
-def by_rules(rules: Mapping[str, Rule], parts: Sequence[Mapping[str, Any]]) -> Header:
+def by_rules(rules: Mapping[str, JoinRule], parts: Sequence[Mapping[str, Any]]) -> Header:
     """The entries of several parts, each joined by its own rule; it would be lost without one."""
     for part in parts:
         assert part.keys() == rules.keys(), f"no rule joins {sorted(part.keys() ^ rules.keys())}"
@@ -117,12 +117,12 @@ def _furthest(parts: Sequence[Sequence[int]]) -> list[int]:
     return [max(own) for own in zip(*parts, strict=True)]
 
 
-_OF_CLOCK: Mapping[str, Rule] = {"common": max, "policy": same, "timeline": same}
+_OF_CLOCK: Mapping[str, JoinRule] = {"common": max, "policy": equal_in_all, "timeline": equal_in_all}
 
-_OF_QUERY: Mapping[str, Rule] = {
-    "keys": same,
-    "inputs": same,
-    "forget_keys": same,
+_OF_QUERY: Mapping[str, JoinRule] = {
+    "keys": equal_in_all,
+    "inputs": equal_in_all,
+    "forget_keys": equal_in_all,
     "everywhere": _furthest,
     "next_due": min,
     "next_release": min,

@@ -30,9 +30,9 @@ from runtime.matching.interface import Found, Ordered
 from runtime.matching.trailing_waits import timers_of
 from runtime.number_arrays import Integers
 from runtime.results.ledger import Account
-from runtime.results.match_table import gather
-from runtime.results.matched import Finding, Later, Matched, ordered_steps, taken
-from runtime.results.outputs import error_outputs, refused, run_block
+from runtime.results.match_table import gather_table
+from runtime.results.matched import FindsMatches, Matched, OrderedMatches, ordered_steps, taken_columns
+from runtime.results.outputs import block_outputs, error_outputs, refused_records
 from runtime.results.schemas import ADJUSTED_SCHEMA, NO_ADJUSTED, NO_OUTPUTS, no_discards, rows_of
 from runtime.results.selected_values import with_selected
 
@@ -66,7 +66,7 @@ def matches_in_order(
     columns = released.time, released.emitted, released.record, released.order
     time, emitted, record, latest_rows = (taken_rows(column, latest) for column in columns)
     order, emitted, record = ordered_steps(
-        emitted, record, time, rank, lambda matches: taken(keys, latest_rows[matches].astype(np.int64))
+        emitted, record, time, rank, lambda matches: taken_columns(keys, latest_rows[matches].astype(np.int64))
     )
     last = taken_rows(latest_rows, order).astype(np.int64)
     rows = _rows_of(released, members, order, latest, last)
@@ -135,7 +135,7 @@ class QueryOutcome:
     """
 
     matches: pa.Table | None
-    found: Finding | None
+    found: FindsMatches | None
     outputs: pa.Table
     discarded: pa.Table
     account: Account
@@ -169,7 +169,7 @@ class QueryRunner:
         wanted, events = call.wanted, call.events
         carry = replace(call.carry, cut_off=call.carry.cut_off.copy()) if self.query.block else call.carry
         matches: pa.Table | None = None
-        later: Finding | None = None
+        later: FindsMatches | None = None
         outputs = NO_OUTPUTS
         if call.has_new or self.query.trailing is not None:
             find = cache(partial(self.parts.matcher.match, events))
@@ -198,16 +198,16 @@ class QueryRunner:
         )
         return outcome, carry
 
-    def _later(self, carry: Carry, ordered: Callable[[], Matched]) -> Later:
+    def _later(self, carry: Carry, ordered: Callable[[], Matched]) -> OrderedMatches:
         """The matches of a call, put into order."""
-        return Later(self.parts.plan, self.query, carry.rows.table, carry.rows.keys, ordered())
+        return OrderedMatches(self.parts.plan, self.query, carry.rows.table, carry.rows.keys, ordered())
 
-    def _gathered(self, carry: Carry, matched: Matched) -> tuple[pa.Table | None, Finding | None, pa.Table]:
+    def _gathered(self, carry: Carry, matched: Matched) -> tuple[pa.Table | None, FindsMatches | None, pa.Table]:
         """The table of matches, or how it is gathered later, and their outputs; None = no match."""
         matched = self._of_its_time(matched)
         if not len(matched):
             return None, None, NO_OUTPUTS
-        later: Later | None = self._later(carry, lambda: matched)
+        later: OrderedMatches | None = self._later(carry, lambda: matched)
         outputs = NO_OUTPUTS
         if later is not None and self.query.selects:
             later, outputs = with_selected(later)
@@ -216,10 +216,10 @@ class QueryRunner:
         if self._gathers_later:
             found = later
             return None, lambda: found, outputs
-        matches = gather(later)
+        matches = gather_table(later)
         if self.query.block:
             numbers = carry.rows.numbers[later.matched.latest]
-            of_blocks = run_block(self.parts.plan, self.query, matches, numbers, carry.cut_off)
+            of_blocks = block_outputs(self.parts.plan, self.query, matches, numbers, carry.cut_off)
             outputs = rows_of(NO_OUTPUTS, [of_blocks, outputs])
         return matches, None, outputs
 
@@ -255,7 +255,7 @@ class QueryRunner:
             members = members[order]
             of_rows = np.where(members < 0, -1, released.order[members])
             matched = replace(matched, reasons=_reasons(rows.table, of_rows))
-        return replace(matched, selected=tuple(taken(values, order)), widths=found.widths)
+        return replace(matched, selected=tuple(taken_columns(values, order)), widths=found.widths)
 
     def _of_its_time(self, matched: Matched) -> Matched:
         """The matches that are this text's, while one text of a query hands over to another."""
@@ -324,7 +324,7 @@ class QueryRunner:
         return error_outputs(
             self.parts.plan,
             self.query,
-            taken(carry.rows.keys, released.order[latest].astype(np.int64)),
+            taken_columns(carry.rows.keys, released.order[latest].astype(np.int64)),
             released.time[latest],
             released.emitted[latest],
             call_numbers(released.record[latest], records),
@@ -354,7 +354,7 @@ class QueryRunner:
         has_null = (selection.outcome == Outcome.NULL_KEY) | (selection.outcome == Outcome.NULL_TIME)
         reason[has_null] = selection.outcome[has_null]
         bad = np.flatnonzero(reason)
-        return refused(
+        return refused_records(
             self.parts.plan,
             self.query.public_title,
             records.table,

@@ -20,7 +20,7 @@ from runtime.reading.formats.json_files import read_json
 from runtime.reading.formats.messages import Messages, read_messages
 from runtime.reading.formats.parquet_files import read_parquet
 from runtime.reading.formats.python_rows import of_mappings, read_yaml
-from runtime.reading.formats.raw_table import RawTable, joined, one_line, with_keys
+from runtime.reading.formats.raw_table import RawTable, joined_parts, one_line, with_keys
 
 _DAMAGED = (MemoryError, SystemError)
 """What Arrow raises, too, where a file says that a part of it has some other length than it has."""
@@ -58,7 +58,7 @@ def read_raw(
         rows += len(part)
         if progress is not None:
             progress(rows)
-    return joined(parts)
+    return joined_parts(parts)
 
 
 def iter_raw(table: Any, name: str | None = None, asked: Asked = EVERYTHING) -> Iterator[RawTable]:

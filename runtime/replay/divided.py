@@ -20,8 +20,8 @@ from runtime.engine.engine import Engine
 from runtime.number_arrays import Integers
 from runtime.policies.per_input import shares_clock
 from runtime.results.ledger import ledger_table
-from runtime.results.matched import Later
-from runtime.results.matched import with_steps as later_steps
+from runtime.results.matched import OrderedMatches
+from runtime.results.matched import found_with_steps as later_steps
 from runtime.results.schemas import Results
 from runtime.threads import in_threads
 
@@ -78,20 +78,22 @@ class DividedEngine:
         def run(number: int) -> Results:
             rows = np.flatnonzero(engine_of == number)
             own = Arrivals(arrivals.table.filter(pa.array(engine_of == number)))
-            return _searched(with_steps(self._engines[number].process(own, now), first + rows, 0))
+            return _searched(results_with_steps(self._engines[number].process(own, now), first + rows, 0))
 
         return in_threads(run, range(len(self._engines)), len(self._engines))
 
     def flush(self) -> list[Results]:
         """As `Engine.flush`."""
         nothing, count = np.empty(0, np.int64), len(self._engines)
-        return in_threads(lambda engine: with_steps(engine.flush(), nothing, self._records), self._engines, count)
+        return in_threads(
+            lambda engine: results_with_steps(engine.flush(), nothing, self._records), self._engines, count
+        )
 
     def advance_to(self, now: int) -> list[Results]:
         """Runs timers up to a moment, µs."""
         nothing, count = np.empty(0, np.int64), len(self._engines)
         return in_threads(
-            lambda engine: with_steps(engine.process(Arrivals.empty(self.plan), now), nothing, 0),
+            lambda engine: results_with_steps(engine.process(Arrivals.empty(self.plan), now), nothing, 0),
             self._engines,
             count,
         )
@@ -114,11 +116,11 @@ def _searched(results: Results) -> Results:
     return replace(results, found={name: partial(_same, finding()) for name, finding in results.found.items()})
 
 
-def _same(later: Later) -> Later:
+def _same(later: OrderedMatches) -> OrderedMatches:
     return later
 
 
-def with_steps(results: Results, records: Integers, end: int) -> Results:
+def results_with_steps(results: Results, records: Integers, end: int) -> Results:
     """Results with other numbers of steps; timers keep their negative ones.
 
     records: by record of the call, its number among all

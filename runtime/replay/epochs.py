@@ -16,10 +16,10 @@ from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, as_known
 from runtime.engine.engine import Engine
 from runtime.engine.metrics import metrics_table, output_events
-from runtime.replay.divided import with_steps
+from runtime.replay.divided import results_with_steps
 from runtime.replay.order import in_order
 from runtime.replay.records import Records
-from runtime.replay.replay import CHUNK, Replayed, concatenated
+from runtime.replay.replay import CHUNK, Replayed, concatenated_results
 from runtime.replay.stepping import Step
 from runtime.replay.steps import StepByStep
 from runtime.results.for_users import plain_outputs
@@ -28,7 +28,7 @@ from runtime.results.schemas import Results
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class ChangeNotice:
     """What became of changes at a place.
 
     record: the number of the record that asked for them; None = time alone brought them
@@ -74,7 +74,7 @@ class Script:
 
     plan: Plan
     epochs: tuple[Epoch, ...]
-    notices: tuple[Notice, ...] = field(default=())
+    notices: tuple[ChangeNotice, ...] = field(default=())
 
     def until(self, moment: int | None) -> Script:
         """The same without what comes after a time, µs."""
@@ -107,13 +107,13 @@ def replay_epochs(
         for start in range(0, len(table), CHUNK):
             piece = table.slice(start, CHUNK)
             at = epoch.first + start
-            parts.append(with_steps(engine.process(Arrivals(piece)), np.arange(at, at + len(piece)), 0))
+            parts.append(results_with_steps(engine.process(Arrivals(piece)), np.arange(at, at + len(piece)), 0))
     if until is not None:
         parts.append(engine.process(Arrivals.empty(engine.plan), now=until))
     elif flush:
-        parts.append(with_steps(engine.flush(), np.empty(0, np.int64), len(own)))
+        parts.append(results_with_steps(engine.flush(), np.empty(0, np.int64), len(own)))
     ledger = engine.ledger()
-    results = in_order(script.plan, concatenated(script.plan, parts, ledger))
+    results = in_order(script.plan, concatenated_results(script.plan, parts, ledger))
     return results, metrics_table(engine, output_events(results), ledger=ledger)
 
 
@@ -175,14 +175,14 @@ def epoch_steps(
     yield from run.rest(until, flush=flush)
 
 
-def _timed(notices: Sequence[Notice], moment: int) -> Iterator[Step]:
+def _timed(notices: Sequence[ChangeNotice], moment: int) -> Iterator[Step]:
     """A step for what time alone has brought."""
     for item in notices:
         if item.record is None and item.place == moment:
             yield Step(at=moment, outputs=plain_outputs(change_rows(item.outcomes, moment)))
 
 
-def _with_notice(step: Step, notice: Notice | None) -> Step:
+def _with_notice(step: Step, notice: ChangeNotice | None) -> Step:
     if notice is None:
         return step
     return replace(step, outputs=[*step.outputs, *plain_outputs(change_rows(notice.outcomes, notice.place))])

@@ -24,7 +24,7 @@ from runtime.results.schemas import Results
 
 
 @dataclass(slots=True)
-class Call:
+class EngineCall:
     """What was given to the engine at once, and later its results.
 
     records: in order of arrival
@@ -109,9 +109,9 @@ class Incremental:
     clock: int = NO_TIME
     waiting: int = 0
     is_broken: bool = False
-    _groups: list[list[Call]] = field(default_factory=list)
+    _groups: list[list[EngineCall]] = field(default_factory=list)
 
-    def add(self, records: Arrivals, now: int | None = None, *, is_last: bool = False) -> Call:
+    def add(self, records: Arrivals, now: int | None = None, *, is_last: bool = False) -> EngineCall:
         """A call that is processed later.
 
         now: advances the clock after the records, µs
@@ -120,7 +120,7 @@ class Incremental:
         is_behind = len(arrival) > 0 and int(arrival[0]) < self.clock
         times = [self.clock, *arrival[-1:].tolist(), *([] if now is None else [now])]
         self.clock = max(times)
-        call = Call(records, self.clock, is_last)
+        call = EngineCall(records, self.clock, is_last)
         # Records that arrive before the clock do so only in a call that begins a group.
         if is_behind or is_last or not self._groups:
             self._groups.append([])
@@ -142,7 +142,7 @@ class Incremental:
             for number, call in enumerate(calls):
                 call.belongs_to(group, number)
 
-    def _process(self, calls: Sequence[Call]) -> Results:
+    def _process(self, calls: Sequence[EngineCall]) -> Results:
         before = Counter(self.engine.account)
         if calls[0].is_last:
             results = self.engine.flush()

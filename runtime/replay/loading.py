@@ -48,7 +48,7 @@ def read_ordered(
     names = source_names(tables)
     plans = [_for_table(plan, orderings, name) for name in names]
     records = read_all(tables, plan, columns, plans, progress)
-    return ordered(plan, orderings, names, events_by_source([records.arrivals], plan)), records
+    return with_orderings(plan, orderings, names, events_by_source([records.arrivals], plan)), records
 
 
 def plan_for_files(paths: Sequence[Path], plan: Plan, columns: Sequence[ColumnNames], orderings: Orderings) -> Plan:
@@ -64,7 +64,7 @@ def plan_for_files(paths: Sequence[Path], plan: Plan, columns: Sequence[ColumnNa
         for path, name, own in zip(paths, names, columns, strict=True)
         for part in iter_arrivals(path, _for_table(plan, orderings, name), own, source=name)
     )
-    return ordered(plan, orderings, names, events_by_source(parts, plan))
+    return with_orderings(plan, orderings, names, events_by_source(parts, plan))
 
 
 def files_to_read(
@@ -82,7 +82,7 @@ def _for_table(plan: Plan, orderings: Orderings, name: str) -> Plan:
     return for_reading(plan, policy_of(orderings, name))
 
 
-def ordered(plan: Plan, orderings: Orderings, names: Sequence[str], events: EventsBySource) -> Plan:
+def with_orderings(plan: Plan, orderings: Orderings, names: Sequence[str], events: EventsBySource) -> Plan:
     """The plan with the policies of the sources. Raises OrderingError.
 
     orderings: the policies that were chosen, by source

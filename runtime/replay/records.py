@@ -1,5 +1,6 @@
 """The records of tables in order of arrival: in memory, or of files that are read piece by
-piece."""
+piece.
+"""
 
 from __future__ import annotations
 
@@ -144,7 +145,7 @@ class _Stream:
         """Read the next table behind the head, if there is one."""
         for table in self._tables:
             if len(table):
-                self.head = table if self.head is None else concatenated([self.head, table])
+                self.head = table if self.head is None else concatenated_tables([self.head, table])
                 return
         self.is_over = True
 
@@ -178,13 +179,13 @@ def merged(streams: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
         reached = min(stream.reached for stream in active)
         ready = [table for stream in active if (table := stream.before(reached)) is not None]
         if ready:
-            yield in_arrival_order(concatenated(ready))
+            yield in_arrival_order(concatenated_tables(ready))
         for stream in active:  # what arrives at this very moment may continue in the next table
             if not stream.is_over and (stream.head is None or stream.reached == reached):
                 stream.read_on()
 
 
-def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
+def concatenated_tables(tables: Sequence[pa.Table]) -> pa.Table:
     """All rows of all tables; a column that one lacks is null there."""
     return Arrivals.concat([Arrivals(table) for table in tables]).table
 
@@ -260,7 +261,7 @@ class Reading:
         last: pa.Table | None = None
         for table in self._parts(file):
             if len(table):
-                if last is not None and not is_in_order(concatenated([last, table.slice(0, 1)])):
+                if last is not None and not is_in_order(concatenated_tables([last, table.slice(0, 1)])):
                     raise NotSortedError
                 last = table.slice(len(table) - 1)
                 yield table
@@ -299,7 +300,7 @@ def _rows_by_place(part: TableRecords) -> dict[tuple[str, int, int], int]:
 def _store(tables: Sequence[pa.Table], folder: Path) -> Path:
     """A sorted run of these records, which are sorted table by table."""
     run = folder / f"{len(list(folder.iterdir()))}.arrow"
-    rows = pa.concat_tables([concatenated([table]) for table in merged([iter([table]) for table in tables])])
+    rows = pa.concat_tables([concatenated_tables([table]) for table in merged([iter([table]) for table in tables])])
     table = rows.unify_dictionaries().combine_chunks()
     with pa.OSFile(str(run), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=ROWS_OF_A_GROUP)

@@ -27,7 +27,7 @@ from runtime.engine.engine import Engine
 from runtime.engine.metrics import metrics_table, output_events
 from runtime.reading.column_names import STANDARD, ColumnNames
 from runtime.reading.tables import TableRecords, read_table
-from runtime.replay.divided import DividedEngine, NotDividedError, can_divide, with_steps
+from runtime.replay.divided import DividedEngine, NotDividedError, can_divide, results_with_steps
 from runtime.replay.order import in_order
 from runtime.replay.records import (
     FileRecords,
@@ -38,7 +38,7 @@ from runtime.replay.records import (
     are_worth_it,
     source_names,
 )
-from runtime.results.match_table import gather, joined
+from runtime.results.match_table import gather_table, joined_matches
 from runtime.results.schemas import NO_OUTPUTS, Results, no_discards, rows_of
 from runtime.threads import thread_count
 
@@ -292,7 +292,7 @@ class _Run:
             found = [(_without_later(call), workers.do(_gathering(self._plan, call))) for call in calls]
             parts = [one for call, gathered in found for one in (Results(matches=gathered()), *call)]
         ledger = only.ledger() if engine is None else engine.ledger()
-        results = in_order(self._plan, concatenated(self._plan, parts, ledger), _in_order_already(self._plan))
+        results = in_order(self._plan, concatenated_results(self._plan, parts, ledger), _in_order_already(self._plan))
         last = only if engine is None else engine.latest()
         return results, metrics_table(last, output_events(results), ledger=ledger)
 
@@ -333,9 +333,9 @@ def _gathering(plan: Plan, call: Sequence[Results]) -> Callable[[], dict[str, pa
     def gathered() -> dict[str, pa.Table]:
         tables: dict[str, pa.Table] = {}
         for name, parts in found.items():
-            later = joined([finding() for finding in parts]) if parts else None
+            later = joined_matches([finding() for finding in parts]) if parts else None
             if later is not None and len(later.matched):
-                tables[name] = gather(later)
+                tables[name] = gather_table(later)
         return tables
 
     return gathered
@@ -358,14 +358,14 @@ def replay_calls(
     """
     at = 0
     for table in _regrouped(pieces, lambda: max(CHUNK, 2 * engine.stored_events())):
-        yield with_steps(engine.process(Arrivals(table)), np.arange(at, at + len(table)), 0)
+        yield results_with_steps(engine.process(Arrivals(table)), np.arange(at, at + len(table)), 0)
         at += len(table)
         if progress is not None:
             progress(at)
     if until is not None:
         yield engine.process(Arrivals.empty(engine.plan), now=until)
     elif flush:
-        yield with_steps(engine.flush(), np.empty(0, np.int64), at)
+        yield results_with_steps(engine.flush(), np.empty(0, np.int64), at)
 
 
 def _regrouped(pieces: Iterator[pa.Table], wanted: Callable[[], int]) -> Iterator[pa.Table]:
@@ -392,7 +392,7 @@ def _joined(tables: Sequence[pa.Table]) -> pa.Table:
     return tables[0] if len(tables) == 1 else Arrivals.concat([Arrivals(table) for table in tables]).table
 
 
-def concatenated(plan: Plan, found: Sequence[Results], ledger: pa.Table) -> Results:
+def concatenated_results(plan: Plan, found: Sequence[Results], ledger: pa.Table) -> Results:
     """The results of all calls as one; `ledger`: of all of them."""
     parts: dict[str, list[pa.Table]] = {query.title: [] for query in plan.queries}
     for results in found:

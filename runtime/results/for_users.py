@@ -1,5 +1,6 @@
 """Results as users get them: as JSON objects, as tables, in Parquet; and where two queries
-differ."""
+differ.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def plain_matches(table: pa.Table, row_of: RowOf) -> list[Plain]:
         "match_id": table.column("match_id").to_pylist(),
         "query": table.column("query").to_pylist(),
         "instance": table.column("instance").to_pylist(),
-        "key": [plain_value(key) for key in cells(table.column("key"))],
+        "key": [plain_value(key) for key in column_cells(table.column("key"))],
         "time": plain_times(table.column("time")),
         "definitive": plain_times(table.column("definitive")),
         "emitted": plain_times(table.column("emitted")),
@@ -73,7 +74,7 @@ def _by_match(columns: Mapping[str, Sequence[Any]], count: int) -> list[Plain]:
 
 def _plain_select(column: pa.Array, row_of: RowOf) -> Sequence[Any]:
     is_of_events = is_member(column.type) or is_run(column.type)
-    return _plain_name(column, row_of) if is_of_events else [plain_value(value) for value in cells(column)]
+    return _plain_name(column, row_of) if is_of_events else [plain_value(value) for value in column_cells(column)]
 
 
 def _plain_name(column: pa.Array, row_of: RowOf) -> Sequence[Any]:
@@ -100,7 +101,7 @@ def _plain_members(member: pa.StructArray, row_of: RowOf) -> list[Plain | None]:
         "arrival": plain_times(member.field("arrival")),
         **_ordering(member),
         "row": [row_of(*place) for place in places],
-        "fields": [plain_value(fields) for fields in cells(member.field("fields"))],
+        "fields": [plain_value(fields) for fields in column_cells(member.field("fields"))],
     }
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
@@ -125,7 +126,7 @@ def plain_outputs(table: pa.Table) -> list[Plain]:
         "event": [_parsed(text) for text in table.column("event").to_pylist()],
         "query": table.column("query").to_pylist(),
         "instance": table.column("instance").to_pylist(),
-        "key": [_parsed(text) for text in cells(table.column("key"))],
+        "key": [_parsed(text) for text in column_cells(table.column("key"))],
         "time": plain_times(table.column("time")),
         "match_id": table.column("match_id").to_pylist(),
     }
@@ -167,7 +168,7 @@ def plain_value(value: Any) -> Any:
     return value
 
 
-def cells(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+def column_cells(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     """The cells of a column, with dictionaries as mappings."""
     return column.to_pylist(maps_as_pydicts="lossy")
 
@@ -182,7 +183,7 @@ _NESTED = ("key", "members", "selected", "points")
 _PLACE = ("source", "partition", "offset")
 
 
-def public(table: pa.Table) -> pa.Table:
+def without_order_columns(table: pa.Table) -> pa.Table:
     """The table without the columns that only order its rows."""
     return table.select([name for name in table.column_names if not name.startswith("_")])
 
@@ -300,7 +301,7 @@ def flat_discards(plan: Plan, discarded: pa.Table, fold: Callable[[str], str] = 
 
     fold: two names are one if it makes them equal
     """
-    table = public(discarded)
+    table = without_order_columns(discarded)
     position = table.schema.get_field_index("fields")
     fields = table.column(position).combine_chunks()
     columns = [column for place, column in enumerate(table.columns) if place != position]
@@ -365,7 +366,7 @@ class MatchDifference:
         return not self.only_first and not self.only_second
 
 
-def difference(first: Iterable[Match], second: Iterable[Match]) -> MatchDifference:
+def match_difference(first: Iterable[Match], second: Iterable[Match]) -> MatchDifference:
     """Compare matches; each is a row of a table of matches, or of CSV or JSON that holds it."""
     left, right = _counted(first), _counted(second)
     both = left & right

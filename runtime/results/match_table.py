@@ -27,7 +27,7 @@ from runtime.instants import NEVER, NO_TIME
 from runtime.matching.interface import columns_of
 from runtime.number_arrays import Integers
 from runtime.policies.per_input import adjusts, has_ends
-from runtime.results.matched import Later, Matched, seeds_of, taken, text_hash
+from runtime.results.matched import Matched, OrderedMatches, seeds_of, taken_columns, text_hash
 from runtime.results.schemas import (
     fields_struct,
     key_struct,
@@ -51,7 +51,7 @@ def match_table(plan: Plan, query: QueryPlan, table: pa.Table, keys: Sequence[pa
     """The matches of one query; `keys`: the key columns, by row of `table`."""
     count = len(matched)
     schema = match_schema(plan, query)
-    keys = taken(keys, matched.latest)
+    keys = taken_columns(keys, matched.latest)
     columns = [
         match_ids(query, table, matched, keys),
         repeated(query.name, count),
@@ -395,7 +395,7 @@ LEAST = 10_000
 """So many matches per thread are worth one."""
 
 
-def gather(later: Later, threads: int = 1) -> pa.Table:
+def gather_table(later: OrderedMatches, threads: int = 1) -> pa.Table:
     """The table of the matches (`match_schema`)."""
 
     def part(share: slice) -> pa.Table:
@@ -406,7 +406,7 @@ def gather(later: Later, threads: int = 1) -> pa.Table:
     return pa.concat_tables(in_threads(part, parts, threads))
 
 
-def joined(parts: Sequence[Later]) -> Later:
+def joined_matches(parts: Sequence[OrderedMatches]) -> OrderedMatches:
     """The matches that several engines have found in one call, in order; there is one part."""
     if len(parts) == 1:
         return parts[0]
@@ -419,4 +419,4 @@ def joined(parts: Sequence[Later]) -> Later:
         pa.concat_arrays([column[: len(part.table)] for part, column in zip(parts, columns, strict=True)])
         for columns in zip(*(part.keys for part in parts), strict=True)
     ]
-    return Later(parts[0].plan, parts[0].query, table, keys, Matched.joined(matched).by_step(keys))
+    return OrderedMatches(parts[0].plan, parts[0].query, table, keys, Matched.joined(matched).by_step(keys))

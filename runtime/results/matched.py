@@ -1,5 +1,6 @@
 """Matches before they are a table: times and the numbers of the members' rows; order and
-identity."""
+identity.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +144,7 @@ class Matched:
     def order(self, keys: Sequence[pa.Array]) -> Integers:
         """The matches' indexes in the order of `match_order`; `keys`: the key columns, by row."""
         return match_order(
-            self.emitted, self.step, self.time, self.rank, lambda matches: taken(keys, self.latest[matches])
+            self.emitted, self.step, self.time, self.rank, lambda matches: taken_columns(keys, self.latest[matches])
         )
 
     def by_step(self, keys: Sequence[pa.Array]) -> Matched:
@@ -154,7 +155,7 @@ class Matched:
     def take(self, matches: Integers) -> Matched:
         """The matches with these indexes, in this order."""
         columns = {name: _taken(getattr(self, name), matches) for name in self._COLUMNS}
-        return Matched(**columns, selected=tuple(taken(self.selected, matches)), widths=self.widths)
+        return Matched(**columns, selected=tuple(taken_columns(self.selected, matches)), widths=self.widths)
 
     def part(self, matches: slice) -> Matched:
         """The matches of a range, without a copy."""
@@ -189,7 +190,7 @@ class Matched:
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
+class OrderedMatches:
     """The matches of one call for one query, in order; their table is gathered later.
 
     table: the rows of the call
@@ -203,21 +204,21 @@ class Later:
     matched: Matched
 
 
-Finding = Callable[[], Later]
+FindsMatches = Callable[[], OrderedMatches]
 """Puts the matches of a call into order, which takes a while."""
 
 
-def with_steps(finding: Finding, records: Integers, end: int) -> Finding:
+def found_with_steps(finding: FindsMatches, records: Integers, end: int) -> FindsMatches:
     """The same with other numbers of steps, as `Matched.with_steps`."""
 
-    def later() -> Later:
+    def later() -> OrderedMatches:
         found = finding()
         return replace(found, matched=found.matched.with_steps(records, end))
 
     return later
 
 
-def taken(columns: Sequence[pa.Array], rows: Integers) -> list[pa.Array]:
+def taken_columns(columns: Sequence[pa.Array], rows: Integers) -> list[pa.Array]:
     """These rows of all columns."""
     chosen = pa.array(rows)
     return [column.take(chosen) for column in columns]
@@ -232,7 +233,7 @@ def _taken(values: NDArray[Any], matches: Integers) -> NDArray[Any]:
 
 # The identity of one match in plain Python; `runtime.results.match_table` makes those of many.
 
-Place = tuple[str, int, int]
+Coordinates = tuple[str, int, int]
 """Where an event was read: source, partition, offset."""
 
 _WORD = 2**64 - 1
@@ -254,7 +255,7 @@ def seeds_of(query: QueryPlan) -> tuple[int, int]:
     return first, second
 
 
-def match_id(seeds: tuple[int, int], key: Sequence[Value], members: Sequence[Place | None]) -> str:
+def match_id(seeds: tuple[int, int], key: Sequence[Value], members: Sequence[Coordinates | None]) -> str:
     """The identity of a match.
 
     seeds: `seeds_of` its query

@@ -27,7 +27,7 @@ from runtime.interpreter.statements import run_action
 from runtime.interpreter.statements import run_block as run_statements
 from runtime.interpreter.values import EvaluationError, Event, LimitError, Value, World
 from runtime.number_arrays import Integers
-from runtime.results.for_users import cells, plain_value
+from runtime.results.for_users import column_cells, plain_value
 from runtime.results.schemas import (
     NO_OUTPUTS,
     OUTPUT_SCHEMA,
@@ -59,7 +59,7 @@ _MOST_ROWS = 50_000
 """Rows that are held as Python values before they become a table."""
 
 
-def run_block(
+def block_outputs(
     plan: Plan, query: QueryPlan, matches: pa.Table, keys: NDArray[np.int64], cut_off: NDArray[np.int64]
 ) -> pa.Table:
     """The outputs of a query's matches (`match_schema`).
@@ -72,7 +72,7 @@ def run_block(
     if (np.diff(order) < 0).any():
         matches, keys = matches.take(pa.array(order)), keys[order]
     common = matches.select(["query", "instance", "time", "emitted", "match_id", "_step", "_rank"]).to_pylist()
-    values = cells(matches.column("key"))
+    values = column_cells(matches.column("key"))
     tables, rows = list[pa.Table](), list[Row]()
     each = zip(common, values, keys.tolist(), _contexts(plan, query, matches), strict=True)
     for shared, value, key, context in each:
@@ -201,7 +201,7 @@ def error_outputs(
         return NO_OUTPUTS
     count = len(texts)
     struct = pa.StructArray.from_arrays(list(keys), fields=list(key_struct(plan, query))) if keys else None
-    values = [{}] * count if struct is None else cells(pa.chunked_array([struct]))
+    values = [{}] * count if struct is None else column_cells(pa.chunked_array([struct]))
     columns = {
         "kind": pa.repeat("error", count),
         "channel": pa.nulls(count, pa.string()),
@@ -277,7 +277,7 @@ def refused_at_source(plan: Plan, table: pa.Table, kinds: NDArray[np.int64], arr
     reasons = pc.if_else(is_malformed, Outcome.MALFORMED.word, Outcome.UNKNOWN_TYPE.word)
     times = table.column("_source_time").to_numpy()[rows]
     bounds = np.full(len(rows), NO_TIME, np.int64)
-    return refused(plan, "", table, rows, reasons, arrival[rows], times, bounds)
+    return refused_records(plan, "", table, rows, reasons, arrival[rows], times, bounds)
 
 
 def refused_file(plan: Plan, source: str, reason: str) -> pa.Table:
@@ -286,7 +286,7 @@ def refused_file(plan: Plan, source: str, reason: str) -> pa.Table:
     return pa.Table.from_pylist([row], schema=discard_schema(plan))
 
 
-def refused(
+def refused_records(
     plan: Plan,
     query: str,
     table: pa.Table,

@@ -20,7 +20,7 @@ from runtime.arrow_types import arrow_type, made_once
 from runtime.columns.arrivals import field_columns
 from runtime.instants import EARLIEST, LATEST, NO_TIME
 from runtime.policies.per_input import adjusts, has_ends
-from runtime.results.matched import Finding
+from runtime.results.matched import FindsMatches
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 
@@ -228,7 +228,7 @@ class Results:
     discarded: pa.Table | None = None
     ledger: pa.Table = field(default_factory=LEDGER_SCHEMA.empty_table)
     adjusted: pa.Table = field(default_factory=ADJUSTED_SCHEMA.empty_table)
-    found: dict[str, Finding] = field(default_factory=dict)
+    found: dict[str, FindsMatches] = field(default_factory=dict)
 
 
 # Tables of results without rows, made once: an Arrow table costs time even if it is empty.

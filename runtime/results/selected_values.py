@@ -25,12 +25,12 @@ from runtime.interpreter.values import EvaluationError, Event, Value, seconds
 from runtime.matching.interface import columns_of
 from runtime.number_arrays import Integers
 from runtime.results.match_table import match_ids
-from runtime.results.matched import Later, taken
+from runtime.results.matched import OrderedMatches, taken_columns
 from runtime.results.outputs import error_outputs
 from runtime.results.schemas import NO_OUTPUTS
 
 
-def with_selected(later: Later) -> tuple[Later | None, pa.Table]:
+def with_selected(later: OrderedMatches) -> tuple[OrderedMatches | None, pa.Table]:
     """The matches with what they select, and the error rows of those that have no value.
 
     The matches are None if none is left.
@@ -49,9 +49,9 @@ def with_selected(later: Later) -> tuple[Later | None, pa.Table]:
     return (replace(later, matched=matched.take(good)) if len(good) else None), errors
 
 
-def _errors(later: Later, bad: Integers, texts: list[str]) -> pa.Table:
+def _errors(later: OrderedMatches, bad: Integers, texts: list[str]) -> pa.Table:
     matched = later.matched.take(bad)
-    keys = taken(later.keys, matched.latest)
+    keys = taken_columns(later.keys, matched.latest)
     ids = match_ids(later.query, later.table, matched, keys)
     return error_outputs(
         later.plan, later.query, keys, matched.time, matched.emitted, matched.step, matched.rank, texts, ids
@@ -62,7 +62,7 @@ def _errors(later: Later, bad: Integers, texts: list[str]) -> pa.Table:
 class _Matches:
     """The matches whose values are computed."""
 
-    later: Later
+    later: OrderedMatches
 
     def column(self, select: Select, problems: dict[int, str]) -> pa.Array:
         """The values of a clause, null where a name is unset; adds the matches that have none."""
@@ -118,7 +118,7 @@ class _Matches:
                     events += 1
         if events:
             return None
-        keys = taken(self.later.keys, matched.latest)
+        keys = taken_columns(self.later.keys, matched.latest)
         return over_columns(value, known, plan, query, keys, len(matched))
 
     def _field(self, term: int, field: str, type_: Type) -> pa.Array:
@@ -147,7 +147,7 @@ class _Matches:
         latest = self.later.matched.latest[matches]
         keys = [
             [from_cell(cell, key.type, world) for cell in column.to_pylist()]
-            for key, column in zip(query.keys, taken(self.later.keys, latest), strict=True)
+            for key, column in zip(query.keys, taken_columns(self.later.keys, latest), strict=True)
         ]
         found = list[Value | EvaluationError]()
         for number in range(len(matches)):

@@ -24,7 +24,7 @@ from runtime.interpreter.expressions import evaluate
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.values import EvaluationError, Event
 from runtime.policies.per_input import NO_WAIT
-from runtime.single_events.windows import Finding, Key, Known, SingleEvent, UnforeseenError, Windows, part_of_key
+from runtime.single_events.windows import FoundMatch, Key, Known, SingleEvent, UnforeseenError, Windows, part_of_key
 from runtime.timestamps import microseconds
 
 # One query for single events: when each is released, and what it finds then.
@@ -37,7 +37,7 @@ _MOST_KEYS = 1_000
 class Brought:
     """What an event or a timer brings; `is_known` False: the engine knows more."""
 
-    found: list[Finding] = field(default_factory=list)
+    found: list[FoundMatch] = field(default_factory=list)
     is_known: bool = True
 
 
@@ -49,8 +49,8 @@ class SingleQuery:
         self._wait = 0 if query.trailing is None else known(query.trailing.duration)
         self._inputs = {item.event: number for number, item in enumerate(query.inputs)}
         self._lengths = Lengths.of(query)
-        self._times: dict[Key, KeyTimes[Known | Finding]] = {}
-        self._waits: dict[Key, dict[int, Finding]] = {}
+        self._times: dict[Key, KeyTimes[Known | FoundMatch]] = {}
+        self._waits: dict[Key, dict[int, FoundMatch]] = {}
         self._timers: list[tuple[int, int, Key]] = []
         # By key the earliest of its timers, µs; later ones are void.
         self._due: dict[Key, int] = {}
@@ -104,7 +104,7 @@ class SingleQuery:
         """Adds the bound of a timeline, µs."""
         self._times_of(key).bound[item] = bound
 
-    def load_wait(self, found: Finding, due: int) -> None:
+    def load_wait(self, found: FoundMatch, due: int) -> None:
         """Adds a match that waits until `due`, µs."""
         key = self.windows.key_of(found.latest)
         self._begin(key, self._times_of(key), replace(found, time=due))
@@ -114,7 +114,7 @@ class SingleQuery:
         for key, times in self._times.items():
             self._set_timer(key, times)
 
-    def _times_of(self, key: Key) -> KeyTimes[Known | Finding]:
+    def _times_of(self, key: Key) -> KeyTimes[Known | FoundMatch]:
         times = self._times.get(key)
         if times is None:
             times = self._times[key] = KeyTimes.of(self._lengths)
@@ -125,14 +125,14 @@ class SingleQuery:
         return self._number
 
     def _released(
-        self, key: Key, times: KeyTimes[Known | Finding], releases: Iterable[Release[Known | Finding]]
+        self, key: Key, times: KeyTimes[Known | FoundMatch], releases: Iterable[Release[Known | FoundMatch]]
     ) -> Brought:
         brought = Brought()
         for release in releases:
             entry = release.entry
-            if isinstance(entry, Finding):
+            if isinstance(entry, FoundMatch):
                 self._end(key, entry)
-                found: list[Finding] | None = [entry]
+                found: list[FoundMatch] | None = [entry]
             else:
                 for wait in list(self._waits.get(key, {}).values()):
                     if not self.windows.outlives(wait, entry):
@@ -147,7 +147,7 @@ class SingleQuery:
         self._set_timer(key, times)
         return brought
 
-    def _begun(self, key: Key, times: KeyTimes[Known | Finding], found: list[Finding] | None) -> list[Finding]:
+    def _begun(self, key: Key, times: KeyTimes[Known | FoundMatch], found: list[FoundMatch] | None) -> list[FoundMatch]:
         """These matches wait; nothing is found before they have waited."""
         if found is None:
             raise UnforeseenError
@@ -155,17 +155,17 @@ class SingleQuery:
             self._begin(key, times, replace(item, time=item.time + self._wait))
         return []
 
-    def _begin(self, key: Key, times: KeyTimes[Known | Finding], found: Finding) -> None:
+    def _begin(self, key: Key, times: KeyTimes[Known | FoundMatch], found: FoundMatch) -> None:
         numbered = replace(found, rank=self._next_number())
         self._waits.setdefault(key, {})[numbered.rank] = numbered
         times.wait(numbered.time, numbered.rank, numbered)
 
-    def _end(self, key: Key, found: Finding) -> None:
+    def _end(self, key: Key, found: FoundMatch) -> None:
         del self._waits[key][found.rank]
         if not self._waits[key]:
             del self._waits[key]
 
-    def _set_timer(self, key: Key, times: KeyTimes[Known | Finding]) -> None:
+    def _set_timer(self, key: Key, times: KeyTimes[Known | FoundMatch]) -> None:
         if times.pending:
             due = times.next_change
             if due < self._due.get(key, NEVER + 1):
@@ -175,13 +175,13 @@ class SingleQuery:
             del self._times[key]
 
 
-def _at(release: Release[Known | Finding], found: Finding) -> Finding:
+def _at(release: Release[Known | FoundMatch], found: FoundMatch) -> FoundMatch:
     return replace(found, definitive=release.definitive, emitted=release.moment, waited=release.waited)
 
 
 _KEYS = (Type.BOOLEAN, Type.INTEGER, Type.FLOAT, Type.STRING)
 
-Found = Sequence[tuple[QueryPlan, Finding]]
+Found = Sequence[tuple[QueryPlan, FoundMatch]]
 """Matches with their queries."""
 
 

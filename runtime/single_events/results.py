@@ -15,9 +15,9 @@ from runtime.columns.arrivals import to_cell
 from runtime.instants import EARLIEST, LATEST, NO_TIME
 from runtime.replay.order import in_order
 from runtime.results.matched import match_id, seeds_of
-from runtime.results.outputs import run_block
+from runtime.results.outputs import block_outputs
 from runtime.results.schemas import NO_OUTPUTS, ORDER, Results, match_schema, no_discards, rows_of, term_event
-from runtime.single_events.windows import Finding, Known
+from runtime.single_events.windows import FoundMatch, Known
 
 # Matches of single events as rows of the engine's tables of matches.
 
@@ -38,12 +38,12 @@ class MatchRows:
         waits = (query.leading, query.trailing)
         self._leading, self._trailing = (None if query.every or wait is None else wait for wait in waits)
 
-    def table(self, found: Sequence[tuple[Step, Finding]]) -> pa.Table:
+    def table(self, found: Sequence[tuple[Step, FoundMatch]]) -> pa.Table:
         """The matches (`match_schema`)."""
         rows = pa.array([self.row(step, finding) for step, finding in found], self._type)
         return pa.Table.from_batches([pa.RecordBatch.from_struct_array(rows)])
 
-    def row(self, step: Step, found: Finding) -> Row:
+    def row(self, step: Step, found: FoundMatch) -> Row:
         """One match."""
         query = self._query
         events = dict(zip(self._terms, map(_member, self._terms.values(), found.members), strict=True))
@@ -66,7 +66,7 @@ class MatchRows:
         row["points"] = self._points(found)
         return row
 
-    def _points(self, found: Finding) -> Row:
+    def _points(self, found: FoundMatch) -> Row:
         """Named waits: the moment when a leading one starts, and when a trailing one ends."""
         points: Row = {}
         if self._leading is not None and self._leading.name is not None:
@@ -107,7 +107,7 @@ def _moment(micros: int) -> int | None:
     return None if micros == NO_TIME else max(EARLIEST, min(micros, LATEST))
 
 
-Found = Mapping[str, Sequence[tuple[Step, Finding]]]
+Found = Mapping[str, Sequence[tuple[Step, FoundMatch]]]
 """Matches by the title of their query."""
 
 
@@ -119,11 +119,11 @@ class CallResults:
         self.rows = {query.title: MatchRows(plan, query) for query in plan.queries}
         self.nothing = EarlyResults(self, {})
 
-    def of(self, brought: Sequence[tuple[Step, QueryPlan, Finding]]) -> EarlyResults:
+    def of(self, brought: Sequence[tuple[Step, QueryPlan, FoundMatch]]) -> EarlyResults:
         """The results of a call."""
         if not brought:
             return self.nothing
-        found: dict[str, list[tuple[Step, Finding]]] = {}
+        found: dict[str, list[tuple[Step, FoundMatch]]] = {}
         for step, query, finding in brought:
             found.setdefault(query.title, []).append((step, finding))
         return EarlyResults(self, found)
@@ -160,7 +160,7 @@ class EarlyResults:
             if query.block and query.title in matches:
                 # The engine counts how often blocks of a key are cut off by a limit.
                 cut_off = np.zeros(len(matches[query.title]), np.int64)
-                outputs.append(run_block(plan, query, matches[query.title], np.arange(len(cut_off)), cut_off))
+                outputs.append(block_outputs(plan, query, matches[query.title], np.arange(len(cut_off)), cut_off))
                 if cut_off.any():
                     return None
         return in_order(plan, Results(matches, rows_of(NO_OUTPUTS, outputs), discarded))

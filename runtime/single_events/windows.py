@@ -18,7 +18,7 @@ from runtime.interpreter.values import EvaluationError, Event, Value
 from runtime.matching.find_every import aggregates_of
 from runtime.matching.interface import Bindings
 from runtime.matching.reference import ReferenceMatcher, Released, in_windows
-from runtime.results.matched import Place
+from runtime.results.matched import Coordinates
 
 # What is known of events and of the matches that they bring.
 
@@ -47,7 +47,7 @@ class SingleEvent:
     type: EventType
     values: Mapping[str, Value]
     arrival: int
-    place: Place | None
+    place: Coordinates | None
     declared: int = NO_TIME
 
 
@@ -65,13 +65,13 @@ class Known(Released):
 
     arrival: int = NO_TIME
     source_time: int = NO_TIME
-    place: Place | None = None
+    place: Coordinates | None = None
     unique: Key | None = None
     arguments: Arguments | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FoundMatch:
     """A match.
 
     key: its key, as `latest` has it
@@ -176,7 +176,7 @@ class Selects:
 
     def finding(
         self, events: Sequence[Known], latest: Known, aggregates: Sequence[Any], keys: Sequence[Value]
-    ) -> Finding | None:
+    ) -> FoundMatch | None:
         """The match; None if a `having` is not true.
 
         aggregates: by aggregate its value; of one that is an event, its position in `events`
@@ -201,7 +201,7 @@ class Selects:
                 selects[index] = values[select.name] = self._value(self._values[index], known, selects, keys)
         if not all(self._value(condition, known, selects, keys) for condition in self._having):
             return None
-        return Finding(tuple(keys), latest, tuple(chosen.values()), latest.time, selected=values)
+        return FoundMatch(tuple(keys), latest, tuple(chosen.values()), latest.time, selected=values)
 
     def _value(
         self, expression: Expression, known: dict[Aggregate, Value], selects: dict[int, Value], keys: Sequence[Value]
@@ -274,7 +274,7 @@ class Windows:
         events.append(event)
         self._count += 1
 
-    def take(self, key: Key, event: Known, definitive: int) -> list[Finding] | None:
+    def take(self, key: Key, event: Known, definitive: int) -> list[FoundMatch] | None:
         """Adds an event that is released; gives the matches, or those that begin to wait.
 
         None = the engine knows them
@@ -286,7 +286,7 @@ class Windows:
             self._sweep(definitive)
         return self._found(key) if event.input in self._may_end else []
 
-    def _found(self, key: Key) -> list[Finding] | None:
+    def _found(self, key: Key) -> list[FoundMatch] | None:
         """What the latest event of a key finds."""
         events = self._events[key]
         if len(events) > self._crowded.get(key, _FEW) or len(events) ** self._depth > self._most_candidates:
@@ -329,7 +329,7 @@ class Windows:
         due, places = events[-1].time + known(self._query.trailing.duration), range(len(events))
         return self._matcher.outlives(events, bindings, len(events) - 1, due, places, is_new=True)
 
-    def outlives(self, found: Finding, event: Known) -> bool:
+    def outlives(self, found: FoundMatch, event: Known) -> bool:
         """Whether a match still waits after another event of its key."""
         members = {term: member for term, member in enumerate(found.members) if member is not None}
         events = [*members.values(), event]
@@ -339,9 +339,9 @@ class Windows:
         later = range(len(events) - 1, len(events))
         return self._matcher.outlives(events, bindings, latest, found.time, later, is_new=False)
 
-    def finding(self, latest: Known, members: Sequence[Known | None]) -> Finding:
+    def finding(self, latest: Known, members: Sequence[Known | None]) -> FoundMatch:
         """A match of these events."""
-        return Finding(tuple(self._keys_of(latest)), latest, tuple(members), latest.time)
+        return FoundMatch(tuple(self._keys_of(latest)), latest, tuple(members), latest.time)
 
     def _keys_of(self, event: Known) -> list[Value]:
         return self._values(self._query.inputs[event.input].keys, event.value)

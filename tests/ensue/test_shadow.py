@@ -1,4 +1,4 @@
-"""A shadow finds what its text finds, with another name; `difference` compares it with its query."""
+"""A shadow finds what its text finds, with another name; `match_difference` compares it with its query."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import querylang
 from querylang.changes import reach_of
 from querylang.errors import InputError, QueryErrors
 from querylang.running import shadow_of
-from runtime.results.for_users import difference
+from runtime.results.for_users import match_difference
 
 RISE = """event A { string k; integer v; }
 query Rise {
@@ -49,7 +49,7 @@ def test_a_shadow_of_the_same_text_differs_in_nothing_and_of_another_one_as_two_
         rows = _rows(seed, {place: deploy})
         both = [_found(query, rows, name, since) for name in ("Rise", "Rise_shadow")]
         alone = [_found(RISE % other, _rows(seed, {place: "Other(1)"}), "Rise", since) for other in (2, least)]
-        found, expected = difference(*both), difference(*alone)
+        found, expected = match_difference(*both), match_difference(*alone)
         assert (found.both, found.only_second) == (expected.both, expected.only_second)
         assert found.only_first == expected.only_first
         assert found.is_equal == (least == 2)
@@ -74,7 +74,7 @@ def test_texts_that_cannot_have_a_shadow_are_refused() -> None:
 def test_what_differs_is_listed_by_time_and_names_do_not_count() -> None:
     first = [{"query": "Q", "match_id": "1", "time": f"0{at}", "key": {"k": at}} for at in (3, 1, 2)]
     second = [{"query": "R", "match_id": "9", "time": f"0{at}", "key": {"k": at}} for at in (2, 4, 2)]
-    found = difference(first, second)
+    found = match_difference(first, second)
     assert found.both == 1
     assert [row["time"] for row in found.only_first] == ["01", "03"]
     assert [row["time"] for row in found.only_second] == ["02", "04"]

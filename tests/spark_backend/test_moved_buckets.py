@@ -15,7 +15,7 @@ from job_engine.wire.program import Program
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
-from runtime.engine.division import by_rules, same
+from runtime.engine.division import by_rules, equal_in_all
 from tests.differential.compare import plan_of
 from tests.differential.patterns import random_queries
 from tests.oracle.pieces import loaded
@@ -121,4 +121,4 @@ def test_an_entry_that_no_rule_joins_is_noticed() -> None:
     with pytest.raises(AssertionError, match=r"no rule joins \['other'\]"):
         by_rules({"clock": max}, parts)
     with pytest.raises(AssertionError, match="parts of one state differ"):
-        by_rules({"clock": same}, [{"clock": 1}, {"clock": 2}])
+        by_rules({"clock": equal_in_all}, [{"clock": 1}, {"clock": 2}])

@@ -45,7 +45,7 @@ from runtime.partition_paths import is_key, keys_of
 from runtime.reading.column_names import ARRIVAL, ColumnNames, needed_names
 from runtime.reading.formats.parquet_files import open_parquet
 from runtime.reading.remarks import LackedColumns
-from runtime.replay.records import FileToRead, Reading, concatenated
+from runtime.replay.records import FileToRead, Reading, concatenated_tables
 from runtime.timestamps import format_time
 
 # The records of a history table in order of arrival, in bounded memory.
@@ -382,11 +382,11 @@ def _steps(pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
         waiting += [piece] if len(piece) else []
         if sum(map(len, waiting)) < ROWS:
             continue
-        whole = concatenated(waiting)
+        whole = concatenated_tables(waiting)
         arrival = whole.column("_arrival").to_numpy()
         count = int(np.searchsorted(arrival, arrival[-1]))
         if count:
             yield whole.slice(0, count)
         waiting = [whole.slice(count)]
     if waiting:
-        yield concatenated(waiting)
+        yield concatenated_tables(waiting)

@@ -30,7 +30,7 @@ from runtime.instants import NEVER, NO_TIME
 from runtime.json_reader import json_of_text
 from runtime.json_shapes import Count
 from runtime.matching.windows import window_columns
-from runtime.results.for_users import cells, plain_value
+from runtime.results.for_users import column_cells, plain_value
 from runtime.timestamps import format_time
 
 # What a job keeps of a key, and what waits there, until when; or of all keys, as numbers.
@@ -207,7 +207,7 @@ def _plain_events(plan: Plan, table: pa.Table) -> list[Plain]:
     """The rows of a table of events, in its order."""
     times = table.column("_time" if has_column(table, "_time") else "_source_time").to_pylist()
     rows = [table.column(name).to_pylist() for name in ("_kind", "_arrival", "_source", "_partition", "_offset")]
-    columns = {name: cells(table.column(name)) for name in table.column_names if ":" in name}
+    columns = {name: column_cells(table.column(name)) for name in table.column_names if ":" in name}
     found = []
     for number, (time, kind, arrival, source, partition, offset) in enumerate(zip(times, *rows, strict=True)):
         event = plan.events[kind]

@@ -24,7 +24,7 @@ from job_engine.sources.listing.batch_log import driver_files, last_batch
 from querylang.changes import reach_of
 from querylang.errors import InputError, did_you_mean
 from runtime.instants import EARLIEST
-from runtime.results.for_users import MatchDifference, difference
+from runtime.results.for_users import MatchDifference, match_difference
 from runtime.timestamps import format_time, parse_time
 
 # Compact the files of a job's sinks, whether it runs or not.
@@ -151,7 +151,7 @@ def compare_queries(file: Path, first: str, second: str) -> QueryDifference:
         journal = read_journal(deployment)
         since = max((start for name in (first, second) if (start := _full_since(journal, name))), default=None)
         found = [list(_matches(sink, name, since)) for name in (first, second)]
-        return QueryDifference(first, second, since, difference(*found))
+        return QueryDifference(first, second, since, match_difference(*found))
 
 
 def _sink(deployment: Deployment) -> Sink:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from querylang.errors import InputError
 from runtime.file_forms import EVERYTHING, Asked
 from runtime.interpreter.written_values import NOT_TEXT, is_unicode
-from runtime.reading.formats.python_rows import Cells, cells_of, is_missing
+from runtime.reading.formats.python_rows import PythonCells, cells_of, is_missing
 from runtime.reading.formats.raw_table import (
     RawTable,
     as_text_of_bytes,
@@ -118,19 +118,19 @@ def _of_pandas(frame: Any, name: str) -> RawTable:
     )
 
 
-def _column(values: Any, place: str) -> Cells:
+def _column(values: Any, place: str) -> PythonCells:
     """A column of pandas; one of a dtype that Arrow does not have is null."""
     try:
         if values.dtype == object:
             return _of_objects([None if _is_missing(value) else value for value in values], place)
-        return Cells(pa.array(values, from_pandas=True))
+        return PythonCells(pa.array(values, from_pandas=True))
     except UnicodeEncodeError:
         raise InputError(f"{place}: a cell {NOT_TEXT}") from None
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return _of_other_dtype(values, place)
 
 
-def _of_other_dtype(values: Any, place: str) -> Cells:
+def _of_other_dtype(values: Any, place: str) -> PythonCells:
     """A column of a dtype that Arrow does not have: its values in another form, if there is one."""
     if hasattr(values, "sparse") and str(values.dtype).startswith("Sparse"):
         return _column(values.sparse.to_dense(), place)
@@ -138,13 +138,13 @@ def _of_other_dtype(values: Any, place: str) -> Cells:
         return _column(values.astype("float64"), place)
     categories = getattr(values.dtype, "categories", None)
     if categories is None:
-        return Cells(pa.nulls(len(values)), unknown=str(values.dtype))
+        return PythonCells(pa.nulls(len(values)), unknown=str(values.dtype))
     if categories.dtype == object:
         return _column(values.astype(object), place)
-    return Cells(pa.nulls(len(values)), unknown=f"category of {categories.dtype}")
+    return PythonCells(pa.nulls(len(values)), unknown=f"category of {categories.dtype}")
 
 
-def _of_objects(values: list[Any], place: str) -> Cells:
+def _of_objects(values: list[Any], place: str) -> PythonCells:
     """A column of objects; text that UTF-8 cannot hold becomes bytes that are not UTF-8."""
     try:
         return cells_of(values, place)
@@ -152,7 +152,7 @@ def _of_objects(values: list[Any], place: str) -> Cells:
         if not all(value is None or isinstance(value, str) for value in values):
             raise
     encoded = [None if value is None else value.encode("utf-8", "surrogatepass") for value in values]
-    return Cells(as_text_of_bytes(pa.array(encoded, pa.binary())))
+    return PythonCells(as_text_of_bytes(pa.array(encoded, pa.binary())))
 
 
 def _is_missing(value: Any) -> bool:

@@ -29,7 +29,7 @@ from runtime.interpreter.written_values import (
 )
 from runtime.reading.formats.blocks import Blocks
 from runtime.reading.formats.python_rows import NotARow, of_mappings, of_rows
-from runtime.reading.formats.raw_table import Describe, RawTable, joined
+from runtime.reading.formats.raw_table import Describe, RawTable, joined_parts
 
 # Lines of JSON objects as columns, by Arrow's reader.
 #
@@ -218,10 +218,10 @@ def _grouped(parts: Iterable[RawTable], size: int) -> Iterator[RawTable]:
     for part in parts:
         waiting.append(part)
         if size > _TOGETHER and sum(len(item) for item in waiting) >= _ROWS:
-            yield _completed(joined(waiting), names)
+            yield _completed(joined_parts(waiting), names)
             waiting = []
     if waiting:
-        yield _completed(joined(waiting), names)
+        yield _completed(joined_parts(waiting), names)
 
 
 def _completed(part: RawTable, names: dict[str, None]) -> RawTable:
@@ -364,7 +364,7 @@ _FEW_MESSAGES = 32
 
 def decode_json(values: Sequence[bytes | None], name: str, describe: Describe, asked: Asked) -> RawTable:
     """The messages, numbered from 0; what cannot be read makes only itself unreadable."""
-    return joined(list(_parts(values, 0, name, describe, asked)))
+    return joined_parts(list(_parts(values, 0, name, describe, asked)))
 
 
 def _parts(

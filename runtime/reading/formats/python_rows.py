@@ -33,7 +33,7 @@ Plain = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class PythonCells:
     """Values as a column.
 
     column: text where Arrow has no type for all of them; null where no column can have them
@@ -46,7 +46,7 @@ class Cells:
     unknown: str | None = None
 
 
-def cells_of(values: Sequence[Any], place: str) -> Cells:
+def cells_of(values: Sequence[Any], place: str) -> PythonCells:
     """One type if all values have it, else text.
 
     Numbers of several types have the widest: decimals hold integers, floats all of them. Raises
@@ -59,21 +59,21 @@ def cells_of(values: Sequence[Any], place: str) -> Cells:
         if is_wide:  # a struct would have a cell for every row and name
             return _text(values)
     if complex in kinds and kinds <= {*_NUMBERS, complex}:
-        return Cells(pa.nulls(len(values)), unknown="complex numbers")
+        return PythonCells(pa.nulls(len(values)), unknown="complex numbers")
     if len(kinds) > 1 or kinds <= {datetime, Decimal}:
         values = _alike(values, kinds)
         kinds = {type(value) for value in values if value is not None}
     if len(kinds) <= 1 or kinds in ({int, float}, {list, tuple}):
         try:
-            return Cells(pa.array(values))
+            return PythonCells(pa.array(values))
         except (pa.ArrowException, OverflowError, TypeError, ValueError):
             pass  # no Arrow type holds them; an infinite Decimal is a TypeError
     return _text(values)
 
 
-def _text(values: Sequence[Any]) -> Cells:
+def _text(values: Sequence[Any]) -> PythonCells:
     nested = [row for row, value in enumerate(values) if isinstance(value, list | tuple | dict)]
-    return Cells(as_text(values), nested)
+    return PythonCells(as_text(values), nested)
 
 
 def _alike(values: Sequence[Any], kinds: set[type]) -> Sequence[Any]:
@@ -323,7 +323,7 @@ def of_rows(rows: Sequence[Any], name: str, describe: Describe, asked: Asked = E
 
 
 def of_cells(
-    cells: Mapping[str, Cells],
+    cells: Mapping[str, PythonCells],
     name: str,
     numbers: NDArray[np.int64],
     describe: Describe,
@@ -347,7 +347,7 @@ def _is_text(row: Mapping[str, Any]) -> bool:
     return is_unicode(json.dumps(row, default=str, ensure_ascii=False))
 
 
-def _cells(rows: Sequence[Mapping[str, Any]], name: str, asked: Asked) -> dict[str, Cells]:
+def _cells(rows: Sequence[Mapping[str, Any]], name: str, asked: Asked) -> dict[str, PythonCells]:
     names = _names(rows, name, asked)
     return {str(key): cells_of([row.get(key) for row in rows], f"{name}: column {str(key)!r}") for key in names}
 

@@ -345,7 +345,7 @@ def refuse_repeated(names: Sequence[str], table: str) -> None:
         seen.add(name)
 
 
-def joined(parts: Sequence[RawTable]) -> RawTable:
+def joined_parts(parts: Sequence[RawTable]) -> RawTable:
     """All rows of all parts of a table."""
     parts = [part for part in parts if len(part) or part.unreadable] or parts[:1]
     if len(parts) == 1:

@@ -38,7 +38,7 @@ from runtime.reading.control_events import control_name
 from runtime.reading.conversion import convert, is_time
 from runtime.reading.files import iter_raw
 from runtime.reading.formats.messages import Messages
-from runtime.reading.formats.raw_table import RawTable, cell_text, joined
+from runtime.reading.formats.raw_table import RawTable, cell_text, joined_parts
 from runtime.reading.inference.looks import FEW, Decided, Look, columns_in, may_lack, remark
 from runtime.reading.inference.types import type_of_text
 from runtime.reading.remarks import Refusals
@@ -345,7 +345,7 @@ class _Places:
         return self.look_at.names.given(role) not in (None, NONE)
 
     def _read(self, plan: Plan, roles: Sequence[str]) -> None:
-        raw = joined(list(self.look_at.parts([*roles, TYPE])))
+        raw = joined_parts(list(self.look_at.parts([*roles, TYPE])))
         kinds, present = self._kinds(raw, plan)
         names = {role: name for role in roles if (name := self.look_at.names.of(role)) in raw.names}
         for role, name in names.items():
@@ -412,7 +412,7 @@ class _Places:
         """When the events arrive, µs; None = no column says it."""
         name = self.look_at.names.of(ARRIVAL)
         parts = [part for part in self.look_at.parts([ARRIVAL]) if len(part)] if ARRIVAL in self.look_at.roles else []
-        raw = joined(parts) if parts else None
+        raw = joined_parts(parts) if parts else None
         if raw is None or name is None or name not in raw.names:
             return None
         micros = given_times(raw.values(name), self.look_at.names.times).micros

@@ -11,7 +11,7 @@ from runtime.engine.engine import Engine
 from runtime.matching.interface import Found, Matcher, Ordered
 from runtime.matching.matchers import KernelMatcher, RunKernelMatcher
 from runtime.replay.replay import read_records
-from runtime.results.match_table import gather
+from runtime.results.match_table import gather_table
 
 INPUTS = "event A { integer v; } query Q { inputs { A() within 1 minute; } "
 ROWS = [{"at": float(number), "event": "A", "v": number % 3} for number in range(9)]
@@ -47,7 +47,7 @@ def test_a_search_that_only_finds_matches_is_left_to_whoever_gathers_them(search
     at_once = Engine(plan, "kernel").process(arrivals)
     assert not at_once.found
     if len(later.matched):
-        assert gather(later) == at_once.matches["Q"]
+        assert gather_table(later) == at_once.matches["Q"]
     else:
         assert not at_once.matches
 

@@ -19,7 +19,7 @@ from runtime.results.schemas import Results
 from runtime.single_events import windows
 from runtime.single_events.events import SingleEvents, can_foresee
 from runtime.single_events.results import CallResults
-from runtime.single_events.windows import Finding, SingleEvent, UnforeseenError
+from runtime.single_events.windows import FoundMatch, SingleEvent, UnforeseenError
 from tests.differential.compare import plan_of
 from tests.differential.patterns import random_queries
 from tests.support.scenario import EVENTS, Scenario, arrivals_of
@@ -120,7 +120,7 @@ def found_by_both(seed: int) -> Counter[str]:
         record = arrivals_of(scenarios, plan, [item])
         if events is None or chooser.random() < 0.1:
             events = SingleEvents(engine)
-        brought: list[tuple[int, QueryPlan, Finding]] | None = None
+        brought: list[tuple[int, QueryPlan, FoundMatch]] | None = None
         event = single(plan, record)
         try:
             timers, found = events.advance(event.arrival), events.take(event)

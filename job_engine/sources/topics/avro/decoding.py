@@ -20,8 +20,8 @@ from querylang.errors import InputError
 from runtime.file_forms import Asked
 from runtime.json_reader import json_of_text
 from runtime.reading.formats.messages import Decoded
-from runtime.reading.formats.python_rows import Cells, cells_of, of_rows
-from runtime.reading.formats.raw_table import Describe, RawTable, Unreadable, joined
+from runtime.reading.formats.python_rows import PythonCells, cells_of, of_rows
+from runtime.reading.formats.raw_table import Describe, RawTable, Unreadable, joined_parts
 
 _SINGLE = b"\xc3\x01"
 """What messages with a fingerprint of their schema begin with; 8 bytes of it follow."""
@@ -244,10 +244,10 @@ def _part(schema: RecordSchema, rows: Sequence[int], records: Sequence[Mapping[s
     return _Part(schema.name, np.array(rows, np.int64), columns, nested)
 
 
-def _cells(values: list[Any], kind: pa.DataType | None, name: str) -> Cells:
+def _cells(values: list[Any], kind: pa.DataType | None, name: str) -> PythonCells:
     if kind is not None:
         try:
-            return Cells(pa.array(values, kind))
+            return PythonCells(pa.array(values, kind))
         except (pa.ArrowException, OverflowError, TypeError, ValueError):
             pass  # such as a decimal with more digits than its schema says
     return cells_of(values, f"field {name!r}")
@@ -264,7 +264,7 @@ def _together(
         return Decoded(
             RawTable(name, nothing.columns, nothing.numbers, describe, unreadable), pa.array([], pa.string())
         )
-    raw = joined(tables)
+    raw = joined_parts(tables)
     events = pa.chunked_array([pa.repeat(part.name, len(part.rows)) for part in parts if len(part.rows)])
     order = np.argsort(raw.numbers, kind="stable")
     in_order = RawTable(
