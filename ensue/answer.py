@@ -21,7 +21,6 @@ from ensue.rendering.replay_table import match_steps, noteworthy, steps_table
 from querylang.errors import InputError
 from querylang.plan.model import Plan, QueryPlan
 from runtime.replay.epochs import Script, epoch_steps
-from runtime.replay.order import matches_in_order
 from runtime.replay.records import FileRecords, Records
 from runtime.replay.replay import waiting_matches
 from runtime.replay.stepping import Step
@@ -36,7 +35,7 @@ from runtime.results.for_users import (
     without_order_columns,
 )
 from runtime.results.ledger import late_warning
-from runtime.results.schemas import Results
+from runtime.results.schemas import Results, matches_in_order
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from job_engine.places.place import scheme_of
 from querylang.errors import InputError, counted, did_you_mean
 from querylang.paths import exists, is_folder
-from runtime.partition_paths import FileBelow, files_below, is_key
+from runtime.file_paths import FileBelow, files_below, is_key
 
 if TYPE_CHECKING:
     from job_engine.places.place import RemotePath

@@ -39,7 +39,6 @@ from runtime.matching.choose import slow_queries
 from runtime.policies.plan_policies import parse_orderings
 from runtime.policies.settings_text import parse_forget_keys, with_forget_keys
 from runtime.replay.loading import files_to_read, plan_for_files
-from runtime.replay.order import in_order, matches_in_order
 from runtime.replay.records import FileToRead, NotSortedError, Reading, arrived_by
 from runtime.replay.replay import replay_calls
 from runtime.results.for_users import (
@@ -53,7 +52,7 @@ from runtime.results.for_users import (
     without_order_columns,
 )
 from runtime.results.ledger import late_warning
-from runtime.results.schemas import Results, match_schema
+from runtime.results.schemas import Results, in_order, match_schema, matches_in_order
 from runtime.threads import thread_count
 
 _MOST_UNKNOWN = 100

@@ -8,9 +8,8 @@ import pyarrow as pa
 
 from querylang.errors import InputError, nearest
 from querylang.plan.model import Plan, QueryPlan
-from runtime.replay.order import matches_in_order
 from runtime.results.for_users import COMMON, RowOf, flat_matches, flat_paths, spread_matches, without_order_columns
-from runtime.results.schemas import Results, match_schema
+from runtime.results.schemas import Results, match_schema, matches_in_order
 
 
 def matches_table(plan: Plan, results: Results, row_of: RowOf) -> pa.Table:

@@ -17,10 +17,9 @@ from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.values import Location, text_of
 from runtime.policies.per_input import adjusts
 from runtime.reading.conversion import Cells, parse_cell
-from runtime.replay.order import matches_in_order
 from runtime.replay.stepping import Step
 from runtime.results.for_users import Plain
-from runtime.results.schemas import Results
+from runtime.results.schemas import Results, matches_in_order
 
 WIDEST_EVENT = 100
 WIDEST_KEY = 40

@@ -22,9 +22,8 @@ from job_engine.wire.tagged_rows import Tag
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import AT_THE_END, Arrivals
 from runtime.replay.epochs import Script
-from runtime.replay.order import in_order
 from runtime.results.ledger import Account, ledger_table
-from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema, match_schema
+from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema, in_order, match_schema
 
 DEFAULT_BUCKETS = 2
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from runtime.columns.arrivals import PLACES_OF_A_SOURCE, Arrivals, RecordKind
-from runtime.natural_names import natural_key
+from runtime.file_paths import natural_key
 from runtime.reading.remarks import Remark, RemarkKind
 
 REPORT_SCHEMA = pa.schema(

@@ -23,6 +23,7 @@ from runtime.columns.arrivals import AT_THE_END
 from runtime.columns.rows import taken_by_term, taken_rows
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.query_state import QueryParts, QueryState
+from runtime.engine.selected_values import with_selected
 from runtime.engine.shared_admission import AdmittedCall, Carry, SharedAdmission, renamed
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.find_every import selected
@@ -34,7 +35,6 @@ from runtime.results.match_table import gather_table
 from runtime.results.matched import FindsMatches, Matched, OrderedMatches, ordered_steps, taken_columns
 from runtime.results.outputs import block_outputs, error_outputs, refused_records
 from runtime.results.schemas import ADJUSTED_SCHEMA, NO_ADJUSTED, NO_OUTPUTS, no_discards, rows_of
-from runtime.results.selected_values import with_selected
 
 # The columns of a call's matches, put into the order of `runtime.results.matched`. Matches are
 # found key by key. What is known by position is read in that order, in which positions ascend. What

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from querylang.errors import InputError, near_file
 from runtime.file_forms import COMPRESSIONS, EVERYTHING, UTF_8, Asked, kind_of, shortened
-from runtime.partition_paths import keys_of, name_of_table, path_of
+from runtime.file_paths import keys_of, name_of_table, path_of
 from runtime.reading.formats.arrow_tables import read_arrow, read_frame
 from runtime.reading.formats.csv_files import read_csv
 from runtime.reading.formats.encodings import plain_file, refuse_other_kind

@@ -17,14 +17,13 @@ from runtime.columns.arrivals import Arrivals, as_known
 from runtime.engine.engine import Engine
 from runtime.engine.metrics import metrics_table, output_events
 from runtime.replay.divided import results_with_steps
-from runtime.replay.order import in_order
 from runtime.replay.records import Records
 from runtime.replay.replay import CHUNK, Replayed, concatenated_results
 from runtime.replay.stepping import Step
 from runtime.replay.steps import StepByStep
 from runtime.results.for_users import plain_outputs
 from runtime.results.outputs import change_rows
-from runtime.results.schemas import Results
+from runtime.results.schemas import Results, in_order
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,8 @@ from runtime.columns.arrivals import AT_THE_END, Arrivals
 from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
 from runtime.number_arrays import Integers
-from runtime.replay.order import in_order
 from runtime.results.ledger import Account, ledger_table
-from runtime.results.schemas import Results
+from runtime.results.schemas import Results, in_order
 
 
 @dataclass(slots=True)

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, RecordKind, in_arrival_order, is_in_order, place_of
+from runtime.file_paths import name_of_table
 from runtime.instants import NEVER, NO_TIME
-from runtime.partition_paths import name_of_table
 from runtime.reading.column_names import ColumnNames
 from runtime.reading.formats.parquet_files import about_rows
 from runtime.reading.tables import TableRecords, iter_table

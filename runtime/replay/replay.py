@@ -28,7 +28,6 @@ from runtime.engine.metrics import metrics_table, output_events
 from runtime.reading.column_names import STANDARD, ColumnNames
 from runtime.reading.tables import TableRecords, read_table
 from runtime.replay.divided import DividedEngine, NotDividedError, can_divide, results_with_steps
-from runtime.replay.order import in_order
 from runtime.replay.records import (
     FileRecords,
     FileToRead,
@@ -39,7 +38,7 @@ from runtime.replay.records import (
     source_names,
 )
 from runtime.results.match_table import gather_table, joined_matches
-from runtime.results.schemas import NO_OUTPUTS, Results, no_discards, rows_of
+from runtime.results.schemas import NO_OUTPUTS, Results, in_order, no_discards, rows_of
 from runtime.threads import thread_count
 
 # Arrow's memory during a replay: the C library keeps that of one piece for the next. Arrow's own

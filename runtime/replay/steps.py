@@ -15,11 +15,10 @@ from runtime.admission.rules import Outcome
 from runtime.columns.arrivals import AT_THE_END, Arrivals
 from runtime.engine.engine import Engine
 from runtime.instants import NEVER
-from runtime.replay.order import in_order, matches_in_order
 from runtime.replay.records import FileRecords, Records
 from runtime.replay.stepping import CONCERNED, Key, Step, Stepping, StepTimes, cells_of, have_own_time, key_of
 from runtime.results.for_users import Plain, plain_matches, plain_outputs, plain_value
-from runtime.results.schemas import Results
+from runtime.results.schemas import Results, in_order, matches_in_order
 
 # The steps of a replay, from calls of the engine with many records each. The engine finds the
 # results of all records of a chunk at once, or has found those of the whole replay. They are

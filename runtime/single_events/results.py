@@ -13,10 +13,9 @@ import pyarrow as pa
 from querylang.plan.model import Plan, QueryPlan, known
 from runtime.columns.arrivals import to_cell
 from runtime.instants import EARLIEST, LATEST, NO_TIME
-from runtime.replay.order import in_order
 from runtime.results.matched import match_id, seeds_of
 from runtime.results.outputs import block_outputs
-from runtime.results.schemas import NO_OUTPUTS, ORDER, Results, match_schema, no_discards, rows_of, term_event
+from runtime.results.schemas import NO_OUTPUTS, ORDER, Results, in_order, match_schema, no_discards, rows_of, term_event
 from runtime.single_events.windows import FoundMatch, Known
 
 # Matches of single events as rows of the engine's tables of matches.

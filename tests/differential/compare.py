@@ -23,8 +23,7 @@ from querylang.plan.model import Plan, QueryPlan
 from runtime.columns import rows as shelf
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
-from runtime.replay.order import in_order
-from runtime.results.schemas import Results
+from runtime.results.schemas import Results, in_order
 from tests.support import duckdb_oracle, pattern_oracle
 from tests.support.admission_oracle import AdmissionOracle
 from tests.support.candidates import TooManyError

@@ -10,8 +10,7 @@ import pyarrow as pa
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
-from runtime.replay.order import in_order
-from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema
+from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema, in_order
 
 Ledger = dict[tuple[object, ...], int]
 """Records by query, source and what became of them."""

@@ -19,8 +19,7 @@ from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
 from runtime.matching.kernel.program import NotForKernel
-from runtime.replay.order import in_order
-from runtime.results.schemas import Results
+from runtime.results.schemas import Results, in_order
 
 SECOND = 1_000_000
 _LETTER = re.compile(r"(?P<type>[A-Z])(?P<v>-?\d*)(:(?P<g>\w+))?(@(?P<at>[\d.]+))?")

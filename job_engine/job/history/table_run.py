@@ -39,9 +39,8 @@ from querylang.errors import InputError, counted, listed
 from querylang.plan.model import Plan, TimelineKind
 from querylang.printable import warn
 from runtime.columns.arrivals import Arrivals, RecordKind
+from runtime.file_paths import is_key, keys_of, natural_key
 from runtime.instants import NO_TIME
-from runtime.natural_names import natural_key
-from runtime.partition_paths import is_key, keys_of
 from runtime.reading.column_names import ARRIVAL, ColumnNames, needed_names
 from runtime.reading.formats.parquet_files import open_parquet
 from runtime.reading.remarks import LackedColumns

@@ -27,8 +27,8 @@ from job_engine.sources.folder.pieces import (
 from job_engine.sources.folder.settings import ListedSource
 from job_engine.sources.kinds import KindPlanner, Planned, PlannedRun, Report, SourcePlanning
 from job_engine.sources.source import Unread
+from runtime.file_paths import natural_key
 from runtime.instants import NO_TIME
-from runtime.natural_names import natural_key
 
 # Notice that a file has changed since it was read: what was added is never read.
 

@@ -31,7 +31,7 @@ from querylang.plan.model import Plan
 from querylang.printable import one_line
 from runtime.columns.arrivals import place_of
 from runtime.file_forms import COMPRESSIONS, USUAL_CSV, UTF_8, CsvForm, kind_of
-from runtime.partition_paths import keys_of
+from runtime.file_paths import keys_of
 from runtime.reading.formats.blocks import COMMA, whole_records
 from runtime.reading.inference.looks import columns_in
 

@@ -24,9 +24,9 @@ from job_engine.sources.kinds import FirstTables, SourceRunning
 from job_engine.sources.source import Again, PieceAgain, PiecesAgain, Source, SourceBacklog
 from querylang.errors import InputError, counted, listed
 from runtime.file_forms import Asked
+from runtime.file_paths import FileBelow
 from runtime.instants import NO_TIME
 from runtime.json_reader import shaped
-from runtime.partition_paths import FileBelow
 from runtime.reading.column_names import ColumnNames
 from runtime.reading.files import iter_raw
 from runtime.threads import in_threads

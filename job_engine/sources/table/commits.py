@@ -15,10 +15,10 @@ from job_engine.places.place import OutsidePath
 from job_engine.sources.source import Unread
 from job_engine.sources.table.pieces import ListedFile, TableFile, TableFirsts, TablePosition
 from job_engine.sources.table.settings import DeltaSource
+from runtime.file_paths import natural_key
 from runtime.instants import EARLIEST, LATEST
 from runtime.json_reader import DamagedJson, json_of_text, shaped
 from runtime.json_shapes import Count
-from runtime.natural_names import natural_key
 
 # The data files of a Delta table at one version, for a new job: in units, in order of arrival.
 #

@@ -12,7 +12,7 @@ import pytest
 import querylang
 from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
-from runtime.replay.order import in_order
+from runtime.results.schemas import in_order
 
 SAMPLES = Path(__file__).parents[2] / "snapshots"
 ROWS = [

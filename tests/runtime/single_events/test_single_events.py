@@ -9,13 +9,15 @@ from dataclasses import fields, replace
 import pytest
 
 from querylang import compile_text
+from querylang.plan.expression import Expression
 from querylang.plan.model import Input, Plan, QueryPlan, Term
 from runtime.columns.arrivals import Arrivals, row_events
 from runtime.engine.engine import Engine
-from runtime.interpreter.context import PlanWorld
+from runtime.interpreter.context import Context, PlanWorld
 from runtime.interpreter.expressions import evaluate
-from runtime.replay.order import in_order
-from runtime.results.schemas import Results
+from runtime.interpreter.values import Value
+from runtime.matching.find_every import aggregates_of
+from runtime.results.schemas import Results, in_order
 from runtime.single_events import windows
 from runtime.single_events.events import SingleEvents, can_foresee
 from runtime.single_events.results import CallResults
@@ -145,10 +147,16 @@ def found_by_both(seed: int) -> Counter[str]:
 
 
 def test_a_find_every_of_one_name_asks_each_event_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
-    monkeypatch.setattr(windows, "evaluate", lambda node, context: asked.append(node) or evaluate(node, context))
     text = "find every A as a where a.k != 7 select avg(a.k) as mean select last(a) as newest select count() as n"
     plan = compile_text(f"event A {{ integer k; }} query Q {{ inputs {{ A() retain 250; }} {text} }}").plan
+    arguments = [argument for node in aggregates_of(plan.queries[0]) for argument in node.arguments]
+    asked: list[object] = []
+
+    def watched(node: Expression, context: Context) -> Value:
+        asked.extend([node] if node in arguments else [])
+        return evaluate(node, context)
+
+    monkeypatch.setattr(windows, "evaluate", watched)
     events, event = SingleEvents(Engine(plan)), plan.events[0]
     for number in range(300):
         found = events.take(SingleEvent(event, {"k": number}, number, ("t", 0, number)))
