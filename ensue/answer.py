@@ -20,11 +20,7 @@ from ensue.rendering.match_tables import matches_of, matches_table, nested_match
 from ensue.rendering.replay_table import match_steps, noteworthy, steps_table
 from querylang.errors import InputError
 from querylang.plan.model import Plan, QueryPlan
-from runtime.replay.epochs import Script, epoch_steps
-from runtime.replay.records import FileRecords, Records
-from runtime.replay.replay import waiting_matches
-from runtime.replay.stepping import Step
-from runtime.replay.steps import are_quick, replay_steps
+from runtime.replay import FileRecords, Records, Script, Step, are_quick, epoch_steps, replay_steps, waiting_matches
 from runtime.results.for_users import (
     Plain,
     RowOf,

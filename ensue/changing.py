@@ -21,19 +21,22 @@ from querylang.plan.changes import Change, DeployQuery, Outcome, ReplaceQuery
 from querylang.plan.model import EventType, Plan, QueryPlan
 from querylang.running import ChangeError, Running, annotated_as
 from querylang.source import Source
-from runtime.admission.selection import furthest_time, selectors_of
+from runtime.admission import furthest_time, selectors_of
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.instants import NO_TIME
 from runtime.policies.plan_policies import Orderings, for_reading, policy_of
 from runtime.policies.settings_text import with_forget_keys
-from runtime.reading.column_names import PLACES, ColumnNames
-from runtime.reading.control_events import NOT_HERE, ControlError, parse_change
-from runtime.reading.inference.schema import infer
-from runtime.reading.inference.types import with_nested
-from runtime.replay.epochs import ChangeNotice, Epoch, Script
-from runtime.replay.loading import events_by_source, with_orderings
-from runtime.replay.records import Records, source_names
-from runtime.replay.replay import read_all
+from runtime.reading import NOT_HERE, PLACES, ColumnNames, ControlError, infer, parse_change, with_nested
+from runtime.replay import (
+    ChangeNotice,
+    Epoch,
+    Records,
+    Script,
+    events_by_source,
+    read_all,
+    source_names,
+    with_orderings,
+)
 from runtime.results.schemas import Results
 
 Finish = Callable[[Plan], Plan]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from runtime.policies.plan_policies import GivenOrderings
     from runtime.policies.settings_text import ForgetKeys
-    from runtime.reading.column_names import ColumnNames
+    from runtime.reading import ColumnNames
 
 
 def stop_time(until: str | float | datetime | None) -> int | None:
@@ -110,7 +110,7 @@ class DataOptions:
         """As readers of tables want them; raises InputError for what is not a size, a form."""
         from runtime.file_forms import read_csv_form
         from runtime.policies.settings_text import parse_size, read_time_form
-        from runtime.reading.column_names import STANDARD, ColumnNames
+        from runtime.reading import STANDARD, ColumnNames
 
         longest = STANDARD.max_record if self.max_record is None else parse_size(self.max_record)
         if longest is None:

@@ -20,13 +20,18 @@ from querylang.parameters import with_instances
 from querylang.plan.model import Plan, QueryPlan
 from runtime.policies.plan_policies import parse_orderings
 from runtime.policies.settings_text import parse_forget_keys, with_forget_keys
-from runtime.reading.column_names import NoTimesError
-from runtime.replay.epochs import Script, epoch_steps, replay_epochs
-from runtime.replay.loading import read_ordered
-from runtime.replay.records import FileRecords, Records
-from runtime.replay.replay import measured_replay
-from runtime.replay.stepping import Step
-from runtime.replay.steps import replay_steps
+from runtime.reading import NoTimesError
+from runtime.replay import (
+    FileRecords,
+    Records,
+    Script,
+    Step,
+    epoch_steps,
+    measured_replay,
+    read_ordered,
+    replay_epochs,
+    replay_steps,
+)
 from runtime.results.for_users import Plain
 
 _EACH_ITS_OWN = '; where each table names its times differently, write `@TimeFrom("NAME")` above each event instead'

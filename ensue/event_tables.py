@@ -55,7 +55,7 @@ def table_paths(given: Path | str) -> list[Path]:
 
 
 def _tables_in(folder: Path) -> list[Path]:
-    from runtime.reading.tables import SUFFIXES, is_table
+    from runtime.reading import SUFFIXES, is_table
 
     files = [item for item in files_below(folder) if is_table(item.name) and not _is_settings(item)]
     tables = [item for item in files if item.is_file()]
@@ -118,7 +118,7 @@ def table_of_standard_input(format_: str | None) -> Path:
 
 
 def _known(format_: str) -> str:
-    from runtime.reading.tables import SUFFIXES, is_table
+    from runtime.reading import SUFFIXES, is_table
 
     suffix = f".{format_.lower().removeprefix('.')}"
     if not is_table(f"table{suffix}"):
@@ -235,7 +235,7 @@ def _tables(uri: str) -> Found:
 
 
 def _tables_below(folder: RemotePath) -> Found:
-    from runtime.reading.tables import SUFFIXES, is_table
+    from runtime.reading import SUFFIXES, is_table
 
     tables: Found = [
         (item, folder)

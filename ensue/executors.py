@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 
 from querylang.errors import InputError
 from querylang.plan.model import Plan
-from runtime.replay.epochs import Script, replay_epochs
-from runtime.replay.records import FileRecords, Records
-from runtime.replay.replay import replay_records
+from runtime.replay import FileRecords, Records, Script, replay_epochs, replay_records
 from runtime.results.schemas import Results
 from spark_backend.versions import refuse_missing_spark
 

@@ -18,15 +18,26 @@ from querylang.parameters import NOTHING, Given, with_instances
 from querylang.plan.model import Plan
 from querylang.printable import warn
 from runtime.columns.arrivals import RecordKind
-from runtime.reading.column_names import STANDARD_NAMES, TYPE, ColumnNames
+from runtime.reading import (
+    STANDARD_NAMES,
+    TYPE,
+    ColumnNames,
+    Decided,
+    Inferred,
+    TablesElsewhere,
+    decide_meanings,
+    decide_places,
+    fields_read,
+    infer,
+    iter_arrivals,
+    no_types,
+    refuse_untyped,
+    truncating_divisions,
+    with_nested,
+    without_unread,
+)
 from runtime.reading.formats.arrow_tables import held
-from runtime.reading.inference.looks import Decided, TablesElsewhere
-from runtime.reading.inference.own_columns import decide_meanings, decide_places, no_types, refuse_untyped
-from runtime.reading.inference.schema import Inferred, infer, truncating_divisions, without_unread
-from runtime.reading.inference.types import with_nested
-from runtime.reading.plan_needs import fields_read
-from runtime.reading.tables import iter_arrivals
-from runtime.replay.records import source_names
+from runtime.replay import source_names
 
 _UNTYPED = "; or define the event types: then each table has the only one whose fields it has"
 """The way out where tables of several event types have no column of types."""

@@ -22,7 +22,7 @@ from querylang.printable import warn
 from querylang.source import Source
 
 if TYPE_CHECKING:
-    from runtime.reading.column_names import ColumnNames
+    from runtime.reading import ColumnNames
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -34,13 +34,11 @@ from querylang.parameters import with_instances
 from querylang.paths import exists, is_folder
 from querylang.plan.model import Plan, QueryPlan
 from querylang.printable import json_text
-from runtime.engine.engine import Engine
+from runtime.engine import Engine
 from runtime.matching.choose import slow_queries
 from runtime.policies.plan_policies import parse_orderings
 from runtime.policies.settings_text import parse_forget_keys, with_forget_keys
-from runtime.replay.loading import files_to_read, plan_for_files
-from runtime.replay.records import FileToRead, NotSortedError, Reading, arrived_by
-from runtime.replay.replay import replay_calls
+from runtime.replay import FileToRead, NotSortedError, Reading, arrived_by, files_to_read, plan_for_files, replay_calls
 from runtime.results.for_users import (
     RowOf,
     column_cells,

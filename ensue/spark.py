@@ -32,21 +32,34 @@ from querylang.printable import warn
 from runtime.columns.arrivals import Arrivals
 from runtime.policies.plan_policies import SourceOrdering, parse_orderings, policy_of, with_ordering
 from runtime.policies.settings_text import parse_duration, parse_forget_keys, with_forget_keys
-from runtime.reading.column_names import ARRIVAL, OFFSET, PLACES, SOURCE, STANDARD_NAMES, TYPE, ColumnNames
-from runtime.reading.inference.looks import Decided
-from runtime.reading.inference.own_columns import MOST_SOURCES, decide_meanings, decide_places
-from runtime.reading.inference.schema import (
+from runtime.reading import (
+    ARRIVAL,
+    MOST_SOURCES,
+    OFFSET,
+    PLACES,
+    SOURCE,
+    STANDARD_NAMES,
+    TYPE,
+    ColumnNames,
+    Decided,
+    EventsOfStructs,
+    Fields,
+    decide_meanings,
+    decide_places,
+    fields_read,
+    input_types,
     is_field,
+    joined_fields,
+    names_of_columns,
+    nested_name,
     not_fields,
     rounded_column,
     truncating_divisions,
     unread_column,
+    unused_source_time,
     without_unread,
 )
-from runtime.reading.inference.types import EventsOfStructs, Fields, joined_fields, nested_name
-from runtime.reading.plan_needs import fields_read, input_types, unused_source_time
-from runtime.reading.tables import column_names
-from runtime.replay.loading import plan_for_files, refuse_unknown
+from runtime.replay import plan_for_files, refuse_unknown
 from spark_backend.frames import matching
 from spark_backend.frames.batches import Batch, Streams, batch_of, counted
 from spark_backend.frames.frames import arrow_type, matches_frame
@@ -212,7 +225,7 @@ def match_files(queries: Queries, paths: Sequence[Path], options: DataOptions) -
         return with_forget_keys(plan_for_files(paths, own, columns, orderings), forget_keys)
 
     plan = finish(compiled)
-    named = (column_names(path) for path in paths[:1] if path.is_file())
+    named = (names_of_columns(path) for path in paths[:1] if path.is_file())
     _warn_of_unused_time(plan, options.columns, named)
     fields = {field.name for name in input_types(plan) for field in plan.event(name).fields}
     session = get_session("ensue match")

@@ -347,7 +347,7 @@ def verify(
     """Compare embedded, local, batch and stream on this data; exit code 1 if they differ."""
     from ensue import embedded
     from ensue.verify import compare
-    from runtime.reading.plan_needs import input_types
+    from runtime.reading import input_types
 
     result = embedded.replay(file, events, data)
     exit_if_types_are_unknown(result.records.unknown_types, input_types(result.plan))

@@ -16,14 +16,19 @@ from querylang.errors import InputError
 from querylang.plan.expression import Type
 from querylang.plan.model import EventType, Plan, QueryPlan
 from runtime.instants import EARLIEST, LATEST, NO_TIME, SECOND
-from runtime.interpreter.values import Value
+from runtime.interpreter import Value
 from runtime.policies.settings_text import USUAL_TIMES
-from runtime.reading.column_names import ARRIVAL, NONE, PLACES, SOURCE_TIME, TYPE, ColumnNames, needed_names
-from runtime.replay.incremental import Incremental
-from runtime.replay.records import source_names
-from runtime.single_events.events import SingleEvents, can_foresee
-from runtime.single_events.results import CallResults, EarlyResults
-from runtime.single_events.windows import FoundMatch, SingleEvent, UnforeseenError
+from runtime.reading import ARRIVAL, NONE, PLACES, SOURCE_TIME, TYPE, ColumnNames, needed_names
+from runtime.replay import Incremental, source_names
+from runtime.single_events import (
+    CallResults,
+    EarlyResults,
+    FoundMatch,
+    SingleEvent,
+    SingleEvents,
+    UnforeseenError,
+    can_foresee,
+)
 from runtime.timestamps import parse_time
 
 _MOST_ROWS = 20

@@ -25,13 +25,12 @@ from querylang.errors import InputError
 from querylang.plan.model import Plan
 from querylang.printable import warn
 from runtime.columns.arrivals import Arrivals
-from runtime.engine.engine import Engine
-from runtime.engine.snapshot import StateError
+from runtime.engine import Engine, StateError
 from runtime.instants import NO_TIME
-from runtime.reading.column_names import OFFSET, TYPE
-from runtime.replay.incremental import EngineCall, Incremental
+from runtime.reading import OFFSET, TYPE
+from runtime.replay import EngineCall, Incremental
 from runtime.results.schemas import Results
-from runtime.single_events.results import EarlyResults
+from runtime.single_events import EarlyResults
 from runtime.timestamps import format_time, parse_time
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ import pyarrow as pa
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, in_arrival_order
-from runtime.reading.column_names import OFFSET, TYPE, ColumnNames
-from runtime.reading.tables import TableRecords, read_following
-from runtime.replay.records import source_names
+from runtime.reading import OFFSET, TYPE, ColumnNames, TableRecords, read_following
+from runtime.replay import source_names
 
 MOST_UNREAD = 1_000
 """So many rows wait at most until they are read."""

@@ -25,9 +25,7 @@ from querylang.plan.model import Plan
 from runtime.instants import NO_TIME
 from runtime.policies.plan_policies import SourceOrdering, parse_orderings, policy_of, with_ordering
 from runtime.policies.settings_text import parse_forget_keys, with_forget_keys
-from runtime.reading.column_names import STANDARD_NAMES, TYPE, ColumnNames
-from runtime.reading.inference.own_columns import says_types
-from runtime.reading.inference.schema import infer_schemas
+from runtime.reading import STANDARD_NAMES, TYPE, ColumnNames, infer_schemas, says_types
 from runtime.results.ledger import Account
 
 LIVE_VERSION = 1

@@ -17,7 +17,7 @@ from ensue.rendering.text_table import text_table
 from querylang.errors import counted
 from querylang.plan.model import QueryPlan
 from querylang.printable import one_line
-from runtime.admission.rules import Group, Outcome
+from runtime.admission import Group, Outcome
 from runtime.results.ledger import BESIDE, RECEIVED, UNDEPLOYED, WORDS
 from runtime.results.schemas import Results
 from runtime.timestamps import format_time

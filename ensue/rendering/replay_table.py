@@ -13,11 +13,10 @@ from querylang.errors import counted, listed
 from querylang.plan.expression import Type, type_of
 from querylang.plan.model import Plan
 from querylang.printable import one_line
-from runtime.interpreter.context import PlanWorld
-from runtime.interpreter.values import Location, text_of
+from runtime.interpreter import Location, PlanWorld, text_of
 from runtime.policies.per_input import adjusts
-from runtime.reading.conversion import Cells, parse_cell
-from runtime.replay.stepping import Step
+from runtime.reading import Cells, parse_cell
+from runtime.replay import Step
 from runtime.results.for_users import Plain
 from runtime.results.schemas import Results, matches_in_order
 

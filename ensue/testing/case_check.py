@@ -19,8 +19,7 @@ from ensue.rendering.text_table import shortened, text_table
 from ensue.testing.cases import Case, Row
 from querylang.plan.changes import DONE
 from querylang.plan.model import Plan
-from runtime.replay.records import FileRecords, Records
-from runtime.replay.stepping import Step
+from runtime.replay import FileRecords, Records, Step
 from runtime.results.for_users import Plain, RowOf, plain_matches, plain_outputs
 from runtime.results.schemas import Results, in_order, matches_in_order
 from runtime.timestamps import format_time, parse_time

@@ -19,11 +19,8 @@ from ensue.testing.cases import Case
 from querylang.errors import EnsueError, QueryErrors
 from querylang.parameters import with_instances
 from querylang.plan.model import Plan
-from runtime.reading.column_names import PLACES, STANDARD, ColumnNames
-from runtime.replay.epochs import epoch_steps
-from runtime.replay.loading import read_ordered
-from runtime.replay.records import Records
-from runtime.replay.steps import replay_steps
+from runtime.reading import PLACES, STANDARD, ColumnNames
+from runtime.replay import Records, epoch_steps, read_ordered, replay_steps
 from runtime.results.schemas import Results
 
 MICRO_BATCHES = (1, 2, 3)

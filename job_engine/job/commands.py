@@ -23,7 +23,7 @@ from querylang.printable import warn
 from querylang.running import Running, RunningQuery, shadow_of
 from runtime.instants import EXPECTED, parse_moment
 from runtime.policies.per_input import NO_WAIT, is_clocked, policy_columns
-from runtime.reading.control_events import (
+from runtime.reading import (
     ControlError,
     HeartbeatControl,
     control_name,

@@ -31,12 +31,27 @@ from querylang.plan.model import Plan, QueryPlan
 from querylang.printable import warn
 from querylang.running import Hidden, Running
 from runtime.policies.settings_text import with_forget_keys
-from runtime.reading.column_names import ARRIVAL, NONE, SOURCE, SOURCE_TIME, STANDARD, STANDARD_NAMES, TYPE, ColumnNames
-from runtime.reading.inference.looks import Decided
-from runtime.reading.inference.own_columns import decide_meanings, decide_places
-from runtime.reading.inference.schema import infer, truncating_divisions, without_unread
-from runtime.reading.inference.types import Fields, joined_fields, with_nested
-from runtime.reading.plan_needs import fields_read, input_types
+from runtime.reading import (
+    ARRIVAL,
+    NONE,
+    SOURCE,
+    SOURCE_TIME,
+    STANDARD,
+    STANDARD_NAMES,
+    TYPE,
+    ColumnNames,
+    Decided,
+    Fields,
+    decide_meanings,
+    decide_places,
+    fields_read,
+    infer,
+    input_types,
+    joined_fields,
+    truncating_divisions,
+    with_nested,
+    without_unread,
+)
 
 _MOST_COPIED = 16 << 20
 """A larger file in a store is copied only where the types of fields come from it."""

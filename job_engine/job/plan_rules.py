@@ -252,7 +252,7 @@ def unused_source_times(plan: Plan, deployment: Deployment) -> Iterator[str]:
     named = [source for source in deployment.sources if source.source_time is not None]
     if not named:
         return
-    from runtime.reading.plan_needs import unused_source_time  # it loads NumPy
+    from runtime.reading import unused_source_time  # it loads NumPy
 
     for source in named:
         has_arrival = source.arrival is not None or kind_of(source.format).tells_arrival

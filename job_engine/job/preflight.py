@@ -45,7 +45,7 @@ from querylang.paths import exists
 from querylang.plan.model import PLAN_VERSION, EventType, QueryPlan
 from querylang.printable import masked
 from querylang.running import Running
-from runtime.engine.snapshot import STATE_VERSION as ENGINE_VERSION
+from runtime.engine import STATE_VERSION as ENGINE_VERSION
 from runtime.json_reader import DamagedJson, json_of_text, part_of
 
 # Whether the driver's own logs in a checkpoint can be read.

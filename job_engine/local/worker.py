@@ -28,7 +28,7 @@ from job_engine.wire.program import Program, load_program
 from job_engine.wire.tagged_rows import TaggedRow
 from job_engine.worker_memory import set_objects_aside
 from querylang.errors import InputError
-from runtime.engine.snapshot import StateError
+from runtime.engine import StateError
 from runtime.json_reader import shaped
 from runtime.json_shapes import Count
 

@@ -21,8 +21,7 @@ from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import SYSTEM_FIELDS, Arrivals, RecordKind, arrivals_schema
-from runtime.engine.engine import Engine
-from runtime.engine.snapshot import StateError
+from runtime.engine import Engine, StateError
 
 STATE_VERSION = 3
 

@@ -21,7 +21,7 @@ from job_engine.wire.program import Program, with_script
 from job_engine.wire.tagged_rows import Tag
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import AT_THE_END, Arrivals
-from runtime.replay.epochs import Script
+from runtime.replay import Script
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema, in_order, match_schema
 

@@ -15,7 +15,7 @@ from job_engine.wire.partition_groups import PartitionGroup, count_uses, is_refu
 from job_engine.wire.program import Notice, Program, Stage
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, as_known, come_before
-from runtime.engine.engine import Engine
+from runtime.engine import Engine
 from runtime.instants import EARLIEST, NEVER, NO_TIME
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.outputs import change_rows

@@ -21,7 +21,7 @@ from job_engine.wire.partition_groups import PartitionGroup, count_uses
 from job_engine.wire.program import History, Program, Stage
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
-from runtime.engine.engine import Engine
+from runtime.engine import Engine
 from runtime.instants import NEVER
 from runtime.results.ledger import RECEIVED, Account, ledger_table
 

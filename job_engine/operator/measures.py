@@ -17,7 +17,7 @@ from job_engine.wire.clock_sources import Clock
 from job_engine.wire.packed_rows import HOME
 from job_engine.wire.tagged_rows import Tag, TaggedRow
 from querylang.plan.model import TimelineKind
-from runtime.engine.engine import Engine
+from runtime.engine import Engine
 from runtime.instants import NO_TIME
 
 METRIC_SCHEMA = pa.schema(

@@ -15,7 +15,7 @@ from job_engine.wire.partition_groups import EVERY_BUCKET, GroupName, PartitionG
 from job_engine.wire.program import Program
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals
-from runtime.engine.division import NOWHERE, JoinRule, by_rules, divided_snapshot, equal_in_all, united_snapshot
+from runtime.engine import NOWHERE, JoinRule, by_rules, divided_snapshot, equal_in_all, united_snapshot
 
 
 def moved_buckets(

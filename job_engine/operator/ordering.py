@@ -29,7 +29,7 @@ from querylang.plan.model import Plan
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import MOVED_FIELD, Arrivals, RecordKind, is_moved
 from runtime.instants import EARLIEST, NO_TIME
-from runtime.reading.control_events import ControlError, ControlEvents, parse_engine_control
+from runtime.reading import ControlError, ControlEvents, parse_engine_control
 
 # Commands in a bucket: where control events take place, and what is answered.
 #

@@ -22,10 +22,10 @@ from job_engine.wire.program import Stage
 from job_engine.wire.tagged_rows import TaggedRow
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, RecordKind
-from runtime.engine.engine import Engine
+from runtime.engine import Engine
 from runtime.instants import EARLIEST, NEVER, NO_TIME
-from runtime.reading.control_events import ControlEvents
-from runtime.replay.divided import results_with_steps
+from runtime.reading import ControlEvents
+from runtime.replay import results_with_steps
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import NO_OUTPUTS, OUTPUT_SCHEMA, TIMESTAMP, Results
 

@@ -24,12 +24,11 @@ from job_engine.wire.partition_groups import PartitionGroup
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag, TaggedRow
 from querylang.plan.model import Plan
-from runtime.admission.rules import Outcome
-from runtime.admission.selection import furthest_time
+from runtime.admission import Outcome, furthest_time
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import Arrivals, RecordKind, in_arrival_order
 from runtime.instants import NEVER, NO_TIME
-from runtime.reading.control_events import ControlError, parse_change
+from runtime.reading import ControlError, parse_change
 from runtime.results.ledger import Account, count_records, ledger_table
 from runtime.results.outputs import refused_file, refused_records
 from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema

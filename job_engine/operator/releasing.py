@@ -26,7 +26,7 @@ from job_engine.operator.reading import Visit
 from job_engine.wire.packed_rows import BucketInput, GroupRecords
 from job_engine.wire.partition_groups import PartitionGroup
 from job_engine.wire.tagged_rows import TaggedRow
-from runtime.admission.rules import Outcome
+from runtime.admission import Outcome
 from runtime.columns.arrivals import Arrivals
 from runtime.columns.keys import GivenKey, is_of_key, key_columns
 from runtime.instants import NEVER

@@ -17,7 +17,7 @@ from querylang.printable import one_line
 from runtime.file_forms import kind_of
 from runtime.instants import NO_TIME
 from runtime.json_reader import json_of_text
-from runtime.reading.column_names import ARRIVAL
+from runtime.reading import ARRIVAL
 from runtime.reading.formats.parquet_files import open_parquet
 from runtime.threads import in_threads
 from runtime.timestamps import given_times

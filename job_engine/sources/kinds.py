@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from job_engine.sources.source import Again, PiecesAgain, Source, SourceBacklog, Unread
     from job_engine.wire.program import Program
     from runtime.file_forms import CsvForm
-    from runtime.reading.column_names import ColumnNames
+    from runtime.reading import ColumnNames
 
 _FOLDER, _TOPICS, _TABLE = (f"job_engine.sources.{name}" for name in ("folder", "topics", "table"))
 

@@ -25,10 +25,19 @@ from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.file_forms import USUAL_CSV, CsvForm
 from runtime.json_reader import json_of_text
 from runtime.policies.settings_text import USUAL_TIMES, TimeForm
-from runtime.reading.column_names import NONE, STANDARD, ColumnNames, Elsewhere, NamedElsewhere
-from runtime.reading.plan_needs import leniency
-from runtime.reading.remarks import LackedColumns, Remark
-from runtime.reading.tables import TableRecords, iter_arrival_times, iter_table
+from runtime.reading import (
+    NONE,
+    STANDARD,
+    ColumnNames,
+    Elsewhere,
+    LackedColumns,
+    NamedElsewhere,
+    Remark,
+    TableRecords,
+    iter_arrival_times,
+    iter_table,
+    leniency,
+)
 from runtime.timestamps import format_time
 
 DAY = 86_400_000_000

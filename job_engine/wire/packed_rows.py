@@ -25,8 +25,7 @@ from job_engine.wire.container import pack, unpack
 from job_engine.wire.partition_groups import EVERY_BUCKET, PartitionGroup, Route, refusing_group
 from job_engine.wire.reports import Report, SourceProgress, Unread, UnreadFiles, reports_to_plain, source_progress
 from querylang.plan.model import Plan
-from runtime.admission.rules import Outcome
-from runtime.admission.selection import furthest_time
+from runtime.admission import Outcome, furthest_time
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import MOVED_FIELD, SHAPE_FIELDS, SYSTEM_FIELDS, Arrivals, arrivals_schema
 from runtime.instants import NO_TIME

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from job_engine.wire.clock_sources import ClockSource, sources_of
 from querylang.plan.model import Input, Plan, QueryPlan, TimelineKind
-from runtime.admission.rules import Outcome
-from runtime.admission.selection import Selector, shared_selectors
+from runtime.admission import Outcome, Selector, shared_selectors
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.columns.keys import bucket_of, key_identity
 from runtime.policies.per_input import is_clocked, shares_clock

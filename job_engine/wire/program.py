@@ -20,9 +20,9 @@ from job_engine.wire.partition_groups import GroupName, PartitionGroup, group_na
 from job_engine.wire.plan_text import fingerprint, load_plan, plan_text
 from querylang.plan.changes import Outcome
 from querylang.plan.model import Plan, QueryPlan
-from runtime.admission.selection import shared_selectors
+from runtime.admission import shared_selectors
 from runtime.json_reader import json_of_text
-from runtime.replay.epochs import Script
+from runtime.replay import Script
 
 # The times between changes of a job's queries: which plan holds up to which arrival.
 #

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from runtime.columns.arrivals import PLACES_OF_A_SOURCE, Arrivals, RecordKind
 from runtime.file_paths import natural_key
-from runtime.reading.remarks import Remark, RemarkKind
+from runtime.reading import Remark, RemarkKind
 
 REPORT_SCHEMA = pa.schema(
     [

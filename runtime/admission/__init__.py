@@ -1,1 +1,51 @@
 """Which records count, with which time, and when they are released in order."""
+
+from __future__ import annotations
+
+from runtime.admission.arrays import KeyedRows, Punctuation, Ready, Released, RowOrigin, Timelines, Timers, Waited
+from runtime.admission.key_times import KeyTimes, Lengths, Release
+from runtime.admission.per_key import Admitted, admit
+from runtime.admission.rules import ADMITTED, NO_MOVES, Group, Moves, Outcome, after_admission, reason_words
+from runtime.admission.selection import (
+    Selection,
+    Selector,
+    furthest_time,
+    interval_ends,
+    selectors_of,
+    shared_selectors,
+)
+from runtime.admission.shared_clock import CLOCK_SCHEMA, ClocksRun, QueryClocks
+from runtime.admission.timelines import NewRecords
+
+__all__ = [
+    "ADMITTED",
+    "CLOCK_SCHEMA",
+    "NO_MOVES",
+    "Admitted",
+    "ClocksRun",
+    "Group",
+    "KeyTimes",
+    "KeyedRows",
+    "Lengths",
+    "Moves",
+    "NewRecords",
+    "Outcome",
+    "Punctuation",
+    "QueryClocks",
+    "Ready",
+    "Release",
+    "Released",
+    "RowOrigin",
+    "Selection",
+    "Selector",
+    "Timelines",
+    "Timers",
+    "Waited",
+    "admit",
+    "after_admission",
+    "furthest_time",
+    "interval_ends",
+    "reason_words",
+    "selectors_of",
+    "shared_selectors",
+]

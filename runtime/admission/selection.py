@@ -23,7 +23,7 @@ from runtime.columns.expressions import as_array
 from runtime.columns.keys import key_columns, key_sources, number_keys, substream_columns
 from runtime.compiling.compiled import kernel
 from runtime.instants import NO_TIME
-from runtime.interpreter.context import event_numbers
+from runtime.interpreter import event_numbers
 from runtime.number_arrays import Integers
 from runtime.policies.per_input import clock_inputs, is_by_substream, is_clocked, uses_source_time
 from runtime.timestamps import microseconds

@@ -22,7 +22,7 @@ from querylang.plan.library import LOCATION_FIELDS
 from querylang.plan.model import EventType, Plan
 from runtime.arrow_types import arrow_type, has_column, made_once
 from runtime.columns.rows import stable_order
-from runtime.interpreter.values import Dictionary, Event, Location, Value, World
+from runtime.interpreter import Dictionary, Event, Location, Value, World
 
 BATCH_VERSION = 1
 

@@ -40,11 +40,20 @@ from runtime.columns.methods import Mask, both_valid, native_call, seconds_of
 from runtime.compiling.compiled import kernel
 from runtime.exact_times import MICROSECONDS, with_exact_sum
 from runtime.instants import NO_TIME
-from runtime.interpreter.constants import Constant, constant_receiver
-from runtime.interpreter.context import Budget, Context, PlanWorld
-from runtime.interpreter.expressions import combine, takes_nulls, value_type
-from runtime.interpreter.statements import run_action
-from runtime.interpreter.values import EvaluationError, Value, World
+from runtime.interpreter import (
+    Budget,
+    Constant,
+    Context,
+    EvaluationError,
+    PlanWorld,
+    Value,
+    World,
+    combine,
+    constant_receiver,
+    run_action,
+    takes_nulls,
+    value_type,
+)
 from runtime.number_arrays import Integers
 
 

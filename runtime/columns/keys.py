@@ -24,7 +24,7 @@ from runtime.arrow_types import arrow_type, one_chunk
 from runtime.columns.arrivals import Arrivals
 from runtime.columns.expressions import as_array
 from runtime.compiling.compiled import kernel
-from runtime.interpreter.context import event_numbers
+from runtime.interpreter import event_numbers
 from runtime.interpreter.written_values import JsonError, parse_json
 
 FNV_START, FNV_FACTOR = 0xCBF29CE484222325, 0x100000001B3

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan.expression import Call, Kind, Literal
-from runtime.interpreter.strings import WHITE_SPACE, match_whole
+from runtime.interpreter import WHITE_SPACE, match_whole
 from runtime.number_arrays import Integers
 
 Mask = NDArray[np.bool_]

@@ -173,13 +173,14 @@ def digest_of_kernels() -> str:
 
 def sources_digest(folder: Path) -> str:
     """A digest of all modules below `folder` that define kernels, of what they import, and of how
-    they are compiled."""
+    they are compiled. Who imports from a folder's `__init__` may have anything of the folder."""
     sources = {_module_name(path, folder): path.read_text("utf-8") for path in sorted(folder.rglob("*.py"))}
     kernels = [source for source in sources.values() if "compiling.compiled" in _IMPORTED.findall(source)]
     imported = {name for source in kernels for name in _IMPORTED.findall(source)}
+    folders = tuple(f"{name}." for name in imported)
     digest = blake2b(digest_size=8)
     for name, source in sources.items():
-        if name in imported or name in _COMPILER or source in kernels:
+        if name in imported or name.startswith(folders) or name in _COMPILER or source in kernels:
             digest.update(source.encode())
     return digest.hexdigest()
 

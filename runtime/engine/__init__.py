@@ -1,1 +1,23 @@
 """One plan at work: state, calls, metrics."""
+
+from __future__ import annotations
+
+from runtime.engine.division import NOWHERE, JoinRule, by_rules, divided_snapshot, equal_in_all, united_snapshot
+from runtime.engine.engine import Engine, StoredEvents
+from runtime.engine.metrics import metrics_table, output_events
+from runtime.engine.snapshot import STATE_VERSION, StateError
+
+__all__ = [
+    "NOWHERE",
+    "STATE_VERSION",
+    "Engine",
+    "JoinRule",
+    "StateError",
+    "StoredEvents",
+    "by_rules",
+    "divided_snapshot",
+    "equal_in_all",
+    "metrics_table",
+    "output_events",
+    "united_snapshot",
+]

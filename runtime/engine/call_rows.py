@@ -17,11 +17,19 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
-from runtime.admission.arrays import KeyedRows, Punctuation, Ready, Released, RowOrigin, Timelines
-from runtime.admission.rules import Moves
-from runtime.admission.selection import Selection, interval_ends
-from runtime.admission.shared_clock import ClocksRun
-from runtime.admission.timelines import NewRecords
+from runtime.admission import (
+    ClocksRun,
+    KeyedRows,
+    Moves,
+    NewRecords,
+    Punctuation,
+    Ready,
+    Released,
+    RowOrigin,
+    Selection,
+    Timelines,
+    interval_ends,
+)
 from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.arrivals import Shape
 from runtime.columns.keys import group_rows, key_columns, number_keys
@@ -30,7 +38,7 @@ from runtime.engine.query_state import CUT_OFF, QueryParts, QueryState
 from runtime.instants import NEVER, NO_TIME
 from runtime.number_arrays import Integers
 from runtime.policies.per_input import NO_WAIT, PolicyColumns
-from runtime.reading.control_events import ControlEvents
+from runtime.reading import ControlEvents
 
 _NONE = np.empty(0, np.int64)
 

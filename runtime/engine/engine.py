@@ -17,8 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
-from runtime.admission.rules import NO_MOVES, Moves
-from runtime.admission.shared_clock import CLOCK_SCHEMA
+from runtime.admission import CLOCK_SCHEMA, NO_MOVES, Moves
 from runtime.columns.arrivals import Arrivals, in_arrival_order, is_moved
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.key_contents import Key, KeyContents, forget_key, key_contents, query_sizes
@@ -28,7 +27,7 @@ from runtime.engine.shared_admission import Carry, SharedAdmission
 from runtime.engine.snapshot import ALIKE, StateError, decode, encode, integer
 from runtime.engine.succession import NOTHING_SAVED, Saved, handed_on, runners_of, saved_states
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
-from runtime.reading.control_events import ControlEvents, SetDelayedEventsLeeway
+from runtime.reading import ControlEvents, SetDelayedEventsLeeway
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.outputs import control_errors, refused_at_source, stopped_instances
 from runtime.results.schemas import NO_ADJUSTED, NO_OUTPUTS, Results, no_discards, rows_of

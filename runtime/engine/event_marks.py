@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan.model import QueryPlan
-from runtime.admission.arrays import Released
+from runtime.admission import Released
 from runtime.arrow_types import has_column
 from runtime.compiling.compiled import borrowing
 from runtime.number_arrays import Integers

@@ -16,8 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan.model import QueryPlan, known
-from runtime.admission.arrays import KeyedRows, Punctuation, Timelines
-from runtime.admission.shared_clock import ClocksRun
+from runtime.admission import ClocksRun, KeyedRows, Punctuation, Timelines
 from runtime.columns.keys import group_rows
 from runtime.compiling.compiled import borrowing
 from runtime.instants import NEVER, NO_TIME

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from runtime.admission.rules import ADMITTED, Outcome
+from runtime.admission import ADMITTED, Outcome
 from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.keys import is_of_key
 from runtime.engine.query_state import QueryParts, QueryState

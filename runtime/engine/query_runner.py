@@ -15,9 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan.model import QueryPlan
-from runtime.admission.arrays import Ready, Released, Waited
-from runtime.admission.rules import Outcome, reason_words
-from runtime.admission.shared_clock import ClocksRun
+from runtime.admission import ClocksRun, Outcome, Ready, Released, Waited, reason_words
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import AT_THE_END
 from runtime.columns.rows import taken_by_term, taken_rows

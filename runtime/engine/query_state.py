@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from querylang.plan.model import EventType, Plan, QueryPlan
-from runtime.admission.selection import Selector
-from runtime.admission.shared_clock import QueryClocks
+from runtime.admission import QueryClocks, Selector
 from runtime.arrow_types import arrow_type, one_chunk
 from runtime.columns.arrivals import SYSTEM_FIELDS, field_columns
 from runtime.columns.keys import hash_keys, key_columns, key_identity, plain_columns

@@ -18,10 +18,7 @@ from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import column_name, from_cell, row_events, to_cell
 from runtime.columns.expressions import over_columns
 from runtime.exact_times import with_exact_times
-from runtime.interpreter.context import Context, PlanWorld
-from runtime.interpreter.expressions import evaluate
-from runtime.interpreter.statements import run_action
-from runtime.interpreter.values import EvaluationError, Event, Value, seconds
+from runtime.interpreter import Context, EvaluationError, Event, PlanWorld, Value, evaluate, run_action, seconds
 from runtime.matching.interface import columns_of
 from runtime.number_arrays import Integers
 from runtime.results.match_table import match_ids

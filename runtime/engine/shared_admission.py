@@ -18,9 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan.model import QueryPlan, known
-from runtime.admission.arrays import Released, Timers
-from runtime.admission.per_key import Admitted, admit
-from runtime.admission.rules import Outcome, after_admission
+from runtime.admission import Admitted, Outcome, Released, Timers, admit, after_admission
 from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.keys import unique_numbers
 from runtime.columns.rows import taken_rows

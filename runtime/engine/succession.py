@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.admission.rules import Outcome
+from runtime.admission import Outcome
 from runtime.arrow_types import one_chunk
 from runtime.engine.query_runner import QueryRunner
 from runtime.engine.query_state import CUT_OFF, QueryParts

@@ -1,1 +1,60 @@
 """The meaning of values, expressions and statements, in plain Python."""
+
+from __future__ import annotations
+
+from runtime.interpreter.aggregates import BY_RECENCY, aggregate
+from runtime.interpreter.constants import Constant, constant_receiver
+from runtime.interpreter.context import Budget, Context, Output, PlanWorld, event_numbers
+from runtime.interpreter.decimals import decimal, of_float
+from runtime.interpreter.expressions import combine, evaluate, holds, takes_nulls, value_type
+from runtime.interpreter.statements import run_action, run_block
+from runtime.interpreter.strings import WHITE_SPACE, match_whole
+from runtime.interpreter.values import (
+    Dictionary,
+    EvaluationError,
+    Event,
+    LimitError,
+    Location,
+    Value,
+    World,
+    decimal_text,
+    event_text,
+    floating_text,
+    seconds,
+    text_of,
+)
+
+__all__ = [
+    "BY_RECENCY",
+    "WHITE_SPACE",
+    "Budget",
+    "Constant",
+    "Context",
+    "Dictionary",
+    "EvaluationError",
+    "Event",
+    "LimitError",
+    "Location",
+    "Output",
+    "PlanWorld",
+    "Value",
+    "World",
+    "aggregate",
+    "combine",
+    "constant_receiver",
+    "decimal",
+    "decimal_text",
+    "evaluate",
+    "event_numbers",
+    "event_text",
+    "floating_text",
+    "holds",
+    "match_whole",
+    "of_float",
+    "run_action",
+    "run_block",
+    "seconds",
+    "takes_nulls",
+    "text_of",
+    "value_type",
+]

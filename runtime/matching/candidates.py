@@ -15,9 +15,7 @@ from typing import Any, Protocol
 
 from querylang.plan.model import Term
 from querylang.plan.questions import Question
-from runtime.interpreter.context import Context
-from runtime.interpreter.expressions import evaluate
-from runtime.interpreter.values import EvaluationError, Event
+from runtime.interpreter import Context, EvaluationError, Event, evaluate
 from runtime.matching.interface import Bindings
 
 # Ask a condition about runs of a candidate, by the rules of `docs/matching.md`.

@@ -20,10 +20,7 @@ from runtime.columns.arrivals import from_cell, row_events, to_cell
 from runtime.columns.expressions import over_columns
 from runtime.columns.keys import key_columns
 from runtime.exact_times import with_exact_times
-from runtime.interpreter.context import Context, PlanWorld
-from runtime.interpreter.expressions import evaluate
-from runtime.interpreter.statements import run_action
-from runtime.interpreter.values import EvaluationError, Event, Value, World
+from runtime.interpreter import Context, EvaluationError, Event, PlanWorld, Value, World, evaluate, run_action
 from runtime.number_arrays import Integers
 
 

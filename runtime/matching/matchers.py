@@ -17,7 +17,7 @@ from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import row_events, to_cell
 from runtime.compiling.compiled import borrowing
 from runtime.instants import NEVER
-from runtime.interpreter.context import PlanWorld
+from runtime.interpreter import PlanWorld
 from runtime.matching import reference
 from runtime.matching.candidates import MOST_MATCHES, TOO_MANY
 from runtime.matching.find_every import aggregates_of

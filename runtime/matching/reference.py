@@ -35,11 +35,19 @@ from querylang.plan.model import (
 from querylang.plan.questions import question_of
 from querylang.recursion import room_for
 from runtime.instants import NEVER
-from runtime.interpreter.aggregates import BY_RECENCY, aggregate
-from runtime.interpreter.context import Budget, Context, PlanWorld
-from runtime.interpreter.expressions import evaluate, holds
-from runtime.interpreter.statements import run_action
-from runtime.interpreter.values import EvaluationError, Event, Value
+from runtime.interpreter import (
+    BY_RECENCY,
+    Budget,
+    Context,
+    EvaluationError,
+    Event,
+    PlanWorld,
+    Value,
+    aggregate,
+    evaluate,
+    holds,
+    run_action,
+)
 from runtime.matching.candidates import TOO_MANY, Asking, Verdict, is_unset, matches_of
 from runtime.matching.find_every import aggregates_of
 from runtime.matching.interface import Bindings

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from querylang.plan.model import QueryPlan, known
-from runtime.admission.arrays import Timers
+from runtime.admission import Timers
 from runtime.columns.rows import stable_order
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.interface import Found, Ordered, Waiting, columns_of, relaid, wider

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from querylang.plan.model import QueryPlan, Without, known
-from runtime.admission.arrays import Released
+from runtime.admission import Released
 from runtime.compiling.compiled import kernel
 from runtime.instants import NEVER
 from runtime.number_arrays import Integers

@@ -23,9 +23,7 @@ from querylang.plan.model import EventType, Field, Plan
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import to_cell
 from runtime.instants import NO_TIME, SECOND, micros_of
-from runtime.interpreter.context import PlanWorld
-from runtime.interpreter.decimals import decimal, of_float
-from runtime.interpreter.values import Dictionary, EvaluationError, Event, Location, Value, World
+from runtime.interpreter import Dictionary, EvaluationError, Event, Location, PlanWorld, Value, World, decimal, of_float
 from runtime.interpreter.written_values import EventTextError, JsonError, is_unicode, parse_json, parse_value
 from runtime.policies.settings_text import USUAL_TIMES, TimeForm
 from runtime.reading.formats.raw_table import as_text, cell_of, plain_kind

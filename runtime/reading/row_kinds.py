@@ -16,8 +16,7 @@ from querylang.plan.model import EventType, Plan
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import RecordKind
 from runtime.columns.rows import counts_of
-from runtime.interpreter.context import PlanWorld
-from runtime.interpreter.values import Event, World
+from runtime.interpreter import Event, PlanWorld, World
 from runtime.interpreter.written_values import EventTextError, fields_of, parse_event_text
 from runtime.reading.column_names import NOWHERE, TYPE
 from runtime.reading.control_events import control_name

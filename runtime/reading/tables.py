@@ -184,7 +184,7 @@ def _arrival_times(raw: RawTable, role: str, names: ColumnNames) -> NDArray[np.i
     return micros[micros != NO_TIME]
 
 
-def column_names(path: Path) -> Collection[str]:
+def names_of_columns(path: Path) -> Collection[str]:
     """The names of the columns that a file begins with; raises InputError."""
     return next((part.names for part in iter_raw(path)), ())
 

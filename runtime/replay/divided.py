@@ -16,7 +16,7 @@ import pyarrow as pa
 from querylang.plan.model import Plan, QueryPlan
 from runtime.columns.arrivals import AT_THE_END, Arrivals, RecordKind
 from runtime.columns.keys import bucket_of, key_identity
-from runtime.engine.engine import Engine
+from runtime.engine import Engine
 from runtime.number_arrays import Integers
 from runtime.policies.per_input import shares_clock
 from runtime.results.ledger import ledger_table

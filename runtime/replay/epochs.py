@@ -14,8 +14,7 @@ import pyarrow as pa
 from querylang.plan.changes import Outcome
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, as_known
-from runtime.engine.engine import Engine
-from runtime.engine.metrics import metrics_table, output_events
+from runtime.engine import Engine, metrics_table, output_events
 from runtime.replay.divided import results_with_steps
 from runtime.replay.records import Records
 from runtime.replay.replay import CHUNK, Replayed, concatenated_results

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.columns.arrivals import AT_THE_END, Arrivals
-from runtime.engine.engine import Engine
+from runtime.engine import Engine
 from runtime.instants import NO_TIME
 from runtime.number_arrays import Integers
 from runtime.results.ledger import Account, ledger_table

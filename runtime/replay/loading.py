@@ -23,8 +23,7 @@ from runtime.policies.plan_policies import (
     policy_of,
     with_ordering,
 )
-from runtime.reading.column_names import ColumnNames
-from runtime.reading.tables import iter_arrivals
+from runtime.reading import ColumnNames, iter_arrivals
 from runtime.replay.records import FileRecords, FileToRead, Records, source_names
 from runtime.replay.replay import Progress, read_all, read_records
 

@@ -19,9 +19,8 @@ from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, RecordKind, in_arrival_order, is_in_order, place_of
 from runtime.file_paths import name_of_table
 from runtime.instants import NEVER, NO_TIME
-from runtime.reading.column_names import ColumnNames
+from runtime.reading import ColumnNames, TableRecords, iter_table
 from runtime.reading.formats.parquet_files import about_rows
-from runtime.reading.tables import TableRecords, iter_table
 from runtime.results.for_users import RowOf, row_is_offset
 
 

@@ -23,10 +23,8 @@ import pyarrow as pa
 
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, in_arrival_order
-from runtime.engine.engine import Engine
-from runtime.engine.metrics import metrics_table, output_events
-from runtime.reading.column_names import STANDARD, ColumnNames
-from runtime.reading.tables import TableRecords, read_table
+from runtime.engine import Engine, metrics_table, output_events
+from runtime.reading import STANDARD, ColumnNames, TableRecords, read_table
 from runtime.replay.divided import DividedEngine, NotDividedError, can_divide, results_with_steps
 from runtime.replay.records import (
     FileRecords,

@@ -17,18 +17,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
-from runtime.admission.key_times import KeyTimes, Lengths
-from runtime.admission.rules import Outcome
-from runtime.admission.selection import Selector
+from runtime.admission import KeyTimes, Lengths, Outcome, Selector
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import RecordKind, Shape, column_name, event_of, is_moved
 from runtime.columns.keys import key_columns
-from runtime.engine.engine import Engine
+from runtime.engine import Engine
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
-from runtime.interpreter.context import PlanWorld
-from runtime.interpreter.values import event_text
+from runtime.interpreter import PlanWorld, event_text
 from runtime.policies.per_input import uses_source_time
-from runtime.reading.control_events import control_name
+from runtime.reading import control_name
 from runtime.replay.records import Records
 from runtime.results.for_users import Plain, plain_value
 from runtime.timestamps import format_time

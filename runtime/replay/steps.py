@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.plan.model import Plan, QueryPlan
-from runtime.admission.rules import Outcome
+from runtime.admission import Outcome
 from runtime.columns.arrivals import AT_THE_END, Arrivals
-from runtime.engine.engine import Engine
+from runtime.engine import Engine
 from runtime.instants import NEVER
 from runtime.replay.records import FileRecords, Records
 from runtime.replay.stepping import CONCERNED, Key, Step, Stepping, StepTimes, cells_of, have_own_time, key_of

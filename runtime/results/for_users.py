@@ -21,7 +21,7 @@ from querylang.plan.library import LOCATION_FIELDS
 from querylang.plan.model import Plan, QueryPlan
 from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.arrivals import field_columns
-from runtime.interpreter.values import Dictionary, Event, Location, decimal_text, floating_text, text_of
+from runtime.interpreter import Dictionary, Event, Location, decimal_text, floating_text, text_of
 from runtime.results.schemas import is_member, is_run
 from runtime.timestamps import format_time
 

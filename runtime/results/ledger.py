@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan.model import EDITION, public_title
-from runtime.admission.rules import ADMITTED, Group, Outcome
+from runtime.admission import ADMITTED, Group, Outcome
 from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.rows import counts_of
 from runtime.results.schemas import LEDGER_SCHEMA

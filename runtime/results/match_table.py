@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from querylang.plan.expression import EndOf, Type
 from querylang.plan.model import EventType, Field, Gap, Plan, QueryPlan, known, plain_field
-from runtime.admission.arrays import Waited
-from runtime.admission.rules import reason_words
+from runtime.admission import Waited, reason_words
 from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import column_name
 from runtime.columns.keys import MIX_STEP, hash_keys, key_sources, mix

@@ -20,7 +20,7 @@ from querylang.plan.model import Plan, QueryPlan
 from runtime.columns.arrivals import AT_THE_END
 from runtime.columns.keys import FNV_FACTOR, FNV_START, MIX_FIRST, MIX_SECOND, MIX_STEP, plain_columns
 from runtime.columns.rows import stable_order, taken_rows
-from runtime.interpreter.values import Value
+from runtime.interpreter import Value
 from runtime.matching.interface import relaid, wider
 from runtime.number_arrays import Integers
 

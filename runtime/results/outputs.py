@@ -18,14 +18,12 @@ from numpy.typing import NDArray
 from querylang.plan.changes import Outcome as ChangeOutcome
 from querylang.plan.expression import Type, type_of
 from querylang.plan.model import EventType, Plan, QueryPlan, Stopped
-from runtime.admission.rules import Outcome
+from runtime.admission import Outcome
 from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import RecordKind, event_of, field_columns, from_cell
 from runtime.instants import NO_TIME
-from runtime.interpreter.context import Context, Output, PlanWorld
-from runtime.interpreter.statements import run_action
-from runtime.interpreter.statements import run_block as run_statements
-from runtime.interpreter.values import EvaluationError, Event, LimitError, Value, World
+from runtime.interpreter import Context, EvaluationError, Event, LimitError, Output, PlanWorld, Value, World, run_action
+from runtime.interpreter import run_block as run_statements
 from runtime.number_arrays import Integers
 from runtime.results.for_users import column_cells, plain_value
 from runtime.results.schemas import (

@@ -15,14 +15,11 @@ import pyarrow as pa
 
 from querylang.plan.expression import Type
 from querylang.plan.model import Plan, QueryPlan, known
-from runtime.admission.key_times import KeyTimes, Lengths, Release
+from runtime.admission import KeyTimes, Lengths, Release
 from runtime.columns.arrivals import row_events
-from runtime.engine.engine import Engine, StoredEvents
+from runtime.engine import Engine, StoredEvents
 from runtime.instants import NEVER, NO_TIME
-from runtime.interpreter.context import Context, PlanWorld, event_numbers
-from runtime.interpreter.expressions import evaluate
-from runtime.interpreter.statements import run_action
-from runtime.interpreter.values import EvaluationError, Event
+from runtime.interpreter import Context, EvaluationError, Event, PlanWorld, evaluate, event_numbers, run_action
 from runtime.policies.per_input import NO_WAIT
 from runtime.single_events.windows import FoundMatch, Key, Known, SingleEvent, UnforeseenError, Windows, part_of_key
 from runtime.timestamps import microseconds

@@ -8,13 +8,19 @@ from typing import Any
 
 from querylang.plan.expression import Aggregate, Expression
 from querylang.plan.model import EventType, Plan, QueryPlan, Where, Without, known
-from runtime.admission.arrays import Waited
+from runtime.admission import Waited
 from runtime.instants import NEVER, NO_TIME
-from runtime.interpreter.aggregates import aggregate
-from runtime.interpreter.context import Context, PlanWorld
-from runtime.interpreter.expressions import evaluate, holds
-from runtime.interpreter.statements import run_action
-from runtime.interpreter.values import EvaluationError, Event, Value
+from runtime.interpreter import (
+    Context,
+    EvaluationError,
+    Event,
+    PlanWorld,
+    Value,
+    aggregate,
+    evaluate,
+    holds,
+    run_action,
+)
 from runtime.matching.find_every import aggregates_of
 from runtime.matching.interface import Bindings
 from runtime.matching.reference import ReferenceMatcher, Released, in_windows

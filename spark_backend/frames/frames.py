@@ -28,8 +28,8 @@ from runtime.arrow_types import has_column
 from runtime.columns.arrivals import PLACES_OF_A_SOURCE, Arrivals
 from runtime.columns.keys import hash_rows
 from runtime.policies.per_input import is_clocked
-from runtime.reading.column_names import OFFSET, PARTITION, PLACES, TYPE, needed_names, new_names
-from runtime.replay.records import source_names
+from runtime.reading import OFFSET, PARTITION, PLACES, TYPE, needed_names, new_names
+from runtime.replay import source_names
 from runtime.results.for_users import COMMON
 from spark_backend.stream.spark_operator import on_worker
 

@@ -22,13 +22,13 @@ from job_engine.wire.plan_text import load_plan, plan_text
 from job_engine.wire.program import NullRule, Program, with_script
 from querylang.plan.changes import CHANGES
 from querylang.plan.model import Plan
-from runtime.admission.selection import furthest_time, selectors_of
+from runtime.admission import furthest_time, selectors_of
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import PLACE, Arrivals, RecordKind, come_before, in_arrival_order, place_of
 from runtime.instants import NO_TIME
 from runtime.policies.plan_policies import Orderings, policy_of
-from runtime.reading.column_names import TYPE
-from runtime.replay.epochs import Script
+from runtime.reading import TYPE
+from runtime.replay import Script
 from spark_backend.frames.frames import (
     columns_of_all,
     file_list,

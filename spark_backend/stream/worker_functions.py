@@ -23,7 +23,7 @@ from job_engine.wire.program import Program, load_program
 from job_engine.wire.tagged_rows import TAGGED_SCHEMA, Tag, TaggedRow
 from querylang.printable import warn
 from runtime.json_reader import json_of_text
-from runtime.reading.remarks import RemarkKind
+from runtime.reading import RemarkKind
 from spark_backend.stream.spark_operator import bucket_stream, on_worker
 
 if TYPE_CHECKING:

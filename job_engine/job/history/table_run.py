@@ -41,10 +41,9 @@ from querylang.printable import warn
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.file_paths import is_key, keys_of, natural_key
 from runtime.instants import NO_TIME
-from runtime.reading.column_names import ARRIVAL, ColumnNames, needed_names
+from runtime.reading import ARRIVAL, ColumnNames, LackedColumns, needed_names
 from runtime.reading.formats.parquet_files import open_parquet
-from runtime.reading.remarks import LackedColumns
-from runtime.replay.records import FileToRead, Reading, concatenated_tables
+from runtime.replay import FileToRead, Reading, concatenated_tables
 from runtime.timestamps import format_time
 
 # The records of a history table in order of arrival, in bounded memory.

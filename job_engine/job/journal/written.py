@@ -42,7 +42,7 @@ from querylang.plan.model import Plan, QueryPlan
 from querylang.running import Changed, Running, RunningQuery, Version
 from runtime.json_reader import DamagedJson, json_of_text
 from runtime.json_shapes import Count
-from runtime.reading.control_events import ControlError, parse_change
+from runtime.reading import ControlError, parse_change
 
 JOURNAL_VERSION = 2
 """Written where values may be secret. Other journals are of version 1, which older releases read,

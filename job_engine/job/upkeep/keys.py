@@ -25,7 +25,7 @@ from querylang.plan.model import Plan, QueryPlan
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import column_name
 from runtime.columns.keys import GivenKey, bucket_of_key, is_of_key, key_columns
-from runtime.engine.engine import Engine
+from runtime.engine import Engine
 from runtime.instants import NEVER, NO_TIME
 from runtime.json_reader import json_of_text
 from runtime.json_shapes import Count

@@ -30,7 +30,7 @@ from runtime.file_forms import USUAL_CSV
 from runtime.instants import EXPECTED, parse_moment
 from runtime.json_reader import DamagedJson, json_of_text
 from runtime.policies.settings_text import USUAL_TIMES
-from runtime.reading.column_names import NONE
+from runtime.reading import NONE
 
 WRITTEN = ("json", "csv")
 """Formats of sources that records can be put back into."""

@@ -32,8 +32,8 @@ from querylang.printable import one_line
 from runtime.columns.arrivals import place_of
 from runtime.file_forms import COMPRESSIONS, USUAL_CSV, UTF_8, CsvForm, kind_of
 from runtime.file_paths import keys_of
+from runtime.reading import columns_in
 from runtime.reading.formats.blocks import COMMA, whole_records
-from runtime.reading.inference.looks import columns_in
 
 # Which columns a file of a job may lack: as in a replay those that other files have.
 

@@ -27,8 +27,7 @@ from runtime.file_forms import Asked
 from runtime.file_paths import FileBelow
 from runtime.instants import NO_TIME
 from runtime.json_reader import shaped
-from runtime.reading.column_names import ColumnNames
-from runtime.reading.files import iter_raw
+from runtime.reading import ColumnNames, iter_raw
 from runtime.threads import in_threads
 from runtime.timestamps import format_time
 

@@ -25,7 +25,7 @@ from job_engine.wire.reports import Report
 from querylang.errors import InputError, counted
 from runtime.columns.arrivals import Arrivals, place_of
 from runtime.json_reader import json_of_text
-from runtime.reading.column_names import needed_names
+from runtime.reading import needed_names
 from runtime.reading.formats.parquet_files import open_parquet
 
 # Read data files of Delta tables on a worker, as packed rows.

@@ -30,7 +30,7 @@ from job_engine.sources.table.reading import TYPES, first_arrivals_in_table
 from job_engine.sources.table.settings import DeltaSource
 from querylang.errors import InputError, did_you_mean, listed
 from runtime.json_reader import json_of_text, shaped
-from runtime.reading.column_names import ColumnNames
+from runtime.reading import ColumnNames
 
 # The data files of Delta tables that a job has read, to be read again.
 

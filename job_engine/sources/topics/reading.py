@@ -24,7 +24,7 @@ from job_engine.wire.reports import Report, SourceProgress, clock_partition
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals, RecordKind, place_of
 from runtime.instants import NO_TIME
-from runtime.reading.column_names import NONE, SOURCE_TIME
+from runtime.reading import NONE, SOURCE_TIME
 from runtime.reading.formats.messages import ARRIVAL_COLUMN, EVENT_COLUMN, Decode, Messages
 
 # Read ranges of offsets on a worker, as packed rows.

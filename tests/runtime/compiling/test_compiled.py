@@ -86,6 +86,16 @@ def test_only_kernels_and_what_they_import_matter(package: Path) -> None:
     assert len({before, after, sources_digest(package)}) == 3
 
 
+def test_all_of_a_folder_matters_whose_door_a_kernel_enters(package: Path) -> None:
+    other = package / "inner" / "other.py"
+    other.write_text("THREE = 3\n")
+    (package / "inner" / "__init__.py").write_text("from runtime.inner.other import THREE\n")
+    (package / "caller.py").write_text("from runtime.inner import THREE\n" + CALLER)
+    before = sources_digest(package)
+    other.write_text("THREE = 4\n")
+    assert sources_digest(package) != before
+
+
 @pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
 @pytest.mark.parametrize("damage", [lambda _data: b"", lambda data: data[:-10], lambda data: b"garbage" * len(data)])
 def test_a_damaged_file_is_compiled_anew(package: Path, suffix: str, damage: Callable[[bytes], bytes]) -> None:
