@@ -7,7 +7,7 @@ The blocks of one document run in order in one empty folder that holds a copy of
   is called example.query; `data=A.x:float,...` are columns of its data, `definitions=FILE,...` were written before;
 - `python`: executed; the blocks of a document share their names;
 - `bash`: executed; commands about installing and `make` are looked up instead, for these tests run inside of them; a command of ours
-  that is quick runs in this process, for it is started very often, and a shell gets what it prints;
+  that is quick, or needs a session of Spark, which is shared, runs in this process, and a shell gets what it prints;
 - `ebnf`: a grammar, read by people; `mended`: the lines of a query that have changed, which other tests compile;
 - a language and a file name, as in `csv cards.csv`: written to that file;
 - `text` right after a block that is executed or has mistakes: what that block prints; elsewhere just text.
@@ -37,7 +37,7 @@ from tests.project.repository import ROOT, tracked_files
 BLOCK = re.compile(r"^```(\w+)?(?: +([^\n`]+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LOOKED_UP = ("make ", "pip install ", "git clone ", "cd ")
 QUICK = re.compile(
-    r"""(ensue (?:check|explain|fmt|import|replay|schema) (?:[^|<>;&$"]|"[^"$]*")+)(?: \| ([^|<>;&$].*))?"""
+    r"""(ensue (?:check|explain|fmt|import|match|replay|schema|verify) (?:[^|<>;&$"]|"[^"$]*")+)(?: \| ([^|<>;&$].*))?"""
 )
 """A command of ours whose errors go nowhere else, and what reads the rest of what it prints."""
 
