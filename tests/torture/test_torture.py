@@ -14,7 +14,7 @@ from tests.torture.answers import Answers
 from tests.torture.hostile import attempt
 
 
-@pytest.mark.parametrize(("engine", "kills", "change_rate"), [(Engine.SPARK, 2, 0.0), (Engine.LOCAL, 3, 0.05)])
+@pytest.mark.parametrize(("engine", "kills", "change_rate"), [(Engine.SPARK, 1, 0.0), (Engine.LOCAL, 3, 0.05)])
 def test_a_job_that_is_killed_at_random_moments_gives_what_a_replay_gives(
     tmp_path: Path, engine: Engine, kills: int, change_rate: float
 ) -> None:
