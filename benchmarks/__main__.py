@@ -67,7 +67,7 @@ FULL = Extent(
     streamed=streaming.Size(events_a_batch=1_000_000, batches=6, rounds=3, buckets=16),
     streamed_patterns=streaming.Size(events_a_batch=1_000_000, batches=4, rounds=2, buckets=16),
     most_patterns=len(patterns.PATTERNS),
-    delays=latency.Size(events_a_file=1_000, batches=25, rounds=2, seconds=15.0, buckets=4),
+    delays=latency.Size(events_a_file=1_000, batches=25, rounds=2, warm_up=5, seconds=15.0, buckets=4),
     from_topics=topics.Size(messages_a_batch=200_000, batches=7, rounds=3, seconds=20.0, buckets=4),
     on_engines=engines.Size(
         events_a_batch=(1_000_000, 4_000_000),
@@ -90,7 +90,7 @@ SMALL = Extent(
     streamed=streaming.Size(events_a_batch=20_000, batches=2, rounds=1, buckets=4),
     streamed_patterns=streaming.Size(events_a_batch=20_000, batches=2, rounds=1, buckets=4),
     most_patterns=0,
-    delays=latency.Size(events_a_file=1_000, batches=latency.WARM_UP + 3, rounds=1, seconds=1.0, buckets=2),
+    delays=latency.Size(events_a_file=1_000, batches=3, rounds=1, warm_up=1, seconds=0.3, buckets=2),
     from_topics=topics.Size(messages_a_batch=2_000, batches=4, rounds=1, seconds=2.0, buckets=2),
     on_engines=engines.Size(
         events_a_batch=(20_000,), keys=100, batches=3, rounds=1, messages_a_batch=0, rates=(), seconds=1.0

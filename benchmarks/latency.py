@@ -53,8 +53,6 @@ query Rising {
 KEYS = 1_000
 SPACING = 100
 """Microseconds from one event to the next: 10,000 events a second."""
-WARM_UP = 5
-"""Micro-batches of each run that do not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +60,14 @@ class Size:
     """How much is measured.
 
     batches, rounds: of small micro-batches, `events_a_file` each
+    warm_up: the first micro-batches of each run do not count
     seconds: how long events come, one file every `events_a_file` * SPACING
     """
 
     events_a_file: int
     batches: int
     rounds: int
+    warm_up: int
     seconds: float
     buckets: int
 
@@ -108,7 +108,7 @@ def measure(folder: Path, size: Size) -> Delays:
             job.reset()
             for number in range(size.batches):
                 write_file(job.inputs, number, size.events_a_file)
-            batches[job.name] += job.batch_times()[WARM_UP:]
+            batches[job.name] += job.batch_times()[size.warm_up :]
     for job in jobs:
         job.reset()
         latencies[job.name] = _latencies(job, size)
@@ -300,7 +300,7 @@ def _last(_: tuple[int], chunks: Iterator[pd.DataFrame], state: Any) -> Iterator
 def _latencies(job: _Ours | _Nothing, size: Size) -> list[float]:
     """Milliseconds from when each file is visible to when a result of its events, or of later ones, is."""
     period = size.events_a_file * SPACING / 1e6
-    files = max(WARM_UP + 1, round(size.seconds / period))
+    files = max(size.warm_up + 1, round(size.seconds / period))
     warm = max(1, files // 4)
     written: list[float] = []
     found: dict[int, float] = {}
