@@ -7,13 +7,13 @@ The record beside a checkpoint keeps fixed settings, and a run with other ones i
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from job_engine.document.yaml_document import Node
+if TYPE_CHECKING:  # `ensue check` of queries loads no reader of YAML
+    from job_engine.document.yaml_document import Node
 
 
 class Engine(StrEnum):
@@ -193,4 +193,6 @@ def _shown(kept: Kept) -> str:
 
 
 def _hashed(text: str, salt: str) -> str:
+    import hashlib
+
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=salt.encode(), digest_size=16).hexdigest()

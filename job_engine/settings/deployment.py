@@ -9,12 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from job_engine.document.setting_keys import Engine, FixedValues
-from job_engine.document.yaml_document import Node
 from job_engine.durable_files import JobFile
 from job_engine.places.place import Place, asked_again, place_of
 from job_engine.sinks.kinds import Sink
@@ -26,6 +23,11 @@ from querylang.parameters import NOTHING, Given
 from querylang.printable import LogForm
 from querylang.source import Source as QueryText
 from runtime.policies.settings_text import USUAL_TIMES, TimeForm
+
+if TYPE_CHECKING:  # `ensue check` of queries loads no reader of YAML
+    import yaml
+
+    from job_engine.document.yaml_document import Node
 
 # The settings of what can be watched of a job: its metrics and its log.
 
@@ -281,6 +283,8 @@ class _Reader:
 
     def node(self, value: Any, place: str, depth: int) -> yaml.Node:
         """The node of a value at a place."""
+        import yaml
+
         line = len(self.places) + 1
         self.places[line] = place
         mark = yaml.Mark(NAME, 0, line - 1, 0, None, 0)
@@ -318,4 +322,6 @@ class _Reader:
 
 
 def _scalar(kind: str, value: str, mark: yaml.Mark) -> yaml.ScalarNode:
+    import yaml
+
     return yaml.ScalarNode(f"{_TAG}{kind}", value, mark, mark)

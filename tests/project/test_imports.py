@@ -150,6 +150,7 @@ checkpoint: state
 
 COMMANDS = {
     "check": (["check", "a.query", "a.yaml"], SLOW | {"numpy"}),
+    "check of queries": (["check", "a.query"], SLOW | {"numpy", "yaml"}),
     "replay": (["replay", "a.query", "a.csv"], SLOW - {"pyarrow"}),
     "status": (["status", "a.yaml"], SLOW - {"pyarrow"}),
 }
