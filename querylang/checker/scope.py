@@ -186,6 +186,23 @@ def alike(left: Expression, right: Expression) -> tuple[Expression, Expression]:
     return left, right
 
 
+LONG = 200
+"""Operators of one chain from which on it counts as a list of terms and not as nested."""
+
+_CHAINED = ("and", "or", "+")
+
+
+def flat_chain(node: ast.Expression) -> list[ast.Binary]:
+    """The operations of `a or b or c`, in the order of the text; empty = it is something else."""
+    chain: list[ast.Binary] = []
+    while isinstance(node, ast.Binary) and node.operator in _CHAINED:
+        if chain and node.operator != chain[-1].operator:
+            break
+        chain.append(node)
+        node = node.left
+    return chain[::-1]
+
+
 def is_empty_literal(node: ast.Expression) -> bool:
     """Whether it is `[]` or `{}`, whose type only the context can give."""
     return isinstance(node, ast.SequenceLiteral | ast.DictionaryLiteral) and not node.items

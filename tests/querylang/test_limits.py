@@ -34,12 +34,22 @@ def test_thousands_of_conditions() -> None:
     assert len(compile_text(HEAD + " and ".join(["a.x = 3"] * 3000)).plan.queries[0].conditions) == 3000
 
 
+@pytest.mark.parametrize("text", ["a.b or a.b", "1 + a.x > 3", '"x" + a.s = ""'])
+def test_thousands_of_terms_of_a_chain_are_no_depth(text: str) -> None:
+    first, operator, rest = text.split(" ", 2)
+    condition = f"{first} {operator} " * (MANY // 4) + rest
+    head = HEAD.replace("boolean b;", "boolean b; string s;")
+    (where,) = compile_text(head + condition).plan.queries[0].conditions
+    text_again = format_text(head + condition)
+    assert compile_text(text_again).plan.queries[0].conditions == (where,)
+
+
 DEEP = {
     "minus": HEAD + "-" * MANY + "a.x = 3",
     "not": HEAD + "not " * MANY + "a.b",
-    "sum": HEAD + "a.x" + " + 1" * MANY + " = 3",
+    "sum of floats": HEAD + "1.5" + " + 1.5" * MANY + " = 3.0",
     "sum to the right": HEAD + "a.x = " + "(1 + " * MANY + "1" + ")" * MANY,
-    "or": HEAD + " or ".join(["a.b"] * MANY),
+    "or within and": HEAD + "(" * MANY + "a.b" + " and a.b or a.b)" * MANY,
     "calls": HEAD + "a.x" + ".toString()" * MANY + ' = ""',
     "calls in calls": HEAD + "f(" * MANY + "1" + ")" * MANY,
     "members": HEAD + "a" + ".x" * MANY + " = 3",

@@ -12,7 +12,7 @@ from typing import assert_never
 
 from querylang.checker.expressions import calls, literals, members
 from querylang.checker.namespaces import Namespace
-from querylang.checker.scope import Scope, fitting, is_empty_literal, type_of
+from querylang.checker.scope import LONG, Scope, fitting, flat_chain, is_empty_literal, type_of
 from querylang.errors import Mistake, QueryError
 from querylang.plan.expression import (
     EventOf,
@@ -150,12 +150,17 @@ def conjuncts(node: ast.Expression) -> list[ast.Expression]:
 
 
 def is_deeper(node: ast.Expression, limit: int) -> bool:
-    """Whether the expression has more than that many levels."""
+    """Whether the expression has more than that many levels; a long chain, halved, has few."""
     waiting: list[tuple[ast.Expression, int]] = [(node, 1)]
     while waiting:
         item, level = waiting.pop()
         if level > limit:
             return True
+        chain = flat_chain(item)
+        if len(chain) >= LONG:
+            below = level + len(chain).bit_length()
+            waiting += [(part, below) for part in (chain[0].left, *(link.right for link in chain))]
+            continue
         below = level + (1 if isinstance(item, ast.Binary | ast.Unary | ast.Member) else 2)
         waiting += [(part, below) for part in parts_of(item)]
     return False

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 
 from querylang.checker.namespaces import Namespace
-from querylang.checker.scope import Inferring, alike, check_untyped, fitting, is_empty_literal, type_of
+from querylang.checker.scope import (
+    LONG,
+    Inferring,
+    alike,
+    check_untyped,
+    fitting,
+    flat_chain,
+    is_empty_literal,
+    type_of,
+)
 from querylang.errors import Mistake, QueryError
 from querylang.plan.expression import NUMBERS, Binary, Expression, Items, Kind, Literal, New, Type, Unary
 from querylang.plan.library import (
@@ -24,6 +33,8 @@ from querylang.syntax import ast
 
 _LAST_PLACE = Decimal(1).scaleb(-DECIMAL_PLACES)
 _EXACT = Context(prec=60, rounding=ROUND_HALF_EVEN)
+_ASSOCIATIVE = (Type.BOOLEAN, Type.INTEGER, Type.STRING)
+"""Types whose `and`, `or` and `+` may be grouped in any way; floats are rounded at each `+`."""
 
 
 def constant(inferring: Inferring, node: ast.Constant) -> Expression | None:
@@ -221,7 +232,13 @@ def binary(inferring: Inferring, node: ast.Binary) -> Expression | None:
 
     An empty literal gets the type of the other side.
     """
-    left, right = _sides(inferring, node)
+    chain = flat_chain(node)
+    return _combined(inferring, node, *_sides(inferring, node)) if len(chain) < LONG else _long(inferring, chain)
+
+
+def _combined(
+    inferring: Inferring, node: ast.Binary, left: Expression | None, right: Expression | None
+) -> Expression | None:
     if left is None or right is None:
         return None
     left, right = alike(left, right)
@@ -232,6 +249,33 @@ def binary(inferring: Inferring, node: ast.Binary) -> Expression | None:
         hint = _decimal_hint(node, left, right) or _hint(node.operator, type_of(left), type_of(right))
         return inferring.report(mistake.with_hint(hint))
     return Binary(result, node.operator, left, right)
+
+
+def _long(inferring: Inferring, chain: Sequence[ast.Binary]) -> Expression | None:
+    """A chain of many terms, without recursion; its plan is nested by halves."""
+    found = _combined(inferring, chain[0], *_sides(inferring, chain[0]))
+    parts = [found.left, found.right] if isinstance(found, Binary) else []
+    for node in chain[1:]:
+        if found is None:
+            return None
+        right = inferring.typed(node.right, found.type)
+        found = _combined(inferring, node, found, right)
+        if right is not None:
+            parts.append(right)
+    if found is None:
+        return None
+    if {part.type for part in parts} != {found.type} or found.type not in _ASSOCIATIVE:
+        return inferring.report(QueryError.of(Mistake.TOO_DEEP, chain[-1].span, limit=LONG))
+    return _in_halves(chain[0].operator, type_of(found), parts)
+
+
+def _in_halves(operator: str, type_: Type, parts: Sequence[Expression]) -> Expression:
+    """The terms of a chain in their order, nested as little as possible."""
+    level = [*parts]
+    while len(level) > 1:
+        pairs = [Binary(type_, operator, *level[at : at + 2]) for at in range(0, len(level) - 1, 2)]
+        level = [*pairs, *level[len(pairs) * 2 :]]
+    return level[0]
 
 
 def _sides(inferring: Inferring, node: ast.Binary) -> tuple[Expression | None, Expression | None]:
