@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -26,24 +25,6 @@ ANSWER_WITHIN = 10.0
 _ATTEMPTS = 2
 """So often a broker that cannot be reached is tried at the start, a second each."""
 
-KNOWN_FOR = 0.1
-"""Seconds in which topics are not described again: only what is new in them is asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Described:
-    """What a broker has said of the topics of a choice, and until when that holds.
-
-    until: seconds, as `monotonic` tells them
-    identities: of topics, by name
-    partitions: those that are chosen
-    """
-
-    choice: TopicChoice
-    until: float
-    identities: Mapping[str, str]
-    partitions: Mapping[tuple[str, int], PartitionListing]
-
 
 class AskedBroker:
     """A broker, asked by Kafka's client.
@@ -62,7 +43,6 @@ class AskedBroker:
         self._reason: Any = None
         self._has_answered = False
         self._last_chosen: list[tuple[str, int]] = []
-        self._described_last: _Described | None = None
         try:
             self._admin = admin.AdminClient({**common_options(client), **QUIET, "error_cb": self._take})
         except KafkaException as error:
@@ -95,40 +75,28 @@ class AskedBroker:
         with self._errors():
             if not self._has_answered:
                 self._connect()
-            known, self._described_last = self._described_last, None  # a failure makes all of it be asked again
-            if known is None or known.choice != choice or monotonic() >= known.until:
-                known = self._all_of(choice)
-                partitions = known.partitions
-            else:
-                partitions = self._offsets(list(known.partitions), known.partitions)()
-            self._described_last = known
+            names = list(choice.named) or choice.of(self._admin.list_topics(timeout=ANSWER_WITHIN).topics)
+            asked = self._described(names)
+            before, self._last_chosen = self._last_chosen, []  # a broker that is away is asked one thing
+            offsets = self._offsets(before)  # answered together with the descriptions
+            described = asked()
+            chosen = [
+                (name, partition) for name, topic in described.items() for partition in _partitions(choice, name, topic)
+            ]
+            self._learn_append_times([name for name in described if name not in self._append_times])
+            if chosen != before:
+                offsets = self._offsets(chosen)
+            listings = offsets()
+            self._last_chosen = chosen
         topics = {
             name: TopicListing(
-                identity,
+                str(topic.topic_id),
                 self._append_times[name],
-                {partition: found for (topic, partition), found in partitions.items() if topic == name},
+                {partition: listings[known, partition] for known, partition in chosen if known == name},
             )
-            for name, identity in known.identities.items()
+            for name, topic in described.items()
         }
         return Listing(moment, topics)
-
-    def _all_of(self, choice: TopicChoice) -> _Described:
-        """Everything about the topics of a source, of which nothing is known."""
-        names = list(choice.named) or choice.of(self._admin.list_topics(timeout=ANSWER_WITHIN).topics)
-        asked = self._described(names)
-        before, self._last_chosen = self._last_chosen, []  # a broker that is away is asked one thing
-        offsets = self._offsets(before)  # answered together with the descriptions
-        described = asked()
-        chosen = [
-            (name, partition) for name, topic in described.items() for partition in _partitions(choice, name, topic)
-        ]
-        self._learn_append_times([name for name in described if name not in self._append_times])
-        if chosen != before:
-            offsets = self._offsets(chosen)
-        partitions = offsets()
-        self._last_chosen = chosen
-        identities = {name: str(topic.topic_id) for name, topic in described.items()}
-        return _Described(choice, monotonic() + KNOWN_FOR, identities, partitions)
 
     def offsets_at(self, partitions: Sequence[tuple[str, int]], moment: int) -> dict[tuple[str, int], int | None]:
         """By topic and partition: the first offset from a time (µs) on; None = there is none."""
@@ -171,28 +139,21 @@ class AskedBroker:
 
         return answered
 
-    def _offsets(
-        self,
-        partitions: Sequence[tuple[str, int]],
-        known: Mapping[tuple[str, int], PartitionListing] | None = None,
-    ) -> Callable[[], dict[tuple[str, int], PartitionListing]]:
+    def _offsets(self, partitions: Sequence[tuple[str, int]]) -> Callable[[], dict[tuple[str, int], PartitionListing]]:
         """What partitions have. Asks now; gives the answer when called.
 
         Whether a message waits for its transaction matters only to topics of which the broker's
         clock gives the timestamps.
-
-        known: what their first offsets were a moment ago; None = they are asked for
         """
         from confluent_kafka.admin import OffsetSpec
 
         settling = [item for item in partitions if self._is_committed and self._append_times.get(item[0], True)]
         until = self._asked(partitions, OffsetSpec.latest(), is_committed=self._is_committed)
         ends = self._asked(settling, OffsetSpec.latest(), is_committed=False)
-        first = None if known is not None else self._asked(partitions, OffsetSpec.earliest(), is_committed=False)
+        first = self._asked(partitions, OffsetSpec.earliest(), is_committed=False)
 
         def answered() -> dict[tuple[str, int], PartitionListing]:
-            behind, all_ends = until(), ends()
-            begin = first() if first is not None else {name: item.first for name, item in (known or {}).items()}
+            behind, all_ends, begin = until(), ends(), first()
             return {
                 name: PartitionListing(begin[name], behind[name], behind[name] == all_ends.get(name, behind[name]))
                 for name in partitions
