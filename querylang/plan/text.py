@@ -221,9 +221,7 @@ def _text(node: Expression, names: Names, outer: int) -> str:
             binding = _BINDING[operator]
             # Comparisons do not chain: both sides need parentheses; otherwise the right one.
             left_text = _text(left, names, binding + (binding == _BINDING["="]))
-            is_same = operator in ("and", "or") and isinstance(right, Binary) and right.operator == operator
-            right_text = _text(right, names, binding + (not is_same))  # a long chain is nested by halves
-            return _grouped(f"{left_text} {operator} ", right_text, binding, outer)
+            return _grouped(f"{left_text} {operator} ", _text(right, names, binding + 1), binding, outer)
     assert_never(node)
 
 
