@@ -51,7 +51,7 @@ def other_settings() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("random streams")
-    group.addoption("--streams", type=int, default=60, help="how many random streams the differential test runs")
+    group.addoption("--streams", type=int, default=150, help="how many random streams the differential test runs")
     group.addoption("--streams-seed", type=int, default=0, help="draw other streams than those of every day")
 
 

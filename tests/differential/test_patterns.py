@@ -40,7 +40,7 @@ def test_every_way_of_running_finds_what_enumeration_finds(request: pytest.Fixtu
                 check(smallest(scenario, number), seed=number)
             raise
         seen.update(construct for scenario in scenarios for construct in constructs_of(scenario))
-    if count >= 40:
+    if count >= 100:
         assert set(seen) == EVERY_CONSTRUCT, f"constructs seen: {seen}"
 
 

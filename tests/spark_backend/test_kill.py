@@ -17,6 +17,12 @@ from tests.support.sensors import add_files, expected, project, project_of_two, 
 from tests.support.waiting import LONGEST
 
 
+def one_source(folder: Path) -> Path:
+    path = project(folder, files=1)
+    add_files(folder, table(), 6)
+    return path
+
+
 def two_sources(folder: Path) -> Path:
     """Of which one is read twice as fast: its records wait in the state."""
     path = project_of_two(folder, ledger=True)
@@ -25,12 +31,24 @@ def two_sources(folder: Path) -> Path:
     return path
 
 
-def test_a_run_that_is_killed_between_results_and_commit_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    """One that is killed while results are written is in the tests of topics and of Delta tables."""
+@pytest.mark.parametrize(
+    ("moment", "made"),
+    [
+        ("while the results of a batch are being written", one_source),
+        ("after the results, before the commit", two_sources),
+    ],
+)
+def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, moment: str, made: Callable[[Path], Path]) -> None:
     tmp_path = tmp_path / "br[1] {a,b}*"
     tmp_path.mkdir()
-    path = two_sources(tmp_path)
-    kill_when(start(path), (tmp_path / "state" / "ensue" / "ledger" / "0000000002.json").exists)
+    path = made(tmp_path)
+    process = start(path)
+    if moment.startswith("while"):
+        drafts = tmp_path / "out"
+        kill_when(process, lambda: any(drafts.rglob("*-00000002-*")))
+    else:
+        accounts = tmp_path / "state" / "ensue" / "ledger" / "0000000002.json"
+        kill_when(process, accounts.exists)
     assert not (tmp_path / "state" / "commits" / "5").exists()
     again = start(path)
     output, _ = again.communicate(timeout=LONGEST)
@@ -74,15 +92,8 @@ def written_ledger(folder: Path) -> dict[str, int]:
     return {word: count for word, count in changes.to_dict().items() if count}
 
 
-@pytest.mark.parametrize(
-    ("send", "engine_of_processes"),
-    [(os.killpg, Engine.SPARK), (os.kill, Engine.LOCAL)],
-    ids=["Ctrl-C", "SIGTERM"],
-    indirect=["engine_of_processes"],
-)
-def test_a_run_that_is_told_to_stop_says_what_it_did(
-    tmp_path: Path, send: Callable[[int, int], None], engine_of_processes: Engine
-) -> None:
+@pytest.mark.parametrize("send", [os.killpg, os.kill], ids=["Ctrl-C", "SIGTERM"])
+def test_a_run_that_is_told_to_stop_says_what_it_did(tmp_path: Path, send: Callable[[int, int], None]) -> None:
     path = project(tmp_path, files=1)
     add_files(tmp_path, table(300), 1)
     process = start(path, "-m", "ensue.cli", "run")
