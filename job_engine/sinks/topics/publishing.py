@@ -101,13 +101,16 @@ class TopicPublisher:
         settings = {**_DEFAULTS, **self._sink.client, **single, **QUIET, "transactional.id": self._name}
         callbacks = {"error_cb": self._take, "on_delivery": self._delivered, "delivery.report.only.error": True}
         group = {"group.id": self._name, "enable.auto.commit": "false", "isolation.level": "read_committed"}
+        self._reason = None
         try:
             self._producer = package.Producer({**settings, **callbacks}, logger=_SILENT)
             self._consumer = package.Consumer({**common_options(self._sink.client), **group, **QUIET})
+            self._answered(lambda: self._producer.init_transactions(ANSWER_WITHIN))
+            (place,) = self._answered(lambda: self._consumer.committed([self._place(0)], timeout=ANSWER_WITHIN))
         except package.KafkaException as error:
             raise self._plain(error.args[0]) from error
-        self._answered(lambda: self._producer.init_transactions(ANSWER_WITHIN))
-        (place,) = self._answered(lambda: self._consumer.committed([self._place(0)], timeout=ANSWER_WITHIN))
+        if place.error is not None:
+            raise self._plain(place.error)
         self.published = max(place.offset, 0)
         self._by_others = self.published if self._by_others is None else self._by_others
         self._outage.over(self._where)
@@ -136,29 +139,31 @@ class TopicPublisher:
             return
         while batch >= self.published:
             try:
-                self._send(batch, drafts)
-                self.published = batch + 1
-            except kafka_client().KafkaException as error:
-                self._recover(error.args[0], drafts)
+                self._attempt(batch, drafts)
             except _Stuck:
                 self._reopen()
         if self.published > batch + 1:
             raise self._taken_over()
         self._outage.over(self._where)
 
+    def _attempt(self, batch: int, drafts: Sequence[Draft]) -> None:
+        """One transaction, or what makes another one possible."""
+        try:
+            self._send(batch, drafts)
+            self.published = batch + 1
+        except kafka_client().KafkaException as error:
+            self._recover(self._first_cause(error.args[0], batch), drafts)
+
     def _send(self, batch: int, drafts: Sequence[Draft]) -> None:
-        """One transaction."""
         self._refused, self._seconds_stalled = None, 0
         self._producer.begin_transaction()
         for draft in drafts:
             for table in drafted_messages(draft):
                 for key, value, headers in each_message(table):
                     self._produce(key, value, headers)
-        progress = [self._place(batch + 1)]
-        group = self._consumer.consumer_group_metadata()
 
         def note() -> None:
-            self._producer.send_offsets_to_transaction(progress, group, ANSWER_WITHIN)
+            self._note(batch, ANSWER_WITHIN)
 
         noted = begun(note, "ensue-kafka")  # the broker takes messages and progress at the same time
         try:
@@ -173,6 +178,11 @@ class TopicPublisher:
 
         self._answered(note_again)
         self._answered(lambda: self._producer.commit_transaction(ANSWER_WITHIN))
+
+    def _note(self, batch: int, seconds: float) -> None:
+        """Make the number of the next micro-batch a part of the transaction."""
+        group = self._consumer.consumer_group_metadata()
+        self._producer.send_offsets_to_transaction([self._place(batch + 1)], group, seconds)
 
     def _produce(self, key: str | None, value: str, headers: list[tuple[str, bytes]]) -> None:
         while True:
@@ -232,15 +242,40 @@ class TopicPublisher:
                 " Make it again and run the job again: it continues where it stopped"
             )
 
+    def _first_cause(self, error: Any, batch: int) -> Any:
+        """The error that has ended the transaction.
+
+        What is called after that, or at the same time, may only say that the transaction has
+        ended. The cause is then in the report of a message, or the client says it to the next call:
+        it keeps the first error.
+        """
+        if not (error.fatal() or error.txn_requires_abort() or error.name() == _STATE):
+            return error
+        package = kafka_client()
+        with suppress(package.KafkaException):
+            self._served(lambda: self._producer.flush(1.0))
+        if self._refused is not None and not error.fatal():
+            return self._refused[0]
+        try:
+            _in_time(lambda: self._note(batch, 1.0))  # sends nothing any more
+        except package.KafkaException as found:
+            return error if found.args[0].name() == _STATE else found.args[0]
+        return error
+
     def _recover(self, error: Any, drafts: Sequence[Draft]) -> None:
         """Make the next attempt possible; raises what makes it impossible."""
         if error.fatal():
             if not self._outage.is_on:
-                raise self._taken_over()
+                raise self._plain(error) if error.name().endswith(_FORBIDDEN) else self._taken_over()
             self._reopen()  # the broker has given up our transaction while it did not answer
             return
         if is_passing(error) or error.name() in _REPEATABLE:
-            self._answered(lambda: self._producer.abort_transaction(ANSWER_WITHIN))
+            try:
+                self._answered(lambda: self._producer.abort_transaction(ANSWER_WITHIN))
+            except kafka_client().KafkaException as found:
+                if found.args[0].fatal() and not self._outage.is_on:
+                    raise self._taken_over() from found
+                self._reopen()  # this ends the transaction, too
             self._wait(error, self._outage.wait)
             return
         with suppress(kafka_client().KafkaException):  # readers would wait for the end of the transaction
@@ -261,6 +296,11 @@ class TopicPublisher:
                 if error.fatal() or error.txn_requires_abort() or not is_passing(error):
                     raise
                 self._served(lambda: self._producer.poll(0))
+                said = self._consumer.poll(0)
+                if said is not None and said.error() is not None:
+                    self._take(said.error())
+                if self._reason is not None and self._reason.name().endswith(_FORBIDDEN):
+                    raise self._plain(self._reason) from found  # the client asks again for ever
                 self._wait(error if self._reason is None else self._reason, self._outage.wait)
             except _Stuck:
                 self._wait(self._reason, self._outage.note)
@@ -282,7 +322,7 @@ class TopicPublisher:
 
     def _delivered(self, error: Any, message: Any) -> None:
         """Called for messages that were not delivered; some only because others were not."""
-        if error is not None and self._refused is None and not error.name().startswith("_PURGE"):
+        if error is not None and self._refused is None and not error.name().startswith(_CONSEQUENCES):
             self._refused = (error, message.value() or b"")
 
     def _place(self, offset: int) -> Any:
@@ -325,6 +365,15 @@ def _in_time(call: Callable[[], Found]) -> Found:
     except TimeoutError:
         raise _Stuck from None
 
+
+_STATE = "_STATE"
+"""The name of the error of a call that is not possible at this time: never a cause."""
+
+_CONSEQUENCES = ("_PURGE", _STATE)
+"""How names of errors begin that messages have because of other ones."""
+
+_FORBIDDEN = "AUTHORIZATION_FAILED"
+"""How names of errors end where a login has no permission."""
 
 _TOO_LONG = ("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")
 

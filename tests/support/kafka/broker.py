@@ -101,8 +101,8 @@ class Broker(LocalBroker):
         ).values():
             answer.result()
 
-    def allow(self, name: str, topic: str, *operations: str) -> None:
-        """Let a user do only this with a topic; who has no login may do everything."""
+    def allow(self, name: str, topic: str, *operations: str, kind: str = "TOPIC") -> None:
+        """Let a user do only this with a topic, or what else has this name; who has no login may do everything."""
         from confluent_kafka.admin import (
             AclBinding,
             AclOperation,
@@ -113,7 +113,7 @@ class Broker(LocalBroker):
 
         bindings = [
             AclBinding(
-                ResourceType.TOPIC,
+                ResourceType[kind],
                 topic,
                 ResourcePatternType.LITERAL,
                 f"User:{name}",
