@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import isinf
 from typing import Any
 
 from sqlglot import exp
@@ -15,10 +16,12 @@ from ensue.importing.row_patterns import (
     Element,
     NotTranslatedError,
     RowPattern,
+    as_name,
     compared,
     is_never_null,
 )
 from ensue.importing.sql_reader import UNITS, line_of
+from querylang.printable import one_line, printable
 
 ROW = "$"
 """How comparisons name the row that they are about."""
@@ -39,6 +42,8 @@ _OPERATORS: Mapping[type[exp.Expression], str] = {
 _COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _FOLDS: Mapping[type[exp.Expression], str] = {exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max"}
+_GREATEST = 2**63 - 1
+"""Of integers."""
 _SECONDS = {"day": 86_400, "hour": 3_600, "min": 60, "sec": 1}
 
 
@@ -55,8 +60,8 @@ class Writer:
 
     def text(self, node: exp.Expression) -> str:
         """An expression; raises NotTranslatedError."""
-        if (sign := _OPERATORS.get(type(node))) is not None:
-            return f"{self.text(node.this)} {sign} {self.text(node.expression)}"
+        if type(node) in _OPERATORS:
+            return self._calculation(node)
         match node:
             case exp.Paren():
                 return f"({self.text(node.this)})"
@@ -88,6 +93,14 @@ class Writer:
             return self._previous(node)
         raise NotTranslatedError(line_of(node), f"`{node.sql()}` is not translated")
 
+    def _calculation(self, node: exp.Expression) -> str:
+        """Operands and operators from left to right; there may be many."""
+        behind: list[tuple[str, exp.Expression]] = []
+        while (sign := _OPERATORS.get(type(node))) is not None:
+            behind.append((sign, node.expression))
+            node = node.this
+        return " ".join([self.text(node), *(f"{sign} {self.text(other)}" for sign, other in reversed(behind))])
+
     def _column(self, node: exp.Column) -> str:
         element = self._element(node)
         if self.own is not None and element is self.own:
@@ -113,7 +126,7 @@ class Writer:
     def _field(self, owner: str, node: exp.Column) -> str:
         if node.name == self.pattern.order:
             return f"{owner}.getTime()"
-        return f"{owner}.{node.name}" if node.name.isidentifier() else f"{owner}.`{node.name}`"
+        return f"{owner}.{as_name(node.name, line_of(node))}"
 
     def _refuse_empty(self, element: Element, node: exp.Expression) -> None:
         if not element.least:
@@ -191,8 +204,9 @@ def comparisons(writer: Writer, node: exp.Expression | None) -> Iterator[Compari
     if isinstance(node, exp.Paren):
         yield from comparisons(writer, node.this)
     elif isinstance(node, exp.And):
-        yield from comparisons(writer, node.this)
-        yield from comparisons(writer, node.expression)
+        parts: Iterator[Any] = node.flatten()
+        for part in parts:
+            yield from comparisons(writer, part)
     elif isinstance(node, exp.Between):
         yield from _comparison(writer, node.this, ">=", node.args["low"])
         yield from _comparison(writer, node.this, "<=", node.args["high"])
@@ -229,7 +243,14 @@ def _side(writer: Writer, node: exp.Expression) -> str | float:
 def _literal(node: exp.Literal) -> str:
     text = str(node.this)
     if not node.is_string:
+        if (text.isdigit() and int(text) > _GREATEST) or isinf(float(text)):
+            raise NotTranslatedError(line_of(node), f"the number {text} does not fit an integer or a float")
         return text if not text.startswith(".") else f"0{text}"
+    if printable(text.replace("\r", "")) != text.replace("\r", ""):
+        raise NotTranslatedError(
+            line_of(node),
+            f"the text '{one_line(text)}' has a character that acts on a terminal, which is not translated",
+        )
     escaped = (
         text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
     )

@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from querylang.plan.text import written_name
+from querylang.printable import one_line
+from querylang.syntax.lexer import KEYWORDS
+
 if TYPE_CHECKING:
     from sqlglot.expressions import Expression
     from sqlglot.tokenizer_core import Token
@@ -111,6 +115,16 @@ MOST_DIGITS = 9
 """Of a number in a quantifier or an interval."""
 
 
+def as_name(name: str, line: int) -> str:
+    """A name of the SQL text as a query writes it; raises NotTranslatedError where it cannot."""
+    if not name or not name.isprintable() or "`" in name:
+        what = "an empty name" if not name else f"the name '{one_line(name)}'"
+        raise NotTranslatedError(
+            line, f"{what} is not translated: a query has names of letters, signs and blanks, without backquotes"
+        )
+    return f"`{name}`" if name in KEYWORDS else written_name(name)
+
+
 def elements_of(tokens: Sequence[Token]) -> tuple[Element, ...]:
     """The elements of a pattern, without its outer brackets; raises NotTranslatedError."""
     found: list[Element] = []
@@ -195,8 +209,8 @@ def _sides(condition: Any) -> Iterator[Any]:
         case exp.Paren():
             yield from _sides(condition.this)
         case exp.And():
-            yield from _sides(condition.this)
-            yield from _sides(condition.expression)
+            for part in condition.flatten():
+                yield from _sides(part)
         case exp.Not() if isinstance(condition.this.unnest(), (*_COMPARED, exp.Between, exp.In)):
             yield from _sides(condition.this)
         case exp.Between() | exp.In():

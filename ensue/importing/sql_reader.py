@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import sqlglot
@@ -11,7 +11,8 @@ from sqlglot.dialects.snowflake import Snowflake
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token
 
-from ensue.importing.row_patterns import MOST_DIGITS, NotTranslatedError, RowPattern, Skip, elements_of
+from ensue.importing.row_patterns import MOST_DIGITS, NotTranslatedError, RowPattern, Skip, as_name, elements_of
+from querylang.plan.text import MATCH_COLUMNS
 
 UNITS = {"DAY": "day", "HOUR": "hour", "MINUTE": "min", "SECOND": "sec"}
 
@@ -49,13 +50,15 @@ def read(text: str) -> RowPattern:
         raise NotTranslatedError(line_of(others[0]), "a statement without MATCH_RECOGNIZE is not translated")
     clause = clauses[0]
     table, never_null = _table_around(clause)
-    partition = clause.args.get("partition_by") or ()
+    partition, measures = (clause.args.get(part) or () for part in ("partition_by", "measures"))
+    _refuse_twice(((line_of(key), str(key.name)) for key in partition), "PARTITION BY")
+    _refuse_twice(((line_of(item), str(item.this.alias_or_name)) for item in measures), "MEASURES")
     return RowPattern(
         table=table,
         keys=tuple(_column(key, "PARTITION BY") for key in partition),
         null_keys=tuple((line_of(key), str(key.name)) for key in partition if str(key.name).lower() not in never_null),
         order=_order(clause),
-        measures=tuple(_measure(item) for item in clause.args.get("measures") or ()),
+        measures=tuple(map(_measure, measures)),
         elements=elements,
         skip=_skip(clause, _line_of_skip(tokens[:start])),
         within=within,
@@ -68,6 +71,24 @@ def line_of(node: exp.Expression) -> int:
     lines = [part.meta["line"] for part in node.walk() if "line" in part.meta]
     around = node.parent
     return line_of(around) if not lines and isinstance(around, exp.Expression) else min(lines, default=1)
+
+
+MOST_BRACKETS = 40
+"""Brackets in each other that are always read; how many more there may be depends on the rest."""
+
+
+def line_too_deep(text: str) -> int:
+    """The line of the bracket with the most around it; without deep ones, of the longest part."""
+    deepest, depth, longest, length, line, begins = 0, 0, 0, 0, 1, 1
+    for token in _tokens(text):
+        depth += (token.text == "(") - (token.text == ")")
+        if depth > max(deepest, MOST_BRACKETS):
+            deepest, line = depth, token.line
+        is_end = token.text == "," or token.text.upper() in ("DEFINE", "MEASURES")
+        length, begins = (0, token.line) if is_end else (length + 1, begins if length else token.line)
+        if length > longest and not deepest:
+            longest, line = length, begins
+    return line
 
 
 def _tokens(text: str) -> list[Token]:
@@ -148,6 +169,7 @@ def _table_around(clause: exp.Expression) -> tuple[str, frozenset[str]]:
     if not isinstance(holder, exp.Table) or not isinstance(holder.this, exp.Identifier):
         raise NotTranslatedError(line_of(clause), "MATCH_RECOGNIZE reads something other than a table by its name")
     _refuse_parts(holder, {"this", "db", "catalog", "alias"}, "the table of MATCH_RECOGNIZE")
+    as_name(str(holder.this.name), line_of(holder))
     return str(holder.this.name), kept
 
 
@@ -188,6 +210,7 @@ def _without_nulls(condition: Any) -> str | None:
 def _column(node: exp.Expression, where: str) -> str:
     if not isinstance(node, exp.Column):
         raise NotTranslatedError(line_of(node), f"`{node.sql()}` in {where} is not a column")
+    as_name(str(node.name), line_of(node))
     return str(node.name)
 
 
@@ -209,7 +232,20 @@ def _measure(item: exp.Expression) -> tuple[str, exp.Expression]:
         raise NotTranslatedError(line_of(item), f"the measure `{named.sql()}` has no name")
     if str(item.args.get("window_frame") or "").upper().endswith("RUNNING"):
         raise NotTranslatedError(line_of(item), "RUNNING is not translated: a match is given at its end")
-    return str(named.alias), named.this
+    name, line = str(named.alias), line_of(item)
+    as_name(name, line)
+    if name in MATCH_COLUMNS:
+        raise NotTranslatedError(line, f"the measure '{name}' has the name of a column that every match has")
+    return name, named.this
+
+
+def _refuse_twice(names: Iterable[tuple[int, str]], where: str) -> None:
+    """Refuse a name that another one has, which a query has once; names come with their lines."""
+    known: set[str] = set()
+    for line, name in names:
+        if name in known:
+            raise NotTranslatedError(line, f"the name '{name}' is in {where} twice: give each another one")
+        known.add(name)
 
 
 def _with_last(text: str, tokens: Sequence[Token]) -> str:

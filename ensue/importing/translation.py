@@ -15,12 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from shlex import quote
 
 from ensue.importing.expressions import ROW, Writer, comparisons, of_one_row, with_previous
-from ensue.importing.row_patterns import Comparison, Element, NotTranslatedError, RowPattern, exclude_each_other
-from ensue.importing.sql_reader import read
-from querylang.errors import FileErrors
+from ensue.importing.row_patterns import (
+    Comparison,
+    Element,
+    NotTranslatedError,
+    RowPattern,
+    as_name,
+    exclude_each_other,
+)
+from ensue.importing.sql_reader import MOST_BRACKETS, line_of, line_too_deep, read
+from querylang.errors import FileErrors, QueryErrors
 from querylang.formatter.formatting import format_text
+from querylang.load import check_text
 from querylang.syntax.lexer import KEYWORDS
 
 _EVER = "36500 days"
@@ -55,12 +64,19 @@ def translate(text: str, path: str, name: str) -> Translation:
     Raises FileErrors with all lines that would not mean the same, and why.
     """
     try:
-        pattern = with_previous(_with_fixed_end(read(text)))
+        return _translated(text, path, name)
     except NotTranslatedError as error:
         raise FileErrors(path, [(error.line, error.why)]) from None
+    except RecursionError:
+        why = f"this is nested too deeply: at least {MOST_BRACKETS} brackets in each other are translated"
+        raise FileErrors(path, [(line_too_deep(text), why)]) from None
+
+
+def _translated(text: str, path: str, name: str) -> Translation:
+    pattern = with_previous(_with_fixed_end(read(text)))
     names = _names(pattern)
     found = [*_other_meanings(pattern, names)]
-    parts: list[str] = []
+    parts: list[tuple[int, str]] = []
     for write in (_conditions, _selects):
         try:
             parts += write(pattern, names)
@@ -68,7 +84,21 @@ def translate(text: str, path: str, name: str) -> Translation:
             found.append((error.line, error.why))
     if found:
         raise FileErrors(path, sorted(set(found)))
-    return Translation(format_text(_query(pattern, names, name, parts), path), (*_of_null_keys(pattern, path),))
+    query = _query(pattern, names, name, [part for _, part in parts])
+    if why := _mistake(query):
+        wrong = [(line, _mistake(_query(pattern, names, name, [part]))) for line, part in parts]
+        found = sorted({item for item in wrong if item[1]}) or [(pattern.elements[0].line, why)]
+        raise FileErrors(path, [(line, f"the query would have a mistake: {why}") for line, why in found])
+    return Translation(format_text(query, path), (*_of_null_keys(pattern, path),))
+
+
+def _mistake(query: str) -> str:
+    """The first mistake of a query text; "" = none."""
+    try:
+        check_text(query)
+    except QueryErrors as error:
+        return error.errors[0].message
+    return ""
 
 
 def _with_fixed_end(pattern: RowPattern) -> RowPattern:
@@ -82,9 +112,14 @@ def _with_fixed_end(pattern: RowPattern) -> RowPattern:
 def _names(pattern: RowPattern) -> Mapping[str, str]:
     """Names of the query by variable: in lower case, and none that means something else."""
     taken = {*KEYWORDS, *pattern.keys, *(name for name, _ in pattern.measures)}
-    return {
-        item.variable: f"{name}_row" if (name := item.variable.lower()) in taken else name for item in pattern.elements
-    }
+    found: dict[str, str] = {}
+    variables = [item.variable.lower() for item in pattern.elements]
+    for item, name in zip(pattern.elements, variables, strict=True):
+        written = name
+        while written in taken or written in found.values() or (written != name and written in variables):
+            written += "_row"
+        found[item.variable] = written
+    return found
 
 
 def _other_meanings(pattern: RowPattern, names: Mapping[str, str]) -> Iterator[tuple[int, str]]:
@@ -150,22 +185,26 @@ def _least(elements: Iterable[Element]) -> int:
     return sum(element.least for element in elements)
 
 
-def _conditions(pattern: RowPattern, names: Mapping[str, str]) -> list[str]:
+def _conditions(pattern: RowPattern, names: Mapping[str, str]) -> list[tuple[int, str]]:
+    """Clauses with their lines in the SQL text."""
     found = []
     for element in pattern.elements:
         condition = pattern.conditions.get(element.variable)
         if condition is not None:
-            found.append(f"where {Writer(pattern, names, element).text(condition)}")
-    return [*found, *([f"within {pattern.within}"] if pattern.within else [])]
+            found.append((line_of(condition), f"where {Writer(pattern, names, element).text(condition)}"))
+    return [*found, *([(pattern.elements[0].line, f"within {pattern.within}")] if pattern.within else [])]
 
 
-def _selects(pattern: RowPattern, names: Mapping[str, str]) -> list[str]:
+def _selects(pattern: RowPattern, names: Mapping[str, str]) -> list[tuple[int, str]]:
     writer = Writer(pattern, names)
-    return [f"select {writer.text(node)} as {name}" for name, node in pattern.measures]
+    return [
+        (line := line_of(node), f"select {writer.text(node)} as {as_name(name, line)}")
+        for name, node in pattern.measures
+    ]
 
 
 def _query(pattern: RowPattern, names: Mapping[str, str], name: str, parts: list[str]) -> str:
-    keys = f" key {', '.join(pattern.keys)}" if pattern.keys else ""
+    keys = f" key {', '.join(as_name(key, 1) for key in pattern.keys)}" if pattern.keys else ""
     window = _window(pattern)
     steps = " => ".join(_step(pattern, names, element) for element in pattern.elements)
     find = "find all" if pattern.skip.to == "next row" and not pattern.is_fixed else "find"
@@ -174,10 +213,11 @@ def _query(pattern: RowPattern, names: Mapping[str, str], name: str, parts: list
         skip = f"after match skip to {pattern.skip.to} {names[pattern.skip.variable.upper()]}"
     lines = "\n".join(f"        {part}" for part in (*parts, skip) if part)
     return (
-        f"// Rows are ordered by their column {pattern.order}: ensue replay FILE.query TABLE --arrival {pattern.order}"
+        f"// Rows are ordered by their column {pattern.order}:"
+        f" ensue replay FILE.query TABLE --arrival {quote(pattern.order)}"
         f"{_null_keys(pattern)}\n"
         f"{_DEFAULT_SKIP if pattern.skip.is_default else ''}"
-        f"query {name} {{\n    inputs {{ {pattern.table}(){keys} {window}; }}\n    {find} {steps}\n{lines}\n    ;\n}}\n"
+        f"query {name} {{\n    inputs {{ {as_name(pattern.table, 1)}(){keys} {window}; }}\n    {find} {steps}\n{lines}\n    ;\n}}\n"
     )
 
 
@@ -218,7 +258,7 @@ def _window(pattern: RowPattern) -> str:
 
 
 def _step(pattern: RowPattern, names: Mapping[str, str], element: Element) -> str:
-    step = f"{pattern.table} as {names[element.variable]}"
+    step = f"{as_name(pattern.table, 1)} as {names[element.variable]}"
     if element.is_single:
         return step
     return f"{step} {_count(element)} consecutive"

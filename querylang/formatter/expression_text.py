@@ -177,9 +177,12 @@ def _means(written: str, value: float | Decimal) -> bool:
 def _rooted(text: str) -> str:
     """A qualified name from its text.
 
-    Its first word must not be a keyword, and a leading dot is kept.
+    Its first word must not be a keyword, a leading dot is kept, and what is not words and dots is
+    in backquotes.
     """
     root, words = ("." if text.startswith(".") else ""), text.removeprefix(".")
+    if any(written_name(word) != word for word in words.split(".")):
+        return f"{root}`{words}`"
     return f"{root}{'#' if words.partition('.')[0] in KEYWORDS and not root else ''}{words}"
 
 

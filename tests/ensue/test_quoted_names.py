@@ -42,6 +42,13 @@ def test_formatting_keeps_them() -> None:
     assert format_text(QUERY) == QUERY
 
 
+@pytest.mark.parametrize(("name", "written"), [("my type", "`my type`"), ("1x", "`1x`"), ("on", "#on"), ("a.b", "a.b")])
+def test_formatting_keeps_those_of_event_types(name: str, written: str) -> None:
+    text = f"query Q {{\n    inputs {{\n        {written}() key k retain 2;\n    }}\n    find {written} as a\n}}\n"
+    assert format_text(text.replace(written, f"`{name}`")) == text
+    assert ensue.load(text)
+
+
 @pytest.mark.parametrize(
     "text", ["query Q { inputs { A() key `k within 9.0; } find A as a }", "inputs { A() within 9.0; } find A as ``"]
 )

@@ -9,6 +9,7 @@ import pytest
 
 from ensue.importing.translation import translate
 from querylang.errors import InputError
+from querylang.load import check_text
 
 SQL = """SELECT av FROM t MATCH_RECOGNIZE (
   PARTITION BY k ORDER BY ts
@@ -53,6 +54,19 @@ REFUSED = [
     ("SELECT av", "WITH t AS (SELECT 1) SELECT av", "1: WITH around MATCH_RECOGNIZE is not translated"),
     ("C.v > PREV(C.v)\n)", "C.v > PREV(C.v)\n) OFFSET 5", "10: OFFSET around MATCH_RECOGNIZE is not translated"),
     ("C.v > PREV(C.v)\n)", "C.v > PREV(C.v)\n); SELECT 2", "10: a statement without MATCH_RECOGNIZE is not transl"),
+    ("C.v > PREV(C.v)", f"C.v > {'(' * 300}1{')' * 300}", "9: this is nested too deeply: at least 40 brackets in"),
+    ("A.v > 10,", f"{'NOT ' * 300} A.v > 10,", "7: this is nested too deeply: at least 40 brackets in each other"),
+    ("A.v AS av,", "A.v AS av, A.v AS av,", "3: the name 'av' is in MEASURES twice: give each another one"),
+    ("BY k", "BY k, k", "2: the name 'k' is in PARTITION BY twice: give each another one"),
+    ("A.v AS av", "A.v AS match_id", "3: the measure 'match_id' has the name of a column that every match has"),
+    ("BY k", 'BY "k\x1b[31m"', "2: the name 'k\\x1b[31m' is not translated: a query has names of letters, signs and"),
+    ("BY ts", 'BY "t\ns"', "3: the name 't\\ns' is not translated: a query has names of letters"),
+    ("FROM t", 'FROM "t`"', "1: the name 't`' is not translated: a query has names of letters"),
+    ("A.v AS av", 'A."" AS av', "3: an empty name is not translated: a query has names of letters"),
+    ("A.v > 10", "A.v = 'x\x1b]0;y'", "7: the text 'x\\x1b]0;y' has a character that acts on a terminal"),
+    ("A.v > 10", "A.v > 1e400", "7: the number 1e400 does not fit an integer or a float"),
+    ("A.v > 10", "A.v > 99999999999999999999", "7: the number 99999999999999999999 does not fit an integer or a float"),
+    ("A AS A.v > 10", "A AS A.v > 10 AND A.v || 'x' = 'y'", "7: `A.v || 'x'` is not translated"),
     (SQL, "SELECT 1", "this text has no MATCH_RECOGNIZE clause"),
 ]
 
@@ -65,6 +79,34 @@ def _said(text: str) -> str:
 
 def test_what_the_refusals_change_is_translated() -> None:
     assert "find t as a => t as b+ consecutive => t as c" in translate(SQL, "p.sql", "Q").query.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("part", "other", "wanted"),
+    [
+        ("FROM t", 'FROM "find"', "inputs { #find() key k"),
+        ("FROM t", 'FROM "my t"', "find `my t` as a => `my t` as b+ consecutive => `my t` as c"),
+        ("BY k", 'BY "where", "my k"', "t() key #where, `my k` within"),
+        ("BY ts", 'BY "my time"', "ensue replay FILE.query TABLE --arrival 'my time'"),
+        ("AS av", 'AS "select"', "select a.v as #select"),
+        ("AS av", 'AS "my v"', "select a.v as `my v`"),
+        ("A.v > 10", 'A."my v" > 10 AND A."in" > 1', "where a.`my v` > 10 and a.in > 1"),
+        ("A.v > 10", " OR ".join(["A.v > 10"] * 1000), " or ".join(["a.v > 10"] * 3)),
+    ],
+)
+def test_names_that_are_keywords_or_have_blanks_are_quoted_and_long_conditions_kept(
+    part: str, other: str, wanted: str
+) -> None:
+    query = translate(SQL.replace(part, other), "p.sql", "Q").query
+    assert wanted in " ".join(query.split())
+    check_text(query)
+
+
+def test_variables_that_are_keywords_get_other_names_than_other_variables() -> None:
+    text = re.sub(r"\bA\b", "query", re.sub(r"\bB\b", "query_row", SQL))
+    query = translate(text, "p.sql", "Q").query
+    assert "find t as query_row_row => t as query_row+ consecutive => t as c" in " ".join(query.split())
+    check_text(query)
 
 
 def test_a_value_in_a_list_is_one_of_its_values() -> None:
