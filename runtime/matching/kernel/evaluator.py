@@ -15,10 +15,19 @@ from numpy.typing import NDArray
 
 from runtime.columns.expressions import divide, remainder
 from runtime.compiling.compiled import borrowing, inlined
+from runtime.matching.kernel.functions import (
+    ABOVE_INTEGERS,
+    LEAST_INTEGER,
+    bit_equals,
+    has_integer,
+    have_value,
+    of_float,
+    of_floats,
+    of_integer,
+    of_integers,
+    to_integer,
+)
 from runtime.matching.kernel.program import STACK, Operation
-
-LEAST_INTEGER, ABOVE_INTEGERS = -9223372036854775808.0, 9223372036854775808.0
-"""A float can become an integer if it is at least the first and below the second."""
 
 FAILED, NULL, KNOWN = -1, 0, 1
 """What an operand or a program is worth for one candidate: no value, a null, or a value."""
@@ -262,9 +271,32 @@ def _state_without_nulls(program: LoadedProgram, number: int, bindings: NDArray[
         elif operation == Operation.SKIP_IF_TRUE:
             if integers[i] != 0:
                 at += code[at, 1]
-        else:
+        elif operation <= Operation.OR:
             i -= 1
             integers[i] = integers[i + 1]
+        # Functions.
+        elif operation == Operation.OF_FLOAT:
+            floats[f] = of_float(code[at, 1], floats[f])
+        elif operation == Operation.OF_FLOATS:
+            f -= 1
+            floats[f] = of_floats(code[at, 1], floats[f], floats[f + 1])
+        elif operation == Operation.OF_INTEGER:
+            integers[i] = of_integer(code[at, 1], integers[i])
+        elif operation == Operation.OF_INTEGERS:
+            i -= 1
+            if not have_value(code[at, 1], integers[i], integers[i + 1]):
+                return FAILED
+            integers[i] = of_integers(code[at, 1], integers[i], integers[i + 1])
+        elif operation == Operation.ROUNDED:
+            if not has_integer(code[at, 1], floats[f]):
+                return FAILED
+            i += 1
+            integers[i] = to_integer(code[at, 1], floats[f])
+            f -= 1
+        else:
+            f -= 2
+            i += 1
+            integers[i] = bit_equals(floats[f + 1], floats[f + 2])
         at += 1
     return KNOWN
 
@@ -396,7 +428,7 @@ def _state_with_nulls(program: LoadedProgram, number: int, bindings: NDArray[np.
         elif operation == Operation.SKIP_IF_TRUE:
             if integers[own + i] == KNOWN and integers[i] != 0:
                 at += code[at, 1]
-        else:
+        elif operation <= Operation.OR:
             i -= 1
             decides = (integers[i + 1] != 0) == (operation == Operation.OR)
             integers[i] = integers[i + 1]
@@ -404,5 +436,35 @@ def _state_with_nulls(program: LoadedProgram, number: int, bindings: NDArray[np.
                 integers[own + i] = min(integers[own + i], integers[own + i + 1])
             else:
                 integers[own + i] = KNOWN
+        # Functions: of a null nothing is computed.
+        elif operation == Operation.OF_FLOAT:
+            floats[f] = of_float(code[at, 1], floats[f])
+        elif operation == Operation.OF_FLOATS:
+            f -= 1
+            floats[f] = of_floats(code[at, 1], floats[f], floats[f + 1])
+            integers[others + f] = min(integers[others + f], integers[others + f + 1])
+        elif operation == Operation.OF_INTEGER:
+            integers[i] = of_integer(code[at, 1], integers[i])
+        elif operation == Operation.OF_INTEGERS:
+            i -= 1
+            integers[own + i] = min(integers[own + i], integers[own + i + 1])
+            if integers[own + i] == KNOWN:
+                if not have_value(code[at, 1], integers[i], integers[i + 1]):
+                    return FAILED
+                integers[i] = of_integers(code[at, 1], integers[i], integers[i + 1])
+        elif operation == Operation.ROUNDED:
+            i += 1
+            integers[own + i] = integers[others + f]
+            integers[i] = 0
+            if integers[own + i] == KNOWN:
+                if not has_integer(code[at, 1], floats[f]):
+                    return FAILED
+                integers[i] = to_integer(code[at, 1], floats[f])
+            f -= 1
+        else:
+            f -= 2
+            i += 1
+            integers[own + i] = min(integers[others + f + 1], integers[others + f + 2])
+            integers[i] = bit_equals(floats[f + 1], floats[f + 2])
         at += 1
     return integers[own] if i == 0 else integers[others]

@@ -15,7 +15,19 @@ from numpy.typing import NDArray
 from runtime.columns.expressions import divide, remainder
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
-from runtime.matching.kernel.evaluator import ABOVE_INTEGERS, KNOWN, LEAST_INTEGER, LoadedProgram
+from runtime.matching.kernel.evaluator import KNOWN, LoadedProgram
+from runtime.matching.kernel.functions import (
+    ABOVE_INTEGERS,
+    LEAST_INTEGER,
+    bit_equals,
+    has_integer,
+    have_value,
+    of_float,
+    of_floats,
+    of_integer,
+    of_integers,
+    to_integer,
+)
 from runtime.matching.kernel.program import STACK, KernelProgram, Operation, instructions
 from runtime.number_arrays import Integers
 
@@ -65,7 +77,7 @@ def lookahead_after(program: KernelProgram, number: int) -> int:
     NEVER for a program with skips: lanes execute every instruction together.
     """
     operations = [operation for operation, _, _ in instructions(program, number)]
-    if any(operation >= Operation.SKIP_IF_FALSE for operation in operations):
+    if any(Operation.SKIP_IF_FALSE <= operation <= Operation.OR for operation in operations):
         return NEVER
     return AFTER_SHORT if len(operations) <= SHORT_PROGRAM else AFTER_LONG
 
@@ -297,7 +309,7 @@ def _any_holds(program: LoadedProgram, number: int, bindings: Integers, lanes: L
             i -= 1
         # TO_INTEGER: a float that does not fit an integer has no value. Programs with skips are
         # never run here.
-        else:
+        elif operation == Operation.TO_INTEGER:
             i += 1
             for lane in range(count):
                 x = floats[f, lane]
@@ -306,6 +318,38 @@ def _any_holds(program: LoadedProgram, number: int, bindings: Integers, lanes: L
                 else:
                     is_left[lane] = 0
             f -= 1
+        # Functions.
+        elif operation == Operation.OF_FLOAT:
+            for lane in range(count):
+                floats[f, lane] = of_float(argument, floats[f, lane])
+        elif operation == Operation.OF_FLOATS:
+            f -= 1
+            for lane in range(count):
+                floats[f, lane] = of_floats(argument, floats[f, lane], floats[f + 1, lane])
+        elif operation == Operation.OF_INTEGER:
+            for lane in range(count):
+                integers[i, lane] = of_integer(argument, integers[i, lane])
+        elif operation == Operation.OF_INTEGERS:
+            i -= 1
+            for lane in range(count):
+                a, b = integers[i, lane], integers[i + 1, lane]
+                if have_value(argument, a, b):
+                    integers[i, lane] = of_integers(argument, a, b)
+                else:
+                    is_left[lane] = 0
+        elif operation == Operation.ROUNDED:
+            i += 1
+            for lane in range(count):
+                if has_integer(argument, floats[f, lane]):
+                    integers[i, lane] = to_integer(argument, floats[f, lane])
+                else:
+                    is_left[lane] = 0
+            f -= 1
+        else:
+            f -= 2
+            i += 1
+            for lane in range(count):
+                integers[i, lane] = bit_equals(floats[f + 1, lane], floats[f + 2, lane])
     # What is left at the bottom of the stack is the condition's value.
     found = 0
     for lane in range(count):

@@ -40,6 +40,7 @@ from querylang.plan.expression import (
 )
 from querylang.plan.model import QueryPlan, Where, Without
 from runtime.exact_times import MICROSECONDS, with_exact_times
+from runtime.matching.kernel.functions import OfFloat, OfFloats, OfInteger, OfIntegers, ToInteger
 
 STACK = 64
 """The most values on a program's stacks."""
@@ -100,6 +101,12 @@ class Operation(IntEnum):
     SKIP_IF_TRUE = 61  # the same
     AND = 62
     OR = 63
+    OF_FLOAT = 70  # function of `runtime.matching.kernel.functions`
+    OF_FLOATS = 71  # the same
+    OF_INTEGER = 72  # the same
+    OF_INTEGERS = 73  # the same
+    ROUNDED = 74  # the same, a `ToInteger`
+    BIT_EQUALS = 75
 
 
 TRUTH = 34
@@ -108,6 +115,72 @@ TRUTH = 34
 _PUSHES = (Operation.PUSH_I, Operation.PUSH_F)
 _ARITHMETIC = {"+": "ADD", "-": "SUBTRACT", "*": "MULTIPLY", "/": "DIVIDE", "%": "REMAINDER"}
 _COMPARISON = {"=": "EQUAL", "!=": "DIFFERENT", "<": "LESS", "<=": "LESS_EQUAL", ">": "LESS", ">=": "LESS_EQUAL"}
+
+
+_FUNCTIONS = {
+    "abs": OfFloat.ABS,
+    "sqrt": OfFloat.SQRT,
+    "exp": OfFloat.EXP,
+    "ln": OfFloat.LN,
+    "log": OfFloat.LN,
+    "log10": OfFloat.LOG10,
+    "sin": OfFloat.SIN,
+    "cos": OfFloat.COS,
+    "tan": OfFloat.TAN,
+    "asin": OfFloat.ASIN,
+    "acos": OfFloat.ACOS,
+    "atan": OfFloat.ATAN,
+    "sinh": OfFloat.SINH,
+    "cosh": OfFloat.COSH,
+    "tanh": OfFloat.TANH,
+    "asinh": OfFloat.ASINH,
+    "acosh": OfFloat.ACOSH,
+    "atanh": OfFloat.ATANH,
+    "erf": OfFloat.ERF,
+    "integralPart": OfFloat.INTEGRAL_PART,
+    "fractionalPart": OfFloat.FRACTIONAL_PART,
+}
+_Steps = tuple[tuple[Operation, int], ...]
+_FLOAT_METHODS: dict[str, _Steps] = {
+    **{name: ((Operation.OF_FLOAT, function),) for name, function in _FUNCTIONS.items()},
+    "min": ((Operation.OF_FLOATS, OfFloats.MIN),),
+    "max": ((Operation.OF_FLOATS, OfFloats.MAX),),
+    "pow": ((Operation.OF_FLOATS, OfFloats.POW),),
+    "atan2": ((Operation.OF_FLOATS, OfFloats.ATAN2),),
+    "fmod": ((Operation.REMAINDER_F, 0),),
+    "floor": ((Operation.ROUNDED, ToInteger.FLOOR),),
+    "ceil": ((Operation.ROUNDED, ToInteger.CEIL),),
+    "round": ((Operation.ROUNDED, ToInteger.ROUND),),
+    "isNaN": ((Operation.ROUNDED, ToInteger.IS_NAN),),
+    "isFinite": ((Operation.ROUNDED, ToInteger.IS_FINITE),),
+    "isInfinite": ((Operation.ROUNDED, ToInteger.IS_INFINITE),),
+    "bitEquals": ((Operation.BIT_EQUALS, 0),),
+    "toInteger": ((Operation.TO_INTEGER, 0),),
+    "toFloat": (),
+}
+_INTEGER_METHODS: dict[str, _Steps] = {
+    **dict.fromkeys(("ceil", "floor", "round", "toInteger"), ()),
+    **{
+        name: ((Operation.TO_FLOAT, 0), (Operation.OF_FLOAT, _FUNCTIONS[name]))
+        for name in ("sqrt", "exp", "ln", "log", "log10")
+    },
+    "abs": ((Operation.OF_INTEGER, OfInteger.ABS),),
+    "min": ((Operation.OF_INTEGERS, OfIntegers.MIN),),
+    "max": ((Operation.OF_INTEGERS, OfIntegers.MAX),),
+    "pow": ((Operation.OF_INTEGERS, OfIntegers.POW),),
+    "isNaN": ((Operation.OF_INTEGER, OfInteger.NEVER),),
+    "isFinite": ((Operation.OF_INTEGER, OfInteger.ALWAYS),),
+    "isInfinite": ((Operation.OF_INTEGER, OfInteger.NEVER),),
+    "toFloat": ((Operation.TO_FLOAT, 0),),
+}
+_METHODS: dict[tuple[Type, str], _Steps] = {
+    (type_, name): steps
+    for type_, methods in ((Type.FLOAT, _FLOAT_METHODS), (Type.INTEGER, _INTEGER_METHODS))
+    for name, steps in methods.items()
+}
+"""By the receiver's type and the name: what follows when the receiver and the arguments are on the
+stacks. `cbrt`, `mantissa` and `exponent` are not here: numba does not compile them to what the
+interpreter gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +318,12 @@ def _emit(builder: _Builder, expression: Expression, room: int) -> None:
         _operand(builder, expression, min(terms, default=len(builder.events) - 1))
         return
     match expression:
-        case Unary(type=Type.INTEGER, operator="not") | Binary(type=Type.INTEGER, operator="and" | "or" | "xor"):
-            raise NotForKernel("the bits of integers over several events")
+        case Unary(type=Type.INTEGER, operator="not", operand=operand):
+            _emit(builder, operand, room)
+            builder.add(Operation.OF_INTEGER, OfInteger.BITS_NOT)
+        case Binary(type=Type.INTEGER, operator="and" | "or" | "xor"):
+            _emit_all(builder, (expression.left, expression.right), room)
+            builder.add(Operation.OF_INTEGERS, OfIntegers[f"BITS_{expression.operator.upper()}"])
         case Literal(type=type_, value=value) if type_ in _STACKED:
             _constant(builder, type_, value, has_state=isinstance(expression, Computed))
         case Unary(operator=operator, operand=operand) if operand.type in SCALARS:
@@ -257,16 +334,23 @@ def _emit(builder: _Builder, expression: Expression, room: int) -> None:
             _short_circuit(builder, expression, room)
         case Binary(left=left) if left.type in _STACKED:
             _binary(builder, expression, room)
-        case Call(method="toFloat" | "toInteger", receiver=receiver) if receiver.type in (Type.INTEGER, Type.FLOAT):
-            _emit(builder, receiver, room)
-            if receiver.type != expression.type:
-                builder.add(Operation.TO_FLOAT if expression.type == Type.FLOAT else Operation.TO_INTEGER)
-        case Call(method=method):
-            raise NotForKernel(f"`{method}()` over several events")
+        case Call(method=method, receiver=receiver, arguments=arguments):
+            steps = None if receiver.type is None else _METHODS.get((receiver.type, method))
+            if steps is None:
+                raise NotForKernel(f"`{method}()` over several events")
+            _emit_all(builder, (receiver, *arguments), room)
+            for step in steps:
+                builder.add(*step)
         case Invoke(action=action):
             raise NotForKernel(f"the action `{action}` over several events")
         case _:
             raise NotForKernel("values other than numbers, booleans and strings over several events")
+
+
+def _emit_all(builder: _Builder, parts: Sequence[Expression], room: int) -> None:
+    """Adds instructions that push some values, the last one on top."""
+    for before, part in enumerate(parts):
+        _emit(builder, part, room - before)
 
 
 def _is_about_keys(expression: Expression, terms: frozenset[int]) -> bool:
