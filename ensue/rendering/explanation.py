@@ -67,35 +67,37 @@ def explain(plan: Plan) -> list[Explanation]:
 
 def _explanation(plan: Plan, query: QueryPlan) -> Explanation:
     pushed = tuple(describe_pushdown(plan, query))
-    return Explanation(query, querylang.describe(query), _matcher(query), pushed, _aggregates(query), why_ended(query))
+    return Explanation(
+        query, querylang.describe(query), _matcher(plan, query), pushed, _aggregates(plan, query), why_ended(query)
+    )
 
 
-def _matcher(query: QueryPlan) -> str:
+def _matcher(plan: Plan, query: QueryPlan) -> str:
     if needed(query):
         return _UNKNOWN
-    reason = why_not_kernel(bind(query, {}, query.instance))
+    reason = why_not_kernel(plan, bind(query, {}, query.instance))
     return "kernel" if reason is None else f"reference: {reason}"
 
 
-def _aggregates(query: QueryPlan) -> str | None:
+def _aggregates(plan: Plan, query: QueryPlan) -> str | None:
     """How `find every` computes its aggregates."""
     if query.every is None:
         return None
     if needed(query):
         return _UNKNOWN
-    reason = why_enumerated(bind(query, {}, query.instance))
+    reason = why_enumerated(plan, bind(query, {}, query.instance))
     return "follow the window" if reason is None else f"all candidates are enumerated for each match: {reason}"
 
 
 def programs(plan: Plan) -> str:
     """What the kernel interprets for each query: its tables, and the program of each condition."""
-    return printable("\n\n".join(_program(query) for query in plan.queries))
+    return printable("\n\n".join(_program(plan, query) for query in plan.queries))
 
 
-def _program(query: QueryPlan) -> str:
+def _program(plan: Plan, query: QueryPlan) -> str:
     if needed(query):
         return f"query {query.title}\n  {_UNKNOWN}"
-    return listing(bind(query, {}, query.instance))
+    return listing(plan, bind(query, {}, query.instance))
 
 
 def plain(plan: Plan) -> dict[str, Any]:

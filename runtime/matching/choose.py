@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import IntEnum
 
 from querylang.plan.describe import condition_text
 from querylang.plan.expression import Aggregate
@@ -12,8 +13,9 @@ from querylang.plan.text import Names, expression_text, literal_text
 from runtime.instants import NEVER
 from runtime.matching.interface import Matcher
 from runtime.matching.kernel.aggregates import Function
-from runtime.matching.kernel.compilation import CompiledQuery, compile_query, compile_runs
-from runtime.matching.kernel.program import TRUTH, NotForKernel, Operation, instructions
+from runtime.matching.kernel.compilation import CompiledQuery, compile_query, compile_runs, types_with_actions
+from runtime.matching.kernel.functions import OfFloat, OfFloats, OfInteger, OfIntegers, ToInteger
+from runtime.matching.kernel.program import PUSHES, TRUTH, NotForKernel, Operation, instructions
 from runtime.matching.kernel.tables import ConditionKind, Records, is_whole
 from runtime.matching.matchers import KernelMatcher, ReferenceOverColumns, RunKernelMatcher
 from runtime.matching.reference import MOST_BOUND
@@ -36,13 +38,13 @@ def choose_matcher(plan: Plan, query: QueryPlan, wanted: str = "auto") -> Matche
         return ReferenceOverColumns(plan, query)
 
 
-def why_not_kernel(query: QueryPlan) -> str | None:
+def why_not_kernel(plan: Plan, query: QueryPlan) -> str | None:
     """Why a query needs the reference matcher; None if it runs on a kernel."""
     try:
         if has_additions(query):
-            compile_runs(query)
+            compile_runs(query, types_with_actions(plan))
         else:
-            compile_query(query)
+            compile_query(query, types_with_actions(plan))
     except NotForKernel as reason:
         return str(reason)
     return None
@@ -52,7 +54,7 @@ def slow_queries(plan: Plan) -> list[str]:
     """A line for each query of the plan that runs on the reference matcher."""
     # Instances differ in values of parameters only, so one of them is enough.
     queries = {query.name: query for query in plan.queries}
-    reasons = {name: why_not_kernel(query) for name, query in queries.items()}
+    reasons = {name: why_not_kernel(plan, query) for name, query in queries.items()}
     return [
         f"query '{name}' runs on the reference matcher, several times slower than the kernel: {reason}"
         for name, reason in reasons.items()
@@ -60,14 +62,14 @@ def slow_queries(plan: Plan) -> list[str]:
     ]
 
 
-def why_enumerated(query: QueryPlan) -> str | None:
+def why_enumerated(plan: Plan, query: QueryPlan) -> str | None:
     """Why the candidates of a `find every` are enumerated for each match; None if they are not."""
     if query.every is None:
         return None
     if has_additions(query):
         return "it has a `wait` between steps" if query.gaps else "it uses `prev`"
     try:
-        sliding = compile_query(query).sliding
+        sliding = compile_query(query, types_with_actions(plan)).sliding
     except NotForKernel:
         return "it runs on the reference matcher"
     return sliding if isinstance(sliding, str) else None
@@ -86,16 +88,23 @@ def why_ended(query: QueryPlan) -> str | None:
 # `ensue explain FILE --program` shows it. Numbers of conditions are those of `ensue explain`, from
 # 1 on; all others are the kernel's own, from 0 on. `-` means none.
 
-_PUSHES = (Operation.PUSH_I, Operation.PUSH_F)
-_SKIPS = (Operation.SKIP_IF_FALSE, Operation.SKIP_IF_TRUE)
+_SKIPS = (Operation.SKIP_IF_FALSE, Operation.SKIP_IF_TRUE, Operation.JUMP, Operation.JUMP_UNLESS)
+_FUNCTIONS: dict[Operation, type[IntEnum]] = {
+    Operation.OF_FLOAT: OfFloat,
+    Operation.OF_FLOATS: OfFloats,
+    Operation.OF_INTEGER: OfInteger,
+    Operation.OF_INTEGERS: OfIntegers,
+    Operation.ROUNDED: ToInteger,
+}
+_ENTRIES = (Operation.LOCAL_I, Operation.LOCAL_F, Operation.SET_I, Operation.SET_F)
 
 
-def listing(query: QueryPlan) -> str:
+def listing(plan: Plan, query: QueryPlan) -> str:
     """The tables and programs of a query; or why it needs the reference matcher."""
     if has_additions(query):
         return f"query {query.title}\n  has no listing: its pattern has a kernel of its own"
     try:
-        compiled = compile_query(query)
+        compiled = compile_query(query, types_with_actions(plan))
     except NotForKernel as reason:
         return f"query {query.title}\n  on the reference matcher: {reason}"
     sections = [
@@ -219,7 +228,7 @@ def _program(compiled: CompiledQuery, number: int, names: Names) -> Iterator[str
 
 def _argument(compiled: CompiledQuery, names: Names, at: int, operation: Operation, first: int, second: int) -> str:
     program = compiled.program
-    if operation in _PUSHES:
+    if operation in PUSHES:
         operands = program.float_operands if operation is Operation.PUSH_F else program.integer_operands
         own = names.terms[second] if second < len(names.terms) else ""
         return expression_text(operands[first].expression, Names((own,), names.keys))
@@ -228,6 +237,12 @@ def _argument(compiled: CompiledQuery, names: Names, at: int, operation: Operati
     if operation is Operation.CONSTANT_I:
         text = dict(program.ranked).get(first)
         return str(program.integer_constants[first]) if text is None else f"rank of {literal_text(text)}"
+    if operation in _FUNCTIONS:
+        return _FUNCTIONS[operation](first).name
+    if operation in _ENTRIES:
+        return f"entry {first}"
+    if operation is Operation.NULL_CALL:
+        return f"to {at + second + 1}"
     return f"to {at + first + 1}" if operation in _SKIPS else ""
 
 

@@ -25,7 +25,7 @@ from runtime.matching.interface import Bindings, Found, Ordered, Waiting, as_bin
 from runtime.matching.kernel.aggregates import Aggregated, Aggregation, Running, new_exact_sums
 from runtime.matching.kernel.chain import search_chain
 from runtime.matching.kernel.columns import Reader
-from runtime.matching.kernel.compilation import compile_query, compile_runs, program_for_types
+from runtime.matching.kernel.compilation import compile_query, compile_runs, program_for_types, types_with_actions
 from runtime.matching.kernel.run_search import NO_ROOM_FOR_MATCHES, NO_ROOM_IN_MEMORY, search_runs
 from runtime.matching.kernel.search import search
 from runtime.matching.kernel.sliding import new_queues, slide
@@ -163,7 +163,7 @@ class KernelMatcher:
         self._is_every = query.every is not None
         self._has_trailing_wait = query.trailing is not None
         self._skip_term = -1 if query.skip is None or query.skip.term is None else query.skip.term
-        self._compiled = compile_query(query)
+        self._compiled = compile_query(query, types_with_actions(plan))
         self._reader = Reader(plan, query, self._compiled.program, self._compiled.counted)
         self.only_finds = query.skip is None and query.trailing is None
         self._last: tuple[Ordered, tuple[Events, Query]] | None = None
@@ -253,7 +253,7 @@ class RunKernelMatcher:
     """A matcher for one query; raises NotForKernel if it needs the reference matcher."""
 
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
-        self._compiled = compile_runs(query)
+        self._compiled = compile_runs(query, types_with_actions(plan))
         self._query = query
         may_fail = query.finds_all or any(counted_states(query))
         self.only_finds = query.skip is None and query.trailing is None and not may_fail

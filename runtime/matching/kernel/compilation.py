@@ -17,6 +17,7 @@ from querylang.plan.expression import Aggregate, Expression, FieldOf, Fold, Type
 from querylang.plan.model import (
     Between,
     Condition,
+    EventType,
     Gap,
     Plan,
     QueryPlan,
@@ -31,6 +32,7 @@ from runtime.exact_times import query_with_exact_times
 from runtime.instants import NEVER
 from runtime.matching.find_every import aggregates_of
 from runtime.matching.kernel.aggregates import Arguments, Function
+from runtime.matching.kernel.building import actions_of, build_program
 from runtime.matching.kernel.chain import chain_ages, for_chain
 from runtime.matching.kernel.columns import Counted
 from runtime.matching.kernel.program import (
@@ -41,7 +43,6 @@ from runtime.matching.kernel.program import (
     Operation,
     Slots,
     about_one_event,
-    build_program,
     comparison,
     operand_of,
     over_slots,
@@ -109,9 +110,17 @@ class CompiledQuery:
     ages: np.ndarray[tuple[int], np.dtype[np.int64]] | None
 
 
+def types_with_actions(plan: Plan) -> tuple[EventType, ...]:
+    """The types whose actions conditions may call."""
+    return tuple(event for event in plan.events if event.actions)
+
+
 @lru_cache(maxsize=1024)  # a job makes an engine per bucket and micro-batch
-def compile_query(query: QueryPlan) -> CompiledQuery:
-    """Raises NotForKernel, with the reason, for a query that needs the reference matcher."""
+def compile_query(query: QueryPlan, types: tuple[EventType, ...] = ()) -> CompiledQuery:
+    """Raises NotForKernel, with the reason, for a query that needs the reference matcher.
+
+    types: those whose actions conditions may call
+    """
     assert not has_additions(query), "these have a kernel of their own"
     windows = window_columns(query)
     aggregates = aggregates_of(query)
@@ -137,7 +146,7 @@ def compile_query(query: QueryPlan) -> CompiledQuery:
         count_rows.append(row)
     argument_programs = list(_argument_programs(aggregates, len(parts)))
     parts += [(node.arguments[0], [*events, events[0]]) for node in aggregates if node.arguments]
-    program_of_all = build_program(parts)
+    program_of_all = build_program(parts, actions_of(query, types))
     conditions = condition_tables(query, programs, count_rows, program_of_all)
     automaton = automaton_tables(query, conditions.conditions, program_of_all)
     followed = followed_windows(query, windows.is_used_later)
@@ -258,8 +267,8 @@ class CompiledRuns:
 
 
 @lru_cache(maxsize=1024)  # a job makes an engine per bucket and micro-batch
-def compile_runs(query: QueryPlan) -> CompiledRuns:
-    """Raises NotForKernel, with the reason, for a query that needs the reference matcher."""
+def compile_runs(query: QueryPlan, types: tuple[EventType, ...] = ()) -> CompiledRuns:
+    """As `compile_query`."""
     if query.every is not None:
         raise NotForKernel("`find every` with " + ("a `wait` between steps" if query.gaps else "`prev`"))
     if query.finds_all and (is_ambiguous(query) or any(term.sides for term in query.terms)):
@@ -267,7 +276,7 @@ def compile_runs(query: QueryPlan) -> CompiledRuns:
     query = query_with_exact_times(query)
     made = _Tables(query, slots_of(query), window_columns(query))
     made.add_conditions()
-    program = build_program(made.parts)
+    program = build_program(made.parts, actions_of(query, types))
     return CompiledRuns(
         program=program,
         tables=made.tables(program),

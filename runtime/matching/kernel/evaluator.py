@@ -27,7 +27,7 @@ from runtime.matching.kernel.functions import (
     of_integers,
     to_integer,
 )
-from runtime.matching.kernel.program import STACK, Operation
+from runtime.matching.kernel.program import CALL, STACK, Operation
 
 FAILED, NULL, KNOWN = -1, 0, 1
 """What an operand or a program is worth for one candidate: no value, a null, or a value."""
@@ -293,10 +293,35 @@ def _state_without_nulls(program: LoadedProgram, number: int, bindings: NDArray[
             i += 1
             integers[i] = to_integer(code[at, 1], floats[f])
             f -= 1
-        else:
+        elif operation == Operation.BIT_EQUALS:
             f -= 2
             i += 1
             integers[i] = bit_equals(floats[f + 1], floats[f + 2])
+        # Actions.
+        elif operation == Operation.LOCAL_I:
+            i += 1
+            integers[i] = integers[code[at, 1]]
+        elif operation == Operation.LOCAL_F:
+            f += 1
+            floats[f] = floats[code[at, 1]]
+        elif operation == Operation.SET_I:
+            integers[code[at, 1]] = integers[i]
+            i -= 1
+        elif operation == Operation.SET_F:
+            floats[code[at, 1]] = floats[f]
+            f -= 1
+        elif operation == Operation.JUMP:
+            at += code[at, 1]
+        elif operation == Operation.JUMP_UNLESS:
+            if integers[i] == 0:
+                at += code[at, 1]
+            i -= 1
+        elif operation == Operation.RETURN_I:
+            integers[code[at, 1]] = integers[i]
+            i, f = code[at, 1], code[at, 2] - 1
+        elif operation == Operation.RETURN_F:
+            floats[code[at, 1]] = floats[f]
+            f, i = code[at, 1], code[at, 2] - 1
         at += 1
     return KNOWN
 
@@ -461,10 +486,59 @@ def _state_with_nulls(program: LoadedProgram, number: int, bindings: NDArray[np.
                     return FAILED
                 integers[i] = to_integer(code[at, 1], floats[f])
             f -= 1
-        else:
+        elif operation == Operation.BIT_EQUALS:
             f -= 2
             i += 1
             integers[own + i] = min(integers[others + f + 1], integers[others + f + 2])
             integers[i] = bit_equals(floats[f + 1], floats[f + 2])
+        # Actions: a variable is never null, and an action that is given a null gives one.
+        elif operation == Operation.LOCAL_I:
+            i += 1
+            integers[i], integers[own + i] = integers[code[at, 1]], KNOWN
+        elif operation == Operation.LOCAL_F:
+            f += 1
+            floats[f], integers[others + f] = floats[code[at, 1]], KNOWN
+        elif operation == Operation.SET_I:
+            if integers[own + i] == NULL:
+                return FAILED
+            integers[code[at, 1]] = integers[i]
+            i -= 1
+        elif operation == Operation.SET_F:
+            if integers[others + f] == NULL:
+                return FAILED
+            floats[code[at, 1]] = floats[f]
+            f -= 1
+        elif operation == Operation.JUMP:
+            at += code[at, 1]
+        elif operation == Operation.JUMP_UNLESS:
+            if integers[own + i] == NULL or integers[i] == 0:
+                at += code[at, 1]
+            i -= 1
+        elif operation == Operation.RETURN_I:
+            state = integers[own + i]
+            integers[code[at, 1]] = integers[i]
+            i, f = code[at, 1], code[at, 2] - 1
+            integers[own + i] = state
+        elif operation == Operation.RETURN_F:
+            state = integers[others + f]
+            floats[code[at, 1]] = floats[f]
+            f, i = code[at, 1], code[at, 2] - 1
+            integers[others + f] = state
+        else:
+            given = code[at, 1]
+            first_i, first_f = i - given % CALL + 1, f - given // CALL % CALL + 1
+            for entry in range(first_i, i + 1):
+                state = min(state, integers[own + entry])
+            for entry in range(first_f, f + 1):
+                state = min(state, integers[others + entry])
+            if state == NULL:
+                i, f = first_i - 1, first_f - 1
+                if given >= CALL * CALL:
+                    f += 1
+                    floats[f], integers[others + f] = 0.0, NULL
+                else:
+                    i += 1
+                    integers[i], integers[own + i] = 0, NULL
+                at += code[at, 2]
         at += 1
     return integers[own] if i == 0 else integers[others]

@@ -40,6 +40,15 @@ SHORT_PROGRAM, AFTER_SHORT, AFTER_LONG = 3, 4, 2
 instructions, else AFTER_LONG."""
 
 
+_BRANCHES = frozenset(
+    {
+        *(Operation.SKIP_IF_FALSE, Operation.SKIP_IF_TRUE, Operation.AND, Operation.OR),
+        *(Operation.JUMP, Operation.JUMP_UNLESS),
+    }
+)
+"""Lanes execute every instruction together, so none of these."""
+
+
 class Lanes(NamedTuple):
     """A block of events, one per lane, and the events of an input that blocks are filled from.
 
@@ -74,10 +83,10 @@ def new_lanes(linked_inputs: int, longest_key: int) -> Lanes:
 def lookahead_after(program: KernelProgram, number: int) -> int:
     """After how many rejected events a search looks ahead with this program: fewer for a long one.
 
-    NEVER for a program with skips: lanes execute every instruction together.
+    NEVER for a program with skips or jumps: lanes execute every instruction together.
     """
     operations = [operation for operation, _, _ in instructions(program, number)]
-    if any(Operation.SKIP_IF_FALSE <= operation <= Operation.OR for operation in operations):
+    if _BRANCHES.intersection(operations):
         return NEVER
     return AFTER_SHORT if len(operations) <= SHORT_PROGRAM else AFTER_LONG
 
@@ -345,11 +354,32 @@ def _any_holds(program: LoadedProgram, number: int, bindings: Integers, lanes: L
                 else:
                     is_left[lane] = 0
             f -= 1
-        else:
+        elif operation == Operation.BIT_EQUALS:
             f -= 2
             i += 1
             for lane in range(count):
                 integers[i, lane] = bit_equals(floats[f + 1, lane], floats[f + 2, lane])
+        # Actions. A lane with a null is not left, so NULL_CALL has nothing to do.
+        elif operation == Operation.LOCAL_I:
+            i += 1
+            for lane in range(count):
+                integers[i, lane] = integers[argument, lane]
+        elif operation == Operation.LOCAL_F:
+            f += 1
+            for lane in range(count):
+                floats[f, lane] = floats[argument, lane]
+        elif operation == Operation.SET_I or operation == Operation.RETURN_I:  # noqa: PLR1714
+            for lane in range(count):
+                integers[argument, lane] = integers[i, lane]
+            i -= 1
+            if operation == Operation.RETURN_I:
+                i, f = argument, code[at, 2] - 1
+        elif operation == Operation.SET_F or operation == Operation.RETURN_F:  # noqa: PLR1714
+            for lane in range(count):
+                floats[argument, lane] = floats[f, lane]
+            f -= 1
+            if operation == Operation.RETURN_F:
+                f, i = argument, code[at, 2] - 1
     # What is left at the bottom of the stack is the condition's value.
     found = 0
     for lane in range(count):

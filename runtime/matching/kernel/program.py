@@ -19,36 +19,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from querylang.plan.expression import (
-    SCALARS,
-    Binary,
     Call,
     EndOf,
     EventOf,
     Expression,
     FieldOf,
     Fold,
-    Invoke,
-    KeyOf,
     Literal,
     MemberOf,
     PrevOf,
     Type,
-    Unary,
     rewritten,
-    terms_of,
     walk,
 )
 from querylang.plan.model import QueryPlan, Where, Without
-from runtime.exact_times import MICROSECONDS, with_exact_times
-from runtime.matching.kernel.functions import OfFloat, OfFloats, OfInteger, OfIntegers, ToInteger
+from runtime.exact_times import MICROSECONDS
 
 STACK = 64
-"""The most values on a program's stacks."""
+"""The most values on each of a program's stacks."""
 
-RANKED = (Type.STRING, Type.DECIMAL)
-"""Types whose values are only compared: a rank among all values stands for each."""
-
-_STACKED = (*SCALARS, Type.DECIMAL)
+CALL = 256
+"""In the first argument of NULL_CALL: integers + CALL * floats + CALL² for a result that is a float."""
 
 
 class NotForKernel(Exception):
@@ -107,80 +98,21 @@ class Operation(IntEnum):
     OF_INTEGERS = 73  # the same
     ROUNDED = 74  # the same, a `ToInteger`
     BIT_EQUALS = 75
+    LOCAL_I = 80  # entry of the stack: a copy of it is pushed
+    LOCAL_F = 81  # the same
+    SET_I = 82  # entry of the stack: what is on top goes there
+    SET_F = 83  # the same
+    JUMP = 84  # how many instructions to skip
+    JUMP_UNLESS = 85  # the same, where what is on top is not true; it goes
+    RETURN_I = 86  # entry for the result, which is on top; how many floats are left
+    RETURN_F = 87  # entry for the result, which is on top; how many integers are left
+    NULL_CALL = 88  # what is on top and would be the result, see CALL; how many to skip if a null is
 
 
 TRUTH = 34
 """In a `Comparison`, instead of an operation of integers: the operand is true."""
 
-_PUSHES = (Operation.PUSH_I, Operation.PUSH_F)
-_ARITHMETIC = {"+": "ADD", "-": "SUBTRACT", "*": "MULTIPLY", "/": "DIVIDE", "%": "REMAINDER"}
-_COMPARISON = {"=": "EQUAL", "!=": "DIFFERENT", "<": "LESS", "<=": "LESS_EQUAL", ">": "LESS", ">=": "LESS_EQUAL"}
-
-
-_FUNCTIONS = {
-    "abs": OfFloat.ABS,
-    "sqrt": OfFloat.SQRT,
-    "exp": OfFloat.EXP,
-    "ln": OfFloat.LN,
-    "log": OfFloat.LN,
-    "log10": OfFloat.LOG10,
-    "sin": OfFloat.SIN,
-    "cos": OfFloat.COS,
-    "tan": OfFloat.TAN,
-    "asin": OfFloat.ASIN,
-    "acos": OfFloat.ACOS,
-    "atan": OfFloat.ATAN,
-    "sinh": OfFloat.SINH,
-    "cosh": OfFloat.COSH,
-    "tanh": OfFloat.TANH,
-    "asinh": OfFloat.ASINH,
-    "acosh": OfFloat.ACOSH,
-    "atanh": OfFloat.ATANH,
-    "erf": OfFloat.ERF,
-    "integralPart": OfFloat.INTEGRAL_PART,
-    "fractionalPart": OfFloat.FRACTIONAL_PART,
-}
-_Steps = tuple[tuple[Operation, int], ...]
-_FLOAT_METHODS: dict[str, _Steps] = {
-    **{name: ((Operation.OF_FLOAT, function),) for name, function in _FUNCTIONS.items()},
-    "min": ((Operation.OF_FLOATS, OfFloats.MIN),),
-    "max": ((Operation.OF_FLOATS, OfFloats.MAX),),
-    "pow": ((Operation.OF_FLOATS, OfFloats.POW),),
-    "atan2": ((Operation.OF_FLOATS, OfFloats.ATAN2),),
-    "fmod": ((Operation.REMAINDER_F, 0),),
-    "floor": ((Operation.ROUNDED, ToInteger.FLOOR),),
-    "ceil": ((Operation.ROUNDED, ToInteger.CEIL),),
-    "round": ((Operation.ROUNDED, ToInteger.ROUND),),
-    "isNaN": ((Operation.ROUNDED, ToInteger.IS_NAN),),
-    "isFinite": ((Operation.ROUNDED, ToInteger.IS_FINITE),),
-    "isInfinite": ((Operation.ROUNDED, ToInteger.IS_INFINITE),),
-    "bitEquals": ((Operation.BIT_EQUALS, 0),),
-    "toInteger": ((Operation.TO_INTEGER, 0),),
-    "toFloat": (),
-}
-_INTEGER_METHODS: dict[str, _Steps] = {
-    **dict.fromkeys(("ceil", "floor", "round", "toInteger"), ()),
-    **{
-        name: ((Operation.TO_FLOAT, 0), (Operation.OF_FLOAT, _FUNCTIONS[name]))
-        for name in ("sqrt", "exp", "ln", "log", "log10")
-    },
-    "abs": ((Operation.OF_INTEGER, OfInteger.ABS),),
-    "min": ((Operation.OF_INTEGERS, OfIntegers.MIN),),
-    "max": ((Operation.OF_INTEGERS, OfIntegers.MAX),),
-    "pow": ((Operation.OF_INTEGERS, OfIntegers.POW),),
-    "isNaN": ((Operation.OF_INTEGER, OfInteger.NEVER),),
-    "isFinite": ((Operation.OF_INTEGER, OfInteger.ALWAYS),),
-    "isInfinite": ((Operation.OF_INTEGER, OfInteger.NEVER),),
-    "toFloat": ((Operation.TO_FLOAT, 0),),
-}
-_METHODS: dict[tuple[Type, str], _Steps] = {
-    (type_, name): steps
-    for type_, methods in ((Type.FLOAT, _FLOAT_METHODS), (Type.INTEGER, _INTEGER_METHODS))
-    for name, steps in methods.items()
-}
-"""By the receiver's type and the name: what follows when the receiver and the arguments are on the
-stacks. `cbrt`, `mantissa` and `exponent` are not here: numba does not compile them to what the
-interpreter gives."""
+PUSHES = (Operation.PUSH_I, Operation.PUSH_F)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +158,7 @@ def instructions(program: KernelProgram, number: int) -> list[tuple[Operation, i
 def operand_of(program: KernelProgram, number: int) -> tuple[int, int] | None:
     """The operand and the term of a program that only pushes it; None for any other program."""
     steps = instructions(program, number)
-    return steps[0][1:] if len(steps) == 1 and steps[0][0] in _PUSHES else None
+    return steps[0][1:] if len(steps) == 1 and steps[0][0] in PUSHES else None
 
 
 class Comparison(NamedTuple):
@@ -247,7 +179,7 @@ def comparison(program: KernelProgram, number: int) -> Comparison | None:
     steps = instructions(program, number)
     if len(steps) != 3 or not Operation.EQUAL_I <= steps[2][0] <= Operation.LESS_EQUAL_F:
         return None
-    is_pushed = steps[0][0] in _PUSHES and steps[1][0] in _PUSHES
+    is_pushed = steps[0][0] in PUSHES and steps[1][0] in PUSHES
     return Comparison(steps[2][0], *steps[0][1:], *steps[1][1:]) if is_pushed else None
 
 
@@ -259,178 +191,6 @@ def truth(program: KernelProgram, number: int) -> Comparison | None:
     steps = instructions(program, number)
     is_pushed = len(steps) == 1 and steps[0][0] == Operation.PUSH_I
     return Comparison(TRUTH, *steps[0][1:], *steps[0][1:]) if is_pushed else None
-
-
-@dataclass(slots=True)
-class _Builder:
-    """A `KernelProgram` in the making.
-
-    operand_numbers: by expression and event type; the type is None for a field, which all types
-        share
-    events: the event type of each term, for the program at work
-    """
-
-    code: list[tuple[int, int, int]] = field(default_factory=list)
-    integer_constants: list[int] = field(default_factory=list)
-    float_constants: list[float] = field(default_factory=list)
-    integer_operands: list[Operand] = field(default_factory=list)
-    float_operands: list[Operand] = field(default_factory=list)
-    ranked: list[tuple[int, str | Decimal]] = field(default_factory=list)
-    operand_numbers: dict[tuple[Expression, str | None], int] = field(default_factory=dict)
-    events: tuple[str, ...] = ()
-
-    def add(self, operation: Operation, first: int = 0, second: int = 0) -> None:
-        self.code.append((int(operation), first, second))
-
-
-def build_program(parts: Sequence[tuple[Expression, Sequence[str]]]) -> KernelProgram:
-    """The programs of expressions, each given with its terms' event types; raises NotForKernel.
-
-    The last term is an event of the key that is always there: expressions over keys only are read
-    from it.
-    """
-    builder = _Builder()
-    ends = [0]
-    for expression, events in parts:
-        builder.events = tuple(events)
-        _emit(builder, with_exact_times(expression), STACK)
-        ends.append(len(builder.code))
-    return KernelProgram(
-        code=np.array(builder.code or [(0, 0, 0)], np.int32),
-        ends=np.array(ends, np.int64),
-        integer_constants=np.array(builder.integer_constants or [0], np.int64),
-        float_constants=np.array(builder.float_constants or [0.0], np.float64),
-        integer_operands=tuple(builder.integer_operands),
-        float_operands=tuple(builder.float_operands),
-        ranked=tuple(builder.ranked),
-    )
-
-
-def _emit(builder: _Builder, expression: Expression, room: int) -> None:
-    """Adds instructions that push the value of `expression`; `room`: free entries of the stack."""
-    if room <= 0:
-        raise NotForKernel(f"a condition is nested more than {STACK} deep")
-    # Whatever is about one event only is one operand: it may be anything, as a column is computed
-    # by other means.
-    terms = terms_of(expression)
-    is_of_events = not any(isinstance(node, Computed) for node in walk(expression))
-    if is_of_events and (len(terms) == 1 or _is_about_keys(expression, terms)):
-        _operand(builder, expression, min(terms, default=len(builder.events) - 1))
-        return
-    match expression:
-        case Unary(type=Type.INTEGER, operator="not", operand=operand):
-            _emit(builder, operand, room)
-            builder.add(Operation.OF_INTEGER, OfInteger.BITS_NOT)
-        case Binary(type=Type.INTEGER, operator="and" | "or" | "xor"):
-            _emit_all(builder, (expression.left, expression.right), room)
-            builder.add(Operation.OF_INTEGERS, OfIntegers[f"BITS_{expression.operator.upper()}"])
-        case Literal(type=type_, value=value) if type_ in _STACKED:
-            _constant(builder, type_, value, has_state=isinstance(expression, Computed))
-        case Unary(operator=operator, operand=operand) if operand.type in SCALARS:
-            _emit(builder, operand, room)
-            suffix = _suffix(operand.type)
-            builder.add(Operation.NOT if operator == "not" else Operation[f"NEGATE_{suffix}"])
-        case Binary(operator="and" | "or"):
-            _short_circuit(builder, expression, room)
-        case Binary(left=left) if left.type in _STACKED:
-            _binary(builder, expression, room)
-        case Call(method=method, receiver=receiver, arguments=arguments):
-            steps = None if receiver.type is None else _METHODS.get((receiver.type, method))
-            if steps is None:
-                raise NotForKernel(f"`{method}()` over several events")
-            _emit_all(builder, (receiver, *arguments), room)
-            for step in steps:
-                builder.add(*step)
-        case Invoke(action=action):
-            raise NotForKernel(f"the action `{action}` over several events")
-        case _:
-            raise NotForKernel("values other than numbers, booleans and strings over several events")
-
-
-def _emit_all(builder: _Builder, parts: Sequence[Expression], room: int) -> None:
-    """Adds instructions that push some values, the last one on top."""
-    for before, part in enumerate(parts):
-        _emit(builder, part, room - before)
-
-
-def _is_about_keys(expression: Expression, terms: frozenset[int]) -> bool:
-    """Whether an expression mentions keys and no events; an action may mention keys in its body."""
-    return not terms and any(isinstance(node, KeyOf | Invoke) for node in walk(expression))
-
-
-def _suffix(type_: Type | None) -> str:
-    return "F" if type_ == Type.FLOAT else "I"
-
-
-def _operand(builder: _Builder, expression: Expression, term: int) -> None:
-    if expression.type not in _STACKED:
-        raise NotForKernel(f"a value of type {expression.type} in a condition")
-    floating = expression.type == Type.FLOAT
-    operands = builder.float_operands if floating else builder.integer_operands
-    # Equal operands share a column. A field has one column for all types, so it is shared among
-    # them as well.
-    about, event = about_one_event(expression), builder.events[term]
-    what = about, None if isinstance(about, FieldOf) else event
-    number = builder.operand_numbers.setdefault(what, len(operands))
-    if number == len(operands):
-        operands.append(Operand(about, (event,)))
-    elif event not in operands[number].events:
-        operands[number] = replace(operands[number], events=(*operands[number].events, event))
-    builder.add(Operation.PUSH_F if floating else Operation.PUSH_I, number, term)
-
-
-def _constant(builder: _Builder, type_: Type, value: bool | float | str | Decimal, *, has_state: bool) -> None:
-    state = 0
-    if has_state:
-        builder.integer_constants.append(1)  # it is written over by the search, as the constant is
-        state = len(builder.integer_constants)
-    if type_ == Type.FLOAT:
-        builder.float_constants.append(float(value))
-        builder.add(Operation.CONSTANT_F, len(builder.float_constants) - 1, state)
-        return
-    # A rank is known per batch only: `runtime.matching.kernel.columns` fills it in.
-    is_ranked = isinstance(value, str | Decimal)
-    if isinstance(value, str | Decimal):
-        builder.ranked.append((len(builder.integer_constants), value))
-    builder.integer_constants.append(0 if is_ranked else int(value))
-    builder.add(Operation.CONSTANT_I, len(builder.integer_constants) - 1, state)
-
-
-def _short_circuit(builder: _Builder, expression: Binary, room: int) -> None:
-    """`and`, `or`: the right side is skipped where the left side decides; it may have no value."""
-    _emit(builder, expression.left, room)
-    skip, is_and = len(builder.code), expression.operator == "and"
-    builder.add(Operation.SKIP_IF_FALSE)  # replaced below, when its length is known
-    _emit(builder, expression.right, room - 1)
-    builder.add(Operation.AND if is_and else Operation.OR)
-    kind = Operation.SKIP_IF_FALSE if is_and else Operation.SKIP_IF_TRUE
-    builder.code[skip] = (int(kind), len(builder.code) - skip - 1, 0)
-
-
-def _binary(builder: _Builder, expression: Binary, room: int) -> None:
-    operator, type_ = expression.operator, expression.left.type
-    if type_ in RANKED and not (
-        _is_ranked(expression.left) and _is_ranked(expression.right) and operator in _COMPARISON
-    ):
-        text = "text put together" if type_ == Type.STRING else "decimals calculated"
-        raise NotForKernel(f"{text} from several events in a condition")
-    # There is no "greater": the sides are swapped. Their order does not matter, as neither has an
-    # effect.
-    swapped = operator in (">", ">=")
-    for side in (expression.right, expression.left) if swapped else (expression.left, expression.right):
-        _emit(builder, side, room)
-        room -= 1
-    if operator == "xor":
-        builder.add(Operation.DIFFERENT_I)
-        return
-    name = _ARITHMETIC.get(operator) or _COMPARISON[operator]
-    builder.add(Operation[f"{name}_{_suffix(type_)}"])
-
-
-def _is_ranked(expression: Expression) -> bool:
-    """Whether a value is a column or a constant, so that its rank can represent it."""
-    terms = terms_of(expression)
-    return len(terms) == 1 or isinstance(expression, Literal) or _is_about_keys(expression, terms)
 
 
 def about_one_event(expression: Expression) -> Expression:

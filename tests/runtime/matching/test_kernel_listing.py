@@ -26,8 +26,8 @@ def listed(pattern: str) -> str:
     """The listing of a query without its title."""
     used = [name for name in "ABC" if f"{name} as" in pattern]
     inputs = " ".join(f"{name}() within 30.0;" for name in used)
-    (query,) = querylang.compile_text(f"{HEAD} query Q {{ inputs {{ {inputs} }} find {pattern} }}").plan.queries
-    title, _, rest = listing(query).partition("\n")
+    plan = querylang.compile_text(f"{HEAD} query Q {{ inputs {{ {inputs} }} find {pattern} }}").plan
+    title, _, rest = listing(plan, plan.queries[0]).partition("\n")
     assert title == "query Q"
     return rest
 
