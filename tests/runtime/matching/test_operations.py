@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from runtime.instants import NEVER
+from runtime.interpreter.numbers import integer_power, smaller
 from runtime.matching.kernel import lookahead
 from runtime.matching.kernel.evaluator import FAILED, KNOWN, NULL, LoadedProgram, new_stacks, state_of
+from runtime.matching.kernel.functions import OfFloat, OfFloats, OfInteger, OfIntegers, ToInteger
 from runtime.matching.kernel.lookahead import lookahead_after, new_lanes
-from runtime.matching.kernel.program import KernelProgram, Operation
+from runtime.matching.kernel.program import CALL, KernelProgram, Operation
 
 INTEGERS = (0, 1, -1, 7, -7, 3, -3, 2**63 - 1, -(2**63), None)
 FLOATS = (0.0, -0.0, 1.5, -1.5, 3.0, 1e308, 9.3e18, -(2.0**63), math.inf, -math.inf, math.nan, None)
@@ -30,6 +32,8 @@ NOT_IN_LANES = {
     Operation.SKIP_IF_TRUE: "the same",
     Operation.AND: "it is only what a skip jumps over",
     Operation.OR: "the same",
+    Operation.JUMP: "lanes execute every instruction together, so none can jump",
+    Operation.JUMP_UNLESS: "the same",
 }
 """Operations that looking ahead does not know, and why it never meets them: `lookahead_after` refuses their programs."""
 
@@ -65,6 +69,10 @@ def product(x: float, y: float) -> float:
         return float(np.float64(x) * np.float64(y))
 
 
+def power(a: int, b: int) -> int | None:
+    return None if a == 0 and b < 0 else integer_power(a, b)
+
+
 SAMPLES: dict[Operation, tuple[Code, Callable[[Any, Any], Value]]] = {
     Operation.PUSH_I: ([(Operation.PUSH_I, 0, 0)], lambda a, _: a),
     Operation.PUSH_F: ([(Operation.PUSH_F, 1, 1)], lambda _, y: y),
@@ -93,6 +101,42 @@ SAMPLES: dict[Operation, tuple[Code, Callable[[Any, Any], Value]]] = {
     Operation.NEGATE_F: (PUSH_FLOATS[:1], lambda x, _: -x),
     Operation.TO_FLOAT: (PUSH_INTEGERS[:1], lambda a, _: float(a)),
     Operation.TO_INTEGER: (PUSH_FLOATS[:1], lambda x, _: whole(x)),
+    Operation.OF_FLOAT: ([*PUSH_FLOATS[:1], (Operation.OF_FLOAT, OfFloat.ABS, 0)], lambda x, _: abs(x)),
+    Operation.OF_FLOATS: ([*PUSH_FLOATS, (Operation.OF_FLOATS, OfFloats.MIN, 0)], smaller),
+    Operation.OF_INTEGER: (
+        [*PUSH_INTEGERS[:1], (Operation.OF_INTEGER, OfInteger.ABS, 0)],
+        lambda a, _: wrapped(abs(a)),
+    ),
+    Operation.OF_INTEGERS: ([*PUSH_INTEGERS, (Operation.OF_INTEGERS, OfIntegers.POW, 0)], power),
+    Operation.ROUNDED: (
+        [*PUSH_FLOATS[:1], (Operation.ROUNDED, ToInteger.FLOOR, 0)],
+        lambda x, _: whole(x // 1) if math.isfinite(x) else None,
+    ),
+    Operation.BIT_EQUALS: (PUSH_FLOATS, lambda x, y: int(repr(x) == repr(y))),
+    Operation.LOCAL_I: (
+        [*PUSH_INTEGERS[:1], (Operation.LOCAL_I, 0, 0), (Operation.ADD_I, 0, 0)],
+        lambda a, _: wrapped(a + a),
+    ),
+    Operation.LOCAL_F: ([*PUSH_FLOATS[:1], (Operation.LOCAL_F, 0, 0), (Operation.ADD_F, 0, 0)], lambda x, _: x + x),
+    Operation.SET_I: ([*PUSH_INTEGERS, (Operation.SET_I, 0, 0)], lambda _, b: b),
+    Operation.SET_F: ([*PUSH_FLOATS, (Operation.SET_F, 0, 0)], lambda _, y: y),
+    Operation.RETURN_I: (
+        [*PUSH_INTEGERS, (Operation.NULL_CALL, 2, 1), (Operation.RETURN_I, 0, 0)],
+        lambda _, b: b,
+    ),
+    Operation.RETURN_F: (
+        [*PUSH_FLOATS, (Operation.NULL_CALL, 2 * CALL + CALL * CALL, 1), (Operation.RETURN_F, 0, 0)],
+        lambda _, y: y,
+    ),
+    Operation.NULL_CALL: (
+        [*PUSH_INTEGERS, (Operation.NULL_CALL, 2, 1), (Operation.ADD_I, 0, 0)],
+        lambda a, b: wrapped(a + b),
+    ),
+    Operation.JUMP: ([*PUSH_INTEGERS[:1], (Operation.JUMP, 1, 0), (Operation.NEGATE_I, 0, 0)], lambda a, _: a),
+    Operation.JUMP_UNLESS: (
+        [*PUSH_INTEGERS, (Operation.NULL_CALL, 2, 2), (Operation.JUMP_UNLESS, 1, 0), (Operation.NEGATE_I, 0, 0)],
+        lambda a, b: wrapped(-a) if b else a,
+    ),
 }
 """By operation, the instructions before it, and what it makes of the two operands; pushes are their own."""
 
@@ -115,7 +159,7 @@ def code_of(operation: Operation) -> Code:
         skip = Operation.SKIP_IF_FALSE if is_and else Operation.SKIP_IF_TRUE
         return [PUSH_INTEGERS[0], (skip, 2, 0), PUSH_INTEGERS[1], (Operation.AND if is_and else Operation.OR, 0, 0)]
     before, _ = SAMPLES[operation]
-    return before if before[-1][0] is operation else [*before, (operation, 0, 0)]
+    return before if any(item[0] is operation for item in before) else [*before, (operation, 0, 0)]
 
 
 def is_about_floats(code: Code) -> bool:
@@ -162,12 +206,15 @@ def loaded(code: Code, pairs: list[tuple[Any, Any]]) -> LoadedProgram:
 
 
 def is_float(operation: Operation) -> bool:
-    return operation.name.endswith(("_F", "FLOAT")) and not Operation.EQUAL_F <= operation <= Operation.LESS_EQUAL_F
+    return (
+        operation.name.endswith(("_F", "FLOAT", "FLOATS"))
+        and not Operation.EQUAL_F <= operation <= Operation.LESS_EQUAL_F
+    )
 
 
 def test_every_operation_is_known() -> None:
     assert SAMPLES.keys() | SKIPS.keys() == set(Operation)
-    assert NOT_IN_LANES.keys() == SKIPS.keys()
+    assert SKIPS.keys() | {Operation.JUMP, Operation.JUMP_UNLESS} == NOT_IN_LANES.keys()
 
 
 @pytest.mark.parametrize("operation", Operation, ids=lambda operation: operation.name)
