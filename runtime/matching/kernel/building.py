@@ -272,7 +272,7 @@ def _emit_all(builder: _Builder, parts: Sequence[Expression]) -> None:
 
 
 def _invoke(builder: _Builder, call: Invoke) -> None:
-    """Adds the instructions of an action, whose arguments and variables go from the stacks again."""
+    """Adds the instructions of an action; its arguments and variables go from the stacks again."""
     receiver = call.receiver
     called = None if receiver is None or receiver.type is None else receiver.type.name, call.action
     action = builder.actions.get(called)

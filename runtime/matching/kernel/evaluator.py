@@ -2,8 +2,9 @@
 
 `runtime.matching.kernel.lookahead` interprets the same programs for many candidates at once.
 
-A program that meets no null is run once. At the first value that is missing it is run again by
-`_state_with_nulls`, which knows of each value on the stacks whether it is null.
+A program that meets no null is run once. At the first value that is missing, or the first function,
+it is run again by `_state_with_nulls`, which knows all operations, and of each value on the stacks
+whether it is null.
 """
 
 from __future__ import annotations
@@ -164,7 +165,11 @@ def state_of_operand(program: LoadedProgram, operand: int, is_float: bool, posit
 
 @inlined
 def _state_without_nulls(program: LoadedProgram, number: int, bindings: NDArray[np.int64], stacks: Stacks) -> int:
-    """KNOWN or FAILED; NULL: an operand has no value, so `_state_with_nulls` has to say."""
+    """KNOWN or FAILED; NULL: `_state_with_nulls` has to say.
+
+    An operand has no value, or the program calls functions or actions, which would make this loop
+    slower for all others.
+    """
     code, integers, floats = program.code, stacks.integers, stacks.floats
     at, stop = program.ends[number], program.ends[number + 1]
     # Invariant: i and f are the tops of the two stacks, -1 for an empty one; what is below them is
@@ -274,61 +279,15 @@ def _state_without_nulls(program: LoadedProgram, number: int, bindings: NDArray[
         elif operation <= Operation.OR:
             i -= 1
             integers[i] = integers[i + 1]
-        # Functions.
-        elif operation == Operation.OF_FLOAT:
-            floats[f] = of_float(code[at, 1], floats[f])
-        elif operation == Operation.OF_FLOATS:
-            f -= 1
-            floats[f] = of_floats(code[at, 1], floats[f], floats[f + 1])
-        elif operation == Operation.OF_INTEGER:
-            integers[i] = of_integer(code[at, 1], integers[i])
-        elif operation == Operation.OF_INTEGERS:
-            i -= 1
-            if not have_value(code[at, 1], integers[i], integers[i + 1]):
-                return FAILED
-            integers[i] = of_integers(code[at, 1], integers[i], integers[i + 1])
-        elif operation == Operation.ROUNDED:
-            if not has_integer(code[at, 1], floats[f]):
-                return FAILED
-            i += 1
-            integers[i] = to_integer(code[at, 1], floats[f])
-            f -= 1
-        elif operation == Operation.BIT_EQUALS:
-            f -= 2
-            i += 1
-            integers[i] = bit_equals(floats[f + 1], floats[f + 2])
-        # Actions.
-        elif operation == Operation.LOCAL_I:
-            i += 1
-            integers[i] = integers[code[at, 1]]
-        elif operation == Operation.LOCAL_F:
-            f += 1
-            floats[f] = floats[code[at, 1]]
-        elif operation == Operation.SET_I:
-            integers[code[at, 1]] = integers[i]
-            i -= 1
-        elif operation == Operation.SET_F:
-            floats[code[at, 1]] = floats[f]
-            f -= 1
-        elif operation == Operation.JUMP:
-            at += code[at, 1]
-        elif operation == Operation.JUMP_UNLESS:
-            if integers[i] == 0:
-                at += code[at, 1]
-            i -= 1
-        elif operation == Operation.RETURN_I:
-            integers[code[at, 1]] = integers[i]
-            i, f = code[at, 1], code[at, 2] - 1
-        elif operation == Operation.RETURN_F:
-            floats[code[at, 1]] = floats[f]
-            f, i = code[at, 1], code[at, 2] - 1
+        else:
+            return NULL
         at += 1
     return KNOWN
 
 
 @borrowing
 def _state_with_nulls(program: LoadedProgram, number: int, bindings: NDArray[np.int64], stacks: Stacks) -> int:
-    """The same where values may be null: every instruction also says whether its result is."""
+    """The same for all programs: every instruction also says whether its result is null."""
     code, integers, floats = program.code, stacks.integers, stacks.floats
     at, stop = program.ends[number], program.ends[number + 1]
     own, others = STACK + 1, 2 * (STACK + 1)

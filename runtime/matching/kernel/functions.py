@@ -1,4 +1,4 @@
-"""Functions of numbers that a program may call: the numbers by which it does, and what they compute.
+"""Functions of numbers that a program may call: their own numbers, and what they compute.
 
 The results are those of `runtime.interpreter.numbers`, bit for bit, in machine code as in plain
 Python: both call the C library, and what Python refuses is decided here before it is called.

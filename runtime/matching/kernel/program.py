@@ -39,7 +39,7 @@ STACK = 64
 """The most values on each of a program's stacks."""
 
 CALL = 256
-"""In the first argument of NULL_CALL: integers + CALL * floats + CALL² for a result that is a float."""
+"""In the first argument of NULL_CALL: integers + CALL * floats, + CALL² for a float result."""
 
 
 class NotForKernel(Exception):
