@@ -71,6 +71,7 @@ class Mistake(Enum):
 
     # structure
     UNEXPECTED = "syntax", "unexpected {found}; expected {expected}"
+    FOREIGN_WORD = "syntax", "unexpected {found}: {hint}"
     KEYWORD_AS_NAME = "syntax", "`{word}` is a keyword; write '#{word}' to use it as a name"
     COMPARISON_CHAIN = "comparison-chain", "comparisons do not chain: join two of them with `and`"
     NO_SECTION = "incomplete-query", "this query has no `{section}`"
@@ -101,6 +102,10 @@ class Mistake(Enum):
 
     # names
     UNKNOWN_EVENT = "unknown-event", "unknown event type '{name}'"
+    SPLIT_TURNED = (
+        "split-order",
+        "`split` belongs to the separator: `{separator}.split(text)`, not `text.split({separator})`",
+    )
     UNKNOWN_FIELD = "unknown-field", "'{event}' has no field '{name}'"
     UNSEEN_FIELD = "unknown-field", "unknown field '{name}': the fields of '{event}' are not known; define the event"
     UNKNOWN_NAME = "unknown-name", "'{name}' is not a name of this pattern"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from querylang.checker.checked import Diagnostics
 from querylang.errors import Mistake, QueryError, nearest
+from querylang.foreign_words import TYPES, hint_of
 from querylang.plan.expression import SIMPLE, Expression, Kind, Literal, Type
 from querylang.plan.library import TIME_FORMAT
 from querylang.plan.model import Action, EventType, Field
@@ -253,7 +254,8 @@ class Namespace:
         if not self.candidates(node.word) and (self.is_strict or _is_misspelt(node.word)):
             known = [*_WORDS, *_GENERIC, *self.types.suggested]
             mistake = QueryError.of(Mistake.UNKNOWN_TYPE, node.span, name=node.word)
-            self.diagnostics.add(mistake.suggesting(node.word, known))
+            hint = hint_of(TYPES, node.word)
+            self.diagnostics.add(mistake.suggesting(node.word, known) if hint is None else mistake.with_hint(hint))
             return None
         schema = self.find(name)
         return None if schema is None else schema.type

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from querylang.checker.namespaces import ActionSignature, Namespace
 from querylang.errors import Mistake, QueryError
+from querylang.foreign_words import NAMES, hint_of
 from querylang.plan.expression import Call, Expression, Kind, Literal, New, Type
 from querylang.source import Span
 from querylang.syntax import ast
@@ -62,7 +63,8 @@ class Scope:
         if not self.is_whole or name.text in self.ignored:
             return None
         mistake = QueryError.of(self.unknown, name.span, name=name.text)
-        return mistake.suggesting(name.text, [*self.names, *near])
+        hint = hint_of(NAMES, name.text)
+        return mistake.suggesting(name.text, [*self.names, *near]) if hint is None else mistake.with_hint(hint)
 
     def has(self, name: str) -> bool:
         """Whether the name exists here, even if forbidden; so it is not the name of a type."""

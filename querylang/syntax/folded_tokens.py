@@ -27,6 +27,8 @@ REASONS: dict[str, str] = {
 """The reason for each word."""
 
 _BEFORE_STATEMENT = frozenset({"LBRACE", "RBRACE", "SEMICOLON", "RPAREN", "THEN", "REFUSED"})
+_BEFORE_NAME = frozenset({"AS", "DOT", "KEY", "COMMA", "LPAREN", "GT", *(word.upper() for word in TYPE_KEYWORDS)})
+"""Behind these a word was meant as a name."""
 _STATEMENT_WORDS: dict[str, tuple[str, ...]] = {
     "try": ("LBRACE",),
     "throw": ("NAME", "STRING_LITERAL", "NEW"),
@@ -49,7 +51,9 @@ def folded(tokens: Sequence[Token]) -> list[Token]:
         token = tokens[position]
         may_begin = token.type in _FIRST_KINDS or token.content in _FIRST_NAMES
         word = _foreign_word(tokens, position) if may_begin else None
-        if word is None or (word in _STATEMENT_WORDS and kept and kept[-1].type not in _BEFORE_STATEMENT):
+        before = kept[-1].type if kept else "LBRACE"
+        is_name = before in _BEFORE_NAME or (word in _STATEMENT_WORDS and before not in _BEFORE_STATEMENT)
+        if word is None or is_name:
             kept.append(token)
             position += 1
             continue

@@ -109,6 +109,16 @@ SYMBOLS: dict[str, str] = {
 FOREIGN_OPERATORS: dict[str, str] = {"==": "=", "&&": "and", "||": "or", "!": "not"}
 """Operators of other languages, and how they are written here."""
 
+FOREIGN_SIGNS: dict[str, str] = {
+    "#": "comments begin with `//`",
+    "^": "a power is written `a.v.pow(2.0)`",
+    "~": 'text is compared by methods: `a.s.contains("x")`, `.matches("x.*")`',
+    "|": "there are no pipes; a condition is joined to others by `and` and `or`",
+    "$": "a name is written without `$`",
+    "&": "write `and`",
+}
+"""Signs of other languages that are no tokens here, and what is said of them."""
+
 KINDS: tuple[str, ...] = (
     "NAME",
     "INTEGER_LITERAL",
@@ -291,7 +301,9 @@ def _report_at(t: Any, mistake: Mistake, start: int, end: int, **facts: str) -> 
     if len(t.lexer.mistakes) == MOST_MISTAKES:
         mistake, facts = Mistake.TOO_MANY_MISTAKES, {"limit": str(MOST_MISTAKES)}
     if len(t.lexer.mistakes) <= MOST_MISTAKES:
-        t.lexer.mistakes.append(QueryError.of(mistake, t.lexer.source.span(start, end), **facts))
+        found = QueryError.of(mistake, t.lexer.source.span(start, end), **facts)
+        hint = FOREIGN_SIGNS.get(facts.get("found", "")[:1]) if mistake is Mistake.BAD_CHARACTER else None
+        t.lexer.mistakes.append(found.with_hint(hint))
 
 
 def _end_on_later_line(text: str, position: int) -> int | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from querylang.errors import Mistake, QueryError, listed, nearest
+from querylang.foreign_words import hint_at
 from querylang.source import Source, Span
 from querylang.syntax import ast
 from querylang.syntax.folded_tokens import REASONS
@@ -231,8 +232,12 @@ def unexpected(
     misspelt = _misspelt_statement(before)
     if misspelt is not None:
         return misspelt
+    is_repeat = token.type in _REPEATS and "ARROW" in kinds
+    hint = None if is_repeat else _hint_of_foreign_word(token, kinds, before)
+    if hint is not None:
+        return QueryError.of(Mistake.FOREIGN_WORD, token.span, found=_found(token), hint=hint)
     mistake = QueryError.of(Mistake.UNEXPECTED, token.span, found=_found(token), expected=_in_words(kinds))
-    if token.type in _REPEATS and "ARROW" in kinds and before and before[-1].type in {*_REPEATS, "REPEAT"}:
+    if is_repeat and before and before[-1].type in {*_REPEATS, "REPEAT"}:
         return mistake.with_hint(_ONE_REPEAT)
     if token.type != "NAME":
         return mistake.with_hint(_hint_of_members(token, frozenset(kinds), before))
@@ -240,6 +245,44 @@ def unexpected(
         return mistake.with_hint(_SKIPS)
     keyword = nearest(token.content, [SPELLING[kind] for kind in kinds if kind in KEYWORDS.values()])
     return mistake.with_hint(None if keyword is None else f"did you mean `{keyword}`?")
+
+
+def _hint_of_foreign_word(token: Token, expected: Sequence[str], before: Sequence[Token]) -> str | None:
+    """How a word or sign of another language is written here; None: it is not one that is known."""
+    accepted = frozenset(expected)
+    match [*before, token][-3:]:
+        case [*_, Token(content="interval" | "INTERVAL"), _]:
+            return "a duration is written `10 minutes`"
+        case [*_, Token(content="by" | "BY"), _] if "WITH" in accepted:
+            return "the key of an input is written `A() key k`"
+        case [*_, Token(type="LT"), Token(type="GT")] if "LPAREN" in accepted:
+            return "write `!=`"
+        case [*_, Token(type="STAR"), Token(type="STAR")] if "LPAREN" in accepted:
+            return "a power is written `a.v.pow(2.0)`"
+        case [*_, Token(type="SELECT"), Token(type="STAR")]:
+            return "a match has all fields of its events; a `select` adds one value: `select a.v as v`"
+        case [*_, Token(type="LPAREN"), Token(type="STAR")]:
+            return "name what is counted: `count(a)`"
+        case [*_, Token(type="LPAREN"), Token()] if accepted == {"RPAREN"}:
+            return "conditions are in a `where`, or in the input: `A(v > 1.0) key k`"
+        case [Token(type="LBRACKET"), _, Token(type="COMMA" | "RBRACKET")] if "COLON" in accepted:
+            return (
+                'a filter takes one value or a range `[1.0:5.0]`; of several values: `where ["x", "y"].contains(a.s)`'
+            )
+        case [*_, Token(type="COLON")] if "NAME" in accepted and "LPAREN" not in accepted:
+            return "the type comes first: `float v;`"
+        case [*_, Token(type="DOT")] if accepted == {"SEMICOLON"}:
+            return "what is nested has an event type of its own: `event P { string name; } event A { P process; }`"
+        case [*_, Token(type="SIGN")] if "NAME" in accepted:
+            return "a name with such signs is written in backquotes, as `` `@timestamp` ``"
+        case [*_, Token(type="REPEAT")] if "AS" in accepted:
+            return "a repeat stands behind the name: `A as a {3}`"
+        case [*_, Token(type="STRING_LITERAL")] if "ASSIGN" in accepted:
+            return 'statements are `print "x";`, `log "x";` and `send ... to "channel";`'
+    is_word = token.type == "NAME" or token.type in KEYWORDS.values()
+    if is_word and KEYWORDS.get(token.content.casefold()) in accepted:
+        return None  # in capital letters
+    return hint_at(token.content if is_word else SPELLING.get(token.type, ""), accepted)
 
 
 def _hint_of_members(token: Token, expected: frozenset[str], before: Sequence[Token]) -> str | None:

@@ -67,6 +67,7 @@ class Parser(Grammar):
         self.values: list[Any] = []
         self._syntax_mistakes = 0
         self._open_strings = {error.span.start for error in mistakes if error.code == Mistake.OPEN_STRING.code}
+        self._of_lexer = [error for error in mistakes if error.code == Mistake.BAD_CHARACTER.code]
         self._inserted: list[Token] = []
         self._partners: dict[int, int] | None = None
         self._reported_at = -1
@@ -166,10 +167,26 @@ class Parser(Grammar):
         is_in_open_string = (
             bool(self._open_strings) if token is None else before and before[-1].start in self._open_strings
         )
-        if not is_extra_brace and not is_in_open_string:
+        if not is_extra_brace and not is_in_open_string and not self._is_told_by_lexer(token, before):
             is_name = token is not None and self._is_meant_as_name(token)
             self.mistakes.append(unexpected(self.source, token, self._acceptable(), before, is_name=is_name))
         self._syntax_mistakes += 1
+
+    def _is_told_by_lexer(self, token: Token | None, before: Sequence[Token]) -> bool:
+        """Whether a character that is no token is directly before this token: one mistake, one line.
+
+        Of an operator of another language that no rule accepts, only the parser's mistake is kept:
+        the operator's own would say to write what is not possible here either.
+        """
+        if token is None:
+            return False
+        start = before[-1].end if before else 0
+        for mistake in self._of_lexer:
+            if start <= mistake.span.start < token.start:
+                return True
+            if mistake.span.start == token.start and token.type == "NOT" and mistake in self.mistakes:
+                self.mistakes.remove(mistake)
+        return False
 
     def _acceptable(self) -> list[str]:
         """The kinds of tokens that are accepted now."""

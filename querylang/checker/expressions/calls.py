@@ -21,6 +21,7 @@ from querylang.checker.expressions.members import (
 from querylang.checker.namespaces import ActionSignature, EventSchema, path_of
 from querylang.checker.scope import Inferring, arguments_of, check_untyped, type_of, wrong_count
 from querylang.errors import Mistake, QueryError, listed
+from querylang.foreign_words import FUNCTIONS, METHODS, hint_of
 from querylang.plan.expression import (
     Aggregate,
     Call,
@@ -109,7 +110,9 @@ def type_call(inferring: Inferring, node: ast.TypeCall) -> Expression | None:
         case Kind.EVENT:
             return constructed(inferring, name, inferring.namespace.of(type_), node.arguments)
         case _:
-            return inferring.report(QueryError.of(Mistake.NO_CONSTRUCTOR, node.type.span, type=str(type_)))
+            mistake = QueryError.of(Mistake.NO_CONSTRUCTOR, node.type.span, type=str(type_))
+            method = f"to{str(type_).capitalize()}"
+            return inferring.report(mistake.with_hint(f"write `.{method}()`" if method in _CONVERSIONS else None))
 
 
 def constructed(
@@ -169,7 +172,8 @@ def _function(inferring: Inferring, node: ast.Call, *, is_statement: bool) -> Ex
         return None
     near = [*scope.actions, *AGGREGATES, *inferring.namespace.types.names]
     mistake = QueryError.of(Mistake.UNKNOWN_CONSTRUCTOR, name.span, name=name.text)
-    return inferring.report(mistake.suggesting(name.text, near))
+    hint = hint_of(FUNCTIONS, name.text)
+    return inferring.report(mistake.suggesting(name.text, near) if hint is None else mistake.with_hint(hint))
 
 
 def _is_unread(inferring: Inferring, name: ast.Name) -> bool:
@@ -226,6 +230,10 @@ def _of_value(inferring: Inferring, node: ast.Call, receiver: Expression, *, is_
         if not is_statement:
             return inferring.report(QueryError.of(Mistake.NO_RESULT, node.name.span, name=name))
         return Call(type_, name, receiver, arguments)
+    if name == "split" and isinstance(arguments[0], Literal) and not isinstance(receiver, Literal):
+        separator = f'"{arguments[0].value}"'
+        warning = QueryError.of(Mistake.SPLIT_TURNED, node.name.span, separator=separator)
+        inferring.namespace.diagnostics.warnings.append(warning)
     is_already = name in _CONVERSIONS and signature.result == type_
     return receiver if is_already else Call(signature.result, name, receiver, arguments)
 
@@ -256,7 +264,8 @@ def _no_method(type_: Type, schema: EventSchema | None, name: ast.Name) -> Query
     mistake = QueryError.of(Mistake.UNKNOWN_METHOD, name.span, type=shown, name=name.text)
     if type_ == Type.INTEGER and method_of(Type.FLOAT, name.text) is not None:
         return mistake.with_hint("convert the integer with `.toFloat()`")
-    return mistake.suggesting(name.text, [*actions, *methods_of(type_)])
+    hint = hint_of(METHODS, name.text)
+    return mistake.suggesting(name.text, [*actions, *methods_of(type_)]) if hint is None else mistake.with_hint(hint)
 
 
 # Aggregates: `avg(a.x)` in `select` and `having`. The scope says where one may be used and what
@@ -280,7 +289,9 @@ def aggregate(inferring: Inferring, node: ast.Call) -> Expression | None:
     name = ast.Name(node.name.text.rpartition(".")[2], node.name.span)
     scope = inferring.scope.aggregates
     if isinstance(scope, Mistake):
-        return inferring.report(QueryError.of(scope, name.span, name=name.text))
+        is_of_two = name.text in ("min", "max") and len(node.arguments) > 1
+        hint = f"of two values: `a.v.{name.text}(b.v)`" if is_of_two else None
+        return inferring.report(QueryError.of(scope, name.span, name=name.text).with_hint(hint))
     rule = AGGREGATES[name.text]
     count = len(node.arguments)
     inside = inferring.within(scope)

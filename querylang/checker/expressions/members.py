@@ -131,8 +131,8 @@ def index(inferring: Inferring, node: ast.Index) -> Expression | None:
     return None if at is None else IndexOf(element, receiver, at)
 
 
-_COLUMNS_OF_TIME = ("at", "ts")
-"""Columns of event tables that are fields only if a definition has them."""
+_COLUMNS_OF_TIME = ("at", "ts", "time", "timestamp", "event_time", "rowtime")
+"""Columns of event tables, or of other tools, that are fields only if a definition has them."""
 
 
 def no_field(schema: EventSchema, node: ast.Name) -> QueryError:

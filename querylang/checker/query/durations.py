@@ -14,6 +14,7 @@ from querylang.checker.expressions.inference import Inference
 from querylang.checker.namespaces import Namespace
 from querylang.checker.scope import Scope
 from querylang.errors import Mistake, QueryError
+from querylang.foreign_words import UNIT_NAMES
 from querylang.plan.constant_folding import (
     LONGEST,
     SECOND,
@@ -129,7 +130,9 @@ class Constants:
 def _wrong_unit(unit: ast.Name, before: ast.Name | None) -> QueryError | None:
     length = UNITS.get(unit.text)
     if length is None:
-        return QueryError.of(Mistake.UNKNOWN_UNIT, unit.span, name=unit.text).suggesting(unit.text, UNITS)
+        meant = UNIT_NAMES.get(unit.text.casefold())
+        mistake = QueryError.of(Mistake.UNKNOWN_UNIT, unit.span, name=unit.text)
+        return mistake.suggesting(unit.text, UNITS) if meant is None else mistake.with_hint(f"did you mean '{meant}'?")
     if before is not None and length == UNITS[before.text]:
         return QueryError.of(Mistake.UNIT_TWICE, unit.span, unit=unit.text)
     if before is not None and length > UNITS[before.text]:

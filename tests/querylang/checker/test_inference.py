@@ -160,7 +160,7 @@ MISTAKES = {
     'B("x")': "\"x\": type: 'm' of 'B' must be integer, not string; convert the string with `.toInteger()`",
     "location(0.0)": "location: argument-count: 'location' takes 4 arguments, not 1",
     "optional<float>(a.n)": "a.n: type: what it holds must be float, not integer; convert the integer with `.toFloat()`",
-    "integer(1.5)": "integer: unknown-function: a value of type integer is not made with `integer(...)`",
+    "integer(1.5)": "integer: unknown-function: a value of type integer is not made with `integer(...)`; write `.toInteger()`",
     # aggregates
     "avg(a.x)": "avg: aggregate: an aggregate like `avg` can be used only in `select` and `having` of a `find every`",
 }
