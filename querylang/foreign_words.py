@@ -113,7 +113,7 @@ FUNCTIONS: dict[str, str] = {
     **dict.fromkeys(
         ("coalesce", "ifnull", "nvl", "isnull", "isnotnull"), _NULL + "; `.getOr(0)` puts a value in its place"
     ),
-    **dict.fromkeys(("if", "iif", "iff", "case"), _CASES),
+    **dict.fromkeys(("if", "case"), _CASES),
     **dict.fromkeys(
         ("now", "ago", "current_timestamp", "getdate"), "the time of an event is `a.getTime()`, in seconds"
     ),
