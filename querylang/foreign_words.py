@@ -1,4 +1,4 @@
-"""What newcomers write from SQL, Python and the languages of other tools, and how it is written here.
+"""What newcomers write from SQL, Python and other tools, and how it is written here.
 
 Tables only. The parser asks for words that no rule accepts, the checker for names that nothing has.
 """
@@ -40,13 +40,13 @@ _CASES = "write the cases as conditions joined by `and` and `or`"
 _SQL = "`ensue import` translates MATCH_RECOGNIZE of SQL"
 _BODY = "a query is `inputs { A() key k within 1 hour; } find A as a -> A as b`"
 _SECONDS = (
-    "units stand behind a number without brackets, in `within` and `wait`; in conditions times are seconds: "
+    "units follow a number without brackets, in `within` and `wait`; in conditions times are seconds: "
     "`b.getTime() - a.getTime() < 300.0`"
 )
 
 ROWS: tuple[Row, ...] = (
     # a whole text, and the sections of a query
-    Row("select with match_recognize", "QUERY", f"this is no query of ours; {_SQL}"),
+    Row("select with match_recognize", "QUERY", f"this is not a query of Ensue; {_SQL}"),
     Row("sequence sample any process network file from", "QUERY", _BODY),
     Row("pattern define measures match_recognize", "FIND RBRACE", _SQL),
     Row("select from sequence sample any join", "FIND", _BODY),

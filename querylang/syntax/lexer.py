@@ -117,7 +117,7 @@ FOREIGN_SIGNS: dict[str, str] = {
     "$": "a name is written without `$`",
     "&": "write `and`",
 }
-"""Signs of other languages that are no tokens here, and what is said of them."""
+"""Signs of other languages without a meaning here, and what is said of them."""
 
 KINDS: tuple[str, ...] = (
     "NAME",

@@ -276,7 +276,7 @@ def _hint_of_foreign_word(token: Token, expected: Sequence[str], before: Sequenc
         case [*_, Token(type="SIGN")] if "NAME" in accepted:
             return "a name with such signs is written in backquotes, as `` `@timestamp` ``"
         case [*_, Token(type="REPEAT")] if "AS" in accepted:
-            return "a repeat stands behind the name: `A as a {3}`"
+            return "a repeat follows the name: `A as a {3}`"
         case [*_, Token(type="STRING_LITERAL")] if "ASSIGN" in accepted:
             return 'statements are `print "x";`, `log "x";` and `send ... to "channel";`'
     is_word = token.type == "NAME" or token.type in KEYWORDS.values()

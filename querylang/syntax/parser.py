@@ -173,7 +173,7 @@ class Parser(Grammar):
         self._syntax_mistakes += 1
 
     def _is_told_by_lexer(self, token: Token | None, before: Sequence[Token]) -> bool:
-        """Whether a character that is no token is directly before this token: one mistake, one line.
+        """Whether the lexer has refused a character directly before this token: one mistake.
 
         Of an operator of another language that no rule accepts, only the parser's mistake is kept:
         the operator's own would say to write what is not possible here either.
