@@ -26,11 +26,13 @@ from runtime.matching.kernel.aggregates import Aggregated, Aggregation, Running,
 from runtime.matching.kernel.chain import search_chain
 from runtime.matching.kernel.columns import Reader
 from runtime.matching.kernel.compilation import compile_query, compile_runs, program_for_types, types_with_actions
+from runtime.matching.kernel.program import NotForKernel
 from runtime.matching.kernel.run_search import NO_ROOM_FOR_MATCHES, NO_ROOM_IN_MEMORY, search_runs
 from runtime.matching.kernel.search import search
 from runtime.matching.kernel.sliding import new_queues, slide
 from runtime.matching.kernel.tables import Records
 from runtime.matching.kernel.waits import Waits, outlive
+from runtime.matching.kernel.waits_of_runs import WaitsOfRuns
 from runtime.matching.kernel.workspace import (
     ERRORS,
     LEAST_ROOM,
@@ -258,8 +260,7 @@ class RunKernelMatcher:
         may_fail = query.finds_all or any(counted_states(query))
         self.only_finds = query.skip is None and query.trailing is None and not may_fail
         self._reader = Reader(plan, query, program_for_types(self._compiled, plan, query), self._compiled.counted)
-        # Few events end a wait, so they are asked in Python.
-        self._of_waits = ReferenceOverColumns(plan, query)
+        self._of_waits = _of_waits(plan, query)
 
     def match(self, events: Ordered) -> Found:
         """One compiled search over all keys."""
@@ -323,8 +324,15 @@ class RunKernelMatcher:
         )
 
     def outlives(self, events: Ordered, waiting: Waiting) -> NDArray[np.bool_]:
-        """By the reference matcher."""
+        """One compiled pass over all waits, or by the reference matcher."""
         return self._of_waits.outlives(events, waiting)
+
+
+def _of_waits(plan: Plan, query: QueryPlan) -> WaitsOfRuns | ReferenceOverColumns:
+    try:
+        return WaitsOfRuns(plan, query)
+    except NotForKernel:
+        return ReferenceOverColumns(plan, query)
 
 
 def _larger(matches: Matches, count: int) -> Matches:

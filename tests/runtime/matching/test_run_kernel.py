@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import ensue
+from runtime.columns.arrivals import Arrivals
+from runtime.engine.engine import Engine
 from runtime.matching import matchers, reference
 from runtime.replay.replay import measured_replay
 from runtime.results.schemas import Results
@@ -21,6 +23,19 @@ WITH_WAITS = (
     "find (A as a and B as b) -> wait(2.0) as t -> A as c within 5.0 between (t c)",
     "find (A as a or B as b) -> wait(2.0) as t -> A as c where c.v > a.v without B as x between (a t)",
     "find A as a -> wait(2.0) as t -> B as b -> A as c? -> A as d+ where d.v >= prev(d).v within 6.0 between (t d)",
+)
+
+BEFORE_A_WAIT = (
+    "find A as a => B as b -> wait(3.0) as t without A as x where x.v > 1",
+    "find A as a => B as b -> wait(3.0) as t without A as x where x.v > a.v between (b t)",
+    "find A as a+ -> B as b -> wait(2.0) as t without A as x where x.w > b.w between (a t)",
+    "find A as a -> B as b+ -> wait(2.0) as t without B as x where x.v = a.v",
+    "find A as a+ -> wait(4.0) as t without B as x where x.w > 0.5 within 6.0 between (a t)",
+    "find (A as a or B as b) => A as c -> wait(2.0) as t without B as x where x.v > c.v between (b t)",
+    "find (A as a -> B as b) {1,2} -> wait(2.0) as t without A as x where x.v > last(b).v between (b t)",
+    "find A as a => B as b -> wait(2.0) as t {1,3} without A as x where x.v > a.v within 5.0 between (a t)",
+    "find wait(2.0) as s -> A as a => B as b -> wait(2.0) as t without A as x where x.v > a.v between (s t)",
+    "find all A as a -> B as b -> wait(2.0) as t without A as x where x.v > a.v and x.w < b.w",
 )
 
 LIMITED = (
@@ -60,6 +75,29 @@ def _shown(results: Results) -> list[Any]:
 def test_both_matchers_wait_between_steps(find: str) -> None:
     found = [item for seed in range(4) for item in _both(find, _records(seed))]
     assert found, "a comparison of no match shows nothing"
+
+
+@pytest.mark.parametrize("window", ["within 14.0", "retain 6 with unique v"])
+@pytest.mark.parametrize("find", BEFORE_A_WAIT)
+def test_both_matchers_end_the_same_waits(find: str, window: str) -> None:
+    found = []
+    for seed in range(3):
+        own = _both(find, _records(seed), window)
+        # Cut in calls, so that waits of earlier ones are ended too.
+        kernel, slow = (_in_calls(find, _records(seed), window, matcher) for matcher in ("kernel", "reference"))
+        assert kernel == slow
+        assert len(kernel) == len(own)
+        found += own
+    assert found, "a comparison of no match shows nothing"
+
+
+def _in_calls(find: str, records: list[dict[str, Any]], window: str, matcher: str) -> list[Any]:
+    """The matches and outputs if every call has five records."""
+    replay = ensue.replay(f"{HEAD}query Q {{ inputs {{ A() {window}; B() {window}; }} {find} {{}} }}", records)
+    engine, arrivals = Engine(replay.plan, matcher=matcher), replay.records.arrivals
+    parts = [arrivals.table.slice(begin, 5) for begin in range(0, len(records), 5)]
+    calls = [engine.process(Arrivals(part)) for part in parts]
+    return [item for results in (*calls, engine.flush()) for item in _shown(results)]
 
 
 def test_a_run_may_be_longer_than_the_stack_of_python() -> None:
