@@ -376,7 +376,7 @@ def plot_matches(matches: pa.Table, field: str, axes: Any) -> Any:
     matches: flat
     field: the name of a number that at least one event of the pattern has
     axes: what is drawn on, as matplotlib has it; None = new ones
-    Raises InputError for a field that no event has, or that is not a number, and without matplotlib.
+    Raises InputError for a field that is not a number of an event, and without matplotlib.
     """
     names = [name.removesuffix(".time") for name in matches.column_names if name.endswith(".time")]
     columns = {name: matches.column(f"{name}.{field}") for name in names if f"{name}.{field}" in matches.column_names}
