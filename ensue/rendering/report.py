@@ -150,12 +150,12 @@ _RIGHT = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 def without_repeated_keys(matches: pa.Table, keys: Sequence[str]) -> pa.Table:
     """A table of matches without the fields of events that only repeat a key: each key once."""
-    own = [name for name in keys if name in matches.column_names]
+    first, names = matches.slice(0, FIRST_ROWS), frozenset(matches.column_names)
+    own = {f".{key}": first.column(key) for key in keys if key in names}
     repeated = {
         name
         for name in matches.column_names
-        for key in own
-        if name.endswith(f".{key}") and matches.column(name).equals(matches.column(key))
+        if "." in name and (key := own.get(name[name.index(".") :])) is not None and first.column(name).equals(key)
     }
     return matches.drop_columns(sorted(repeated))
 
@@ -378,8 +378,9 @@ def plot_matches(matches: pa.Table, field: str, axes: Any) -> Any:
     axes: what is drawn on, as matplotlib has it; None = new ones
     Raises InputError for a field that is not a number of an event, and without matplotlib.
     """
+    all_names = frozenset(matches.column_names)
     names = [name.removesuffix(".time") for name in matches.column_names if name.endswith(".time")]
-    columns = {name: matches.column(f"{name}.{field}") for name in names if f"{name}.{field}" in matches.column_names}
+    columns = {name: matches.column(f"{name}.{field}") for name in names if f"{name}.{field}" in all_names}
     numbers = {name: column for name, column in columns.items() if _is_right(_type_of_one(column.type))}
     if not numbers:
         problem = "is not a number" if columns else "is not a field of an event of the matches"
