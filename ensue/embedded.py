@@ -18,6 +18,7 @@ from ensue.queries import Queries, load_and_warn
 from querylang.errors import InputError
 from querylang.parameters import with_instances
 from querylang.plan.model import Plan, QueryPlan
+from runtime.matching.choose import warn_if_slow
 from runtime.policies.plan_policies import parse_orderings
 from runtime.policies.settings_text import parse_forget_keys, with_forget_keys
 from runtime.reading import NoTimesError
@@ -50,7 +51,9 @@ def replay(
     progress: Progress | None = None,
 ) -> Replay:
     """Read the queries and the tables, compile the queries for them, replay; see `ensue.replay`."""
-    return read(queries, events, options, until=until, flush=flush, progress=progress).replay(progress)
+    to_replay = read(queries, events, options, until=until, flush=flush, progress=progress)
+    warn_if_slow(to_replay.plan, to_replay.records.about())
+    return to_replay.replay(progress)
 
 
 def read(

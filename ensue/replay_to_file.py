@@ -38,7 +38,16 @@ from runtime.engine import Engine
 from runtime.matching.choose import slow_queries
 from runtime.policies.plan_policies import parse_orderings
 from runtime.policies.settings_text import parse_forget_keys, with_forget_keys
-from runtime.replay import FileToRead, NotSortedError, Reading, arrived_by, files_to_read, plan_for_files, replay_calls
+from runtime.replay import (
+    FileToRead,
+    NotSortedError,
+    Reading,
+    about_rows_of,
+    arrived_by,
+    files_to_read,
+    plan_for_files,
+    replay_calls,
+)
 from runtime.results.for_users import (
     RowOf,
     column_cells,
@@ -73,7 +82,6 @@ class Written:
     next_due: when the next of them is due, µs; None = none waits
     warnings: what is suspicious in the tables, a line each
     idle: queries without an instance
-    slow: queries that run on the reference matcher, a line each
     """
 
     rows: int = 0
@@ -87,7 +95,6 @@ class Written:
     next_due: int | None = None
     warnings: Sequence[str] = ()
     idle: Sequence[QueryPlan] = ()
-    slow: Sequence[str] = ()
 
     @property
     def unknown_types(self) -> Sequence[str]:
@@ -120,8 +127,11 @@ def replay_to_file(
     flush: bool = True,
     progress: Progress | None = None,
     most_shown: int = 5,
+    tell_slow: Callable[[Sequence[str]], None] | None = None,
 ) -> Written:
     """Run queries over files, and write the matches to a new file. Raises InputError, QueryErrors.
+
+    tell_slow: is called before the first row with a line for each query on the reference matcher
 
     Files that are not sorted by arrival are read a second time, and sorted beside the new file.
     """
@@ -136,6 +146,8 @@ def replay_to_file(
     plan = plan_for_files(paths, instances, ready.columns, orderings)
     plan = with_forget_keys(plan, parse_forget_keys(options.forget_keys))
     refuse_several_queries(out, plan)
+    if tell_slow is not None:
+        tell_slow(slow_queries(plan, about_rows_of(files)))
     run = _Run(plan, files, out, stop, flush=flush, progress=progress, most_shown=most_shown)
     try:
         written = run.with_pieces(Reading.sorted_pieces)
@@ -144,7 +156,7 @@ def replay_to_file(
         with TemporaryDirectory(".runs", name, parent) as folder, held(Path(folder)):
             written = run.with_pieces(lambda reading: reading.pieces_by_runs(Path(folder)))
     compile_for_next_time()
-    written.idle, written.slow = idle_queries(template, plan), slow_queries(plan)
+    written.idle = idle_queries(template, plan)
     return written
 
 

@@ -97,13 +97,17 @@ def replay(
 
     with ReplayProgress(events) as progress:
         to_replay = embedded.read(queries, events, data, until=until, flush=not no_flush, progress=progress.update)
+        progress.close()
+        rows = to_replay.records.about()
+        told = slow_queries(to_replay.plan, rows)
+        print_slow_queries(told)
         is_in_steps = format_ is Format.STEPS and report is None and not as_json
         result = None if is_in_steps else to_replay.replay(progress.update)
     exit_if_types_are_unknown(to_replay.records.unknown_types, queries.input_types)
     if result is None:
         plan, steps = to_replay.steps()
         print_warnings(to_replay.records.warnings)
-        print_slow_queries(slow_queries(plan))
+        print_slow_queries(line for line in slow_queries(plan, rows) if line not in told)
         for step in steps:
             print_json(step)
         if until is not None or no_flush:
@@ -114,7 +118,7 @@ def replay(
     if report is not None:
         result.report(report)
     print_warnings(result.warnings)
-    print_slow_queries(slow_queries(result.plan))
+    print_slow_queries(line for line in slow_queries(result.plan, rows) if line not in told)
     if as_json:
         print_json(_as_one_object(result))
     elif format_ is Format.TABLE:
@@ -210,20 +214,21 @@ class ReplayProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._close()
+        self.close()
 
     def update(self, what: str, rows: int) -> None:
         """So many rows have been read or replayed; `what` says which."""
         from runtime.progress_line import ProgressLine
 
         if self._line is None or what != self._what:
-            self._close()
+            self.close()
             total = _about_rows(self._events)
             self._what, self._line = what, ProgressLine(sys.stderr, what, "rows", total, began=self._reached)
         self._line.update(rows)
         self._reached = monotonic()
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Ends the line, so that others can follow."""
         if self._line is not None:
             self._line.close()
 
@@ -257,10 +262,11 @@ def replay_to(
     refuse_store("--out", out)
     with ReplayProgress(events) as progress:
         report = partial(progress.update, "replay")
-        written = replay_to_file(queries, events, data, out, until=until, flush=flush, progress=report)
+        written = replay_to_file(
+            queries, events, data, out, until=until, flush=flush, progress=report, tell_slow=print_slow_queries
+        )
     exit_if_types_are_unknown(written.unknown_types, queries.input_types)
     print_warnings(written.warnings)
-    print_slow_queries(written.slow)
     if as_json:
         ledger = [] if written.ledger is None else written.ledger.to_pylist()
         counts = {"matches": written.matches, "path": str(out), "rows": written.rows, "ledger": ledger}

@@ -10,6 +10,7 @@ from querylang.plan.expression import Aggregate
 from querylang.plan.model import Condition, Plan, QueryPlan, Without
 from querylang.plan.questions import has_additions
 from querylang.plan.text import Names, expression_text, literal_text
+from querylang.printable import warn
 from runtime.instants import NEVER
 from runtime.matching.interface import Matcher
 from runtime.matching.kernel.aggregates import Function
@@ -20,6 +21,7 @@ from runtime.matching.kernel.tables import ConditionKind, Records, is_whole
 from runtime.matching.matchers import KernelMatcher, ReferenceOverColumns, RunKernelMatcher
 from runtime.matching.reference import MOST_BOUND
 from runtime.matching.remembering import counted_states
+from runtime.progress_line import duration_text
 
 
 def choose_matcher(plan: Plan, query: QueryPlan, wanted: str = "auto") -> Matcher:
@@ -50,16 +52,44 @@ def why_not_kernel(plan: Plan, query: QueryPlan) -> str | None:
     return None
 
 
-def slow_queries(plan: Plan) -> list[str]:
-    """A line for each query of the plan that runs on the reference matcher."""
+EVENTS_A_SECOND = 20_000
+"""Of a query on the reference matcher, about, where windows hold few events.
+
+The bench part *words* measures it.
+"""
+
+TIMES_SLOWER = 100
+"""Than on a kernel, about."""
+
+
+def slow_queries(plan: Plan, rows: int | None = None) -> list[str]:
+    """A line for each query of the plan that runs on the reference matcher, with an estimate.
+
+    rows: how many rows there will be, about; None = unknown
+    """
     # Instances differ in values of parameters only, so one of them is enough.
     queries = {query.name: query for query in plan.queries}
     reasons = {name: why_not_kernel(plan, query) for name, query in queries.items()}
     return [
-        f"query '{name}' runs on the reference matcher, several times slower than the kernel: {reason}"
+        f"query '{name}' runs on the reference matcher, {_slower(rows)}: {reason}"
         for name, reason in reasons.items()
         if reason is not None
     ]
+
+
+def _slower(rows: int | None) -> str:
+    times = f"about {TIMES_SLOWER} times slower than a kernel"
+    if rows is None or rows < EVENTS_A_SECOND:
+        return times
+    seconds = duration_text(rows / EVENTS_A_SECOND)
+    return f"{times} ({seconds} for these {rows:,} rows, more where windows hold many events)"
+
+
+def warn_if_slow(plan: Plan, rows: int | None) -> None:
+    """Log a warning for each query on the reference matcher, if that takes a second or more."""
+    if rows is not None and rows >= EVENTS_A_SECOND:
+        for line in slow_queries(plan, rows):
+            warn(line)
 
 
 def why_enumerated(plan: Plan, query: QueryPlan) -> str | None:

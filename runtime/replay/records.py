@@ -75,6 +75,10 @@ class Records:
         rows = dict(zip(places, self.rows.tolist(), strict=True))
         return lambda source, partition, offset: rows[source, partition, offset]
 
+    def about(self) -> int:
+        """How many there are, as of `FileRecords`."""
+        return len(self.rows)
+
     def __len__(self) -> int:
         return len(self.rows)
 
@@ -353,6 +357,10 @@ class FileRecords:
         self._last = NO_TIME
         self._are_malformed = self._are_without_events = True
 
+    def about(self) -> int:
+        """How many there are, about, before any is read."""
+        return about_rows_of(self._files)
+
     def pieces(self) -> Iterator[pa.Table] | None:
         """All records in order of arrival, piece by piece; None = all of them are in memory.
 
@@ -434,6 +442,11 @@ class FileRecords:
         """Other processes get the records themselves."""
         records = self.whole()
         return Records, (records.arrivals, records.rows, records.sources, records.warnings)
+
+
+def about_rows_of(files: Sequence[FileToRead]) -> int:
+    """How many rows files have together, about; one that can be read only once counts none."""
+    return sum(about_rows(file.path) or 0 for file in files if file.path.is_file())
 
 
 def are_worth_it(tables: Sequence[Any]) -> bool:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import ensue as in_python
+from runtime.matching import choose
 from tests.ensue.command import Run
 
 QUERY = """
@@ -14,7 +16,7 @@ query Slow { inputs { A() within 1 hour; } find A as a -> A as b where a.s + b.s
 query Fast { inputs { A() within 1 hour; } find A as a -> A as b where a.s < b.s }
 """
 TOLD = (
-    "query 'Slow' runs on the reference matcher, several times slower than the kernel: "
+    "query 'Slow' runs on the reference matcher, about 100 times slower than a kernel: "
     "text put together from several events in a condition\n"
 )
 
@@ -27,3 +29,17 @@ def test_a_query_on_the_reference_matcher_is_named_once(ensue: Run, tmp_path: Pa
     done = ensue("replay", "slow.query", "events.csv", *options)
     assert done.returncode == 0
     assert done.stderr == TOLD
+
+
+def test_python_says_before_the_first_row_how_long_it_will_take(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choose, "EVENTS_A_SECOND", 2)
+    query = QUERY.rpartition("query Fast")[0]
+    in_python.replay(query, [{"at": float(at), "event": "A", "s": "x"} for at in range(140)])
+    (line,) = caplog.messages
+    estimate = "a kernel (1 min 10 s for these 140 rows, more where windows hold many events):"
+    assert line == TOLD.strip().replace("a kernel:", estimate)
+    caplog.clear()
+    in_python.replay(query, [{"at": 0.0, "event": "A", "s": "x"}])
+    assert not caplog.messages, "what takes less than a second is not worth a line"
