@@ -22,24 +22,9 @@ from querylang.paths import can_be, is_folder
 from querylang.printable import one_line
 from querylang.source import Span
 
-_PACKAGES = frozenset({"querylang", "runtime", "job_engine", "spark_backend", "ensue"})
-
 
 class EnsueError(Exception):
     """The base of all errors that users see."""
-
-    def _render_traceback_(self, *_shown: object) -> list[str]:
-        """What notebooks show in place of a traceback: the user's own line, then the message.
-
-        IPython asks each exception for a method of this name.
-        """
-        from traceback import format_tb
-
-        own, next_ = None, self.__traceback__
-        while next_ is not None and next_.tb_frame.f_globals.get("__name__", "").partition(".")[0] not in _PACKAGES:
-            own, next_ = next_, next_.tb_next
-        place = [] if own is None else format_tb(own, 1)
-        return [line for part in (*place, f"{type(self).__name__}: {self}") for line in part.splitlines()]
 
 
 class InputError(EnsueError):
@@ -130,6 +115,7 @@ class Mistake(Enum):
     UNKNOWN_UNIT = "unknown-unit", "unknown unit of time '{name}'"
     UNKNOWN_METHOD = "unknown-method", "{type} has no method '{name}'"
     TIME_FORMAT = "time-format", "{problem}"
+    NETWORK = "network", "{problem}"
     UNKNOWN_CONSTANT = "unknown-name", "{type} has no constant '{name}'"
     UNKNOWN_ANNOTATION = "unknown-annotation", "unknown annotation '@{name}'"
     UNKNOWN_TYPE = "unknown-type", "unknown type '{name}'"

@@ -83,7 +83,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "like ilike rlike regexp matches contains startswith endswith has has_any",
         _CONDITION,
-        'text is compared by methods: `a.s.contains("x")`, `a.s.startsWith("x")`, `a.s.matches("x.*")`',
+        'text is compared by methods: `a.s.like("x*")`, `a.s.contains("x")`, `a.s.startsWith("x")`, `a.s.matches("x.*")`',
     ),
     Row("mod div", _CONDITION, "the operators of numbers are `+ - * / %`"),
     Row("days hours minutes minute seconds second sec min hour day ms s h m", "EQ AND", _SECONDS),
@@ -126,16 +126,16 @@ FUNCTIONS: dict[str, str] = {
     **dict.fromkeys(
         ("timestamp", "datediff", "timestampdiff", "date_diff"), "write `b.getTime() - a.getTime()`, in seconds"
     ),
-    **dict.fromkeys(
-        ("contains", "startswith", "endswith", "wildcard", "match"), 'write `a.s.contains("x")` or `.matches("x.*")`'
-    ),
-    **dict.fromkeys(("cidrmatch", "ipv4_is_in_range"), 'networks are not compared; write `a.s.startsWith("10.")`'),
+    **dict.fromkeys(("contains", "startswith", "endswith", "match"), 'write `a.s.contains("x")` or `.matches("x.*")`'),
+    **dict.fromkeys(("like", "wildcard"), 'write `a.s.like("x*")`, or `.likeIgnoreCase("x*")`'),
+    **dict.fromkeys(("cidrmatch", "ipv4_is_in_range"), 'write `a.s.inNetwork("10.0.0.0/8")`'),
     **dict.fromkeys(("lag", "previous"), "write `prev(a).v` of a repeated name"),
 }
 """Functions in small letters; methods are written behind their value."""
 
 METHODS: dict[str, str] = {
-    **dict.fromkeys(("like", "regex", "regexp", "rlike"), 'write `.matches("x.*")`, or `.contains("x")`'),
+    **dict.fromkeys(("regex", "regexp", "rlike"), 'write `.matches("x.*")`, or `.contains("x")`'),
+    "ilike": 'write `.likeIgnoreCase("x*")`',
     **dict.fromkeys(("strip", "trim"), "write `.ltrim().rtrim()`"),
     **dict.fromkeys(("isnull", "isna", "notnull", "isnone"), _NULL),
     **dict.fromkeys(("equals", "eq"), "values are compared by `=`"),

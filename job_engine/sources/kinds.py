@@ -309,7 +309,7 @@ class SourceRunning(ABC):
         return iter(())
 
     def begin(self, source: Source) -> None:  # noqa: B027 # most need nothing
-        """Make what a control stream needs, or what `create` of a source says."""
+        """Make what a control stream needs."""
 
     def first_tables(
         self,

@@ -15,7 +15,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan.expression import Call, Kind, Literal
-from runtime.interpreter import WHITE_SPACE, match_whole
+from runtime.interpreter import (
+    WHITE_SPACE,
+    EvaluationError,
+    equal_ignoring_case,
+    in_network,
+    like_ignoring_case,
+    match_whole,
+    regular_expression,
+)
 from runtime.number_arrays import Integers
 
 Mask = NDArray[np.bool_]
@@ -50,7 +58,7 @@ def native_call(call: Call, parts: Sequence[Any]) -> Result | None:
         return None
     try:
         found = with_constant(parts[0], argument.value)
-    except pa.ArrowInvalid:  # an invalid regular expression
+    except (pa.ArrowInvalid, EvaluationError):  # an invalid regular expression or network
         return None
     return _flags(found), None
 
@@ -104,6 +112,19 @@ def _lengths(text: pa.Array) -> Integers:
     return lengths
 
 
+def _for_each_value(method: Callable[[str, Any], bool]) -> Callable[[pa.Array, Any], pa.Array]:
+    """A method that is called once for each value of the column, however many rows have it."""
+
+    def run(text: pa.Array, argument: Any) -> pa.Array:
+        values = text.dictionary_encode()
+        if isinstance(values, pa.ChunkedArray):
+            values = values.unify_dictionaries().combine_chunks()
+        answers = [method(value, argument) for value in values.dictionary.to_pylist()]
+        return pc.take(pa.array(answers, pa.bool_()), values.indices)
+
+    return run
+
+
 _METHODS: Mapping[Kind, Mapping[str, Callable[..., Result]]] = {
     Kind.INTEGER: {
         "abs": lambda values: (np.abs(values), None),
@@ -146,5 +167,9 @@ _WITH_CONSTANT: Mapping[str, Callable[[pa.Array, Any], pa.Array]] = {
     "startsWith": lambda text, part: pc.starts_with(text, pattern=part),
     "endsWith": lambda text, part: pc.ends_with(text, pattern=part),
     "matches": match_whole,
+    "like": lambda text, pattern: pc.match_substring_regex(text, pattern=regular_expression(pattern)),
+    "likeIgnoreCase": _for_each_value(like_ignoring_case),
+    "equalsIgnoreCase": _for_each_value(equal_ignoring_case),
+    "inNetwork": _for_each_value(in_network),
 }
-"""Methods of strings that Arrow can compute if the argument is a constant."""
+"""Methods of strings that can be computed for a column if the argument is a constant."""

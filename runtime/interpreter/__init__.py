@@ -9,6 +9,7 @@ from runtime.interpreter.decimals import decimal, of_float
 from runtime.interpreter.expressions import combine, evaluate, holds, takes_nulls, value_type
 from runtime.interpreter.statements import run_action, run_block
 from runtime.interpreter.strings import WHITE_SPACE, match_whole
+from runtime.interpreter.text_patterns import equal_ignoring_case, in_network, like_ignoring_case, regular_expression
 from runtime.interpreter.values import (
     Dictionary,
     EvaluationError,
@@ -44,13 +45,17 @@ __all__ = [
     "constant_receiver",
     "decimal",
     "decimal_text",
+    "equal_ignoring_case",
     "evaluate",
     "event_numbers",
     "event_text",
     "floating_text",
     "holds",
+    "in_network",
+    "like_ignoring_case",
     "match_whole",
     "of_float",
+    "regular_expression",
     "run_action",
     "run_block",
     "seconds",

@@ -322,6 +322,8 @@ _STRING: Mapping[str, Cost] = {
     **dict.fromkeys(("startsWith", "endsWith"), lambda _most, _text, part: text_bytes(part)),
     "findFrom": lambda _most, text, part, start: max(0, len(text) - start) + text_bytes(part),
     **dict.fromkeys(("matches", "search", "groupSearch", "replace"), _by_pattern),
+    **dict.fromkeys(("like", "likeIgnoreCase"), _by_pattern),
+    **dict.fromkeys(("equalsIgnoreCase", "inNetwork"), _texts),
     "replaceAll": _replaced,
     "split": _split,
     "tokenize": _tokenized,

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from querylang.errors import counted
 from runtime.interpreter.decimals import of_text
 from runtime.interpreter.numbers import whole
+from runtime.interpreter.text_patterns import equal_ignoring_case, in_network, like, like_ignoring_case
 from runtime.interpreter.values import EvaluationError, limit_size
 
 WHITE_SPACE = " \t\n\r\f\v"
@@ -188,6 +189,10 @@ STRING_METHODS: dict[str, Callable[..., Any]] = {
     "ltrim": lambda text: text.lstrip(WHITE_SPACE),
     "rtrim": lambda text: text.rstrip(WHITE_SPACE),
     "matches": matches,
+    "like": like,
+    "likeIgnoreCase": like_ignoring_case,
+    "equalsIgnoreCase": equal_ignoring_case,
+    "inNetwork": in_network,
     "search": search,
     "groupSearch": group_search,
     "replace": replace,

@@ -8,7 +8,6 @@ from typing import Any
 
 from job_engine.document.setting_keys import Change
 from job_engine.document.setting_values import FolderKind as Overlapping
-from job_engine.document.setting_values import is_true
 from job_engine.document.yaml_document import Node
 from job_engine.places.place import (
     Place,
@@ -47,7 +46,6 @@ class ListedSource:
     archive: the folder for `archive`; None = there is none
     stops: whether a file that is not a table stops the job
     must_prove: whether it does so until the source has brought a record
-    creates: whether the job makes a local folder that does not exist, and warns of an empty one
     has_clock: whether time waits for its files, and goes by when their records arrive
     """
 
@@ -64,7 +62,6 @@ class ListedSource:
     archive: str | None = None
     stops: bool = False
     must_prove: bool = True
-    creates: bool = False
     has_clock: bool = True
     store: StoreOptions = field(default_factory=dict, repr=False)
 
@@ -108,7 +105,6 @@ class FolderSourceKind(SourceKind):
         "unreadable": Change.FREE,
         "csv": Change.FIXED,
         "infer": Change.FREE,
-        "create": Change.FREE,
     }
     options: Mapping[str, Change] = {
         **dict.fromkeys(LIMITS, Change.FREE),
@@ -126,8 +122,7 @@ class FolderSourceKind(SourceKind):
         refuse_no_path(entry)
         options = read_options(entry, self.options)
         is_recursive = options.get(_RECURSIVE, "").lower() == "true"
-        creates = is_true(found, "create")
-        place = read_place(entry, self.options, is_recursive=is_recursive, may_be_missing=creates)
+        place = read_place(entry, self.options, is_recursive=is_recursive)
         words = {word: word for word in ("time", "name")}
         order = found["order"].one_of(words) if "order" in found else None
         age = found["min_age"].parsed(parse_duration, "a length of time such as `5s`") if "min_age" in found else None
@@ -149,7 +144,6 @@ class FolderSourceKind(SourceKind):
             archive=None if archive is None else str(archive.resolve()),
             stops=stops or False,
             must_prove=not entry.is_control,
-            creates=creates,
             has_clock=not entry.is_control,
         )
         return KindSettings(own, place, csv=_csv(entry))

@@ -52,6 +52,7 @@ from querylang.plan.library import (
     static_methods_of,
 )
 from querylang.plan.model import Action, Return
+from querylang.plan.networks import NotANetworkError, network_of
 from querylang.plan.time_patterns import TimePatternError, pieces_of, zone_of
 from querylang.syntax import ast
 
@@ -234,8 +235,22 @@ def _of_value(inferring: Inferring, node: ast.Call, receiver: Expression, *, is_
         separator = f'"{arguments[0].value}"'
         warning = QueryError.of(Mistake.SPLIT_TURNED, node.name.span, separator=separator)
         inferring.namespace.diagnostics.warnings.append(warning)
+    if name == "inNetwork" and not _is_network(inferring, arguments[0], node.arguments[0]):
+        return None
     is_already = name in _CONVERSIONS and signature.result == type_
     return receiver if is_already else Call(signature.result, name, receiver, arguments)
+
+
+def _is_network(inferring: Inferring, argument: Expression, node: ast.Expression) -> bool:
+    """Whether a text may name a network: a constant must."""
+    if isinstance(argument, Literal):
+        try:
+            network_of(str(argument.value))
+        except NotANetworkError as error:
+            mistake = QueryError.of(Mistake.NETWORK, node.span, problem=str(error))
+            inferring.report(mistake.with_hint(error.instead and f'write "{error.instead}"'))
+            return False
+    return True
 
 
 def _built_in_arguments(

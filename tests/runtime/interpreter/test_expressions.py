@@ -72,6 +72,9 @@ VALUES: dict[Type, st.SearchStrategy[Any]] = {
 PATTERNS = st.sampled_from(["a*", "[ab]+", ".", "(", "😀|b", "", "-?[0-9]+"]).map(
     lambda text: Literal(Type.STRING, text)
 )
+NETWORKS = st.sampled_from(["10.0.0.0/8", "::/0", "1.2.3.4", "10.0.0.1/8", ""]).map(
+    lambda text: Literal(Type.STRING, text)
+)
 FIELDS = {
     **dict.fromkeys("ij", Type.INTEGER),
     **dict.fromkeys("xy", Type.FLOAT),
@@ -120,6 +123,8 @@ def expressions(draw: st.DrawFn, type_: Type, depth: int = 3) -> Expression:
     arguments = [draw(expressions(parameter, depth - 1)) for parameter in signature.parameters[: signature.required]]
     if name in ("matches", "replace", "search", "groupSearch"):
         arguments[0] = draw(PATTERNS)
+    elif name == "inNetwork":
+        arguments[0] = draw(NETWORKS)
     return Call(type_, name, draw(expressions(receiver, depth - 1)), tuple(arguments))
 
 
