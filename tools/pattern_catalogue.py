@@ -35,7 +35,8 @@ ABOUT = (
     "its answer. To try one, write its two files into a folder and run `ensue replay NAME.query NAME.csv`. The words are "
     "explained in [the language](language.md), and longer examples are the [recipes](recipes.md). For those who come from "
     "elsewhere: [Flink](from-flink.md), [MATCH_RECOGNIZE](from-match-recognize.md), [Siddhi](from-siddhi.md), "
-    "[Esper](from-esper.md), [Apama](from-apama.md), [Azure Stream Analytics](from-stream-analytics.md)."
+    "[Esper](from-esper.md), [Apama](from-apama.md), [Azure Stream Analytics](from-stream-analytics.md), "
+    "[EQL, Sigma, KQL and SPL](from-detection-rules.md)."
 )
 
 
