@@ -235,8 +235,10 @@ def _check_all(
         raise QueryErrors(_in_text_order(diagnostics.mistakes, [*sources, *definitions]))
     checked = tuple(query for query in queries if query is not None)
     assert len(checked) == len(queries), "a query that could not be checked has a mistake"
+    warnings = tuple(_in_text_order(diagnostics.warnings, sources))
     written = {name: read() for name, read in readings.items()}
-    return Checked(catalogue.event_types(), checked, tuple(_in_text_order(diagnostics.warnings, sources)), written)
+    files_of = {name: span.source.path for name, span in places.items()}
+    return Checked(catalogue.event_types(), checked, warnings, written, files_of)
 
 
 def _folder(source: Source) -> str:

@@ -10,12 +10,13 @@ from ensue.commands.compile_ahead import compile_ahead, package
 from ensue.commands.replay import match, replay, verify
 from ensue.commands.run import run
 from ensue.commands.status import plan, state, status
-from ensue.commands.texts import check, explain, fmt, import_sql, schema
+from ensue.commands.texts import check, explain, fmt, import_sql, list_queries, schema
 
 COMMANDS: Mapping[str, Callable[..., None]] = {
     "check": check,
     "fmt": fmt,
     "explain": explain,
+    "list": list_queries,
     "replay": replay,
     "match": match,
     "run": run,

@@ -58,16 +58,8 @@ def check_files(files: Sequence[Path]) -> Report:
 
     errors: list[EnsueError] = []
     warnings: list[EnsueError] = []
-    sorted_out = _sorted_out(files, errors)
-    joined = [program for path in sorted_out.deployments if (program := _queries_of(path))]
-    given = {path.resolve(): path for path in sorted_out.queries}
-    programs = [
-        [given.get(path, path) for path in program] for program in joined if not given.keys().isdisjoint(program)
-    ]
-    for program in joined:
-        for path in program:
-            given.pop(path, None)
-    alone = [[*sorted_out.definitions, path] for path in given.values()]
+    sorted_out = files_by_kind(files, errors)
+    programs, alone = programs_of(sorted_out)
     if sorted_out.definitions and not programs and not alone:
         programs = [sorted_out.definitions]
     single: dict[Path, Checked] = {}
@@ -105,15 +97,15 @@ def _lost_routes(checked: Checked, path: Path, taken: Collection[str]) -> list[E
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """The files to check, by what they are."""
+class FilesByKind:
+    """The files to read, by what they are."""
 
     deployments: list[Path]
     definitions: list[Path]
     queries: list[Path]
 
 
-def _sorted_out(files: Sequence[Path], errors: list[EnsueError]) -> _Found:
+def files_by_kind(files: Sequence[Path], errors: list[EnsueError]) -> FilesByKind:
     """Each file once, those of folders too; adds to `errors` what does not exist."""
     found: dict[Path, None] = {}
     for path in files:
@@ -123,7 +115,20 @@ def _sorted_out(files: Sequence[Path], errors: list[EnsueError]) -> _Found:
             errors.append(missing)
     deployments = [path for path in found if path.suffix in DEPLOYMENT_SUFFIXES]
     definitions = [path for path in found if path.suffix == DEFINITION_SUFFIX]
-    return _Found(deployments, definitions, [path for path in found if path not in {*deployments, *definitions}])
+    return FilesByKind(deployments, definitions, [path for path in found if path not in {*deployments, *definitions}])
+
+
+def programs_of(found: FilesByKind) -> tuple[list[list[Path]], list[list[Path]]]:
+    """The files that are compiled together: those of a deployment; each other query file alone."""
+    joined = [program for path in found.deployments if (program := _queries_of(path))]
+    given = {path.resolve(): path for path in found.queries}
+    programs = [
+        [given.get(path, path) for path in program] for program in joined if not given.keys().isdisjoint(program)
+    ]
+    for program in joined:
+        for path in program:
+            given.pop(path, None)
+    return programs, [[*found.definitions, path] for path in given.values()]
 
 
 def _files_of(path: Path) -> list[Path]:

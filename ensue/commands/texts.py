@@ -1,10 +1,12 @@
-"""Commands about texts: `ensue check`, `fmt`, `explain`, `import` and `schema`."""
+"""Commands about texts: `ensue check`, `fmt`, `explain`, `list`, `import` and `schema`."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,8 +14,11 @@ from ensue.commands.options import Json, QueryFile, with_data_options
 from ensue.commands.output import print_content, print_error, print_json, print_line, print_text, print_warnings
 from ensue.data_options import DataOptions
 from ensue.queries import Queries, load
-from querylang.errors import QueryErrors
-from querylang.plan.model import Plan
+from querylang.errors import EnsueError, QueryErrors
+from querylang.plan.model import Plan, QueryPlan
+
+if TYPE_CHECKING:
+    from ensue.commands.findings import FilesByKind
 
 # `ensue check`: check query and deployment files.
 
@@ -118,6 +123,118 @@ def _template(queries: Queries, file: Path, events: list[Path], data: DataOption
             types = ", ".join(queries.open_types)
             print_error(f"nothing defines {types}; a table shows the fields: `ensue explain {file} EVENTS`")
         raise
+
+
+# `ensue list`: what queries there are, of all files at once.
+
+SEVERITY = "severity"
+"""The key of a query's metadata that is shown by itself."""
+
+
+def list_queries(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Query and deployment files, or folders.")],
+    as_json: Json = False,
+) -> None:
+    """List queries: severity, inputs with keys and windows, what each takes and routes.
+
+    As JSON with filters, metadata and the bound of the state, too. A file with mistakes is reported
+    and left out.
+    """
+    from ensue.commands.findings import files_by_kind
+
+    errors: list[EnsueError] = []
+    queries = list(_listed(files_by_kind(files, errors), errors))
+    for error in errors:
+        print_error(str(error))
+    if as_json:
+        print_json({"queries": [item.to_plain() for item in queries], "errors": len(errors)})
+    elif queries:
+        print_text(_table(queries))
+    elif not errors:
+        print_text("no queries")
+    if errors:
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedQuery:
+    """A query of a file.
+
+    routes: the event types that it routes
+    """
+
+    file: str
+    query: QueryPlan
+    routes: tuple[str, ...]
+
+    @property
+    def severity(self) -> str | None:
+        """As the query's metadata say."""
+        return dict(self.query.metadata).get(SEVERITY)
+
+    def to_plain(self) -> dict[str, Any]:
+        """For machines."""
+        from querylang.plan.describe import filter_text, key_text, state_lines, window_text
+
+        return {
+            "query": self.query.name,
+            "file": self.file,
+            "severity": self.severity,
+            "metadata": dict(self.query.metadata),
+            "keys": list(self.query.key_names),
+            "inputs": [
+                {
+                    "event": item.event,
+                    "filter": filter_text(item),
+                    "key": key_text(item, self.query) or None,
+                    "window": window_text(item),
+                }
+                for item in self.query.inputs
+            ],
+            "takes": list(dict.fromkeys(item.event for item in self.query.inputs)),
+            "routes": list(self.routes),
+            "state": state_lines(self.query),
+        }
+
+    def row(self) -> tuple[str, ...]:
+        """For people."""
+        from querylang.plan.describe import window_text
+
+        inputs = "; ".join(f"{item.event} {window_text(item)}" for item in self.query.inputs)
+        keys = ", ".join(self.query.key_names)
+        return (self.query.name, self.severity or "-", inputs, keys or "-", ", ".join(self.routes) or "-", self.file)
+
+
+def _listed(found: FilesByKind, errors: list[EnsueError]) -> Iterator[ListedQuery]:
+    """The queries of files, each once; adds what cannot be read to `errors`."""
+    from ensue.commands.findings import programs_of
+    from job_engine.job.plan_rules import written_by
+    from querylang.load import check_paths, compile_checked
+
+    programs, alone = programs_of(found)
+    files = {path.resolve(): str(path) for path in found.queries}
+    seen: set[tuple[str, str]] = set()
+    for program in [*programs, *alone]:
+        try:
+            checked = check_paths(program)
+        except EnsueError as mistake:
+            errors.append(mistake)
+            continue
+        plan = compile_checked(checked)
+        written = written_by(plan, checked.written)
+        for query in plan.queries:
+            place = checked.files[query.name]
+            file = files.get(Path(place).resolve(), place)
+            if (file, query.name) not in seen:
+                seen.add((file, query.name))
+                routes = (item.event or "?" for item in written[query.name] if item.word == "route")
+                yield ListedQuery(file, query, tuple(dict.fromkeys(routes)))
+
+
+def _table(queries: Sequence[ListedQuery]) -> str:
+    from ensue.rendering.text_table import text_table
+
+    return text_table(("query", "severity", "inputs", "key", "routes", "file"), [item.row() for item in queries])
 
 
 # `ensue fmt`: format query and definition files.

@@ -32,12 +32,14 @@ class Checked:
     defines.
 
     - `written`: what each query writes, by its name, as far as the text says it.
+    - `files`: by a query's name, the path of the file that it is in.
     """
 
     events: tuple[EventType, ...]
     queries: tuple[QueryPlan, ...]
     warnings: tuple[QueryError, ...]
     written: Mapping[str, tuple[Written, ...]]
+    files: Mapping[str, str]
 
 
 @dataclass(slots=True)

@@ -97,14 +97,31 @@ def _parameter(parameter: Parameter) -> str:
     return f"{parameter.type} {parameter.name}{value}"
 
 
+def key_text(item: Input, query: QueryPlan) -> str:
+    """The key of an input as it is written; empty: the query has none."""
+    pairs = zip(query.key_names, item.keys, strict=True)
+    return ", ".join(_key(name, expression) for name, expression in pairs)
+
+
+def window_text(item: Input) -> str:
+    """The window of an input as it is written."""
+    within = [] if item.within is None else [f"within {duration_text(item.within)}"]
+    return " ".join([*within, *([] if item.retain is None else [f"retain {count_text(item.retain)}"])])
+
+
+def filter_text(item: Input) -> str | None:
+    """The filter of an input; None: it takes all events."""
+    return None if item.filter is None else expression_text(item.filter, INPUT_NAMES)
+
+
+def state_lines(query: QueryPlan) -> list[str]:
+    """The largest state."""
+    return list(_bounds(query))
+
+
 def _input(item: Input, query: QueryPlan) -> list[str]:
-    head = item.event
-    if query.keys:
-        pairs = zip(query.key_names, item.keys, strict=True)
-        head += f" key {', '.join(_key(name, expression) for name, expression in pairs)}"
-    head += f" within {duration_text(item.within)}" if item.within is not None else ""
-    head += f" retain {count_text(item.retain)}" if item.retain is not None else ""
-    lines = [head]
+    key = f"key {key_text(item, query)}" if query.keys else ""
+    lines = [" ".join(part for part in (item.event, key, window_text(item)) if part)]
     if item.filter is not None:
         lines.append(f"  only {expression_text(item.filter, INPUT_NAMES)}")
     if item.unique:
