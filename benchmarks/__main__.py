@@ -27,9 +27,13 @@ from benchmarks import (
     report,
     streaming,
     topics,
+    words,
 )
 
-PARTS = ("embedded", "many", "patterns", "ordering", "cold", "duckdb", "latency", "streaming", "topics", "engines")
+PARTS = (
+    *("embedded", "many", "patterns", "words", "ordering", "cold", "duckdb", "latency", "streaming", "topics"),
+    "engines",
+)
 
 _PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
@@ -39,6 +43,7 @@ class Extent:
     """How much is measured.
 
     pattern_keys: None = as many keys as each pattern asks for
+    said: how the words of the language are measured
     """
 
     events: int
@@ -46,6 +51,7 @@ class Extent:
     keys: tuple[int, ...]
     many: tuple[int, ...]
     pattern_keys: int | None
+    said: words.Size
     timelines: int
     compared: duckdb_compare.Size
     streamed: streaming.Size
@@ -62,6 +68,7 @@ FULL = Extent(
     keys=(10_000, 1_000_000),
     many=(1, 10, 100, 1_000),
     pattern_keys=None,
+    said=words.Size(events=200_000, tried=5_000, of_key=50),
     timelines=1_000_000,
     compared=duckdb_compare.Size(events=2_000_000, keys=10_000, rounds=5),
     streamed=streaming.Size(events_a_batch=1_000_000, batches=6, rounds=3, buckets=16),
@@ -85,6 +92,7 @@ SMALL = Extent(
     keys=(100,),
     many=(1, 3),
     pattern_keys=2_000,
+    said=words.Size(events=200, tried=200, of_key=10, most=4),
     timelines=20_000,
     compared=duckdb_compare.Size(events=20_000, keys=500, rounds=1),
     streamed=streaming.Size(events_a_batch=20_000, batches=2, rounds=1, buckets=4),
@@ -137,6 +145,10 @@ def _patterns(extent: Extent) -> list[patterns.Measured]:
     return patterns.measure(extent.events, extent.batches, extent.pattern_keys)
 
 
+def _words(extent: Extent) -> list[words.Spoken]:
+    return words.measure(extent.said)
+
+
 def _ordering(extent: Extent) -> list[ordering.Ordered]:
     return ordering.measure(extent.events, extent.keys[0], extent.batches)
 
@@ -180,6 +192,7 @@ _MEASUREMENTS: dict[str, tuple[Callable[[Extent], Sequence[Any]], Callable[[Any]
     "embedded": (_embedded, report.embedded),
     "many": (_many, report.many),
     "patterns": (_patterns, report.patterns),
+    "words": (_words, report.words),
     "ordering": (_ordering, report.ordering),
     "cold": (_cold, report.cold),
     "duckdb": (_duckdb, report.compared),

@@ -15,6 +15,7 @@ from benchmarks.ordering import ColdKeys, Ordered
 from benchmarks.patterns import Measured
 from benchmarks.streaming import Streamed
 from benchmarks.topics import FromTopics
+from benchmarks.words import BASE, Spoken
 
 
 def embedded(items: Sequence[Embedded]) -> list[Table]:
@@ -55,6 +56,31 @@ def patterns(items: Sequence[Measured]) -> list[Table]:
         sizes = f"{item.keys:,}", f"{item.events:,}", f"{item.rate * 1e6:,.0f}", f"{item.matches:,}"
         table.add_row(item.name, *sizes, *_state(item.state_bytes, item.kept_events))
     return [table]
+
+
+def words(items: Sequence[Spoken]) -> list[Table]:
+    """Each word of the language beside a comparison: how many are how fast, and the slowest and the fastest of each kind."""
+    base, *others = items
+    table = Table("words", "half and more", "a tenth and more", "a hundredth and more", "less", "slowest", "fastest")
+    table.title = f"Words, beside the {base.rate:,.0f} events/s of `{BASE}`, from a table to a table of matches"
+    kinds: dict[str, list[Spoken]] = {}
+    for item in others:
+        of = item.name.rpartition(" of ")[2]
+        kinds.setdefault(f"{item.group} of {of}" if item.group in ("operator", "method") else item.group, []).append(
+            item
+        )
+    for name, found in kinds.items():
+        in_order = sorted(found, key=lambda item: item.part)
+        counts = [0, 0, 0, 0]
+        for item in found:
+            counts[sum(item.part < least for least in (0.5, 0.1, 0.01))] += 1
+        table.add_row(name, *map(str, counts), *(_spoken(item) for item in (in_order[0], in_order[-1])))
+    return [table]
+
+
+def _spoken(item: Spoken) -> str:
+    name = item.name.rpartition(" of ")[0] if item.group in ("operator", "method") else item.name
+    return f"`{name}` {item.part:.2g}"
 
 
 def ordering(items: Sequence[Ordered]) -> list[Table]:

@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 from rich.table import Table
 
-from benchmarks import page
+import querylang
+from benchmarks import page, words
 from benchmarks.__main__ import PARTS
 from benchmarks.duckdb_compare import QUESTIONS
 from benchmarks.ordering import PAIRS
 from benchmarks.patterns import PATTERNS
+from querylang.plan import library
+from querylang.plan.expression import Kind
 from tests.project.repository import ROOT
 
 
@@ -29,6 +32,9 @@ def test_a_little_of_everything_is_measured(tmp_path: Path) -> None:
     assert all(item[name] > 0 for item in measured["latency"] for name in ("batch_ratio", "p50_ratio", "p99_ratio"))
     assert [item["name"] for item in measured["patterns"]] == [pattern.name for pattern in PATTERNS]
     assert all(item["rate"] > 0 for item in measured["patterns"])
+    groups = {item["group"] for item in measured["words"]}
+    assert groups == {word.group for word in words.words()}
+    assert all(item["rate"] > 0 and item["part"] > 0 for item in measured["words"])
     assert [item["name"] for item in measured["ordering"]] == [orderly.name for orderly, _ in PAIRS]
     assert all(item["ratio"] > 0 and 0 < item["share"] < 1 for item in measured["ordering"])
     assert all(item["batch_ms"] > 0 and item["active"] > 0 for item in measured["cold"])
@@ -51,3 +57,13 @@ def test_the_page_has_a_place_for_the_figures_of_each_part(tmp_path: Path) -> No
     assert all(f"| keys | {part} |\n| --- | --- |\n| 10,000 | 7 |\n{page.END}" in text for part in PARTS)
     with pytest.raises(ValueError, match="has no place for figures of make bench, nothing"):
         page.put(copy, "make bench, nothing", "")
+
+
+def test_each_word_of_the_language_is_in_a_query_that_passes_the_check() -> None:
+    named = {word.name.partition(" of ")[0].partition("(")[0].strip() for word in words.words()}
+    asked = [method for method in library.METHODS if method.result is not None]
+    # Values that are events are asked for their fields instead.
+    assert named >= {method.name for method in asked if tuple(method.kinds) != (Kind.EVENT,)}
+    assert named >= {*library.AGGREGATES, *library.BINARY_OPERATORS, *library.UNARY_OPERATORS}
+    for word in words.words():
+        querylang.compile_text(word.query)
