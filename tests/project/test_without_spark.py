@@ -83,6 +83,7 @@ COMMANDS: dict[str, list[str]] = {
     "check": ["rising.query", "job.yaml"],
     "fmt": ["rising.query", "--check"],
     "explain": ["rising.query"],
+    "list": ["rising.query"],
     "replay": ["rising.query", "in/1.csv", "--format", "matches"],
     "schema": [],
     "import": ["dip.sql"],
