@@ -238,6 +238,15 @@ def duration(found: Mapping[str, Node], key: str, default: int | None) -> int | 
     return found[key].parsed(parse_duration, "a length of time such as `1 second` or `500ms`")
 
 
+def limit_ahead(found: Mapping[str, Node], usual: int | None = None) -> int | None:
+    """What `ahead` says, µs; None = there is no limit."""
+    if "ahead" not in found:
+        return usual
+    if found["ahead"].text() == "none":
+        return None
+    return found["ahead"].parsed(parse_duration, "a length of time such as `1 hour`, or `none`")
+
+
 def seconds(found: Mapping[str, Node], key: str) -> float | None:
     """A length of time in seconds; None = it is not there."""
     length = duration(found, key, None)

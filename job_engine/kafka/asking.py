@@ -106,6 +106,14 @@ class AskedBroker:
             found = self._asked(partitions, OffsetSpec.for_timestamp(-(-moment // 1000)), is_committed=True)()
         return {name: None if offset < 0 else offset for name, offset in found.items()}
 
+    def cluster(self) -> str | None:
+        """What identifies the cluster; None = the broker does not say it."""
+        with self._errors():
+            if not self._has_answered:
+                self._connect()
+            found: str | None = self._admin.list_topics(timeout=ANSWER_WITHIN).cluster_id
+        return found
+
     def rights(self, topic: str) -> frozenset[str] | None:
         """What the login may do with a topic that exists, such as `READ`; None = unknown."""
         from confluent_kafka import TopicCollection

@@ -9,6 +9,7 @@ from job_engine.errors import Unreachable
 from job_engine.kafka.asking import AskedBroker
 from job_engine.kafka.client import servers
 from job_engine.kafka.listing import BrokerError
+from job_engine.kafka.topic_choice import TopicsAt
 from job_engine.retrying import Outage, OutageTooLong
 from querylang.errors import InputError
 from querylang.printable import warn
@@ -37,3 +38,11 @@ def first_answer(
         else:
             outage.over(f"Kafka at {servers(client)}")
             return found
+
+
+def is_same_cluster(one: TopicsAt, other: TopicsAt) -> bool:
+    """Whether both are topics of one cluster, whatever addresses lead there; asks brokers."""
+    first, second = (
+        first_answer("the topics", item.client, item.retry, lambda broker: broker.cluster()) for item in (one, other)
+    )
+    return bool(first) and first == second

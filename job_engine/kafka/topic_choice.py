@@ -34,3 +34,44 @@ class TopicChoice:
     def partitions(self, topic: str, present: Collection[int]) -> list[int]:
         """The partitions of a topic that are read."""
         return sorted(self.assigned[topic]) if topic in self.assigned else sorted(present)
+
+
+# Whether what a source reads and a sink writes have a topic in common. A job that reads what it
+# writes would feed itself, and never end with `--once`.
+
+_DEFAULT_PORT = "9092"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsAt:
+    """Topics of a broker; `client`: options of librdkafka, which may be secret."""
+
+    client: Mapping[str, str] = field(repr=False)
+    choice: TopicChoice
+    retry: float | None = None
+
+    def has(self, topic: str) -> bool:
+        """Whether a topic of that name is one of these."""
+        return topic in self.choice.named or (self.choice.pattern is not None and bool(self.choice.of([topic])))
+
+    def may_be_at(self, other: TopicsAt) -> bool:
+        """Whether an address of a broker is the same."""
+        return bool(_addresses(self.client) & _addresses(other.client))
+
+
+def _addresses(client: Mapping[str, str]) -> frozenset[str]:
+    """Host and port of each broker that is named, in lower case."""
+    found = []
+    for text in client.get("bootstrap.servers", "").split(","):
+        address = text.strip().rpartition("://")[2].lower()
+        is_whole = address.rpartition(":")[2].isdecimal() and not address.endswith("]")
+        found.append(address if is_whole else f"{address}:{_DEFAULT_PORT}")
+    return frozenset(found)
+
+
+def in_common(source: str, sink: str, topic: str) -> str:
+    """What is said of a topic that a source and a sink have in common; both as in `source 'a'`."""
+    return (
+        f"the topic '{topic}' is read by {source} and written by {sink}: the job would read its own results."
+        " Let it write to another topic"
+    )

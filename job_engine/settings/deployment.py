@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from job_engine.document.setting_keys import Engine, FixedValues
 from job_engine.durable_files import JobFile
+from job_engine.kafka.topic_choice import TopicsAt
 from job_engine.places.place import Place, asked_again, place_of
-from job_engine.sinks.kinds import Sink
+from job_engine.sinks.kinds import Sink, sink_kind
 from job_engine.sources.kinds import kind_of
 from job_engine.sources.source import Source
 from job_engine.wire.clock_sources import Clock
@@ -153,6 +154,25 @@ class Deployment:
         """The sources in the order of the union, for good: by name, the control stream last."""
         control = [] if self.control is None else [self.control]
         return [*sorted(self.sources, key=lambda source: source.name), *control]
+
+
+def shared_topics(
+    deployment: Deployment, is_same_place: Callable[[TopicsAt, TopicsAt], bool] = TopicsAt.may_be_at
+) -> Iterator[tuple[str, str, str]]:
+    """Topics that are read and written: the source in words, the name of the sink, the topic.
+
+    is_same_place: whether both are at the same broker; asked only where a name is in common
+    """
+    for source in deployment.all_sources:
+        read = kind_of(source.format).topics(source.own) if source.own is not None else None
+        for name, sink in deployment.sinks.items():
+            written = sink_kind(sink.format).topics(sink.own)
+            if read is None or written is None:
+                continue
+            for topic in filter(read.has, written.choice.named):
+                if is_same_place(read, written):
+                    is_control = source is deployment.control
+                    yield "the control stream" if is_control else f"the source '{source.name}'", name, topic
 
 
 # Delta tables that a deployment calls by their names in a catalog, and where they are.

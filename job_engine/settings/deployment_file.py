@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from zipfile import is_zipfile
 from job_engine.document.setting_keys import JOB_KEYS, Engine, FixedValue, fixed_value
 from job_engine.document.setting_values import FolderKind, Folders, duration, idle, is_true, overlaps, seconds
 from job_engine.document.yaml_document import Mistakes, Node, read_document, read_given, value_of_written
+from job_engine.kafka.topic_choice import in_common
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, asked_again
 from job_engine.settings.deployment import (
@@ -29,11 +30,13 @@ from job_engine.settings.deployment import (
     places_in_words,
     read_log,
     read_metrics,
+    shared_topics,
     unplaced,
     with_places,
 )
 from job_engine.settings.sections import read_channels, read_control, read_history, read_sinks, read_sources, read_spark
 from job_engine.sinks.kinds import Sink
+from job_engine.sinks.names import channel_sink
 from job_engine.sources.kinds import kind_of, source_keys
 from job_engine.sources.listing.batch_log import buckets_of
 from job_engine.sources.source import Source
@@ -95,6 +98,8 @@ def _read(file: Path, root: Node, folders: Folders, engine: Engine | None, *, ta
     deployment = _deployment(file, root, folders, engine, takes_text=takes_text)
     for line, message in overlaps(folders.named):
         mistakes.add(line, message)
+    for line, message in _read_and_written(root, deployment):
+        mistakes.add(line, message)
     mistakes.raise_if_any()
     placed = with_places(deployment, kept_places(deployment))
     if placed.engine is Engine.LOCAL:
@@ -102,6 +107,17 @@ def _read(file: Path, root: Node, folders: Folders, engine: Engine | None, *, ta
         mistakes.raise_if_any()
     value_of = partial(value_of_written, path=mistakes.path, environment=mistakes.environment)
     return replace(_with_retry(placed), environment=mistakes.used, value_of=value_of)
+
+
+def _read_and_written(root: Node, deployment: Deployment) -> Iterator[tuple[int, str]]:
+    """The lines of sinks and channels that write a topic which a source reads, and what to say."""
+    found = root.mapping(JOB_KEYS)
+    nodes = found["sinks"].mapping() if "sinks" in found else {}
+    channels = found["channels"].mapping() if "channels" in found else {}
+    nodes = {**nodes, **{channel_sink(name): node for name, node in channels.items()}}
+    for source, sink, topic in shared_topics(deployment):
+        if sink in nodes:
+            yield nodes[sink].line, in_common(source, f"the sink '{sink}'", topic)
 
 
 def _with_retry(deployment: Deployment) -> Deployment:

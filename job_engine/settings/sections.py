@@ -19,9 +19,9 @@ from job_engine.document.setting_keys import (
 from job_engine.document.setting_values import (
     UNSUPPORTED,
     Folders,
-    duration,
     idle,
     is_true,
+    limit_ahead,
     ordering_text,
     read_ordering,
     size,
@@ -100,7 +100,7 @@ def _source(name: str, node: Node, folders: Folders) -> Source:
     source = replace(
         Source(name, "", None) if entry is None else _of_kind(entry),
         idle=idle(found),
-        ahead=duration(found, "ahead", None),
+        ahead=limit_ahead(found),
         max_record=size(found, "max_record"),
         times=_times(found),
         infers=is_true(found, "infer"),

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from job_engine.document.setting_values import Folders
     from job_engine.document.yaml_document import Node
+    from job_engine.kafka.topic_choice import TopicsAt
 
 MATCHES = "matches"
 SINKS = (MATCHES, "output", "discarded", "ledger")
@@ -165,6 +166,10 @@ class SinkKind(ABC):
     def asked_again(self, own: Any, retry: float | None) -> Any:  # noqa: ARG002
         """The same, which asks again for so many seconds what does not answer beside its place."""
         return own
+
+    def topics(self, own: Any) -> TopicsAt | None:  # noqa: ARG002
+        """The topic that it writes; None = it writes none."""
+        return None
 
     def in_words(self, format_: str) -> str:
         """What a sink of a format is, as messages say it."""

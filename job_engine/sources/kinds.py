@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from job_engine.document.setting_values import Folders
     from job_engine.document.yaml_document import Node
+    from job_engine.kafka.topic_choice import TopicsAt
     from job_engine.places.place import Place
     from job_engine.sources.crash_marks import CrashMarks
     from job_engine.sources.reading import Reading
@@ -114,6 +115,10 @@ class SourceKind(ABC):
     def asked_again(self, own: Any, retry: float | None) -> Any:  # noqa: ARG002
         """The same, which asks again for so many seconds what does not answer; None = as usual."""
         return own
+
+    def topics(self, own: Any) -> TopicsAt | None:  # noqa: ARG002
+        """The topics that it reads; None = it reads none."""
+        return None
 
     def shown(self, source: Source) -> str:
         """Where its records are, in words."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from job_engine.kafka.client_options import PRODUCER_OPTIONS
 from job_engine.kafka.client_settings import read_client
+from job_engine.kafka.topic_choice import TopicChoice, TopicsAt
 from job_engine.sinks.kinds import Sink, SinkEntry, SinkKind
 from job_engine.sinks.names import channel_sink
 
@@ -57,6 +58,10 @@ class TopicKind(SinkKind):
     def asked_again(self, own: TopicSink, retry: float | None) -> TopicSink:
         """As `SinkKind.asked_again`."""
         return replace(own, retry=retry)
+
+    def topics(self, own: TopicSink) -> TopicsAt:
+        """As `SinkKind.topics`."""
+        return TopicsAt(own.client, TopicChoice((own.topic,)), own.retry)
 
     def in_words(self, format_: str) -> str:  # noqa: ARG002
         """As `SinkKind.in_words`."""

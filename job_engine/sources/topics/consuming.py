@@ -24,6 +24,7 @@ from job_engine.kafka.listing import BrokerError
 from job_engine.retrying import USUAL, Outage, OutageTooLong
 from job_engine.sources.topics.pieces import OffsetRange
 from querylang.printable import warn
+from runtime.instants import LATEST
 
 CHUNK_MESSAGES = 200_000
 CHUNK_BYTES = 32 << 20
@@ -50,6 +51,9 @@ _DEFAULTS = {"group.id": "ensue", "isolation.level": "read_committed", "fetch.wa
 
 The broker waits only behind the last message: where the end of a range is the end of a transaction.
 """
+
+_LAST_STAMP = LATEST // 1000
+"""ms. A producer may write any number: one behind the year 9999 is not a time."""
 
 _GONE = ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE")
 
@@ -200,8 +204,9 @@ class _Reading:
 
 def _chunk(messages: list[Any]) -> Chunk:
     count = len(messages)
+    stamps = np.fromiter((message.timestamp()[1] for message in messages), np.int64, count)
     return Chunk(
         np.fromiter((message.offset() for message in messages), np.int64, count),
-        np.fromiter((message.timestamp()[1] for message in messages), np.int64, count) * 1000,
+        np.where((stamps >= 0) & (stamps <= _LAST_STAMP), stamps, -1) * 1000,
         [message.value() for message in messages],
     )

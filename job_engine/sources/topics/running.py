@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from job_engine.clock import wall_ns
 from job_engine.errors import Unreachable
 from job_engine.kafka.asking import AskedBroker
 from job_engine.kafka.first_answer import first_answer
@@ -49,7 +50,8 @@ def message_pieces(source: KafkaSource, read: Topics, asked: Again) -> PiecesAga
         ranges, gaps = _ranges(source, broker, before, _from_the_first(read) if asked.has_table else read, asked.since)
     except BrokerError as error:
         raise (Unreachable if error.is_passing else InputError)(str(error)) from error
-    return PiecesAgain(_pieces(source.name, ranges), gaps)
+    latest = None if source.ahead is None else wall_ns() // 1000 + source.ahead
+    return PiecesAgain(_pieces(source.name, [replace(item, latest=latest) for item in ranges]), gaps)
 
 
 def _from_the_first(read: Topics) -> Topics:
@@ -101,7 +103,8 @@ def _gap(source: KafkaSource, first: OffsetRange, since: int | None) -> str:
         if len(first)
         else []
     )
-    return f"{where}, from {begins} to {format_time(times[0])}" if times else where
+    is_known = bool(times) and times[0] >= 0
+    return f"{where}, from {begins} to {format_time(times[0])}" if is_known else where
 
 
 def _pieces(source: str, ranges: list[OffsetRange]) -> list[PieceAgain]:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from urllib.parse import unquote
 
 from job_engine.document.setting_keys import Change
-from job_engine.document.setting_values import duration
+from job_engine.document.setting_values import limit_ahead
 from job_engine.document.yaml_document import Node
 from job_engine.kafka.client_options import CLIENT_OPTIONS, ISOLATION
 from job_engine.kafka.client_settings import read_client
-from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.kafka.topic_choice import TopicChoice, TopicsAt
 from job_engine.sources.kinds import KindSettings, SourceEntry, SourceKind
 from querylang.errors import near_file
 from runtime.instants import parse_moment
@@ -196,6 +196,10 @@ def _file(node: Node, folder: Path) -> str:
 SECOND = 1_000_000
 """µs."""
 
+USUAL_AHEAD = 86_400 * SECOND
+"""µs that timestamps may be later than a listing where a source does not say it: any producer may
+write any timestamp, and a clock does not go back."""
+
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
@@ -298,7 +302,7 @@ class TopicsKind(SourceKind):
             max_offsets=_count(options, "maxOffsetsPerTrigger"),
             min_partitions=_count(options, "minPartitions"),
             is_control=entry.is_control,
-            ahead=duration(found, "ahead", None),
+            ahead=limit_ahead(found, USUAL_AHEAD),
             avro=read_avro(name, found["options"], options, client, folder) if decode == "avro" else None,
         )
         return KindSettings(own)
@@ -306,6 +310,10 @@ class TopicsKind(SourceKind):
     def asked_again(self, own: KafkaSource, retry: float | None) -> KafkaSource:
         """As `SourceKind.asked_again`."""
         return replace(own, retry=retry)
+
+    def topics(self, own: KafkaSource) -> TopicsAt:
+        """As `SourceKind.topics`."""
+        return TopicsAt(own.client, own.topics, own.retry)
 
     def shown(self, source: Source) -> str:  # noqa: ARG002
         """As `SourceKind.shown`."""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.kafka.listing import BrokerError
 from job_engine.sources.topics import consuming
 from job_engine.sources.topics.consuming import consumed
 from job_engine.sources.topics.pieces import OffsetRange
+from tests.support.kafka.broker import Broker
+from tests.support.kafka.topic_job import TopicJob
+from tests.support.local_jobs import run
+from tests.support.sensors import streamed
 
 pytest.importorskip("confluent_kafka")
 
@@ -98,3 +105,24 @@ def test_a_broker_that_stays_silent_ends_the_micro_batch(monkeypatch: pytest.Mon
     assert caught.value.is_passing
     assert 26 <= broker.time < 27
     assert broker.is_closed
+
+
+def test_a_timestamp_that_no_time_has_counts_as_none_for_that_message_alone(broker: Broker) -> None:
+    topic = broker.topic(message_timestamp_after_max_ms=str(2**63 - 1))
+    last = 253_402_300_799_999
+    broker.produce(topic, [(0, stamp, b"{}") for stamp in (5, last, last + 1, 2**62, 6)])
+    client = {"bootstrap.servers": broker.servers}
+    chunks = list(consumed(client, OffsetRange("s", topic, 0, 0, 0, 5)))
+    assert [time for chunk in chunks for time in chunk.timestamps.tolist()] == [5000, last * 1000, -1000, -1000, 6000]
+
+
+def test_a_timestamp_of_the_far_future_moves_no_clock_of_a_job(tmp_path: Path, broker: Broker) -> None:
+    job = TopicJob(tmp_path, broker)
+    broker.change(job.topic, message_timestamp_after_max_ms=str(2**63 - 1))
+    value = b'{"sensor": "far", "value": 1.0, "ts": 1.0}'
+    now = int(time.time() * 1000)
+    broker.produce(job.topic, [(0, stamp, value) for stamp in (2**62, now + 2 * 86_400_000)])
+    run(job.path)
+    ledger = JobFolder(tmp_path / "state").ledger.total()
+    assert sum(count for (query, _, what), count in ledger.items() if (query, what) == ("Rise", "ahead")) == 1
+    assert streamed(tmp_path) == job.expected()

@@ -49,7 +49,7 @@ def test_what_is_said_is_read(tmp_path: Path) -> None:
     source = load(tmp_path, FILE.replace("    event", "    start: 2024-01-01T00:00:00Z\n    skew: 3s\n    event"))
     client = {"bootstrap.servers": "one:9092,two:9092"}
     assert source.own == KafkaSource(
-        "cards", TopicChoice(("a", "b")), client, start=1_704_067_200_000_000, skew=3_000_000
+        "cards", TopicChoice(("a", "b")), client, start=1_704_067_200_000_000, skew=3_000_000, ahead=86_400_000_000
     )
     assert {key: value.text for key, value in source.fixed.items()} == {
         "format": "kafka",
@@ -305,3 +305,59 @@ def test_mistakes_about_avro_are_told(tmp_path: Path, options: str, message: str
 def test_options_of_avro_need_its_decoding(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"'avro.schema' belongs to `decode: avro`"):
         kafka(tmp_path, "      subscribe: a\n      avro.schema: w.avsc")
+
+
+@pytest.mark.parametrize(
+    ("written", "ahead"), [("", 86_400_000_000), ("ahead: 1 hour", 3_600_000_000), ("ahead: none", None)]
+)
+def test_a_topic_has_a_limit_to_the_future_unless_it_says_none(tmp_path: Path, written: str, ahead: int | None) -> None:
+    own = load(tmp_path, FILE.replace("    event: Withdrawal", f"    event: Withdrawal\n    {written}")).own
+    assert own.ahead == ahead
+
+
+SINKS = """sinks:
+  matches: {format: kafka, topic: %s, options: {kafka.bootstrap.servers: "%s"}}"""
+
+
+@pytest.mark.parametrize(
+    ("read", "servers", "topic", "is_refused"),
+    [
+        ('subscribe: "b, a"', "three:9092, TWO", "a", True),
+        ('subscribePattern: "[ab].*"', "SSL://one:9092", "a.matches", True),
+        ('assign: "{\\"a\\": [0]}"', "one", "a", True),
+        ('subscribe: "b, a"', "one:9093", "a", False),
+        ('subscribe: "b, a"', "one:9092", "c", False),
+        ('subscribePattern: "[ab]"', "one:9092", "ab", False),
+    ],
+)
+def test_a_topic_that_is_read_and_written_is_refused(
+    tmp_path: Path, read: str, servers: str, topic: str, *, is_refused: bool
+) -> None:
+    text = FILE.replace('subscribe: "b, a"', read).split("sinks:")[0]
+    text += SINKS % (topic, servers) + "\ncheckpoint: state\n"
+    (tmp_path / "cards.query").write_text("")
+    (tmp_path / "cards.yaml").write_text(text)
+    if not is_refused:
+        load_deployment(tmp_path / "cards.yaml", {})
+        return
+    with pytest.raises(InputError) as raised:
+        load_deployment(tmp_path / "cards.yaml", {})
+    assert str(raised.value) == (
+        f"{tmp_path}/cards.yaml:11: the topic '{topic}' is read by the source 'cards' and written by the sink"
+        " 'matches': the job would read its own results. Let it write to another topic"
+    )
+
+
+def test_a_channel_into_the_control_stream_is_refused(tmp_path: Path) -> None:
+    text = (
+        FILE
+        + """\
+control: {format: kafka, options: {kafka.bootstrap.servers: "one:9092", subscribe: controls}}
+channels:
+  alerts: {format: kafka, topic: controls, options: {kafka.bootstrap.servers: "one:9092"}}
+"""
+    )
+    (tmp_path / "cards.query").write_text("")
+    (tmp_path / "cards.yaml").write_text(text)
+    with pytest.raises(InputError, match=r"yaml:15: the topic 'controls' is read by the control stream and written"):
+        load_deployment(tmp_path / "cards.yaml", {})
