@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -193,6 +193,16 @@ def overlaps(folders: Sequence[Folder]) -> Iterator[tuple[int, str]]:
             yield max(one.line, other.line), f"{one} and {other} have the same folder"
         elif not (inner.kind in _READ and outer.kind in _READ and not outer.is_recursive):
             yield inner.line, f"the folder of {inner} lies in that of {outer}; choose folders beside each other"
+
+
+class Stream(Protocol):
+    """Messages that a source reads or a sink writes, which are not in a folder."""
+
+    def shared(self, written: Stream, *, asks: bool) -> Sequence[str]:
+        """What a sink writes of these, each in words such as `the topic 'a'`.
+
+        asks: whether servers may be asked if different addresses lead to the same ones
+        """
 
 
 UNSUPPORTED = ("rate", "orc", "avro", "text", "console", "memory", "noop", "iceberg")

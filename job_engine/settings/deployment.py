@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from job_engine.document.setting_keys import Engine, FixedValues
 from job_engine.durable_files import JobFile
-from job_engine.kafka.topic_choice import TopicsAt
 from job_engine.places.place import Place, asked_again, place_of
 from job_engine.sinks.kinds import Sink, sink_kind
 from job_engine.sources.kinds import kind_of
@@ -156,23 +155,26 @@ class Deployment:
         return [*sorted(self.sources, key=lambda source: source.name), *control]
 
 
-def shared_topics(
-    deployment: Deployment, is_same_place: Callable[[TopicsAt, TopicsAt], bool] = TopicsAt.may_be_at
-) -> Iterator[tuple[str, str, str]]:
-    """Topics that are read and written: the source in words, the name of the sink, the topic.
+def shared_streams(deployment: Deployment, *, asks: bool) -> Iterator[tuple[str, str]]:
+    """The name of each sink whose messages a source reads, and what to say of it.
 
-    is_same_place: whether both are at the same broker; asked only where a name is in common
+    A job that reads what it writes would feed itself, and never end with `--once`.
+
+    asks: as of `Stream.shared`
     """
     for source in deployment.all_sources:
-        read = kind_of(source.format).topics(source.own) if source.own is not None else None
+        read = kind_of(source.format).stream(source.own) if source.own is not None else None
+        reader = "the control stream" if source is deployment.control else f"the source '{source.name}'"
         for name, sink in deployment.sinks.items():
-            written = sink_kind(sink.format).topics(sink.own)
-            if read is None or written is None:
-                continue
-            for topic in filter(read.has, written.choice.named):
-                if is_same_place(read, written):
-                    is_control = source is deployment.control
-                    yield "the control stream" if is_control else f"the source '{source.name}'", name, topic
+            written = sink_kind(sink.format).stream(sink.own)
+            for what in read.shared(written, asks=asks) if read is not None and written is not None else ():
+                yield (
+                    name,
+                    (
+                        f"{what} is read by {reader} and written by the sink '{name}': the job would read its own"
+                        " results. Let the sink write to another one"
+                    ),
+                )
 
 
 # Delta tables that a deployment calls by their names in a catalog, and where they are.

@@ -19,7 +19,6 @@ from zipfile import is_zipfile
 from job_engine.document.setting_keys import JOB_KEYS, Engine, FixedValue, fixed_value
 from job_engine.document.setting_values import FolderKind, Folders, duration, idle, is_true, overlaps, seconds
 from job_engine.document.yaml_document import Mistakes, Node, read_document, read_given, value_of_written
-from job_engine.kafka.topic_choice import in_common
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, asked_again
 from job_engine.settings.deployment import (
@@ -30,7 +29,7 @@ from job_engine.settings.deployment import (
     places_in_words,
     read_log,
     read_metrics,
-    shared_topics,
+    shared_streams,
     unplaced,
     with_places,
 )
@@ -110,14 +109,14 @@ def _read(file: Path, root: Node, folders: Folders, engine: Engine | None, *, ta
 
 
 def _read_and_written(root: Node, deployment: Deployment) -> Iterator[tuple[int, str]]:
-    """The lines of sinks and channels that write a topic which a source reads, and what to say."""
+    """The lines of sinks and channels that write what a source reads, and what to say."""
     found = root.mapping(JOB_KEYS)
     nodes = found["sinks"].mapping() if "sinks" in found else {}
     channels = found["channels"].mapping() if "channels" in found else {}
     nodes = {**nodes, **{channel_sink(name): node for name, node in channels.items()}}
-    for source, sink, topic in shared_topics(deployment):
+    for sink, message in shared_streams(deployment, asks=False):
         if sink in nodes:
-            yield nodes[sink].line, in_common(source, f"the sink '{sink}'", topic)
+            yield nodes[sink].line, message
 
 
 def _with_retry(deployment: Deployment) -> Deployment:

@@ -28,9 +28,8 @@ from querylang.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from job_engine.document.setting_values import Folders
+    from job_engine.document.setting_values import Folders, Stream
     from job_engine.document.yaml_document import Node
-    from job_engine.kafka.topic_choice import TopicsAt
 
 MATCHES = "matches"
 SINKS = (MATCHES, "output", "discarded", "ledger")
@@ -167,8 +166,8 @@ class SinkKind(ABC):
         """The same, which asks again for so many seconds what does not answer beside its place."""
         return own
 
-    def topics(self, own: Any) -> TopicsAt | None:  # noqa: ARG002
-        """The topic that it writes; None = it writes none."""
+    def stream(self, own: Any) -> Stream | None:  # noqa: ARG002
+        """The messages that it writes; None = what it writes is in a folder or a table."""
         return None
 
     def in_words(self, format_: str) -> str:

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from job_engine.document.setting_values import Folders
+    from job_engine.document.setting_values import Folders, Stream
     from job_engine.document.yaml_document import Node
-    from job_engine.kafka.topic_choice import TopicsAt
     from job_engine.places.place import Place
     from job_engine.sources.crash_marks import CrashMarks
     from job_engine.sources.reading import Reading
@@ -116,8 +115,8 @@ class SourceKind(ABC):
         """The same, which asks again for so many seconds what does not answer; None = as usual."""
         return own
 
-    def topics(self, own: Any) -> TopicsAt | None:  # noqa: ARG002
-        """The topics that it reads; None = it reads none."""
+    def stream(self, own: Any) -> Stream | None:  # noqa: ARG002
+        """The messages that it reads; None = what it reads is in a folder or a table."""
         return None
 
     def shown(self, source: Source) -> str:

@@ -39,6 +39,10 @@ KNOWN = {
     "job_engine.sinks.table": {"spark_backend.frames.batch_drafts"},  # a method for users' own DataFrames
     "job_engine.sinks.topics": {"spark_backend.frames.batch_drafts"},  # likewise
 }
+LIBRARIES = {
+    "job_engine.kafka": ("job_engine.sources.topics", "job_engine.sinks.topics", "spark_backend.frames.batch_drafts"),
+}
+"""Packages that several kinds have in common, and who may import them."""
 """Modules outside of each kind that import from it, or ask for its formats by name."""
 
 
@@ -76,3 +80,9 @@ def test_branches_are_noticed() -> None:
     assert list(branches('x = found.sinks[a].format in ("csv", "kafka")', {"kafka"})) == ["found.sinks[a].format"]
     assert list(branches('match source.format:\n    case "kafka":\n        pass\n', {"kafka"})) == ["source.format"]
     assert not list(branches('if table.format == "kafka":\n    pass\n', {"kafka"}))
+
+
+@pytest.mark.parametrize("package", LIBRARIES)
+def test_what_kinds_have_in_common_is_known_to_them_alone(package: str) -> None:
+    importing = {name for name in FILES if any(target.startswith(f"{package}.") for target in imports()[name])}
+    assert [name for name in importing if not name.startswith((f"{package}.", *LIBRARIES[package]))] == []

@@ -18,9 +18,7 @@ from job_engine.job.driver import Driver, Machine, driver_of, in_words_of_driver
 from job_engine.job.journal.file_changes import take_files
 from job_engine.job.preflight import Checked, checked, note_release, other_release
 from job_engine.job.watching.watch import Watch, open_watch
-from job_engine.kafka.first_answer import is_same_cluster
-from job_engine.kafka.topic_choice import in_common
-from job_engine.settings.deployment import Deployment, keep_places, places_in_words, shared_topics
+from job_engine.settings.deployment import Deployment, keep_places, places_in_words, shared_streams
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.settings.sections import unused_settings
 from job_engine.sources.kinds import running_of
@@ -85,8 +83,8 @@ def _locked(driver: Driver, deployment: Deployment, session: object, *, apply: b
     lock = JobFolder(deployment.checkpoint).lock()
     lock.refuse_if_held()
     ready = checked(deployment, apply=apply)  # a refused deployment creates nothing, not even the lock's file
-    for source, sink, topic in shared_topics(deployment, is_same_cluster):
-        raise InputError(in_common(source, f"the sink '{sink}'", topic))
+    for _, message in shared_streams(deployment, asks=True):
+        raise InputError(message)
     for line in (
         *other_release(deployment),
         *unused_settings(deployment.file, deployment.spark, deployment.engine),

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from job_engine.kafka.client_options import PRODUCER_OPTIONS
 from job_engine.kafka.client_settings import read_client
-from job_engine.kafka.topic_choice import TopicChoice, TopicsAt
+from job_engine.kafka.first_answer import TopicsAt
+from job_engine.kafka.topic_choice import TopicChoice
 from job_engine.sinks.kinds import Sink, SinkEntry, SinkKind
 from job_engine.sinks.names import channel_sink
 
@@ -59,8 +60,8 @@ class TopicKind(SinkKind):
         """As `SinkKind.asked_again`."""
         return replace(own, retry=retry)
 
-    def topics(self, own: TopicSink) -> TopicsAt:
-        """As `SinkKind.topics`."""
+    def stream(self, own: TopicSink) -> TopicsAt:
+        """As `SinkKind.stream`."""
         return TopicsAt(own.client, TopicChoice((own.topic,)), own.retry)
 
     def in_words(self, format_: str) -> str:  # noqa: ARG002

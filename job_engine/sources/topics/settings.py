@@ -15,7 +15,8 @@ from job_engine.document.setting_values import limit_ahead
 from job_engine.document.yaml_document import Node
 from job_engine.kafka.client_options import CLIENT_OPTIONS, ISOLATION
 from job_engine.kafka.client_settings import read_client
-from job_engine.kafka.topic_choice import TopicChoice, TopicsAt
+from job_engine.kafka.first_answer import TopicsAt
+from job_engine.kafka.topic_choice import TopicChoice
 from job_engine.sources.kinds import KindSettings, SourceEntry, SourceKind
 from querylang.errors import near_file
 from runtime.instants import parse_moment
@@ -311,8 +312,8 @@ class TopicsKind(SourceKind):
         """As `SourceKind.asked_again`."""
         return replace(own, retry=retry)
 
-    def topics(self, own: KafkaSource) -> TopicsAt:
-        """As `SourceKind.topics`."""
+    def stream(self, own: KafkaSource) -> TopicsAt:
+        """As `SourceKind.stream`."""
         return TopicsAt(own.client, own.topics, own.retry)
 
     def shown(self, source: Source) -> str:  # noqa: ARG002

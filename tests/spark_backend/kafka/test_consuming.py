@@ -13,6 +13,7 @@ from job_engine.kafka.listing import BrokerError
 from job_engine.sources.topics import consuming
 from job_engine.sources.topics.consuming import consumed
 from job_engine.sources.topics.pieces import OffsetRange
+from querylang.errors import InputError
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.topic_job import TopicJob
 from tests.support.local_jobs import run
@@ -126,3 +127,17 @@ def test_a_timestamp_of_the_far_future_moves_no_clock_of_a_job(tmp_path: Path, b
     ledger = JobFolder(tmp_path / "state").ledger.total()
     assert sum(count for (query, _, what), count in ledger.items() if (query, what) == ("Rise", "ahead")) == 1
     assert streamed(tmp_path) == job.expected()
+
+
+def test_a_topic_that_is_read_and_written_at_other_addresses_is_refused_at_the_start(
+    tmp_path: Path, broker: Broker
+) -> None:
+    job = TopicJob(tmp_path, broker)
+    other = broker.servers.replace("127.0.0.1", "localhost")
+    assert other != broker.servers
+    written = f'topic: {job.output}, options: {{kafka.bootstrap.servers: "{broker.servers}"}}'
+    text = job.path.read_text().replace(written, f'topic: {job.topic}, options: {{kafka.bootstrap.servers: "{other}"}}')
+    job.path.write_text(text)
+    with pytest.raises(InputError, match=f"the topic '{job.topic}' is read by the source 'readings' and written by"):
+        run(job.path)
+    assert not (tmp_path / "state").exists()

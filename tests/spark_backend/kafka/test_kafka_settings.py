@@ -344,7 +344,7 @@ def test_a_topic_that_is_read_and_written_is_refused(
         load_deployment(tmp_path / "cards.yaml", {})
     assert str(raised.value) == (
         f"{tmp_path}/cards.yaml:11: the topic '{topic}' is read by the source 'cards' and written by the sink"
-        " 'matches': the job would read its own results. Let it write to another topic"
+        " 'matches': the job would read its own results. Let the sink write to another one"
     )
 
 
