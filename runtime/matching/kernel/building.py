@@ -45,7 +45,7 @@ from runtime.matching.kernel.program import (
     about_one_event,
 )
 
-RANKED = (Type.STRING, Type.DECIMAL)
+_RANKED = (Type.STRING, Type.DECIMAL)
 """Types whose values are only compared: a rank among all values stands for each."""
 
 _STACKED = (*SCALARS, Type.DECIMAL)
@@ -275,8 +275,8 @@ def _invoke(builder: _Builder, call: Invoke) -> None:
     """Adds the instructions of an action; its arguments and variables go from the stacks again."""
     receiver = call.receiver
     called = None if receiver is None or receiver.type is None else receiver.type.name, call.action
-    action = builder.actions.get(called)
-    if action is None or any(frame.called == called for frame in builder.frames):
+    action = builder.actions[called]
+    if any(frame.called == called for frame in builder.frames):
         raise NotForKernel(f"the action `{call.action}`, which calls itself, over several events")
     if not _only_calculates(action.body) or action.returns not in SCALARS:
         raise NotForKernel(f"the action `{call.action}`, which does more than calculate, over several events")
@@ -450,7 +450,7 @@ def _short_circuit(builder: _Builder, expression: Binary) -> None:
 
 def _binary(builder: _Builder, expression: Binary) -> None:
     operator, type_ = expression.operator, expression.left.type
-    if type_ in RANKED and not (
+    if type_ in _RANKED and not (
         _is_ranked(expression.left) and _is_ranked(expression.right) and operator in _COMPARISON
     ):
         text = "text put together" if type_ == Type.STRING else "decimals calculated"

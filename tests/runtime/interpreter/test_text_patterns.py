@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import random
 import re
-import time
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +17,7 @@ from runtime.columns.arrivals import column_name
 from runtime.columns.expressions import as_array
 from runtime.interpreter.strings import STRING_METHODS
 from runtime.interpreter.text_patterns import equal_ignoring_case, folded, in_network, like, regular_expression
+from tests.support.pace import measured
 
 
 def by_re(pattern: str) -> re.Pattern[str]:
@@ -47,9 +47,9 @@ def test_wildcards_are_those_of_a_regular_expression() -> None:
 
 
 def test_many_wildcards_take_no_longer_than_few() -> None:
-    begin = time.process_time()
-    assert not like("a" * 100_000, "*a" * 40 + "*b")
-    assert time.process_time() - begin < 5.0
+    with measured() as used:
+        assert not like("a" * 100_000, "*a" * 40 + "*b")
+    assert used.seconds < 1.0
 
 
 def test_each_character_is_folded_to_one_that_stays() -> None:
