@@ -17,6 +17,7 @@ from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, files_below, names_in
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.kinds import running_of
+from job_engine.sources.listing.command_folder import Command
 from job_engine.sources.listing.manifests import ReadList
 from job_engine.sources.old_lists import old_done
 from job_engine.sources.source import Again, PieceAgain
@@ -96,16 +97,17 @@ def joined_folder(checkpoint: Place, command: int) -> Place:
     return histories(checkpoint) / f"{command:020d}-joined"
 
 
-def remove_unused(checkpoint: Place, used: Collection[str], waiting: Iterable[str]) -> None:
+def remove_unused(checkpoint: Place, used: Collection[str], waiting: Iterable[Command]) -> None:
     """Remove what a deployment has left that was refused, killed or is long done.
 
     used: names of folders that stay
-    waiting: texts of commands whose folders stay, too
+    waiting: commands whose folders stay, too
     """
     names = names_in(histories(checkpoint))
     if not names:  # nearly always
         return
-    stay = {*used, *(command.folder for text in waiting if (command := _asked_history(text)) is not None)}
+    asked = (_asked_history(command.text) for command in waiting)
+    stay = {*used, *(history.folder for history in asked if history is not None)}
     for name in names:
         number = name.partition("-")[0]
         is_new = number.isdecimal() and "-" not in name and int(number) > wall_ns() // 1000 - DAY

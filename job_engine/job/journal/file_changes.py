@@ -90,8 +90,7 @@ def foretell(deployment: Deployment, change: FileChange, program: Program) -> Fo
     folder = JobFolder(deployment.checkpoint)
     reached = folder.reached()
     journal = (read_journal(deployment) or _begun(deployment, change, program)).annotated_by(change.files)
-    waiting = (folder.commands.read(number) for number in folder.commands.pending())
-    changes = [(command.text, command.at) for command in waiting if command is not None and command.kind == CHANGE]
+    changes = [(command.text, command.at) for command in folder.commands.waiting() if command.kind == CHANGE]
     for text, at in (*changes, (files_text(change), None)):
         moment = moment_of_change(reached.progress, at)
         asked = asked_of_text(text, deployment.value_of)

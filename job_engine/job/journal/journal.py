@@ -197,6 +197,11 @@ class Journal:
         """What runs after the last change, with the settings of the job."""
         return self.epochs[-1].plan
 
+    @property
+    def histories(self) -> set[str]:
+        """The folders of histories that some bucket may not have taken over yet."""
+        return {epoch.history.folder for epoch in self.epochs if epoch.history is not None}
+
     def annotated_by(self, files: Running) -> Journal:
         """The journal with annotations of event types; where none were kept, those of the files."""
         return replace(self, running=self.running.annotated_by(files))

@@ -28,8 +28,7 @@ from runtime.json_reader import DamagedJson
 
 def first_change(folder: CommandFolder) -> Command | None:
     """The first command that waits, if it is a change of the queries."""
-    pending = folder.pending()
-    command = folder.read(pending[0]) if pending else None
+    command = next(folder.waiting(), None)
     return command if command is not None and command.kind == CHANGE else None
 
 
@@ -56,7 +55,7 @@ def changed_program(ready: Checked, reached: Reached) -> Program:
         remove_done(checkpoint, command.text)
     if journal is None:
         return ready.program
-    _remove_histories(commands, journal, checkpoint)
+    remove_unused(checkpoint, journal.histories, commands.waiting())
     return _program(journal, ready.program, deployment, reached.batches.ended)
 
 
@@ -80,13 +79,6 @@ def _changed(journal: Journal, ready: Checked, reached: Reached, command: Comman
     except (InputError, OSError) as error:
         return journal.refused(f"DeployQuery: {' '.join(str(error).split())}", taking)
     return joined
-
-
-def _remove_histories(commands: CommandFolder, journal: Journal, checkpoint: Place) -> None:
-    """Remove the states of histories that all buckets have taken over."""
-    used = {epoch.history.folder for epoch in journal.epochs if epoch.history is not None}
-    waiting = (commands.read(number) for number in commands.pending())
-    remove_unused(checkpoint, used, (command.text for command in waiting if command is not None))
 
 
 def kept_program(program: Program, deployment: Deployment) -> Program:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Final, Literal, TypedDict
 
@@ -174,8 +174,7 @@ class CommandFolder:
 
         asked: `origin`, `at` and `text` of each
         """
-        commands = [self.read(number) for number in self.pending()]
-        known = {command.origin for command in commands if command is not None}
+        known = {command.origin for command in self.waiting()}
         for item in asked:
             if item["origin"] not in known:
                 self.send(item["text"], at=item["at"], kind=CHANGE, origin=item["origin"])
@@ -183,6 +182,11 @@ class CommandFolder:
     def pending(self) -> list[int]:
         """The numbers of commands that have no outcome yet, ascending."""
         return numbers_in(self.path, _NUMBER)
+
+    def waiting(self) -> Iterator[Command]:
+        """The commands that have no outcome yet, in order; each is read when it is asked for."""
+        commands = (self.read(number) for number in self.pending())
+        return (command for command in commands if command is not None)
 
     def read(self, number: int) -> Command | None:
         """A command that was sent; None = there is none. A damaged one has the kind ERROR."""
