@@ -1,8 +1,8 @@
 """The command line: registers the commands, and turns errors into exit codes.
 
-Exit codes: 0 success; 1 the user's input is wrong, or a check found a difference; 2 wrong usage;
-3 a failure of Ensue itself; 4 a broker or storage that does not answer. A command imports what it
-needs when it runs, so that `ensue check`, which needs the language only, starts fast.
+`ExitCode` in `querylang.errors` has the codes, and each error says which one is its own. A command
+imports what it needs when it runs, so that `ensue check`, which needs the language only, starts
+fast.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 
 from ensue.commands.all_commands import COMMANDS
-from ensue.commands.output import OUR_FAILURE, print_error, print_failure, print_line
-from querylang.errors import EnsueError
+from ensue.commands.output import print_error, print_failure, print_line
+from querylang.errors import EnsueError, exit_code_of
 from querylang.printable import forget_secrets, printable
 from runtime.compiling.notice import tell_on
 
@@ -62,17 +62,17 @@ def main() -> None:
         sys.exit(app(prog_name="ensue", standalone_mode=False) or 0)
     except EnsueError as error:
         print_error(str(error))
-        sys.exit(getattr(error, "exit_code", 1))
+        sys.exit(exit_code_of(error))
     except BrokenPipeError:  # the reader of our output has closed it: nothing is left to do
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except MemoryError:
+    except MemoryError as error:
         print_error("not enough memory: give the process more, or divide the tables into smaller ones")
-        sys.exit(1)
+        sys.exit(exit_code_of(error))
     except Exception as error:  # noqa: BLE001  our own failure, whatever it is
         _refuse_wrong_usage(error)
         print_failure()
-        sys.exit(OUR_FAILURE)
+        sys.exit(exit_code_of(error))
 
 
 def _take_name_of_shell(arguments: list[str]) -> None:

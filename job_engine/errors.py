@@ -8,21 +8,46 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from querylang.errors import EnsueError, FileErrors, InputError, QueryErrors
+from querylang.errors import EnsueError, ExitCode, FileErrors, InputError, PassingError, QueryErrors
 from querylang.printable import masked, one_line, shows
 
 FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _FULL_PLACE = re.compile(r"\[Errno \d+\] (?:No space left on device|Disk quota exceeded): '([^'\n]+)'")
 
 
-class Unreachable(InputError):
+_PASSING = frozenset(
+    {
+        errno.EADDRINUSE,
+        errno.EAGAIN,
+        errno.EDQUOT,
+        errno.EIO,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ENOSPC,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+    }
+)
+"""What the system says of disks, servers of files and memory that may soon have what is missing."""
+
+
+class Unreachable(PassingError):
     """A broker or a storage does not answer, after it was asked for as long as `retry` says."""
 
-    exit_code = 4
 
-
-class WorkerDied(InputError):
+class WorkerDied(PassingError):
     """A process that reads or searches ended, or had too little memory: a record may be why."""
+
+
+KINDS: Mapping[str, type[InputError]] = {
+    kind.__name__: kind for kind in (Unreachable, WorkerDied, PassingError, InputError)
+}
+"""The kinds of errors that travel as text, by their names; the first that fits names an error."""
+
+
+def kind_of(error: Exception) -> type[InputError] | None:
+    """As what an error travels; None = it has no plain words."""
+    return next((kind for kind in KINDS.values() if isinstance(error, kind)), None)
 
 
 def plain_error(error: Exception) -> Exception:
@@ -36,9 +61,9 @@ def plain_error(error: Exception) -> Exception:
     return error
 
 
-def disk_full(place: object) -> InputError:
+def disk_full(place: object) -> PassingError:
     """The error for a write that found no room."""
-    return InputError(f"{place}: the disk is full. Make room and run the job again: it continues where it stopped")
+    return PassingError(f"{place}: the disk is full. Make room and run the job again: it continues where it stopped")
 
 
 @contextmanager
@@ -56,11 +81,15 @@ def failed(error: OSError, text: str) -> InputError:
     """What to raise for an error of a file: Unreachable for a store that does not answer."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is not None:
         return disk_full(error.filename)
-    return (Unreachable if isinstance(error, ConnectionError) else InputError)(text)
+    if isinstance(error, ConnectionError):
+        return Unreachable(text)
+    return (PassingError if error.errno in _PASSING else InputError)(text)
 
 
 class JobError(EnsueError):
     """A job ended with an error that has no plain words; its cause is what was raised."""
+
+    exit_code = ExitCode.OURS
 
 
 @contextmanager
@@ -111,8 +140,7 @@ def _without_values(error: Exception, environment: Mapping[str, str]) -> Excepti
     if isinstance(error, FileErrors):
         found = [(line, masked(message, environment)) for line, message in error.found]
         return FileErrors(masked(error.path, environment), found)
-    kinds = [kind for kind in (Unreachable, WorkerDied) if isinstance(error, kind)]
-    return kinds[0](text) if kinds else InputError(text)
+    return (kind_of(error) or InputError)(text)
 
 
 # What ends a run because of a source: it is away, or what it had was removed.

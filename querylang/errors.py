@@ -12,19 +12,40 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from enum import Enum
+from enum import Enum, IntEnum
 from functools import lru_cache
 from heapq import nlargest
 from itertools import islice, pairwise
 from pathlib import Path
+from typing import ClassVar
 
 from querylang.paths import can_be, is_folder
 from querylang.printable import one_line
 from querylang.source import Span
 
 
+class ExitCode(IntEnum):
+    """What a command ends with; a service is started again where that may help."""
+
+    DONE = 0
+    INPUT = 1
+    """The user's input is wrong, or a check found a difference."""
+
+    USAGE = 2
+    OURS = 3
+    """Ensue itself failed."""
+
+    PASSES = 4
+    """What ended the command may be over by itself."""
+
+
 class EnsueError(Exception):
-    """The base of all errors that users see."""
+    """The base of all errors that users see.
+
+    exit_code: of a command that it ends
+    """
+
+    exit_code: ClassVar[ExitCode] = ExitCode.INPUT
 
 
 class InputError(EnsueError):
@@ -33,6 +54,12 @@ class InputError(EnsueError):
     def __str__(self) -> str:
         """The line; what acts on a terminal is escaped, line ends too."""
         return one_line(super().__str__())
+
+
+class PassingError(InputError):
+    """Nothing in the input is wrong: what it says may be over by itself, or when there is room."""
+
+    exit_code = ExitCode.PASSES
 
 
 class FileErrors(InputError):
@@ -382,6 +409,17 @@ class QueryErrors(EnsueError):
     def __str__(self) -> str:
         """The whole report."""
         return "\n".join(str(error) for error in self.errors)
+
+
+def exit_code_of(error: BaseException) -> ExitCode:
+    """What a command ends with that an error has ended; one without plain words is our failure."""
+    match error:
+        case EnsueError():
+            return error.exit_code
+        case MemoryError():
+            return ExitCode.PASSES
+        case _:
+            return ExitCode.OURS
 
 
 MOST_COMPARISONS = 300_000

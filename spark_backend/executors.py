@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from job_engine.durable_files import make_folder
 from job_engine.places.local_path import LocalPath
-from querylang.errors import InputError, counted
+from querylang.errors import InputError, PassingError, counted
 from querylang.printable import warn
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ LONGEST_WAIT = 600.0
 def await_executors(context: SparkContext) -> int:
     """Wait until executors have registered, and their number grows no more; gives it.
 
-    Raises InputError if there is none for too long.
+    Raises PassingError if there is none for too long.
     """
     expected = int(context.getConf().get("spark.executor.instances", "0") or 0)
     return settled_number(
@@ -244,7 +244,7 @@ def settled_number(
             warn(f"{_no_executor(master, moment - began)}; the job starts when one registers")
             is_reported = True
         if not found and moment - began >= LONGEST_WAIT:
-            raise InputError(_no_executor(master, moment - began))
+            raise PassingError(_no_executor(master, moment - began))
         sleep(0.1)
 
 

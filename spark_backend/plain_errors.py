@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from job_engine import errors
-from job_engine.errors import Unreachable, WorkerDied
-from querylang.errors import InputError
+from job_engine.errors import KINDS, WorkerDied
+from querylang.errors import InputError, PassingError
 from querylang.printable import one_line
 
 # Refuse a Java that cannot run Spark in one line, before Spark prints many.
@@ -115,7 +115,7 @@ def start_in_plain_words() -> Iterator[None]:
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
-        raise InputError(f"Java ended while Spark started; the lines above say why. {MORE_MEMORY}") from error
+        raise PassingError(f"Java ended while Spark started; the lines above say why. {MORE_MEMORY}") from error
     except Exception as error:
         found = _NO_ROOM.search(str(error))
         if found is None:
@@ -123,7 +123,7 @@ def start_in_plain_words() -> Iterator[None]:
         raise InputError(f"Java has too little memory for Spark: {found[0]} bytes. {MORE_MEMORY}") from error
 
 
-_OURS = re.compile(r"^(?:[\w.]+\.)?(InputError|StateError|ContainerError|Unreachable): (.+)$", re.MULTILINE)
+_OURS = re.compile(rf"^(?:[\w.]+\.)?({'|'.join(KINDS)}|StateError|ContainerError): (.+)$", re.MULTILINE)
 _NOT_INSTALLED = re.compile(r"Ensue cannot be imported on a Spark executor.*")
 _NOT_STARTED = "Python worker failed to connect back"
 _NO_MEMORY = "java.lang.OutOfMemoryError"
@@ -144,18 +144,18 @@ def plain_error(error: Exception) -> Exception:
     if missing is not None:
         return InputError(missing[0])
     if _NOT_STARTED in text:
-        return InputError(
+        return PassingError(
             "a Python worker of Spark did not start in time: the machine is overloaded."
             " Run the job again: it continues where it stopped"
         )
     found = _OURS.findall(text)
     if found:
         kind, line = found[-1]
-        return (Unreachable if kind == "Unreachable" else InputError)(str(line).strip())
+        return KINDS.get(kind, InputError)(str(line).strip())
     if _NO_MEMORY in text:
-        return InputError(f"Java has too little memory for this job. {MORE_MEMORY}")
+        return PassingError(f"Java has too little memory for this job. {MORE_MEMORY}")
     if type(error).__name__ in _JAVA_ENDED:
-        return InputError(f"Java ended before the job did; the system may have killed it for memory. {MORE_MEMORY}")
+        return PassingError(f"Java ended before the job did; the system may have killed it for memory. {MORE_MEMORY}")
     if _CRASHED in text or (_NOTHING.search(text) and "java.io.EOFException" in getattr(error, "_stackTrace", "")):
         return WorkerDied(f"a Python process of Spark ended {_death(text)}")
     if _OUT_OF_MEMORY.search(text):

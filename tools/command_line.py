@@ -29,7 +29,8 @@ HEAD = """\
 ABOUT = (
     "Every command, with an example behind its form, and every option. Results are printed to standard output, errors and remarks to standard "
     "error. The exit code is 0 if all is well, 1 if the input is wrong or a check found a difference, 2 if the command was "
-    "not used as described here, 3 if Ensue itself failed, 4 if a broker or a storage does not answer. `ensue --version` "
+    "not used as described here, 3 if Ensue itself failed, 4 if it was ended by something that "
+    "[may be over by itself](jobs.md#exit-codes). `ensue --version` "
     "prints the version, `-h` after any command its options. `ensue --install-completion` completes commands and options "
     "in your shell."
 )

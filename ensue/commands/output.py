@@ -16,16 +16,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import typer
 
-from querylang.errors import Mistake, listed, nearest
+from querylang.errors import ExitCode, Mistake, listed, nearest
 from querylang.printable import json_text, masked, one_line, printable
 
 if TYPE_CHECKING:
     from ensue.queries import Queries
     from querylang.plan.model import QueryPlan
 
-
-OUR_FAILURE = 3
-"""Exit code of a failure of Ensue itself."""
 
 NO_ROW_READ = "no row could be read: all are malformed"
 MOST_TYPES = 3
@@ -135,13 +132,13 @@ def exit_if_types_are_unknown(found: Sequence[str], known: Sequence[str]) -> Non
             f"{hint}; `--type none` where the column is a field"
         )
     )
-    raise typer.Exit(1)
+    raise typer.Exit(ExitCode.INPUT)
 
 
 def exit_with_no_row_read() -> NoReturn:
     """End a command whose tables have rows, and none that can be read."""
     print_error(NO_ROW_READ)
-    raise typer.Exit(1)
+    raise typer.Exit(ExitCode.INPUT)
 
 
 # Colour printed errors on terminals: the place bold, the code and the carets red.

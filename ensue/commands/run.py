@@ -17,7 +17,6 @@ import typer
 from ensue.commands.options import DeploymentFile, Json
 from ensue.commands.output import (
     NO_ROW_READ,
-    OUR_FAILURE,
     exit_with_no_row_read,
     print_error,
     print_idle_queries,
@@ -26,6 +25,7 @@ from ensue.commands.output import (
     print_log_line,
 )
 from job_engine.document.setting_keys import Engine
+from querylang.errors import ExitCode, exit_code_of
 from querylang.printable import LOGGER, LogForm
 
 if TYPE_CHECKING:
@@ -120,7 +120,6 @@ def _run_with_text(file: Path, deployment: Deployment, settings: _Settings) -> N
 def _run_with_json_log(file: Path, settings: _Settings) -> None:
     """The same with a log of JSON objects, which also has errors and the end of the run."""
     from job_engine.settings.deployment_file import load_deployment
-    from querylang.errors import EnsueError
     from querylang.parameters import missing
     from querylang.printable import warn
 
@@ -133,13 +132,10 @@ def _run_with_json_log(file: Path, settings: _Settings) -> None:
         report = _run(file, deployment, settings, log.batch)
         for query in report.idle:
             warn(missing(query))
-    except EnsueError as error:
-        code = int(getattr(error, "exit_code", 1))
-        log.failed(error, code, is_ours=False)
-        raise typer.Exit(code) from None
-    except Exception as error:  # noqa: BLE001 # our own failure, whatever it is
-        log.failed(error, OUR_FAILURE, is_ours=True)
-        raise typer.Exit(OUR_FAILURE) from None
+    except Exception as error:  # noqa: BLE001 # our own failure, too
+        failure = exit_code_of(error)
+        log.failed(error, failure, is_ours=failure == ExitCode.OURS)
+        raise typer.Exit(failure) from None
     code = _exit_code(report, settings)
     if settings.once and report.stopped_by is not None:
         warn(STOPPED)
@@ -183,7 +179,7 @@ def _run(file: Path, deployment: Deployment, settings: _Settings, progress: OnBa
 def _exit_code(report: RunReport, settings: _Settings) -> int:
     if settings.once and report.stopped_by is not None:
         return SIGNAL_EXIT + report.stopped_by
-    return 1 if settings.once and report.is_unreadable else 0
+    return ExitCode.INPUT if settings.once and report.is_unreadable else ExitCode.DONE
 
 
 def _print_progress(batch: BatchReport) -> None:

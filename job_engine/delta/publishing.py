@@ -23,7 +23,7 @@ from job_engine.delta.package import delta_errors, open_table, store_settings, t
 from job_engine.durable_files import make_folder, sync
 from job_engine.places.place import Place, RemotePath, retry_of
 from job_engine.retrying import Outage
-from querylang.errors import InputError, listed
+from querylang.errors import InputError, PassingError, listed
 from querylang.printable import warn
 
 if TYPE_CHECKING:
@@ -245,7 +245,9 @@ def publish_files(
             return True
         sleep(any_length(0.05 * 2 ** min(attempt, 5)))  # writers that meet once shall not again
         attempt += 1
-    raise InputError(f"{path}: other writers have changed the Delta table during each of {ATTEMPTS} commits; try again")
+    raise PassingError(
+        f"{path}: other writers have changed the Delta table during each of {ATTEMPTS} commits; try again"
+    )
 
 
 def _store_of(path: Place) -> str:

@@ -13,18 +13,15 @@ from contextlib import suppress
 from typing import NotRequired, TypedDict
 
 from job_engine.clock import monotonic
-from job_engine.errors import Unreachable, WorkerDied
+from job_engine.errors import KINDS, WorkerDied
 from job_engine.local import fork_server
 from job_engine.local.frames import Ended, Frame, Word, receive, send
 from job_engine.places.local_path import HeldFolder, LocalPath, remove_unheld
 from job_engine.sources.crash_marks import signal_text
-from querylang.errors import InputError
 from runtime.json_reader import json_of_text
 
 ENDS_WITHIN = 5.0
 """Seconds in which the server has to say how a worker has died."""
-
-_RAISED = {"InputError": InputError, "Unreachable": Unreachable, "WorkerDied": WorkerDied}
 
 
 class WorkerFailed(RuntimeError):
@@ -209,6 +206,6 @@ def _how(status: int | None) -> str:
 
 
 def _failure(frame: Frame) -> Exception:
-    kind = _RAISED.get(str(frame.header["kind"]))
+    kind = KINDS.get(str(frame.header["kind"]))
     text = str(frame.header["text"])
     return WorkerFailed(text) if kind is None else kind(text)

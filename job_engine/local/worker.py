@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from job_engine.errors import Unreachable, WorkerDied, plain_error
+from job_engine.errors import WorkerDied, kind_of, plain_error
 from job_engine.local.frames import Ended, Frame, Word, receive, send
 from job_engine.operator.bucket_state import first_state, read_seed, write_seeds
 from job_engine.operator.step import OpenBucket, close_bucket, measured, open_bucket, run_open_step
@@ -172,10 +172,10 @@ def _answer(worker: Worker, frame: Frame) -> Frame:
 def _failed(error: Exception) -> Frame:
     """An error as text: the driver raises it again."""
     if isinstance(error, MemoryError):
-        return Frame(Word.FAILED, {"kind": "WorkerDied", "text": "a worker process had too little memory"})
+        return Frame(Word.FAILED, {"kind": WorkerDied.__name__, "text": "a worker process had too little memory"})
     is_told = isinstance(error, ContainerError | StateError)
     plain = InputError(str(error)) if is_told else plain_error(error)
-    kind = next((kind for kind in (Unreachable, WorkerDied, InputError) if isinstance(plain, kind)), None)
+    kind = kind_of(plain)
     if kind is None:
         lines = traceback.format_exception(error)
         return Frame(Word.FAILED, {"kind": "", "text": f"{lines[-1].strip()}\n{''.join(lines)}"})

@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from job_engine.durable_files import publish
-from querylang.errors import InputError
+from querylang.errors import PassingError
 from runtime.compiling.files import cache_of_user, is_private
 
 # Classes of Spark in an archive that a JVM maps into memory: with one it starts in half the time.
@@ -128,7 +128,7 @@ def submitted_master(environment: Mapping[str, str]) -> str | None:
 
 
 def refuse_silent(master: str) -> None:
-    """Raise InputError if no standalone master answers: Spark would try for a minute."""
+    """Raise PassingError if no standalone master answers: Spark would try for a minute."""
     found = re.fullmatch(r"spark://(.+)", master)
     if found is None:
         return
@@ -140,7 +140,7 @@ def refuse_silent(master: str) -> None:
                 return
         except (OSError, ValueError, OverflowError) as error:
             reasons.append(f"{place}: {getattr(error, 'strerror', None) or error}")
-    raise InputError(
+    raise PassingError(
         f"no master of Spark answers at {master} ({'; '.join(reasons)}). Is it started, and the port right?"
     )
 

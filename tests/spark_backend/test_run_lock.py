@@ -62,7 +62,7 @@ def test_a_second_run_starts_nothing_and_leaves_everything_as_it_was(tmp_path: P
             start()
     command = [sys.executable, "-m", "ensue.cli", "run", str(path), "--once"]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (found.returncode, found.stdout) == (1, "")
+    assert (found.returncode, found.stdout) == (4, "")
     assert found.stderr.count("\n") == 1
     assert sorted(tmp_path.rglob("*")) == before
     lock.release()

@@ -17,7 +17,7 @@ from job_engine.clock import sleep
 from job_engine.durable_files import make_kept_folder
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place
-from querylang.errors import InputError
+from querylang.errors import InputError, PassingError
 
 _FOR_FILES = 0o666
 
@@ -41,13 +41,13 @@ class RunLock:
         self._file: IO[str] | None = None
 
     def acquire(self) -> None:
-        """Lock the file; raises InputError if another run has it, or if it cannot be locked."""
+        """Lock the file; raises PassingError if another run has it, InputError if none can."""
         self.refuse_if_held()
         make_kept_folder(self._path.parent)
         file = _opened(self._path)
         if not self._try(file, fcntl.LOCK_EX, _ATTEMPTS):
             file.close()
-            raise InputError(self._refusal())
+            raise PassingError(self._refusal())
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
@@ -69,13 +69,13 @@ class RunLock:
             _HELD.pop(self._path, None)
 
     def refuse_if_held(self) -> None:
-        """Raise InputError if another run has the lock; creates nothing."""
+        """Raise PassingError if another run has the lock; creates nothing."""
         if self._path in _HELD:
             own, is_needed = _HELD[self._path]
             if not is_needed():
                 own.release()
         if self.is_held():
-            raise InputError(self._refusal())
+            raise PassingError(self._refusal())
 
     def is_held(self) -> bool:
         """Whether some job runs."""

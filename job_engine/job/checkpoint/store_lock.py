@@ -21,7 +21,7 @@ from job_engine.clock import monotonic, sleep, wait_for, wall_seconds
 from job_engine.durable_files import JobFile
 from job_engine.places.place import RemotePath
 from job_engine.threads import in_background, new_event
-from querylang.errors import InputError
+from querylang.errors import PassingError
 from querylang.printable import warn
 from runtime.json_reader import DamagedJson
 
@@ -76,7 +76,7 @@ class StoreLock:
         self._taken_by: _Holder | None = None
 
     def acquire(self) -> None:
-        """Take the object; raises InputError if another run has it."""
+        """Take the object; raises PassingError if another run has it."""
         self.refuse_if_held()
         self._write()
         sleep(SETTLED)
@@ -89,10 +89,10 @@ class StoreLock:
         self._is_needed = is_needed
 
     def confirm(self) -> None:
-        """Raise InputError if another run has taken the checkpoint."""
+        """Raise PassingError if another run has taken the checkpoint."""
         holder = self._taken_by or self._holder()
         if holder is None or holder.run != self._run:
-            raise InputError(self._refusal(holder))
+            raise PassingError(self._refusal(holder))
 
     def release(self) -> None:
         """Remove the object."""
@@ -106,7 +106,7 @@ class StoreLock:
                 self._file.remove()
 
     def refuse_if_held(self) -> None:
-        """Raise InputError if another run has the checkpoint; writes nothing."""
+        """Raise PassingError if another run has the checkpoint; writes nothing."""
         first = self._holder()
         if first is None or first.has_ended or first.run == self._run:
             return
@@ -121,7 +121,7 @@ class StoreLock:
             if holder is None:
                 return
             if holder != first:
-                raise InputError(self._refusal(holder))
+                raise PassingError(self._refusal(holder))
 
     def is_held(self) -> bool:
         """Whether some job runs, by this machine's clock."""

@@ -20,7 +20,7 @@ from job_engine.job.watching.prometheus import Metrics
 from job_engine.job.watching.status import backlog_of
 from job_engine.settings.deployment import Address, Deployment
 from job_engine.threads import in_background, new_event
-from querylang.errors import InputError
+from querylang.errors import InputError, PassingError
 from querylang.plan.model import Plan
 from runtime.policies.settings_text import parse_duration
 
@@ -50,7 +50,7 @@ class Watch:
     """The server of one run."""
 
     def __init__(self, address: Address, metrics: Metrics) -> None:
-        """Raises InputError if the port cannot be had."""
+        """Raises InputError if the port cannot be had, PassingError where another has it."""
         self._metrics = metrics
         self._pulse = Pulse(monotonic())
         self._run: Running | None = None
@@ -156,7 +156,7 @@ def _server(address: Address, answer: Callable[[str], tuple[int, str, bytes]]) -
         return Server((address.host, address.port), Handler)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise InputError(
+            raise PassingError(
                 f"metrics: the port {address} is taken by another process; choose another one with `metrics`"
             ) from error
         raise InputError(f"metrics: cannot listen at {address}: {error.strerror or error}") from error
