@@ -11,7 +11,7 @@ import filecmp
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path, PosixPath
 from typing import BinaryIO, TextIO
@@ -164,6 +164,34 @@ def _is_held_now(folder: LocalPath, handle: int) -> bool:
         return os.path.samestat(os.fstat(handle), folder.stat())
     except (BlockingIOError, FileNotFoundError):
         return False
+
+
+@contextmanager
+def open_outputs() -> Iterator[list[int]]:
+    """Where output and errors of this process go; nowhere if it has closed them."""
+    with Path(os.devnull).open("wb") as nowhere:
+        yield [file if _is_open(file) else nowhere.fileno() for file in (1, 2)]
+
+
+def _is_open(file: int) -> bool:
+    try:
+        os.fstat(file)
+    except OSError:
+        return False
+    return True
+
+
+def write_to(outputs: Sequence[int]) -> None:
+    """Let this process write output and errors to open files, which it takes over."""
+    for target, file in enumerate(outputs, start=1):
+        os.dup2(file, target)
+    let_go(outputs)
+
+
+def let_go(files: Iterable[int]) -> None:
+    """Close open files."""
+    for file in files:
+        os.close(file)
 
 
 def temporary_file(folder: Path | None = None) -> LocalPath:

@@ -141,7 +141,7 @@ WAYS_OUT = {
     "the terminal": ("input print sys.stderr sys.stdin sys.stdout", ""),
     "the environment": (
         "os.environ os.getenv",
-        "delta.package local.driver local.pool places.stores settings.deployment_file",
+        "delta.package local.driver local.fork_server local.pool places.stores settings.deployment_file",
     ),
 }
 """How a job leaves its process: the names behind a way, and the modules of `job_engine` that may go it."""

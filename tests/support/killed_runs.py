@@ -35,9 +35,13 @@ def start(path: Path, *command: str) -> subprocess.Popen[str]:
 
 def wait_until(process: subprocess.Popen[str], is_time: Callable[[], object]) -> None:
     def is_at_work() -> None:
-        assert process.poll() is None, "the run ended before it could be killed"
+        assert process.poll() is None, f"the run ended before it could be killed: {_errors(process)}"
 
     wait_for(is_time, meanwhile=is_at_work)
+
+
+def _errors(process: subprocess.Popen[str]) -> str:
+    return process.stderr.read() if process.stderr is not None else f"exit code {process.returncode}"
 
 
 def kill_when(process: subprocess.Popen[str], is_time: Callable[[], object]) -> None:

@@ -17,8 +17,10 @@ from job_engine.local.frames import Ended, Frame, Word, receive, send
 from job_engine.local.pool import Pool, WorkerFailed
 from job_engine.settings.deployment_file import load_deployment
 from querylang.errors import InputError
+from tests.support.killed_runs import ROOT
 from tests.support.local_jobs import local
 from tests.support.sensors import project
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture
@@ -104,3 +106,84 @@ def test_a_closed_pool_leaves_nothing(tmp_path: Path) -> None:
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def server_of(pool: Pool) -> int:
+    (parent,) = {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in pool.pids}
+    return parent
+
+
+def test_the_next_pool_has_the_server_of_the_one_before(tmp_path: Path) -> None:
+    servers = []
+    for _ in range(2):
+        found = Pool(1)
+        begin(found, tmp_path)
+        servers.append(server_of(found))
+        found.close()
+    assert servers[0] == servers[1]
+
+
+def test_pools_at_once_have_servers_of_their_own_and_one_is_kept(tmp_path: Path) -> None:
+    pools = [Pool(1), Pool(1)]
+    for found in pools:
+        begin(found, tmp_path)
+    servers = [server_of(found) for found in pools]
+    for found in pools:
+        found.close()
+    assert servers[0] != servers[1]
+    assert Path(f"/proc/{servers[0]}").exists()
+    assert not Path(f"/proc/{servers[1]}").exists()
+
+
+def test_a_pool_with_other_variables_has_a_new_server(tmp_path: Path) -> None:
+    before = Pool(1)
+    begin(before, tmp_path)
+    server = server_of(before)
+    before.close()
+    after = Pool(1, {"ENSUE_COLOUR": "red"})
+    begin(after, tmp_path)
+    assert server_of(after) != server
+    assert b"ENSUE_COLOUR=red" in Path(f"/proc/{server_of(after)}/environ").read_bytes()
+    after.close()
+
+
+def test_a_server_that_was_killed_while_it_waited_is_replaced(tmp_path: Path) -> None:
+    before = Pool(1)
+    begin(before, tmp_path)
+    server = server_of(before)
+    before.close()
+    os.kill(server, signal.SIGKILL)
+    after = Pool(1)
+    begin(after, tmp_path)
+    assert server_of(after) != server
+    after.close()
+
+
+def test_a_server_ends_if_no_job_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("job_engine.local.pool.KEPT_FOR", 0)
+    found = Pool(1)
+    begin(found, tmp_path)
+    server = Path(f"/proc/{server_of(found)}/stat")
+    found.close()
+    wait_for(lambda: server.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+def test_workers_are_where_this_process_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [_worker_of_a_pool(tmp_path)]
+    monkeypatch.chdir(tmp_path)
+    found.append(_worker_of_a_pool(tmp_path))
+    assert [folder for folder, _ in found] == [str(ROOT), str(tmp_path)]
+    assert [outputs for _, outputs in found] == [_outputs_of("self")] * 2
+
+
+def _worker_of_a_pool(tmp_path: Path) -> tuple[str, list[str]]:
+    pool = Pool(1)
+    begin(pool, tmp_path)
+    (pid,) = pool.pids
+    found = str(Path(f"/proc/{pid}/cwd").readlink()), _outputs_of(str(pid))
+    pool.close()
+    return found
+
+
+def _outputs_of(pid: str) -> list[str]:
+    return [str(Path(f"/proc/{pid}/fd/{number}").readlink()) for number in (1, 2)]
