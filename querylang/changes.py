@@ -387,7 +387,7 @@ def reach_of(query: QueryPlan) -> int | None:
 
     query: an instance, whose durations are numbers
     """
-    windows = [_window(query, item) for item in query.inputs]
+    windows = [_with_new(_window(query, item), item) for item in query.inputs]
     waits = [known(wait.duration) * wait.most for wait in (query.leading, query.trailing) if wait is not None]
     if any(window is None for window in windows):
         return None
@@ -396,6 +396,11 @@ def reach_of(query: QueryPlan) -> int | None:
 
 def _window(query: QueryPlan, item: Input) -> int | None:
     return query.within if item.within is None else known(item.within)
+
+
+def _with_new(window: int | None, item: Input) -> int | None:
+    """The longest time, µs, that decides which events count, and how long they count."""
+    return window if window is None or item.new is None else window + known(item.new.within)
 
 
 def settled_after(query: QueryPlan) -> int | None:

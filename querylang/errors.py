@@ -178,7 +178,7 @@ class Mistake(Enum):
     KEY_KIND = "key-type", "{what} is boolean, integer, float, decimal, string or location; '{name}' is {type}"
     KEY_NOT_FIELD = "key-type", "'{name}' is {found} of '{event}', not a field"
     KEY_TIME = "key-type", "the event's time cannot be a key: it is decided per key"
-    UNIQUE_TWICE = "duplicate-name", "'{name}' appears twice in this `with unique`"
+    COMPARED_TWICE = "duplicate-name", "'{name}' appears twice in this {clause}"
 
     # time
     TIME_TYPE = "time-type", "a source time is float or integer seconds; '{name}' is {type}"

@@ -30,7 +30,10 @@ class Row:
 _CONDITION = "EQ WHERE"
 _CLAUSE = "WHERE"
 _INPUT = "WITH"
-_ORDER = "an input is written `A() key k within 1 hour with unique k time from t wait 1 minute;`, in this order"
+_ORDER = (
+    "an input is written `A() key k within 1 hour with unique k new by k within 1 day time from t wait 1 minute;`,"
+    " in this order"
+)
 _STEP = "in a pattern `->` stands between steps, as in `A as a -> B as b`"
 _STEP_NAME = "each step of a pattern has a name behind its type: `A as a`"
 _SELECT_NAME = "each `select` has a name: `select a.v as v`"

@@ -30,7 +30,7 @@ from querylang.plan.constant_folding import (
 )
 from querylang.plan.expression import NODES, Binary, Expression, Literal, ParameterOf, Type, rewritten
 from querylang.plan.library import LARGEST_INTEGER, SMALLEST_INTEGER
-from querylang.plan.model import Input, Parameter, Plan, QueryPlan, Stopped, Wait, Within
+from querylang.plan.model import Input, NewBy, Parameter, Plan, QueryPlan, Stopped, Wait, Within
 
 Path = tuple[str, ...]
 """The keys that lead to a value."""
@@ -373,7 +373,11 @@ def _with_numbers(query: QueryPlan, where: str, hidden: Mapping[str, str]) -> Qu
             within=number(item.within, f"`within` {of}", microseconds_of),
             retain=number(item.retain, f"`retain` {of}", count_of),
             wait=number(item.wait, f"`wait` {of}", microseconds_of),
+            new=of_new(item.new, of),
         )
+
+    def of_new(new: NewBy | None, of: str) -> NewBy | None:
+        return new and replace(new, within=number(new.within, f"`within` of `new by` {of}", microseconds_of))
 
     def of_wait(wait: Wait | None, place: str) -> Wait | None:
         return wait and replace(

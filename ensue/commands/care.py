@@ -155,8 +155,11 @@ def forget(
     elif outcome is None:
         print_line(f"sent as command {forgetting.sent.command.number}")
     else:
-        events, waits, held = (forgetting.removed.get(name, 0) for name in ("events", "waits", "held"))
+        events, waits, held, values = (
+            forgetting.removed.get(name, 0) for name in ("events", "waits", "held", "values")
+        )
         parts = f"{counted(events, 'event')}, {counted(waits, 'pending match', 'pending matches')}"
+        parts += f", {counted(values, 'stored value')}" if values else ""
         print_line(f"forgotten in micro-batch {outcome.batch}: {parts}, {counted(held, 'held record')}")
     if errors:
         raise typer.Exit(1)

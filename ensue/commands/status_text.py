@@ -238,8 +238,9 @@ def state_text(state: JobState) -> str:
 
 def _state_parts(state: JobState) -> Iterator[str]:
     if state.keys is None:
-        header = ("query", "keys", "events", "pending", "waits")
-        rows = [(size.query, *(f"{getattr(size, name):,}" for name in header[1:])) for size in state.sizes]
+        has_values = any(size.values is not None for size in state.sizes)
+        header = ("query", "keys", "events", "pending", "waits", *(["values"] * has_values))
+        rows = [(size.query, *(f"{getattr(size, name) or 0:,}" for name in header[1:])) for size in state.sizes]
         yield text_table(header, rows, frozenset(header[1:]))
         return
     for key in state.keys:
@@ -253,7 +254,7 @@ def _of_key(key: KeyState) -> Iterator[str]:
     named = ", ".join(f"{name} = {value}" for name, value in key.key.items())
     reached = f"definitive time {key.definitive}" if key.definitive else "no definitive time yet"
     yield f"{title}, {named}: {reached}"
-    if not (key.events or key.waits or key.held):
+    if not (key.events or key.waits or key.held or key.values):
         yield "nothing is kept of this key"
     if key.events:
         yield text_table(("event", "time", "status", "until", "fields"), [_event(event) for event in key.events])
@@ -261,10 +262,18 @@ def _of_key(key: KeyState) -> Iterator[str]:
         yield f"{counted(len(key.waits), 'match', 'matches')} waiting"
         rows = [(str(wait["due"]), _members(wait["members"])) for wait in key.waits]
         yield text_table(("due", "members"), rows)
+    if key.values:
+        yield f"{counted(len(key.values), 'value')} stored"
+        names = ("clause", "values", "time", "until")
+        yield text_table(names, [tuple(_shown(item[name]) for name in names) for item in key.values])
     if key.held:
         yield f"{counted(len(key.held), 'record')} held until slower sources catch up"
         held = [(str(event["event"]), str(event["arrival"]), json_text(event["fields"])) for event in key.held]
         yield text_table(("event", "arrival", "fields"), held)
+
+
+def _shown(value: object) -> str:
+    return json_text(value) if isinstance(value, Mapping) else str(value)
 
 
 def _event(event: Mapping[str, Any]) -> tuple[str, ...]:

@@ -144,6 +144,7 @@ def _forget_keys(visit: Visit, state: BucketState, inputs: Sequence[BucketInput]
                 found.account.update(account)
                 counts["events"] += len(contents.events)
                 counts["waits"] += contents.wait_count
+                counts += Counter({"values": contents.values})
             counts["held"] += _forget_held(found, group, values, queries_at)
         known = {
             "number": command["number"],

@@ -147,6 +147,8 @@ def _input(item: ast.InputDefinition | ast.Broken) -> str:
         parts.append(f"retain {expression(item.retain, SUM)}")
     if item.unique:
         parts.append(f"with unique {comma_separated(map(_key, item.unique))}")
+    if item.new is not None:
+        parts.append(f"new by {comma_separated(map(_key, item.new.values))} within {duration(item.new.within)}")
     if item.clocking is not None:
         parts.append(_clocking(item.clocking))
     return f"{MARK.join(parts)};"

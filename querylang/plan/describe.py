@@ -126,6 +126,8 @@ def _input(item: Input, query: QueryPlan) -> list[str]:
         lines.append(f"  only {expression_text(item.filter, INPUT_NAMES)}")
     if item.unique:
         lines.append(f"  of the same {_comma_separated(item.unique)} only the newest")
+    if item.new is not None:
+        lines.append(f"  new by {_comma_separated(item.new.values)} within {duration_text(item.new.within)}")
     lines.append(f"  time: {_time(item)}")
     if item.heartbeat is not None:
         heartbeat = item.heartbeat
@@ -289,6 +291,9 @@ def _bounds(query: QueryPlan) -> Iterator[str]:
         held = f"; before that, held for at most {_length(item.wait)}" if item.wait is not None else ""
         longer = "; longer while a match waits for its end" if index in late else ""
         yield f"{item.event}: at most {_window(item)}{per_key}{longer}{held}"
+        if item.new is not None:
+            values = _comma_separated(item.new.values)
+            yield f"{item.event}: one time for each {values} of the last {_length(item.new.within)}{per_key}"
     if query.trailing is not None:
         rounds = "" if query.trailing.most == 1 else f"{query.trailing.most} times "
         yield f"matches that wait for their end: at most those of {rounds}{_length(query.trailing.duration)}{per_key}"

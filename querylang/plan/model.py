@@ -26,8 +26,11 @@ from querylang.plan.expression import (
     terms_of,
 )
 
-PLAN_VERSION = 6
-"""Of a plan with a query in which nulls are as in SQL."""
+PLAN_VERSION = 7
+"""Of a plan with a query that remembers values."""
+
+NULLS_VERSION = 6
+"""Of another plan with a query in which nulls are as in SQL."""
 
 ANNOTATED_VERSION = 5
 """Of another plan whose event types have annotations."""
@@ -367,6 +370,17 @@ class TimePolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class NewBy:
+    """`new by values within duration`: only the first event of equal values counts.
+
+    `values`: over the event, which is term 0; a null equals a null.
+    """
+
+    values: tuple[Expression, ...]
+    within: Duration
+
+
+@dataclass(frozen=True, slots=True)
 class Input:
     """One input of a query. Its expressions see its event as term 0.
 
@@ -379,6 +393,7 @@ class Input:
       declares.
     - `policy`: the ordering policy of its source, if one was chosen.
     - `sources`: the sources that can deliver its events; empty: not known.
+    - `new`: which of its events count for the pattern; None: all.
     """
 
     event: str
@@ -393,6 +408,7 @@ class Input:
     heartbeat: Heartbeat | None
     policy: TimePolicy | None = None
     sources: tuple[str, ...] = ()
+    new: NewBy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -639,6 +655,11 @@ class QueryPlan:
         return {item.name: item.value.term for item in self.selects if isinstance(item.value, EventOf | EndOf)}
 
     @property
+    def remembers(self) -> bool:
+        """Whether something depends on values of the past that are not in its windows."""
+        return any(item.new is not None for item in self.inputs)
+
+    @property
     def title(self) -> str:
         """The public title, and the edition if it is not the first; unique in a plan."""
         return f"{self.public_title}{EDITION}{self.edition}" if self.edition else self.public_title
@@ -781,6 +802,7 @@ ADDED: Mapping[type, Mapping[str, Any]] = {
         "ends": None,
         "nulls_fail": True,
     },
+    Input: {"new": None},
     Wait: {"most": 1},
     Term: {"sides": (), "group": None, "may_be_empty": False, "side": ()},
     Between: {"middle": ()},
@@ -790,7 +812,7 @@ ADDED: Mapping[type, Mapping[str, Any]] = {
 }
 """By class, the fields that later versions have added, with their defaults.
 
-Version 5: those of event types; version 6: `nulls_fail`; version 4: all others.
+Version 5: those of event types; version 6: `nulls_fail`; version 7: `new`; version 4: all others.
 """
 
 _CLASSES: tuple[type, ...] = (
@@ -803,6 +825,7 @@ _CLASSES: tuple[type, ...] = (
         Parameter,
         Heartbeat,
         TimePolicy,
+        NewBy,
         Input,
         Term,
         Wait,
@@ -832,8 +855,10 @@ def to_dict(plan: Plan) -> dict[str, Any]:
 
 
 def _version(plan: Plan) -> int:
-    if not all(query.nulls_fail for query in plan.queries):
+    if any(query.remembers for query in plan.queries):
         return PLAN_VERSION
+    if not all(query.nulls_fail for query in plan.queries):
+        return NULLS_VERSION
     if plan != plan.without_annotations():
         return ANNOTATED_VERSION
     return ADDED_VERSION if any(map(_uses_additions, plan.queries)) else FIRST_VERSION

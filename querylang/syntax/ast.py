@@ -528,7 +528,7 @@ class Filter:
 class Key:
     """`field [as name]`, or `action(...) as name` with `arguments`.
 
-    Also of `with unique`, without `as`.
+    Also of `with unique` and `new by`, without `as`.
     """
 
     span: Span = field(compare=False)
@@ -548,6 +548,15 @@ class Clocking:
 
 
 @dataclass(frozen=True, slots=True)
+class NewBy:
+    """`new by field, action() within duration` of an input."""
+
+    span: Span = field(compare=False)
+    values: tuple[Key, ...]
+    within: Duration
+
+
+@dataclass(frozen=True, slots=True)
 class InputDefinition:
     """One input of a query."""
 
@@ -559,6 +568,7 @@ class InputDefinition:
     retain: Expression | None
     unique: tuple[Key, ...]
     clocking: Clocking | None
+    new: NewBy | None = None
 
 
 @dataclass(frozen=True, slots=True)

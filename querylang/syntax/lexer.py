@@ -66,7 +66,9 @@ SOFT_KEYWORDS: tuple[str, ...] = (
 )
 """Kinds of keywords that may also be names where that is unambiguous."""
 
-SOFT_WORDS: dict[str, str] = {word: word.upper() for word in ("all", "after", "match", "skip", "past", "first", "last")}
+SOFT_WORDS: dict[str, str] = {
+    word: word.upper() for word in ("all", "after", "match", "skip", "past", "first", "last", "by")
+}
 """Word to token kind, of words that are names wherever the grammar does not have them
 (`querylang.syntax.lexer`).
 """
@@ -363,6 +365,20 @@ def _places(tokens: list[Token]) -> Iterator[int]:
             # In the brackets of a `between` names stand side by side; nowhere else three do.
             case "NAME" if token.content == "after" and depth == 0:
                 yield from _skip(tokens, number)
+            # An expression begins with `new`; behind a value it is the word of an input.
+            case "NAME" if token.content == "by" and number > 1 and tokens[number - 1].type == "NEW":
+                if _is_plain(token) and _ends_value(tokens[number - 2]):
+                    yield number
+
+
+def _ends_value(token: Token) -> bool:
+    """Whether an expression, a name or a duration can end with it, so that no name can follow."""
+    return token.type in _ENDS or token.type in SOFT_KEYWORDS
+
+
+_ENDS = frozenset({"NAME", "INTEGER_LITERAL", "FLOAT_LITERAL", "DECIMAL_LITERAL", "STRING_LITERAL", "RPAREN"}) | {
+    *("RBRACKET", "TRUE", "FALSE", "STAR", "PLUS", "QUESTION", "REPEAT", "LAST", "FIRST", "EVENT"),
+}
 
 
 def _is_find_all(tokens: list[Token], number: int) -> bool:

@@ -351,6 +351,7 @@ def _in_words(kinds: list[str]) -> str:
     Keywords that structure a file only if nothing else fits.
     """
     left = set(kinds)
+    left -= set() if left >= _EXPRESSION else {"NEW"}
     left -= set() if left >= _ARITHMETIC else {"PLUS"}
     left -= {"STAR", "QUESTION"} if "QUESTION" in left else set()
     words: list[str] = []

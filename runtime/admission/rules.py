@@ -32,6 +32,7 @@ class Group(Enum):
     USED = auto()  # an event with its own time
     ADJUSTED = auto()  # an event with another time than its own
     FILTERED = auto()  # an event that an input's filter did not accept
+    REPEATED = auto()  # an event that `new by` does not count
     SIGNAL = auto()  # not an event, but it may advance time or change the engine
     UNRELATED = auto()  # an event type that the query does not mention
     DISCARDED = auto()  # listed as a row, with the reason
@@ -49,6 +50,7 @@ class Outcome(IntEnum):
     ADJUSTED_LATE = 6
     ADJUSTED_OUT_OF_ORDER = 7
     FILTERED = 8
+    NOT_NEW = 19  # not the first of its values for so long (`new by`)
     HEARTBEAT = 9
     CONTROL = 10
     TICK = 11
@@ -81,6 +83,7 @@ _GROUPS = {
     Outcome.ADJUSTED_LATE: Group.ADJUSTED,
     Outcome.ADJUSTED_OUT_OF_ORDER: Group.ADJUSTED,
     Outcome.FILTERED: Group.FILTERED,
+    Outcome.NOT_NEW: Group.REPEATED,
     Outcome.HEARTBEAT: Group.SIGNAL,
     Outcome.CONTROL: Group.SIGNAL,
     Outcome.TICK: Group.SIGNAL,

@@ -139,6 +139,20 @@ def number_keys(columns: Sequence[pa.Array], length: int) -> tuple[NDArray[np.in
     return numbers, count
 
 
+def number_values(columns: Sequence[pa.Array], length: int) -> tuple[NDArray[np.int64], int]:
+    """As `number_keys`, but a null is a value: it equals a null and nothing else."""
+    numbers, count = np.zeros(length, np.int64), min(length, 1)
+    for column in plain_columns(columns):
+        more, more_count = _number(column)
+        if column.null_count:
+            more, more_count = more + 1, more_count + 1
+        if count <= 1:
+            numbers, count = more, more_count
+        elif more_count > 1:
+            numbers, count = _number(pa.array(numbers * more_count + more))
+    return numbers, count
+
+
 def plain_columns(columns: Sequence[pa.Array]) -> list[pa.Array]:
     """Columns of scalars: a location becomes four columns of coordinates."""
     return [part for column in columns for part in (column.flatten() if pa.types.is_struct(column.type) else [column])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from runtime.engine.division import NOWHERE, JoinRule, by_rules, divided_snapshot, equal_in_all, united_snapshot
 from runtime.engine.engine import Engine, StoredEvents
+from runtime.engine.key_contents import KeyContents
 from runtime.engine.metrics import metrics_table, output_events
 from runtime.engine.snapshot import STATE_VERSION, StateError
 
@@ -12,6 +13,7 @@ __all__ = [
     "STATE_VERSION",
     "Engine",
     "JoinRule",
+    "KeyContents",
     "StateError",
     "StoredEvents",
     "by_rules",

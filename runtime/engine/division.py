@@ -19,7 +19,7 @@ from runtime.columns.keys import hash_keys
 from runtime.columns.rows import joined
 from runtime.engine.engine import Engine
 from runtime.engine.key_contents import renumbered
-from runtime.engine.query_state import query_parts
+from runtime.engine.query_state import SEEN, query_parts
 from runtime.engine.snapshot import ALIKE, decode, encode
 from runtime.engine.succession import saved_states
 from runtime.number_arrays import Integers
@@ -104,7 +104,7 @@ def _all_told(parts: Sequence[Sequence[Sequence[Any]]]) -> list[list[Any]]:
 
 
 def _query(parts: Sequence[Header]) -> Header:
-    left_out = {"forget_keys"} - parts[0].keys()  # a query that forgets no keys has none
+    left_out = {"forget_keys", "values"} - parts[0].keys()  # of most queries
     return by_rules({name: rule for name, rule in _OF_QUERY.items() if name not in left_out}, parts)
 
 
@@ -123,6 +123,7 @@ _OF_QUERY: Mapping[str, JoinRule] = {
     "keys": equal_in_all,
     "inputs": equal_in_all,
     "forget_keys": equal_in_all,
+    "values": equal_in_all,
     "everywhere": _furthest,
     "next_due": min,
     "next_release": min,
@@ -154,8 +155,10 @@ def _buckets(plan: Plan, query: QueryPlan, name: str, table: pa.Table, buckets: 
 
 
 def _key_columns(plan: Plan, query: QueryPlan, name: str, table: pa.Table) -> list[pa.Array]:
-    assert name in ("bounds", "kept", "waits") or name.startswith("clock"), f"nothing says which keys '{name}' has"
-    if name == "bounds":
+    is_by_value = name.startswith(SEEN)
+    is_known = name in ("bounds", "kept", "waits") or name.startswith("clock")
+    assert is_by_value or is_known, f"nothing says which keys '{name}' has"
+    if name == "bounds" or is_by_value:
         return [one_chunk(table.column(f"key{place}")) for place in range(len(query.keys))]
     if not name.startswith("clock"):
         return query_parts(plan, query, "auto").keys_of(table)

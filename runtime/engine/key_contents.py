@@ -20,22 +20,45 @@ Key = Sequence[pa.Scalar]
 
 
 @dataclass(frozen=True, slots=True)
+class ClauseValues:
+    """The values that a clause stores of a key.
+
+    clause: for people
+    names: what the values are, as they are written
+    times: the values, each with its latest time, µs
+    length: how long after that they matter, µs
+    """
+
+    clause: str
+    names: Sequence[str]
+    times: Sequence[tuple[tuple[object, ...], int]]
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
 class KeyContents:
     """What is kept of a key.
 
     events: with the columns of `runtime.engine.query_state`, by time
     waits: the members of pending matches, as `runtime.matching.trailing_waits` has them
     bounds: number of rows beside its events: watermarks and the like
+    clauses: the values that clauses store
     """
 
     events: pa.Table
     waits: pa.Table
     bounds: int
+    clauses: Sequence[ClauseValues] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is kept."""
-        return not (len(self.events) or len(self.waits) or self.bounds)
+        return not (len(self.events) or len(self.waits) or self.bounds or self.values)
+
+    @property
+    def values(self) -> int:
+        """How many values are stored."""
+        return sum(len(item.times) for item in self.clauses)
 
     @property
     def pending(self) -> int:
@@ -52,7 +75,9 @@ def query_sizes(state: QueryState) -> dict[str, int]:
     """How much is kept of all keys, which are loaded."""
     pending = int(np.count_nonzero(_is_pending(state.keys.events)))
     counts = {"keys": state.keys.keys(), "events": len(state.keys), "pending": pending}
-    return counts | {"waits": state.waits.outlook()[0]}
+    counts |= {"waits": state.waits.outlook()[0]}
+    values = state.values()
+    return counts | ({"values": sum(map(len, values.values()))} if values else {})
 
 
 def key_contents(parts: QueryParts, state: QueryState, key: Key) -> KeyContents:
@@ -60,7 +85,9 @@ def key_contents(parts: QueryParts, state: QueryState, key: Key) -> KeyContents:
     events, waits = _split(parts, state, key)
     chosen = state.keys.events.filter(pa.array(events)).sort_by("_time")
     bounds = int(np.count_nonzero(_of_bounds(state.keys.bounds, key)))
-    return KeyContents(chosen, state.waits.members.filter(pa.array(waits)), bounds)
+    found = [ClauseValues(item.clause, item.names, item.of_key(key), item.length) for item in state.values().values()]
+    clauses = [item for item in found if item.times]
+    return KeyContents(chosen, state.waits.members.filter(pa.array(waits)), bounds, clauses)
 
 
 def forget_key(parts: QueryParts, state: QueryState, key: Key) -> tuple[KeyContents, Account]:
@@ -76,6 +103,8 @@ def forget_key(parts: QueryParts, state: QueryState, key: Key) -> tuple[KeyConte
     bounds = state.keys.bounds.filter(pa.array(~_of_bounds(state.keys.bounds, key)))
     state.keys.restore(state.keys.events.filter(pa.array(~events)).combine_chunks(), bounds.combine_chunks())
     state.waits.restore(renumbered(state.waits.members.filter(pa.array(~waits))))
+    for item in state.values().values():
+        item.forget(key)
     state.clocks.forget(key)
     return found, _account(parts.query.title, found)
 

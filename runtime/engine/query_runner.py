@@ -22,7 +22,7 @@ from runtime.columns.rows import taken_by_term, taken_rows
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.query_state import QueryParts, QueryState
 from runtime.engine.selected_values import with_selected
-from runtime.engine.shared_admission import AdmittedCall, Carry, SharedAdmission, renamed
+from runtime.engine.shared_admission import AdmittedCall, Carry, SharedAdmission, counted, renamed
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.find_every import selected
 from runtime.matching.interface import Found, Ordered
@@ -286,7 +286,7 @@ class QueryRunner:
             clock = timers_of(alive, rows.key_count, len(carry.admitted.times))
             keys = np.repeat(np.arange(rows.key_count), np.diff(clock.timers.start))
             timed = Ready(*rows.ready[:2], *rows.clocks.ready(keys, clock.timers.time))
-            admitted = self.admission.released(rows.with_ready(timed), records.limit, clock.timers)
+            admitted = counted(self.admission.released(rows.with_ready(timed), records.limit, clock.timers), carry.old)
             clock = clock.with_timers(admitted.timers)
             if until >= NEVER or not waits.goes_on(entries, alive, clock.wait[clock.expired]):
                 break

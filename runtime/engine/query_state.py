@@ -20,13 +20,24 @@ from runtime.columns.rows import ColdRows, Hashes, is_small, joined
 from runtime.engine.event_marks import NUMBER, are_numbered
 from runtime.engine.forgetting import LIFE_FIELDS, Forgetting, forgetting_of
 from runtime.engine.snapshot import fitted, integer, refuse_nulls, refuse_other_waits, refuse_outside
+from runtime.engine.stored_values import VALUES_VERSION, StoredValues, seen_values
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.choose import choose_matcher
 from runtime.matching.interface import Matcher
 from runtime.matching.trailing_waits import PendingWaits
 from runtime.matching.windows import WindowColumns, window_columns
 from runtime.number_arrays import Integers
-from runtime.policies.per_input import PolicyColumns, adjusts, definitive_times, has_ends, policy_columns, shares_clock
+from runtime.policies.per_input import (
+    PolicyColumns,
+    adjusts,
+    clock_inputs,
+    definitive_times,
+    has_ends,
+    is_clocked,
+    key_places,
+    policy_columns,
+    shares_clock,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +293,9 @@ ALIVE = -2
 """In place of an input, in the bounds of a key: the key is stored although it has no events."""
 
 
+SEEN = "seen"
+"""Begins the names of the tables of `QueryState.seen`; the number of the input follows."""
+
 _MAY_BE_NULL = ("_text", "_adjusted", "_skipped", "_number", "_shape", "_end")
 
 
@@ -292,6 +306,7 @@ class QueryState:
     everywhere: by input, the bound by heartbeats for every key, µs
     waits: pending matches
     clocks: the clocks that keys share
+    seen: by input with `new by`, the values of its events
     hot_timer: the earliest timer of hot keys, µs; NEVER = none
     hot_release: the earliest one that releases something
     """
@@ -309,6 +324,7 @@ class QueryState:
         self.everywhere = np.full(len(query.inputs), NO_TIME, np.int64)
         self.waits = PendingWaits(query, parts.schema)
         self.clocks = QueryClocks(parts.plan, query)
+        self.seen = seen_values(parts.plan, query)
         self.hot_timer = self.hot_release = NEVER
 
     @property
@@ -344,11 +360,34 @@ class QueryState:
         by_key = definitive_times(bounds, self.everywhere, self._parts.policies.delay, clock)
         return min(int(by_key[0]), self.clocks.definitive_of(key, clock))
 
+    def reached(self, clock: int) -> int:
+        """The moment before which no event of any key can be released any more, µs."""
+        query = self._parts.query
+        if clock == NO_TIME:
+            return NO_TIME
+        bounds = np.full((1, len(query.inputs)), NO_TIME, np.int64)
+        least = int(definitive_times(bounds, self.everywhere, self._parts.policies.delay, clock)[0])
+        if not shares_clock(query):
+            return least
+        if all(key_places(query, inputs) is None for inputs in clock_inputs(query)):
+            return min(least, self.clocks.definitive_of((None,) * len(query.keys), clock))
+        # A substream that is not stored begins as far behind the clock as it may be.
+        delays = [item.policy.max_delay for item in query.inputs if is_clocked(item) and item.policy is not None]
+        by_clock = NO_TIME if None in delays else clock - max(delay for delay in delays if delay is not None)
+        bound = self.clocks.timelines().column("bound")
+        behind = NO_TIME if bound.null_count or not len(bound) else int(pc.min(bound).as_py())
+        return min(least, max(by_clock, behind))
+
+    def values(self) -> dict[str, StoredValues]:
+        """By the name of its table in a snapshot, what clauses store of values."""
+        return {f"{SEEN}{index}": values for index, values in self.seen.items()}
+
     def snapshot(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         """Plain data, and tables by name; cold keys have to be loaded before."""
         assert not self.keys.has_cold, "a snapshot holds all keys"
         waits = {} if self._parts.query.trailing is None else {"waits": self.waits.members}
         tables = {"kept": self.keys.events, "bounds": self.keys.bounds} | waits | self.clocks.tables()
+        tables |= {name: values.table() for name, values in self.values().items()}
         header = {
             **self._identity(),
             "everywhere": self.everywhere.tolist(),
@@ -356,6 +395,8 @@ class QueryState:
             "next_release": self.hot_release,
             "clocks": self.clocks.header(),
         }
+        if self._parts.query.remembers:
+            header["values"] = VALUES_VERSION
         return header, tables
 
     def restore(self, header: Mapping[str, Any], tables: dict[str, pa.Table]) -> None:
@@ -377,6 +418,10 @@ class QueryState:
             refuse_other_waits(waits, len(query.terms))
             self.waits.restore(waits)
         self.clocks.restore(header.get("clocks", []), tables)  # older states have none
+        if header.get("values", VALUES_VERSION) != VALUES_VERSION:
+            raise ValueError(f"values of version {header['values']}; this release reads {VALUES_VERSION}")
+        for name, values in self.values().items():
+            values.restore(tables[name], name)
         self.everywhere = everywhere
         self.hot_timer = integer(header["next_due"])
         self.hot_release = integer(header.get("next_release", self.hot_timer))

@@ -26,6 +26,7 @@ from runtime.engine.call_rows import CallRecords, CallRows, Wanted, assemble, cu
 from runtime.engine.event_marks import NUMBER, first_free, with_newest, with_numbers, with_skipped
 from runtime.engine.forgetting import LIFE_FIELDS, Ends, Lives, definitive_at, ends_of, heartbeats_before
 from runtime.engine.query_state import ALIVE, CUT_OFF, STATE_FIELDS, QueryParts, QueryState
+from runtime.engine.stored_values import old_events, without_old
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.interface import Ordered
 from runtime.matching.windows import WindowColumns, rows_to_keep, superseded_by
@@ -50,6 +51,7 @@ class Carry:
     superseded: Integers
     cut_off: Integers
     free: Integers
+    old: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,8 @@ def evict(parts: QueryParts, state: QueryState, carry: Carry, clock: int) -> int
     state.hot_release = admitted.next_timer
     state.hot_timer = min(admitted.next_timer, int(timers.min(initial=NEVER)), int(bound_timers.min(initial=NEVER)))
     state.clocks.evict(clock)
+    for seen in state.seen.values():
+        seen.evict(lambda: state.reached(clock))
     return forgotten
 
 
@@ -249,14 +253,19 @@ class SharedAdmission:
         was_pending = _pending_sources(state.keys.events)
         rows = assemble(parts, state, records, wanted)
         admitted = self.released(rows, records.limit)
+        old = old_events(parts.plan, parts.query, state.seen, rows.table, rows.keys, admitted.released)
+        repeated = admitted.released.order[: len(old)][old]
+        admitted = counted(admitted, old)
         superseded = self._superseded(rows, admitted.released)
         free = first_free(rows.table, admitted.released)
         table = with_ends(rows.table, parts.plan, rows.rows, admitted.released)
         table, numbers = with_numbers(table, admitted.released)
-        carry = Carry(rows.with_table(table), admitted, superseded, cut_off_blocks(state, rows), free)
+        carry = Carry(rows.with_table(table), admitted, superseded, cut_off_blocks(state, rows), free, old)
         events = self._ordered(carry, numbers)
         has_new = bool((events.start[1:] > events.fresh).any())
         account = self._account(records, wanted, carry, was_pending)
+        if len(repeated):
+            account.update(count_pending("", _counted(rows.table).take(pa.array(repeated)), 1, Outcome.NOT_NEW))
         return AdmittedCall(wanted, carry, events, has_new, _has_null(wanted.selection.outcome), account)
 
     def released(self, rows: CallRows, limit: int, timers: Timers | None = None) -> Admitted:
@@ -316,6 +325,11 @@ class SharedAdmission:
         account.update(count_pending("", was_pending, -1))
         account.update(count_pending("", is_pending, 1))
         return account
+
+
+def counted(admitted: Admitted, old: NDArray[np.bool_]) -> Admitted:
+    """The same without events that are not new; `old`: as in `Carry`."""
+    return admitted._replace(released=without_old(admitted.released, old)) if len(old) else admitted
 
 
 def _has_null(outcome: NDArray[np.int8]) -> bool:

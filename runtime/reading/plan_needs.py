@@ -241,7 +241,8 @@ class _Reads:
             self.visit(part, terms)
 
     def _add_input(self, item: Input) -> None:
-        self.visit((item.keys, item.filter, item.unique, item.within, item.retain, item.time_from), [item.event])
+        own = item.keys, item.filter, item.unique, item.new, item.within, item.retain, item.time_from
+        self.visit(own, [item.event])
         if item.heartbeat is not None:
             self.visit((item.heartbeat.keys, item.heartbeat.time_from), [item.heartbeat.event])
         if item.policy is not None:

@@ -1,8 +1,9 @@
 """The ledger: how many records of each source had which outcome for each query.
 
-At every moment received = used + adjusted + filtered + heartbeat + control + tick + unrelated +
-discarded + undeployed + pending: each record has exactly one outcome. Counts are changes, of one
-call or of all calls so far; `pending` may go down. Words in BESIDE are not part of the sum.
+At every moment received = used + adjusted + filtered + not_new + heartbeat + control + tick +
+unrelated + discarded + undeployed + pending: each record has exactly one outcome. Counts are
+changes, of one call or of all calls so far; `pending` may go down. Words in BESIDE are not part of
+the sum.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def count_records(query: str, sources: pa.DictionaryArray, outcomes: NDArray[np.
     return account
 
 
-def count_pending(query: str, events: pa.Table, change: int) -> Account:
-    """Moves admitted events between their outcome and pending.
+def count_pending(query: str, events: pa.Table, change: int, outcome: Outcome = Outcome.PENDING) -> Account:
+    """Moves admitted events between their outcome and pending, or another one.
 
     events: their sources (`_source`) and, if times can be adjusted, the reasons (`_adjusted`)
     change: 1 for events that are pending now, -1 for those that were pending before
@@ -72,9 +73,9 @@ def count_pending(query: str, events: pa.Table, change: int) -> Account:
     adjusted = one_chunk(events.column("_adjusted")).to_numpy() if has_column(events, "_adjusted") else 0
     counts = np.bincount(source.indices.to_numpy().astype(np.int64) * len(ADMITTED) + adjusted)
     for place in np.flatnonzero(counts):
-        name, outcome = source.dictionary[place // len(ADMITTED)].as_py(), ADMITTED[place % len(ADMITTED)]
-        account[query, name, Outcome.PENDING.word] += change * int(counts[place])
-        account[query, name, outcome.word] -= change * int(counts[place])
+        name, before = source.dictionary[place // len(ADMITTED)].as_py(), ADMITTED[place % len(ADMITTED)]
+        account[query, name, outcome.word] += change * int(counts[place])
+        account[query, name, before.word] -= change * int(counts[place])
     return account
 
 

@@ -189,7 +189,12 @@ def can_foresee(plan: Plan) -> bool:
 
 
 def _is_simple(query: QueryPlan) -> bool:
-    if query.has_runs or query.forget_keys is not None or any(key.type not in _KEYS for key in query.keys):
+    if (
+        query.has_runs
+        or query.remembers
+        or query.forget_keys is not None
+        or any(key.type not in _KEYS for key in query.keys)
+    ):
         return False
     if query.gaps or query.edition or query.starts is not None or query.ends is not None:
         return False  # control events have changed it

@@ -265,3 +265,5 @@ def test_words_of_phrases_are_keywords_only_there() -> None:
     assert scope_of("find all as a", "all") is None
     assert scope_of("  after match skip to last a", "after match skip to last") == "keyword.control"
     assert scope_of("where after > match", "after") is None
+    assert scope_of("A() within 3 new by k within 9;", "new by") == "keyword.control"
+    assert scope_of("A() key by within 3;", "by") is None

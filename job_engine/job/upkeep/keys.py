@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from querylang.plan.model import Plan, QueryPlan
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import column_name
 from runtime.columns.keys import GivenKey, bucket_of_key, is_of_key, key_columns
-from runtime.engine import Engine
+from runtime.engine import Engine, KeyContents
 from runtime.instants import NEVER, NO_TIME
 from runtime.json_reader import json_of_text
 from runtime.json_shapes import Count
@@ -47,6 +47,8 @@ class KeyState:
         None = until something else evicts them
     waits: pending matches: `due`, and their members by name
     held: records that slower sources hold back, which the queries of equal keys have in common
+    values: those that a clause stores: `clause`, `values` by their text, the latest `time`,
+        and `until` which definitive time it matters
     """
 
     query: str
@@ -56,10 +58,11 @@ class KeyState:
     events: Sequence[Plain]
     waits: Sequence[Plain]
     held: Sequence[Plain]
+    values: Sequence[Plain] = ()
 
     def to_plain(self) -> Plain:
-        """As JSON can hold it."""
-        return asdict(self)
+        """As JSON can hold it; `values` only if there is something."""
+        return {name: value for name, value in asdict(self).items() if name != "values" or value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class QuerySize:
 
     keys: those with state, estimated where there are many
     events: in windows or pending
+    values: that clauses store; None = none of the query does
     """
 
     query: str
@@ -75,6 +79,11 @@ class QuerySize:
     events: int
     pending: int
     waits: int
+    values: int | None = None
+
+    def to_plain(self) -> Plain:
+        """As JSON can hold it; `values` only where there are some."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +103,7 @@ class JobState:
     def to_plain(self) -> Plain:
         """As JSON can hold it."""
         if self.keys is None:
-            return {"batch": self.batch, "queries": [asdict(size) for size in self.sizes]}
+            return {"batch": self.batch, "queries": [size.to_plain() for size in self.sizes]}
         return {"batch": self.batch, "queries": [key.to_plain() for key in self.keys], "others": list(self.others)}
 
 
@@ -124,7 +133,9 @@ def _sizes(opened: Opened) -> list[QuerySize]:
             for title, counts in engine.sizes().items():
                 total[title].update(counts)
     return [
-        QuerySize(title, *(counts[name] for name in ("keys", "events", "pending", "waits")))
+        QuerySize(
+            title, counts["keys"], counts["events"], counts["pending"], counts["waits"], values=counts.get("values")
+        )
         for title, counts in total.items()
     ]
 
@@ -168,7 +179,15 @@ def _of_query(
         _events(plan, query, contents.events),
         _waits(plan, query, contents.waits),
         held,
+        list(_values(contents)),
     )
+
+
+def _values(contents: KeyContents) -> Iterator[Plain]:
+    for item in contents.clauses:
+        for values, time in item.times:
+            named = dict(zip(item.names, map(plain_value, values), strict=True))
+            yield {"clause": item.clause, "values": named, "time": _time(time), "until": _time(time + item.length)}
 
 
 def _events(plan: Plan, query: QueryPlan, table: pa.Table) -> list[Plain]:

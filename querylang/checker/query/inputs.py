@@ -12,7 +12,7 @@ from querylang.checker.query.input_events import Clock, check_filters, event_fie
 from querylang.checker.scope import type_of
 from querylang.errors import Mistake, QueryError, counted, nearest
 from querylang.plan.expression import SIMPLE, Call, Expression, KeyOf, Kind, Type, walk
-from querylang.plan.model import Input, Key
+from querylang.plan.model import Input, Key, NewBy
 from querylang.syntax import ast
 
 MOST_HEARTBEATS = 60
@@ -134,7 +134,7 @@ def _checked(node: ast.InputDefinition, schema: EventSchema, constants: Constant
     retain = None if node.retain is None else constants.count(node.retain, "`retain`")
     if node.within is None and node.retain is None:
         constants.diagnostics.report(Mistake.NO_WINDOW, node.event.span)
-    unique = _unique(node, schema, constants)
+    unique = _compared(node.unique, "`with unique`", schema, constants)
     clocking = node.clocking
     clock = Clock(node, schema, constants)
     has_wait = clocking is not None and clocking.wait is not None
@@ -149,6 +149,7 @@ def _checked(node: ast.InputDefinition, schema: EventSchema, constants: Constant
         time_from=clock.time_from(),
         out_of_order=schema.out_of_order,
         heartbeat=clock.heartbeat(tuple(key.value for key in keys)) if has_wait else None,
+        new=None if node.new is None else _new(node.new, schema, constants),
     )
     return CheckedInput(node, item, schema, keys)
 
@@ -173,12 +174,22 @@ def _keys(node: ast.InputDefinition, schema: EventSchema, constants: Constants) 
     return tuple(keys.values())
 
 
-def _unique(node: ast.InputDefinition, schema: EventSchema, constants: Constants) -> tuple[Expression, ...]:
+def _new(node: ast.NewBy, schema: EventSchema, constants: Constants) -> NewBy | None:
+    """Which events are new; None: it has a mistake, which is reported."""
+    values = _compared(node.values, "`new by`", schema, constants)
+    within = constants.duration(node.within, "the `within` of `new by`")
+    return None if within is None else NewBy(values, within)
+
+
+def _compared(
+    nodes: tuple[ast.Key, ...], clause: str, schema: EventSchema, constants: Constants
+) -> tuple[Expression, ...]:
+    """What `with unique` or `new by` compares."""
     values: list[Expression] = []
-    for position, item in enumerate(node.unique):
-        value = _value(item, schema, constants, "what `with unique` compares")
-        if item in node.unique[:position]:
-            constants.diagnostics.report(Mistake.UNIQUE_TWICE, item.span, name=item.source.text)
+    for position, item in enumerate(nodes):
+        value = _value(item, schema, constants, f"what {clause} compares")
+        if item in nodes[:position]:
+            constants.diagnostics.report(Mistake.COMPARED_TWICE, item.span, name=item.source.text, clause=clause)
         elif value is not None and value not in values:  # a field, and an action that returns it
             values.append(value)
     return tuple(values)

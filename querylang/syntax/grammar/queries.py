@@ -166,16 +166,17 @@ class InputRules(Rules):
         p[0] = grown(p)
 
     def p_input(self, p: Parts) -> None:
-        """input : event_type LPAREN filters RPAREN keys window unique clocking SEMICOLON"""
+        """input : event_type LPAREN filters RPAREN keys window unique newness clocking SEMICOLON"""
         p[0] = ast.InputDefinition(
-            span=p[1].span.until(p[9].span),
+            span=p[1].span.until(p[10].span),
             event=p[1],
             filters=tuple(p[3]),
             keys=tuple(p[5]),
             within=p[6].within,
             retain=p[6].retain,
             unique=tuple(p[7]),
-            clocking=p[8],
+            new=p[8],
+            clocking=p[9],
         )
 
     # Filters
@@ -266,6 +267,11 @@ class InputRules(Rules):
         """unique_list : unique_list COMMA key_source
         | key_source"""
         p[0] = grown(p)
+
+    def p_newness(self, p: Parts) -> None:
+        """newness : NEW BY unique_list WITHIN duration
+        |"""
+        p[0] = ast.NewBy(p[1].span.until(p[5].span), tuple(p[3]), p[5]) if len(p) == 6 else None
 
     # Windows and times
 

@@ -22,6 +22,13 @@ def test_a_plan_has_the_earliest_version_that_has_all_its_parts() -> None:
     assert [to_dict(plan)["version"] for plan in (annotated, plain, *earlier)] == [6, 6, 5, 3]
 
 
+def test_a_plan_that_stores_values_has_a_later_version() -> None:
+    text = PLAIN.replace("within 9.0", "within 9.0 new by ts within 1 day")
+    plan = querylang.compile_text(text).plan
+    assert [to_dict(item)["version"] for item in (plan, plan.with_failing_nulls())] == [7, 7]
+    assert from_dict(to_dict(plan)) == plan
+
+
 def test_a_plan_without_a_rule_for_nulls_has_the_earlier_one() -> None:
     plan = querylang.compile_text(PLAIN).plan
     earlier = to_dict(plan.with_failing_nulls())

@@ -62,6 +62,7 @@ INPUTS = {
     "A() key f() as k, g(1, x) as l within 3;": "InputDefinition(A [] [Key(f [] k) Key(g [1 x] l)] 3 - [] -)",
     "A() within 3 with unique u;": "InputDefinition(A [] [] 3 - [Key(u - -)] -)",
     "A() within 3 with unique u, f(1);": "InputDefinition(A [] [] 3 - [Key(u - -) Key(f [1] -)] -)",
+    "A() within 3 with unique u new by v, f(1) within 7 days wait 5;": "InputDefinition(A [] [] 3 - [Key(u - -)] Clocking(- 5 -) NewBy([Key(v - -) Key(f [1] -)] TimeLiteral([[7 days]])))",
     "A() within 3 wait 20 seconds;": "InputDefinition(A [] [] 3 - [] Clocking(- TimeLiteral([[20 seconds]]) -))",
     "A() within 3 wait 5.0 or H;": "InputDefinition(A [] [] 3 - [] Clocking(- 5.0 H))",
     "A() within 3 time from ts wait 5 or a.H;": "InputDefinition(A [] [] 3 - [] Clocking(ts 5 a.H))",

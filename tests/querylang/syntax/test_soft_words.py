@@ -6,7 +6,7 @@ import pytest
 
 import querylang
 
-WORDS = "all after match skip past last first consecutive prev count sum avg min max"
+WORDS = "all after match skip past last first consecutive prev count sum avg min max by"
 
 TEXT = """
 package {w}.x;
@@ -33,6 +33,10 @@ query Without {{
 }}
 query Key {{ inputs {{ B() key {w} as {w} within 9.0; }} find B as a -> B as b {{ print {w}.toString(); }} }}
 query Every {{ inputs {{ {w}() within 9.0; }} find every {w} as a select last(a.{w}) as x having count() > 1 }}
+query New {{
+    inputs {{ B() key k within 9.0 with unique {w} new by {w}, k within 9.0; }}
+    find B as a {{ B x := new B; print x.toString(); {w} y := new {w}; print y.toString(); }}
+}}
 query Skip {{
     inputs {{ {w}() within 9.0; }}
     find {w} as {w} {{2,3}} -> {w} as b after match skip to first {w}
@@ -43,4 +47,4 @@ query Run {{ inputs {{ {w}() within 9.0; }} find {w} : {w} + -> {w}() as b {{ pr
 
 @pytest.mark.parametrize("word", WORDS.split())
 def test_a_word_of_the_additions_is_a_name_wherever_names_are(word: str) -> None:
-    assert len(querylang.compile_text(TEXT.format(w=word)).plan.queries) == 9
+    assert len(querylang.compile_text(TEXT.format(w=word)).plan.queries) == 10
