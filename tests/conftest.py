@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 
@@ -59,6 +60,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Among several workers the longest files come first; alone, pytest's own order stays."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: place(item.nodeid.split("::")[0]))
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests live to the end: the garbage collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Extensions count at the end what is left of them."""
+    gc.unfreeze()
 
 
 def place(file: str) -> int:
