@@ -259,6 +259,13 @@ class Mistake(Enum):
     SKIP_PLACE = "skip", "`after match skip` must be the last clause, behind conditions and `select`"
     SKIP_EVERY = "skip", "a `find every` has no `after match skip`: it looks at all candidates together"
     SKIP_WAIT = "skip", "a pattern that ends with a `wait` has no `after match skip`: its matches are found later"
+    AT_MOST_TWICE = "at-most", "this query already has an `at most`"
+    AT_MOST_PLACE = "at-most", "`at most` must be the last clause, behind `after match skip`"
+    AT_MOST_SAME = "at-most", "these values are compared already"
+    AT_MOST_KIND = (
+        "at-most",
+        "`by` compares values that are boolean, integer, float, decimal, string or location, not {found}",
+    )
     SKIP_UNSET = "skip", "'{name}' may be unset or empty: name an event that every match has"
     EVERY_WAIT = "every", "a `find every` cannot end with a `wait`"
 

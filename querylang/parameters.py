@@ -394,6 +394,12 @@ def _with_numbers(query: QueryPlan, where: str, hidden: Mapping[str, str]) -> Qu
         query,
         inputs=tuple(of_input(item) for item in query.inputs),
         conditions=tuple(of_condition(item) for item in query.conditions),
+        at_most=query.at_most
+        and replace(
+            query.at_most,
+            count=number(query.at_most.count, "the number of `at most`", count_of),
+            duration=number(query.at_most.duration, "the time of `at most`", microseconds_of),
+        ),
         leading=of_wait(query.leading, "at the beginning"),
         trailing=of_wait(query.trailing, "at the end"),
     )

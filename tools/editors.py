@@ -99,6 +99,10 @@ def _rules() -> dict[str, list[Rule]]:
             ),
             _rule(
                 "keyword.control",
+                r"(?<![\w.#])at\s+most(?!\w)(?!\s*[;).,])",
+            ),
+            _rule(
+                "keyword.control",
                 r"(?<![\w.#])after\s+match\s+skip\s+(?:past\s+last\s+event|to\s+(?:first|last))(?!\w)",
             ),
         ],

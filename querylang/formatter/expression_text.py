@@ -198,7 +198,7 @@ WIDEST = 100
 MARK = "\t"
 """A space at which a line may be broken. Layouts contain no other tab: strings escape them."""
 
-_CLAUSES = ("where", "between", "to", "at", "key", "within", "retain", "with", "new", "time", "wait")
+_CLAUSES = ("where", "between", "to", "at", "key", "within", "retain", "with", "new", "by", "time", "wait")
 _LISTED = 1
 """The looseness of a mark after a comma."""
 _LOOSENESS = {

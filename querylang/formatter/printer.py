@@ -243,6 +243,9 @@ def _clause(clause: ast.Clause) -> str:
         case ast.Skip():
             target = "past last event" if clause.name is None else f"to {clause.to} {name(clause.name)}"
             return f"after match skip {target}"
+        case ast.MatchLimit():
+            by = f"{MARK}by {comma_separated(map(expression, clause.values))}" if clause.values else ""
+            return f"at most {expression(clause.count, SUM)} per {duration(clause.duration)}{by}"
         case ast.Broken():
             raise AssertionError("a text with mistakes has no canonical layout")
         case _:

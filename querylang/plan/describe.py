@@ -62,7 +62,7 @@ def describe(query: QueryPlan) -> str:
         _section(
             "for each match" if query.every is None else "then", [*_selects(query, names), *(block or ["output"])]
         ),
-        _section("after a match", _skip(query)),
+        _section("after a match", [*_skip(query), *_at_most(query, names)]),
         *(_section(action_text(item), statement_lines(item.body, names)) for item in query.actions),
         _section("state", list(_bounds(query))),
         _section("events that a `=>` or `consecutive` counts", _counted(query)),
@@ -275,6 +275,16 @@ def _skip(query: QueryPlan) -> list[str]:
             return [f"skip to {end} {name}: events before {name} are not bound again"]
 
 
+def _at_most(query: QueryPlan, names: Names) -> list[str]:
+    """How many matches are given."""
+    if query.at_most is None:
+        return []
+    limit = query.at_most
+    by = ", ".join(expression_text(value, names) for value in limit.values)
+    rate = f"at most {count_text(limit.count, names)} per {duration_text(limit.duration, names)}"
+    return [f"{rate} by {by}" if by else rate]
+
+
 def _every(query: QueryPlan, names: Names) -> Iterator[str]:
     if query.every is not None:
         for select in query.every.selects:
@@ -297,6 +307,17 @@ def _bounds(query: QueryPlan) -> Iterator[str]:
     if query.trailing is not None:
         rounds = "" if query.trailing.most == 1 else f"{query.trailing.most} times "
         yield f"matches that wait for their end: at most those of {rounds}{_length(query.trailing.duration)}{per_key}"
+    yield from _given(query)
+
+
+def _given(query: QueryPlan) -> Iterator[str]:
+    """How many times are stored of matches that were given."""
+    if query.at_most is not None:
+        limit, names = query.at_most, Names.of(query)
+        by = ", ".join(expression_text(value, names) for value in limit.values)
+        times = f"{count_text(limit.count, names)} time{'' if limit.count == 1 else 's'}"
+        per_value, per_key = f" for each {by}" if by else "", ", per key" if query.keys else ""
+        yield f"matches that were given: at most {times}{per_value} of the last {_length(limit.duration)}{per_key}"
 
 
 def _counted(query: QueryPlan) -> list[str]:

@@ -579,6 +579,18 @@ class Skip:
 
 
 @dataclass(frozen=True, slots=True)
+class MatchLimit:
+    """`at most count per duration by values`: how many matches of equal values are given.
+
+    `values`: over the match; of a `find every` over aggregates and keys. A null equals a null.
+    """
+
+    count: Count
+    duration: Duration
+    values: tuple[Expression, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Key:
     """A key of a query: name and type."""
 
@@ -612,6 +624,7 @@ class QueryPlan:
     - `edition`: tells the texts apart that a query of this name has had one after the other.
     - `starts`, `ends`: in microseconds, from which and until before which moment a match must be to
       be given out; None: there is no such limit. They are set while one text hands over to another.
+    - `at_most`: which matches are given; None: all.
     - `nulls_fail`: whether a null that is used is a failure, as in all plans before version 6; else
       it is a null of SQL (docs/language.md).
     """
@@ -641,6 +654,7 @@ class QueryPlan:
     starts: int | None = None
     ends: int | None = None
     nulls_fail: bool = True
+    at_most: MatchLimit | None = None
 
     @property
     def selected(self) -> tuple[Select, ...]:
@@ -657,7 +671,7 @@ class QueryPlan:
     @property
     def remembers(self) -> bool:
         """Whether something depends on values of the past that are not in its windows."""
-        return any(item.new is not None for item in self.inputs)
+        return self.at_most is not None or any(item.new is not None for item in self.inputs)
 
     @property
     def title(self) -> str:
@@ -801,6 +815,7 @@ ADDED: Mapping[type, Mapping[str, Any]] = {
         "starts": None,
         "ends": None,
         "nulls_fail": True,
+        "at_most": None,
     },
     Input: {"new": None},
     Wait: {"most": 1},
@@ -812,7 +827,8 @@ ADDED: Mapping[type, Mapping[str, Any]] = {
 }
 """By class, the fields that later versions have added, with their defaults.
 
-Version 5: those of event types; version 6: `nulls_fail`; version 7: `new`; version 4: all others.
+Version 5: those of event types; version 6: `nulls_fail`; version 7: `new` and `at_most`; version 4:
+all others.
 """
 
 _CLASSES: tuple[type, ...] = (
@@ -835,7 +851,7 @@ _CLASSES: tuple[type, ...] = (
         Without,
         Gap,
     ),
-    *(Select, Skip, Every, Key, QueryPlan, Stopped, Plan, Automaton, State, Transition),
+    *(Select, Skip, MatchLimit, Every, Key, QueryPlan, Stopped, Plan, Automaton, State, Transition),
 )
 
 _CODEC = Codec(_CLASSES, ADDED)

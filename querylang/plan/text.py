@@ -289,6 +289,9 @@ MATCH_COLUMNS = frozenset(
 )
 """Names of columns that all tables of matches may have; none of them can be selected."""
 
+SUPPRESSED = "suppressed"
+"""A column of the matches of a query with `at most`."""
+
 _WORD = re.compile(r"(?!__)[^\W\d]\w*")
 
 

@@ -726,7 +726,17 @@ class Skip:
     name: Name | None
 
 
-Clause = Where | Within | Without | Select | Having | Skip | Broken
+@dataclass(frozen=True, slots=True)
+class MatchLimit:
+    """`at most count per duration [by expression, ...]`; `span`: without the last part."""
+
+    span: Span = field(compare=False)
+    count: Expression
+    duration: Duration
+    values: tuple[Expression, ...]
+
+
+Clause = Where | Within | Without | Select | Having | Skip | MatchLimit | Broken
 
 
 @dataclass(frozen=True, slots=True)

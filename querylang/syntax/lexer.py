@@ -67,7 +67,7 @@ SOFT_KEYWORDS: tuple[str, ...] = (
 """Kinds of keywords that may also be names where that is unambiguous."""
 
 SOFT_WORDS: dict[str, str] = {
-    word: word.upper() for word in ("all", "after", "match", "skip", "past", "first", "last", "by")
+    word: word.upper() for word in ("all", "after", "match", "skip", "past", "first", "last", "most", "per", "by")
 }
 """Word to token kind, of words that are names wherever the grammar does not have them
 (`querylang.syntax.lexer`).
@@ -352,7 +352,10 @@ def with_soft_words(tokens: list[Token]) -> list[Token]:
 def _places(tokens: list[Token]) -> Iterator[int]:
     """The numbers of the tokens that are meant as keywords."""
     depth = 0
+    is_rate = False  # behind `at most`: its words follow values, where no name can
+    latest = -1  # the word of `at most` before
     for number, token in enumerate(tokens):
+        is_behind_value = number - 1 > latest and _ends_value(tokens[number - 1])
         match token.type:
             case "LPAREN":
                 depth += 1
@@ -360,11 +363,20 @@ def _places(tokens: list[Token]) -> Iterator[int]:
                 depth -= 1
             case "FIND":
                 depth = 0
+            case "LBRACE" | "SEMICOLON":
+                is_rate = False
             case "NAME" if token.content == "all" and _is_find_all(tokens, number):
                 yield number
             # In the brackets of a `between` names stand side by side; nowhere else three do.
             case "NAME" if token.content == "after" and depth == 0:
                 yield from _skip(tokens, number)
+            case "NAME" if token.content == "most" and depth == 0 and _is_plain(token):
+                if number > 1 and tokens[number - 1].type == "AT" and _ends_value(tokens[number - 2]):
+                    is_rate, latest = True, number
+                    yield number
+            case "NAME" if token.content in ("per", "by") and is_rate and is_behind_value and depth == 0:
+                is_rate, latest = token.content == "per", number
+                yield number
             # An expression begins with `new`; behind a value it is the word of an input.
             case "NAME" if token.content == "by" and number > 1 and tokens[number - 1].type == "NEW":
                 if _is_plain(token) and _ends_value(tokens[number - 2]):

@@ -352,6 +352,7 @@ def _in_words(kinds: list[str]) -> str:
     """
     left = set(kinds)
     left -= set() if left >= _EXPRESSION else {"NEW"}
+    left -= {"AT"} if "WHERE" in left else set()
     left -= set() if left >= _ARITHMETIC else {"PLUS"}
     left -= {"STAR", "QUESTION"} if "QUESTION" in left else set()
     words: list[str] = []

@@ -19,7 +19,7 @@ from runtime.columns.keys import hash_keys
 from runtime.columns.rows import joined
 from runtime.engine.engine import Engine
 from runtime.engine.key_contents import renumbered
-from runtime.engine.query_state import SEEN, query_parts
+from runtime.engine.query_state import GIVEN, SEEN, query_parts
 from runtime.engine.snapshot import ALIKE, decode, encode
 from runtime.engine.succession import saved_states
 from runtime.number_arrays import Integers
@@ -155,7 +155,7 @@ def _buckets(plan: Plan, query: QueryPlan, name: str, table: pa.Table, buckets: 
 
 
 def _key_columns(plan: Plan, query: QueryPlan, name: str, table: pa.Table) -> list[pa.Array]:
-    is_by_value = name.startswith(SEEN)
+    is_by_value = name == GIVEN or name.startswith(SEEN)
     is_known = name in ("bounds", "kept", "waits") or name.startswith("clock")
     assert is_by_value or is_known, f"nothing says which keys '{name}' has"
     if name == "bounds" or is_by_value:

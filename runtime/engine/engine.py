@@ -311,11 +311,12 @@ class Engine:
         return dict.fromkeys(runner.admission for runner in self._runners)
 
     def _load_cold(self) -> None:
-        """Loads the cold keys of every query."""
+        """Loads the cold keys of every query, and removes expired values."""
         table, none = Arrivals.empty(self.plan).table, np.empty(0, np.int64)
         controls = ControlEvents.of(table, self.plan, self._leeway)
         nothing = CallRecords(table, none, none, NO_MOVES, controls, self._clock, self._clock)
         for admission, members in self._members().items():
+            admission.state.evict_values(self._clock, everything=True)
             if not admission.state.keys.has_cold:
                 continue
             call = admission.admitted(nothing, everything=True)

@@ -18,6 +18,7 @@ from querylang.plan.model import QueryPlan
 from runtime.engine.engine import Engine
 from runtime.instants import LATEST, NO_TIME
 from runtime.policies.per_input import clock_inputs, is_clocked, key_places
+from runtime.results.ledger import SUPPRESSED
 from runtime.results.schemas import Results
 
 METRICS_SCHEMA = pa.schema(
@@ -60,6 +61,8 @@ def metrics_table(
     for query in engine.plan.queries:
         own = counts.get(query.public_title, Counter())
         figures = [*_figures(own), ("Output Events", None, output_counts.get(query.public_title, 0))]
+        if query.at_most is not None:
+            figures.append(("Suppressed Matches", None, own[SUPPRESSED]))
         figures.append((WATERMARK_DELAY, None, _delay(engine, query, wall)))
         rows += [
             {"query": query.public_title, "metric": name, "outcome": outcome, "value": value}

@@ -6,6 +6,7 @@ equal inputs share them. All of it is columns: Python does nothing per key, reco
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -19,16 +20,17 @@ from runtime.admission import ClocksRun, Outcome, Ready, Released, Waited, reaso
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import AT_THE_END
 from runtime.columns.rows import taken_by_term, taken_rows
+from runtime.engine.at_most import limited
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.query_state import QueryParts, QueryState
-from runtime.engine.selected_values import with_selected
+from runtime.engine.selected_values import with_compared, with_selected
 from runtime.engine.shared_admission import AdmittedCall, Carry, SharedAdmission, counted, renamed
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.find_every import selected
 from runtime.matching.interface import Found, Ordered
 from runtime.matching.trailing_waits import timers_of
 from runtime.number_arrays import Integers
-from runtime.results.ledger import Account
+from runtime.results.ledger import FOUND, GIVEN, SUPPRESSED, Account
 from runtime.results.match_table import gather_table
 from runtime.results.matched import FindsMatches, Matched, OrderedMatches, ordered_steps, taken_columns
 from runtime.results.outputs import block_outputs, error_outputs, refused_records
@@ -111,6 +113,10 @@ def _rows_of(released: Released, members: Integers, order: Integers, latest: Int
     return rows
 
 
+NO_COUNTS: Account = Counter()
+"""Of a query without `at most`, or without a match."""
+
+
 def call_numbers(record: Integers, records: Integers) -> Integers:
     """Numbers of new records as numbers of the call's records; timers and AT_THE_END stay.
 
@@ -168,7 +174,7 @@ class QueryRunner:
         carry = replace(call.carry, cut_off=call.carry.cut_off.copy()) if self.query.block else call.carry
         matches: pa.Table | None = None
         later: FindsMatches | None = None
-        outputs = NO_OUTPUTS
+        outputs, counts = NO_OUTPUTS, NO_COUNTS
         if call.has_new or self.query.trailing is not None:
             find = cache(partial(self.parts.matcher.match, events))
             # A shared clock changes with the next call: what it says of this one is asked now.
@@ -180,17 +186,20 @@ class QueryRunner:
                 carry = replace(carry, free=found.free)
                 if self.query.trailing is not None:
                     carry, expired = self._expired_waits(records, carry, events, found, wanted.records)
-                    matches, later, outputs = self._gathered(carry, expired.by_step(carry.rows.keys))
+                    matches, later, outputs, counts = self._gathered(carry, expired.by_step(carry.rows.keys))
                 elif len(found.latest) and not is_later:
-                    matches, later, outputs = self._gathered(carry, self._matched(carry, find, wanted.records))
+                    ordered = self._matched(carry, find, wanted.records)
+                    matches, later, outputs, counts = self._gathered(carry, ordered)
                 if found.errors:
                     outputs = rows_of(NO_OUTPUTS, [outputs, self._errors(carry, found, wanted.records)])
+        account = renamed(call.account, self.query.title)
+        account.update(counts)
         outcome = QueryOutcome(
             matches=matches,
             found=later,
             outputs=outputs,
             discarded=self._discarded(records, call, carry.admitted.released),
-            account=renamed(call.account, self.query.title),
+            account=account,
             last_release=carry.admitted.last_release,
             adjusted=self._adjusted(carry.rows.clocks, wanted.records),
         )
@@ -200,26 +209,61 @@ class QueryRunner:
         """The matches of a call, put into order."""
         return OrderedMatches(self.parts.plan, self.query, carry.rows.table, carry.rows.keys, ordered())
 
-    def _gathered(self, carry: Carry, matched: Matched) -> tuple[pa.Table | None, FindsMatches | None, pa.Table]:
-        """The table of matches, or how it is gathered later, and their outputs; None = no match."""
-        matched = self._of_its_time(matched)
+    def _gathered(
+        self, carry: Carry, matched: Matched
+    ) -> tuple[pa.Table | None, FindsMatches | None, pa.Table, Account]:
+        """The table of matches, or how it is gathered later, their outputs, and counts of the
+        ledger; None = no match."""
+        if self.query.at_most is None:
+            matched = self._of_its_time(matched)
         if not len(matched):
-            return None, None, NO_OUTPUTS
+            return None, None, NO_OUTPUTS, NO_COUNTS
         later: OrderedMatches | None = self._later(carry, lambda: matched)
-        outputs = NO_OUTPUTS
+        outputs, counts = NO_OUTPUTS, NO_COUNTS
         if later is not None and self.query.selects:
             later, outputs = with_selected(later)
+        if self.query.at_most is not None:
+            later, outputs, counts = self._limited(later, outputs)
         if later is None:
-            return None, None, outputs
+            return None, None, outputs, counts
         if self._gathers_later:
             found = later
-            return None, lambda: found, outputs
+            return None, lambda: found, outputs, counts
         matches = gather_table(later)
         if self.query.block:
             numbers = carry.rows.numbers[later.matched.latest]
             of_blocks = block_outputs(self.parts.plan, self.query, matches, numbers, carry.cut_off)
             outputs = rows_of(NO_OUTPUTS, [of_blocks, outputs])
-        return matches, None, outputs
+        return matches, None, outputs, counts
+
+    def _limited(
+        self, later: OrderedMatches | None, outputs: pa.Table
+    ) -> tuple[OrderedMatches | None, pa.Table, Account]:
+        """The matches that `at most` gives, with the rows of all errors, and the counts.
+
+        While this text does not give matches yet, it judges them as if it gave them.
+
+        outputs: the errors of matches without what they select
+        """
+        stored = self.state.given
+        assert stored is not None, "there is a limit"
+        if later is None:
+            return None, self._rows_of_its_time(outputs), NO_COUNTS
+        later, compared, errors = with_compared(later)
+        outputs = self._rows_of_its_time(rows_of(NO_OUTPUTS, [outputs, errors]))
+        if later is None:
+            return None, outputs, NO_COUNTS
+        matched = later.matched
+        keys = taken_columns(later.keys, matched.latest)
+        is_given, suppressed = limited(self.query, stored, [*keys, *compared], matched.time)
+        is_own = self._is_of_its_time(matched.time)
+        chosen = np.flatnonzero(is_own & is_given)
+        found, given = int(is_own.sum()), len(chosen)
+        numbers = {FOUND: found, GIVEN: given, SUPPRESSED: found - given}
+        counts = Counter({(self.query.title, "", word): count for word, count in numbers.items() if count})
+        if not given:
+            return None, outputs, counts
+        return replace(later, matched=replace(matched.take(chosen), suppressed=suppressed[chosen])), outputs, counts
 
     def _matched(self, carry: Carry, find: Callable[[], Found], records: Integers) -> Matched:
         """The matches of the call, at the release of their latest events, in order.
@@ -233,7 +277,7 @@ class QueryRunner:
             latest_rows = released.order[latest].astype(np.int64)
             table = rows.table.append_column("_time", pa.array(times))
             chosen = selected(self.parts.plan, self.query, found.aggregates, table, latest_rows, released.order)
-            latest, members, values = latest[chosen.matches], chosen.events, chosen.values
+            latest, members, values = latest[chosen.matches], chosen.events, (*chosen.values, *chosen.compared)
         definitive = taken_rows(released.definitive, latest)
         if rows.clocks.runs:
             numbers = rows.numbers[released.order[latest]]
@@ -257,13 +301,20 @@ class QueryRunner:
 
     def _of_its_time(self, matched: Matched) -> Matched:
         """The matches that are this text's, while one text of a query hands over to another."""
-        starts, ends = self.query.starts, self.query.ends
-        if starts is None and ends is None:
+        if self.query.starts is None and self.query.ends is None:
             return matched
-        is_own = (matched.time >= (NO_TIME if starts is None else starts)) & (
-            matched.time < (NEVER if ends is None else ends)
-        )
+        is_own = self._is_of_its_time(matched.time)
         return matched.take(np.flatnonzero(is_own)) if is_own.any() else matched.part(slice(0, 0))
+
+    def _is_of_its_time(self, time: Integers) -> NDArray[np.bool_]:
+        starts, ends = self.query.starts, self.query.ends
+        return (time >= (NO_TIME if starts is None else starts)) & (time < (NEVER if ends is None else ends))
+
+    def _rows_of_its_time(self, outputs: pa.Table) -> pa.Table:
+        """The error rows of matches that are this text's."""
+        if self.query.starts is None and self.query.ends is None:
+            return outputs
+        return outputs.filter(pa.array(self._is_of_its_time(outputs.column("time").cast(pa.int64()).to_numpy())))
 
     def _expired_waits(
         self, records: CallRecords, carry: Carry, events: Ordered, found: Found, wanted: Integers
@@ -367,7 +418,8 @@ class QueryRunner:
 def _keeps_all(query: QueryPlan) -> bool:
     """Whether all that the matcher finds are matches, whatever their times and values are."""
     is_whole = query.starts is None and query.ends is None
-    return is_whole and query.trailing is None and query.every is None and not query.selects
+    has_values = query.every is not None or query.selects or query.at_most is not None
+    return is_whole and query.trailing is None and not has_values
 
 
 def _reasons(table: pa.Table, members: Integers) -> NDArray[np.int8]:

@@ -17,6 +17,7 @@ from runtime.arrow_types import arrow_type, one_chunk
 from runtime.columns.arrivals import SYSTEM_FIELDS, field_columns
 from runtime.columns.keys import hash_keys, key_columns, key_identity, plain_columns
 from runtime.columns.rows import ColdRows, Hashes, is_small, joined
+from runtime.engine.at_most import given_times
 from runtime.engine.event_marks import NUMBER, are_numbered
 from runtime.engine.forgetting import LIFE_FIELDS, Forgetting, forgetting_of
 from runtime.engine.snapshot import fitted, integer, refuse_nulls, refuse_other_waits, refuse_outside
@@ -134,8 +135,9 @@ def _new_parts(plan: Plan, query: QueryPlan, matcher: str, first: dict[str, Quer
 
 
 def _admission(query: QueryPlan) -> str:
-    # Waits and skipped events are stored with the events.
-    own = query.title if query.trailing is not None or query.skip is not None else ""
+    # Waits, skipped events and times of matches are stored with the events.
+    has_own = query.trailing is not None or query.skip is not None or query.at_most is not None
+    own = query.title if has_own else ""
     return repr((query.inputs, query.keys, query.forget_keys, query.nulls_fail, are_numbered(query), own))
 
 
@@ -296,6 +298,9 @@ ALIVE = -2
 SEEN = "seen"
 """Begins the names of the tables of `QueryState.seen`; the number of the input follows."""
 
+GIVEN = "given"
+"""The name of the table of `QueryState.given`."""
+
 _MAY_BE_NULL = ("_text", "_adjusted", "_skipped", "_number", "_shape", "_end")
 
 
@@ -307,6 +312,7 @@ class QueryState:
     waits: pending matches
     clocks: the clocks that keys share
     seen: by input with `new by`, the values of its events
+    given: the times of matches that were given (`at most`); None = all are
     hot_timer: the earliest timer of hot keys, µs; NEVER = none
     hot_release: the earliest one that releases something
     """
@@ -325,6 +331,7 @@ class QueryState:
         self.waits = PendingWaits(query, parts.schema)
         self.clocks = QueryClocks(parts.plan, query)
         self.seen = seen_values(parts.plan, query)
+        self.given = given_times(parts.plan, query)
         self.hot_timer = self.hot_release = NEVER
 
     @property
@@ -360,7 +367,12 @@ class QueryState:
         by_key = definitive_times(bounds, self.everywhere, self._parts.policies.delay, clock)
         return min(int(by_key[0]), self.clocks.definitive_of(key, clock))
 
-    def reached(self, clock: int) -> int:
+    def evict_values(self, clock: int, *, everything: bool = False) -> None:
+        """Removes values that have expired at `clock`, µs, as `StoredValues.evict` does."""
+        for values in self.values().values():
+            values.evict(lambda: self._reached(clock), everything=everything)
+
+    def _reached(self, clock: int) -> int:
         """The moment before which no event of any key can be released any more, µs."""
         query = self._parts.query
         if clock == NO_TIME:
@@ -380,7 +392,8 @@ class QueryState:
 
     def values(self) -> dict[str, StoredValues]:
         """By the name of its table in a snapshot, what clauses store of values."""
-        return {f"{SEEN}{index}": values for index, values in self.seen.items()}
+        seen = {f"{SEEN}{index}": values for index, values in self.seen.items()}
+        return seen if self.given is None else seen | {GIVEN: self.given}
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         """Plain data, and tables by name; cold keys have to be loaded before."""

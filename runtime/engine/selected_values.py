@@ -13,7 +13,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan.expression import Call, EndOf, EventOf, Expression, FieldOf, Fold, Type, terms_of, type_of, walk
-from querylang.plan.model import Select
 from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import column_name, from_cell, row_events, to_cell
 from runtime.columns.expressions import over_columns
@@ -35,15 +34,55 @@ def with_selected(later: OrderedMatches) -> tuple[OrderedMatches | None, pa.Tabl
     found = _Matches(later)
     problems: dict[int, str] = {}
     columns = [
-        found.column(item, problems) for item in later.query.selects if item.name not in later.query.selected_events
+        found.column(item.value, f"select {item.name}", problems)
+        for item in later.query.selects
+        if item.name not in later.query.selected_events
     ]
-    matched = replace(later.matched, selected=tuple(columns))
+    return _without(replace(later, matched=replace(later.matched, selected=tuple(columns))), problems)
+
+
+def with_compared(later: OrderedMatches) -> tuple[OrderedMatches | None, list[pa.Array], pa.Table]:
+    """The matches, the values that `at most` compares, and the error rows of matches without one.
+
+    The matches are None if none is left. A `find every` has computed its values behind those that
+    it selects, and then what failed (`runtime.matching.find_every`).
+    """
+    problems: dict[int, str] = {}
+    own = later.matched.selected
+    assert later.query.at_most is not None, "there is a limit"
+    if later.query.every is None:
+        found = _Matches(later)
+        columns = [found.column(value, AT_MOST, problems) for value in later.query.at_most.values]
+        selected = own
+    else:
+        first = len(own) - len(later.query.at_most.values) - 1
+        selected, columns = own[:first], list(own[first:-1])
+        failed = zip(np.flatnonzero(own[-1].is_valid()).tolist(), own[-1].drop_null().to_pylist(), strict=True)
+        problems = {number: f"{AT_MOST}: {text}" for number, text in failed}
+    later = replace(later, matched=replace(later.matched, selected=(*selected, *columns)))
+    left, errors = _without(later, problems)
+    if left is None:
+        return None, [], errors
+    columns = list(left.matched.selected[len(selected) :])
+    return (
+        replace(left, matched=replace(left.matched, selected=left.matched.selected[: len(selected)])),
+        columns,
+        errors,
+    )
+
+
+AT_MOST = "at most"
+"""Begins what is said of a value that cannot be computed."""
+
+
+def _without(later: OrderedMatches, problems: dict[int, str]) -> tuple[OrderedMatches | None, pa.Table]:
+    """The matches that have all values, and the error rows of the others."""
     if not problems:
-        return replace(later, matched=matched), NO_OUTPUTS
+        return later, NO_OUTPUTS
     bad = np.array(sorted(problems), np.int64)
-    good = np.setdiff1d(np.arange(len(matched)), bad)
+    good = np.setdiff1d(np.arange(len(later.matched)), bad)
     errors = _errors(later, bad, [problems[number] for number in bad.tolist()])
-    return (replace(later, matched=matched.take(good)) if len(good) else None), errors
+    return (replace(later, matched=later.matched.take(good)) if len(good) else None), errors
 
 
 def _errors(later: OrderedMatches, bad: Integers, texts: list[str]) -> pa.Table:
@@ -61,9 +100,9 @@ class _Matches:
 
     later: OrderedMatches
 
-    def column(self, select: Select, problems: dict[int, str]) -> pa.Array:
+    def column(self, written: Expression, clause: str, problems: dict[int, str]) -> pa.Array:
         """The values of a clause, null where a name is unset; adds the matches that have none."""
-        value, matched = with_exact_times(select.value), self.later.matched
+        value, matched = with_exact_times(written), self.later.matched
         is_set = np.ones(len(matched), np.bool_)
         for term in sorted(terms_of(value) - self._runs):
             is_set &= self._members(term) >= 0
@@ -78,7 +117,7 @@ class _Matches:
         cells = [None] * len(matched) if computed is None else computed.to_pylist()
         for number, found in zip(wanted.tolist(), self._one_by_one(value, wanted), strict=True):
             if isinstance(found, EvaluationError):
-                problems.setdefault(number, f"select {select.name}: {found}")
+                problems.setdefault(number, f"{clause}: {found}")
             else:
                 cells[number] = to_cell(found)
         return pa.array(cells, arrow_type(type_of(value), self.later.plan))

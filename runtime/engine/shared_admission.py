@@ -3,8 +3,8 @@
 Queries share an admission if they make the same of every record (`QueryParts.admission`) and have
 the same state: those that were there from the beginning, or whose states have become equal. What
 the patterns look back on may differ, so what any of them needs is kept. A query that keeps
-something of its own beside events has an admission of its own: waits, skipped events, blocks that
-were cut off.
+something of its own beside events has an admission of its own: waits, skipped events, times of
+matches, blocks that were cut off.
 """
 
 from __future__ import annotations
@@ -108,8 +108,7 @@ def evict(parts: QueryParts, state: QueryState, carry: Carry, clock: int) -> int
     state.hot_release = admitted.next_timer
     state.hot_timer = min(admitted.next_timer, int(timers.min(initial=NEVER)), int(bound_timers.min(initial=NEVER)))
     state.clocks.evict(clock)
-    for seen in state.seen.values():
-        seen.evict(lambda: state.reached(clock))
+    state.evict_values(clock)
     return forgotten
 
 

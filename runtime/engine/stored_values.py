@@ -129,7 +129,7 @@ class StoredValues:
         reached: gives the moment before which no row has a time any more, µs
         everything: however many there are
         """
-        if not everything and len(self._stored) <= self._most:
+        if len(self._stored) <= (0 if everything else self._most):
             return
         limit = reached()
         expired = self._stored.expired_keys(limit)
@@ -152,6 +152,11 @@ class StoredValues:
         """Replaces all values by saved ones; raises ValueError if they do not fit."""
         table = fitted(table, self._empty.schema, name).combine_chunks()
         refuse_nulls(table, [TIME.name, *self._own], name)
+        for column in map(one_chunk, table.itercolumns()):
+            if pa.types.is_list(column.type):
+                is_empty = column.value_lengths().to_numpy() == 0
+                if column.flatten().null_count or is_empty.any():
+                    raise ValueError(f"'{name}' has a value without its times")
         self._stored = ColdRows(self._empty)
         if len(table):
             self._add(table)
@@ -211,6 +216,8 @@ NONE_OLD = np.empty(0, np.bool_)
 
 def seen_values(plan: Plan, query: QueryPlan) -> dict[int, StoredValues]:
     """By input with `new by`, room for the values of its events."""
+    if all(item.new is None for item in query.inputs):
+        return {}
     keys = [arrow_type(key.type, plan) for key in query.keys]
     return {
         index: StoredValues(

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan.expression import Aggregate, Expression, SelectOf, Type, type_of, walk
-from querylang.plan.model import EventType, Plan, QueryPlan
+from querylang.plan.model import EventType, Every, MatchLimit, Plan, QueryPlan
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import from_cell, row_events, to_cell
 from runtime.columns.expressions import over_columns
@@ -25,10 +25,11 @@ from runtime.number_arrays import Integers
 
 
 def aggregates_of(query: QueryPlan) -> tuple[Aggregate, ...]:
-    """The different aggregates of a query's `select` and `having`, in text order."""
+    """The different aggregates of a query's `select`, `having` and `at most`, in text order."""
     if query.every is None:
         return ()
-    written = (*(select.value for select in query.every.selects), *query.every.having)
+    compared = () if query.at_most is None else query.at_most.values
+    written = (*(select.value for select in query.every.selects), *query.every.having, *compared)
     expressions = [with_exact_times(query.every.expanded(item)) for item in written]
     found = [node for expression in expressions for node in walk(expression) if isinstance(node, Aggregate)]
     return tuple(dict.fromkeys(found))
@@ -41,11 +42,14 @@ class Selected:
     matches: their numbers
     values: a column for each select that is not an event, by these matches
     events: (match, select that is an event), its position; -1 = it is unset
+    compared: a column for each value that `at most` compares, then one that says what failed,
+        null = nothing; empty without `at most`
     """
 
     matches: Integers
     values: tuple[pa.Array, ...]
     events: Integers
+    compared: tuple[pa.Array, ...] = ()
 
 
 def selected(
@@ -86,7 +90,23 @@ def selected(
     selects = pa.array(chosen)
     values = tuple(column.take(selects) for node, column in row.columns.items() if isinstance(node, SelectOf))
     events = [positions[chosen] for node, positions in row.positions.items() if isinstance(node, SelectOf)]
-    return Selected(chosen, values, np.array(events, np.int64).reshape(len(events), len(chosen)).T)
+    compared = () if query.at_most is None else _compared(row, query.every, query.at_most, chosen)
+    return Selected(chosen, values, np.array(events, np.int64).reshape(len(events), len(chosen)).T, compared)
+
+
+def _compared(row: _Row, every: Every, limit: MatchLimit, chosen: Integers) -> tuple[pa.Array, ...]:
+    """As `Selected.compared`, of the chosen matches."""
+    columns, failed = list[pa.Array](), dict[int, str]()
+    for value in limit.values:
+        asked = with_exact_times(every.expanded(value))
+        column = row.value(asked).take(pa.array(chosen))
+        # A null is a value; only evaluating tells it from a failure.
+        nulls = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))
+        for place, found in zip(nulls.tolist(), row.evaluated(asked, chosen[nulls]), strict=True):
+            if isinstance(found, EvaluationError):
+                failed.setdefault(place, str(found))
+        columns.append(column)
+    return *columns, pa.array([failed.get(place) for place in range(len(chosen))], pa.string())
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +149,20 @@ class _Row:
 
     def _value_of_events(self, expression: Expression) -> pa.Array:
         """The same for expressions that mention whole events, match by match."""
+        found = self.evaluated(expression, np.arange(self.count))
+        cells = [None if isinstance(item, EvaluationError) else to_cell(item) for item in found]
+        return pa.array(cells, arrow_type(type_of(expression), self.plan))
+
+    def evaluated(self, expression: Expression, rows: Integers) -> list[Value | EvaluationError]:
+        """The values of some matches, one by one; a failure instead of a value."""
+        if not len(rows):
+            return []
         world = PlanWorld(self.plan, self.query)
         names = list(dict.fromkeys(node for node in walk(expression) if isinstance(node, Aggregate | SelectOf)))
         columns = [self._values(node, world) for node in names]
         keys = [_from_cells(column, key.type, world) for column, key in zip(self.keys, self.query.keys, strict=True)]
-        cells = []
-        for row in range(self.count):
+        found = list[Value | EvaluationError]()
+        for row in rows.tolist():
             known = {node: values[row] for node, values in zip(names, columns, strict=True)}
             context = Context(
                 keys=[values[row] for values in keys],
@@ -144,10 +172,10 @@ class _Row:
                 invoke=run_action,
             )
             try:
-                cells.append(to_cell(evaluate(expression, context)))
-            except EvaluationError:
-                cells.append(None)
-        return pa.array(cells, arrow_type(type_of(expression), self.plan))
+                found.append(evaluate(expression, context))
+            except EvaluationError as error:
+                found.append(error)
+        return found
 
     def _values(self, node: Aggregate | SelectOf, world: World) -> Sequence[Value]:
         """An aggregate or a select, by match; None = no value."""

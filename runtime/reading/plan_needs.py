@@ -237,7 +237,7 @@ class _Reads:
         for condition in query.conditions:
             own = [query.inputs[condition.input].event] if isinstance(condition, Without) else []
             self.visit(condition, [*terms, *own])
-        for part in (query.selects, query.every, query.block, query.actions):
+        for part in (query.selects, query.every, query.at_most, query.block, query.actions):
             self.visit(part, terms)
 
     def _add_input(self, item: Input) -> None:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from querylang.plan.library import LOCATION_FIELDS
 from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.text import SUPPRESSED
 from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.arrivals import field_columns
 from runtime.interpreter import Dictionary, Event, Location, decimal_text, floating_text, text_of
@@ -54,6 +55,7 @@ def plain_matches(table: pa.Table, row_of: RowOf) -> list[Plain]:
         "definitive": plain_times(table.column("definitive")),
         "emitted": plain_times(table.column("emitted")),
         "waited": table.column("waited").to_pylist(),
+        **({SUPPRESSED: table.column(SUPPRESSED).to_pylist()} if has_column(table, SUPPRESSED) else {}),
         "members": _by_match(terms, len(table)),
     }
     if has_column(table, "selected"):

@@ -34,11 +34,17 @@ ENDED_WAITS = "ended_waits"
 WORDS = (RECEIVED, *(outcome.word for outcome in Outcome), UNDEPLOYED)
 """All words of the ledger, in the order in which it is printed."""
 
+FOUND, GIVEN, SUPPRESSED = "found", "given", "suppressed"
+"""Matches of a query with `at most`: found = given + suppressed."""
+
 FORGOTTEN_EVENTS, FORGOTTEN_WAITS = "forgotten_events", "forgotten_waits"
 """What a user let a job forget: events that have been used, and matches that waited."""
 
-BESIDE = ("before_clock", "late_by_idle", "lost", "forgotten_keys", FORGOTTEN_EVENTS, FORGOTTEN_WAITS, ENDED_WAITS)
-"""Words that say more about records, or about keys; they are counted beside the sum."""
+BESIDE = (
+    *("before_clock", "late_by_idle", "lost", "forgotten_keys", FORGOTTEN_EVENTS, FORGOTTEN_WAITS, ENDED_WAITS),
+    *(FOUND, GIVEN, SUPPRESSED),
+)
+"""Words that say more about records, or about keys and matches; they are counted beside the sum."""
 
 DISCARDS = tuple(outcome.word for outcome in Outcome if outcome.group is Group.DISCARDED)
 """The reasons for which a record is discarded."""

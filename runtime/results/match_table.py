@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from querylang.plan.expression import EndOf, Type
 from querylang.plan.model import EventType, Field, Gap, Plan, QueryPlan, known, plain_field
+from querylang.plan.text import SUPPRESSED
 from runtime.admission import Waited, reason_words
 from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import column_name
@@ -60,6 +61,7 @@ def match_table(plan: Plan, query: QueryPlan, table: pa.Table, keys: Sequence[pa
         moments(matched.definitive),
         moments(matched.emitted),
         _waited(matched.waited),
+        *([pa.array(matched.suppressed)] if SUPPRESSED in schema.names else []),
         _members(plan, query, table, matched, keys),
     ]
     if "selected" in schema.names:

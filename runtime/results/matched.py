@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from typing import Any, ClassVar
 
@@ -74,6 +74,10 @@ def ordered_steps(
     return order, emitted, step
 
 
+def _none() -> Integers:
+    return np.empty(0, np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class Matched:
     """Matches, one entry each; times in µs.
@@ -95,6 +99,8 @@ class Matched:
     reasons: (match, term), why the times of its members were adjusted; without terms if none can be
     selected: of a `find every`, a column for each select that is not an event
     widths: how many columns each term has (`runtime.matching.interface`)
+    suppressed: of a query with `at most`, how many matches were suppressed since the one before;
+        otherwise empty
     """
 
     latest: Integers
@@ -112,6 +118,7 @@ class Matched:
     reasons: NDArray[np.int8]
     selected: tuple[pa.Array, ...] = ()
     widths: tuple[int, ...] = ()
+    suppressed: Integers = field(default_factory=_none)
 
     _COLUMNS: ClassVar = (
         *("latest", "members", "time", "definitive", "emitted", "waited", "step", "rank"),
@@ -129,7 +136,9 @@ class Matched:
             name: np.concatenate([getattr(part, name).T for part in parts], axis=-1).T for name in Matched._COLUMNS
         }
         selected = zip(*(part.selected for part in parts), strict=True)
-        return Matched(**columns, selected=tuple(pa.concat_arrays(columns) for columns in selected), widths=widths)
+        suppressed = np.concatenate([part.suppressed for part in parts])
+        whole = tuple(pa.concat_arrays(columns) for columns in selected)
+        return Matched(**columns, selected=whole, widths=widths, suppressed=suppressed)
 
     def widened(self, widths: tuple[int, ...]) -> Matched:
         """The same with more columns for runs."""
@@ -155,14 +164,17 @@ class Matched:
     def take(self, matches: Integers) -> Matched:
         """The matches with these indexes, in this order."""
         columns = {name: _taken(getattr(self, name), matches) for name in self._COLUMNS}
-        return Matched(**columns, selected=tuple(taken_columns(self.selected, matches)), widths=self.widths)
+        suppressed = self.suppressed[matches] if len(self.suppressed) else self.suppressed
+        selected = tuple(taken_columns(self.selected, matches))
+        return Matched(**columns, selected=selected, widths=self.widths, suppressed=suppressed)
 
     def part(self, matches: slice) -> Matched:
         """The matches of a range, without a copy."""
         if matches == slice(0, len(self)):
             return self
         columns = {name: getattr(self, name)[matches] for name in self._COLUMNS}
-        return Matched(**columns, selected=tuple(column[matches] for column in self.selected), widths=self.widths)
+        selected = tuple(column[matches] for column in self.selected)
+        return Matched(**columns, selected=selected, widths=self.widths, suppressed=self.suppressed[matches])
 
     def behind(self, rows: int) -> Matched:
         """The same with numbers of rows that have so many others before them."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from querylang.plan.expression import EndOf, type_of
 from querylang.plan.model import EventType, Plan, QueryPlan, Select
+from querylang.plan.text import SUPPRESSED
 from runtime.arrow_types import arrow_type, made_once
 from runtime.columns.arrivals import field_columns
 from runtime.instants import EARLIEST, LATEST, NO_TIME
@@ -80,7 +81,10 @@ def key_struct(plan: Plan, query: QueryPlan) -> pa.DataType:
 
 @made_once
 def match_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
-    """One row per match of `query`; with `points` if its waits have names."""
+    """One row per match of `query`; with `points` if its waits have names.
+
+    With `suppressed` if it has an `at most`: how many matches were suppressed since the one before.
+    """
     columns = [
         ("match_id", pa.string()),
         ("query", pa.string()),
@@ -90,6 +94,7 @@ def match_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
         ("definitive", TIMESTAMP),
         ("emitted", TIMESTAMP),
         ("waited", pa.string()),
+        *([(SUPPRESSED, pa.int64())] if query.at_most is not None else []),
         ("members", members_struct(plan, query)),
     ]
     if query.every is not None or query.selects:

@@ -42,6 +42,11 @@ def texts(name: str) -> list[Text]:
         Text(name, "inputs { A() key k within 3.0; } find A as a -> wait(2.0) as w {1,3} {}", 9.0),
         Text(name, "inputs { A() key k within 5.0; } find A as a {1,2} => A as b where b.v > a.v {}", 5.0),
         Text(name, "inputs { A() key k within 6.0; } find A as a -> wait(1.0) -> A as b where b.v > a.v {}", 6.0),
+        Text(
+            name,
+            f"inputs {{ A() key k within 6.0; }} {pair} ".replace("{ print", "at most 1 per 4.0 by a.v { print"),
+            6.0,
+        ),
         Text(name, "inputs { A() key k within 3.0 new by v within 4.0; } find A as a -> A as b {}", 7.0),
         Text(name, "inputs { A() key k within 4.0; } find all A as a -> A as b where b.v = a.v + 1.0 {}", 4.0),
     ]

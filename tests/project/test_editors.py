@@ -267,3 +267,5 @@ def test_words_of_phrases_are_keywords_only_there() -> None:
     assert scope_of("where after > match", "after") is None
     assert scope_of("A() within 3 new by k within 9;", "new by") == "keyword.control"
     assert scope_of("A() key by within 3;", "by") is None
+    assert scope_of("    at most 3 per 1 day by a.host", "at most") == "keyword.control"
+    assert scope_of("where most > 3", "most") is None

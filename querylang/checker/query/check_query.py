@@ -21,7 +21,15 @@ from querylang.checker.query.durations import Constants
 from querylang.checker.query.inputs import CheckedInputs, check_inputs
 from querylang.checker.query.patterns import CheckedPattern, check_pattern, parts_of
 from querylang.checker.query.remainders import Sequence, may_be_empty, pattern_text
-from querylang.checker.query.selects import CheckedSelects, check_every, check_selects, check_skip, select_names
+from querylang.checker.query.selects import (
+    CheckedSelects,
+    check_at_most,
+    check_every,
+    check_selects,
+    check_skip,
+    outside_aggregates,
+    select_names,
+)
 from querylang.checker.query.warnings import warn_of_no_match, warn_of_unused
 from querylang.checker.scope import Repeats, Run, Scope
 from querylang.errors import Mistake, QueryError
@@ -51,6 +59,11 @@ def check_query(query: ast.Query, name: str, namespace: Namespace) -> QueryPlan 
     skip = None if find is None else check_skip(find, pattern, scopes.where, namespace.diagnostics)
     if find is not None:
         _check_repeats(find, pattern, namespace.diagnostics)
+    at_most = None
+    if find is not None:
+        behind = scopes.select if every is None else outside_aggregates(scopes.where, pattern)
+        selected = selects.values if every is None else every.values
+        at_most = check_at_most(find, behind.with_names(selected), constants)
     block = CheckedBlock((), 0)
     if find is not None and find.block is not None:
         names = selects.names if every is None else every.names
@@ -84,6 +97,7 @@ def check_query(query: ast.Query, name: str, namespace: Namespace) -> QueryPlan 
         finds_all=find.is_all,
         pattern=pattern_text(pattern.tree, pattern.plan_terms, inputs.plan_inputs),
         nulls_fail=False,
+        at_most=at_most,
     )
     warn_of_unused(query, plan, namespace.diagnostics)
     warn_of_no_match(find, plan, namespace.diagnostics)

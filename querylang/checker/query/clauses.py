@@ -58,7 +58,7 @@ class Clauses:
                     conditions += self._within(clause)
                 case ast.Without():
                     conditions += self._without(clause)
-                case ast.Select() | ast.Having() | ast.Skip() | ast.Broken():
+                case ast.Select() | ast.Having() | ast.Skip() | ast.MatchLimit() | ast.Broken():
                     pass
                 case _:
                     assert_never(clause)

@@ -1,4 +1,4 @@
-"""Check `select`, `having` and `after match skip`: what a match gives besides its events."""
+"""Check `select`, `having`, `after match skip` and `at most`: what matches give, and how often."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from querylang.checker.query.durations import Constants
 from querylang.checker.query.patterns import CheckedPattern
 from querylang.checker.scope import Scope
 from querylang.errors import Mistake
-from querylang.plan.expression import Expression, Kind, SelectOf, Type, type_of, walk
-from querylang.plan.model import Every, Select, Skip
-from querylang.plan.text import MATCH_COLUMNS
+from querylang.plan.expression import SIMPLE, Expression, Kind, SelectOf, Type, type_of, walk
+from querylang.plan.model import Every, MatchLimit, Select, Skip
+from querylang.plan.text import MATCH_COLUMNS, SUPPRESSED
 from querylang.syntax import ast
 
 
@@ -21,11 +21,13 @@ from querylang.syntax import ast
 class CheckedSelects:
     """What each match selects.
 
-    `names`: what the names mean in the block; None: the value has a mistake.
+    `names`: what the names mean in the block; `values`: behind the clauses. None: the value has a
+    mistake.
     """
 
     plan: tuple[Select, ...] = ()
     names: dict[str, Expression | None] = field(default_factory=dict)
+    values: dict[str, Expression | None] = field(default_factory=dict)
 
 
 def check_selects(find: ast.Find, pattern: CheckedPattern, scope: Scope, constants: Constants) -> CheckedSelects:
@@ -45,7 +47,7 @@ def check_selects(find: ast.Find, pattern: CheckedPattern, scope: Scope, constan
         if name in values:
             constants.diagnostics.report(Mistake.DUPLICATE_SELECT, clause.name.span, name=name)
             continue
-        if name.casefold() in MATCH_COLUMNS:
+        if name.casefold() in _columns(find):
             constants.diagnostics.report(Mistake.SELECT_IS_COLUMN, clause.name.span, name=name)
         if name in scope.names:  # of the pattern, a parameter or a key: that was reported
             continue
@@ -53,7 +55,13 @@ def check_selects(find: ast.Find, pattern: CheckedPattern, scope: Scope, constan
         if value is not None and value.type is not None:
             names[name] = SelectOf(_type_in_block(value, pattern), len(plan))
             plan.append(Select(name, value))
-    return CheckedSelects(tuple(plan), names)
+    return CheckedSelects(tuple(plan), names, values)
+
+
+def _columns(find: ast.Find) -> frozenset[str]:
+    """The names of the columns that each match has."""
+    is_limited = any(isinstance(clause, ast.MatchLimit) for clause in find.clauses)
+    return MATCH_COLUMNS | {SUPPRESSED} if is_limited else MATCH_COLUMNS
 
 
 def _type_in_block(value: Expression, pattern: CheckedPattern) -> Type:
@@ -72,7 +80,8 @@ def check_skip(find: ast.Find, pattern: CheckedPattern, scope: Scope, diagnostic
     if not found:
         return None
     clause = found[0]
-    if not isinstance(find.clauses[-1], ast.Skip | ast.Broken):
+    behind = find.clauses[find.clauses.index(clause) + 1 :]
+    if not all(isinstance(item, ast.Skip | ast.MatchLimit | ast.Broken) for item in behind):
         diagnostics.report(Mistake.SKIP_PLACE, clause.span)
     if find.is_every:
         diagnostics.report(Mistake.SKIP_EVERY, clause.span)
@@ -102,15 +111,46 @@ def _names(pattern: CheckedPattern) -> Iterable[str]:
     return (term.name.text for term in pattern.terms)
 
 
+def check_at_most(find: ast.Find, scope: Scope, constants: Constants) -> MatchLimit | None:
+    """What `at most` says; None: there is none, or it has a mistake, which is reported.
+
+    `scope`: the scope of a `select` behind all of them.
+    """
+    found = [clause for clause in find.clauses if isinstance(clause, ast.MatchLimit)]
+    for clause in found[1:]:
+        constants.diagnostics.report(Mistake.AT_MOST_TWICE, clause.span)
+    if not found:
+        return None
+    clause = found[0]
+    if not isinstance(find.clauses[-1], ast.MatchLimit | ast.Broken):
+        constants.diagnostics.report(Mistake.AT_MOST_PLACE, clause.span)
+    count = constants.count(clause.count, "the number of `at most`")
+    duration = constants.duration(clause.duration, "the time of `at most`")
+    inference = Inference(scope, constants.namespace)
+    values: list[Expression] = []
+    for node in clause.values:
+        value = inference.value(node)
+        if value is None or value.type is None:
+            continue
+        if value.type not in SIMPLE:
+            constants.diagnostics.report(Mistake.AT_MOST_KIND, node.span, found=str(value.type))
+        elif value in values:
+            constants.diagnostics.report(Mistake.AT_MOST_SAME, node.span)
+        else:
+            values.append(value)
+    return None if count is None or duration is None else MatchLimit(count, duration, tuple(values))
+
+
 # The `select` and `having` clauses of a `find every`.
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedEvery:
-    """A `find every`. `names`: what its `select` names mean; None: the value has a mistake."""
+    """A `find every`. `names`, `values`: as in `CheckedSelects`."""
 
     plan: Every
     names: dict[str, Expression | None]
+    values: dict[str, Expression | None]
 
 
 def check_every(find: ast.Find, pattern: CheckedPattern, scope: Scope, constants: Constants) -> CheckedEvery | None:
@@ -140,7 +180,7 @@ def check_every(find: ast.Find, pattern: CheckedPattern, scope: Scope, constants
         if isinstance(clause, ast.Having)
         for condition in inference.conditions(clause.condition)
     ]
-    return CheckedEvery(Every(tuple(selects.checked), tuple(having)), selects.names)
+    return CheckedEvery(Every(tuple(selects.checked), tuple(having)), selects.names, selects.values)
 
 
 def outside_aggregates(scope: Scope, pattern: CheckedPattern) -> Scope:

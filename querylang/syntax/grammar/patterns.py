@@ -180,6 +180,17 @@ class PatternRules(Rules):
         | AFTER MATCH SKIP TO LAST name"""
         p[0] = ast.Skip(p[1].span.until(p[6].span), p[5].content, p[6])
 
+    def p_clause_at_most(self, p: Parts) -> None:
+        """clause : AT MOST sum PER duration
+        | AT MOST sum PER duration BY compared"""
+        values = tuple(p[7]) if len(p) == 8 else ()
+        p[0] = ast.MatchLimit(p[1].span.until(p[5].span), p[3], p[5], values)
+
+    def p_compared(self, p: Parts) -> None:
+        """compared : compared COMMA expression
+        | expression"""
+        p[0] = grown(p)
+
 
 # Rules of repeats, which follow a step or a group.
 

@@ -24,6 +24,22 @@ query NewOfAll {
     find Reading as reading where reading.value > 2.0
 }
 """
+LIMITED = """
+query Limited {
+    inputs { Reading() key sensor within 20.0 wait 5.0; }
+    find Reading as first -> Reading as second where second.value > first.value
+        select second.value - first.value as rise
+        at most 2 per 1 minute by rise
+}
+query LimitedInAll {
+    inputs { Reading() within 5.0 wait 5.0; }
+    find every Reading as reading select count() as many having count() > 3 at most 1 per 10 seconds by many % 2
+}
+query LimitedAtEnd {
+    inputs { Reading() key sensor within 20.0 wait 5.0; }
+    find Reading as first -> wait(2.0) at most 1 per 1 minute by first.value
+}
+"""
 EVENT, _, _ = QUERY.partition("query")
 
 
@@ -39,7 +55,7 @@ def job(folder: Path, queries: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("queries", [NEW], ids=["new"])
+@pytest.mark.parametrize("queries", [NEW, LIMITED], ids=["new", "at most"])
 def test_a_job_that_crashes_and_begins_again_gives_what_a_replay_gives(tmp_path: Path, queries: str) -> None:
     path = job(tmp_path, queries)
     crashed(path, CrashAt("begun", 3), interval=0.0)
@@ -50,7 +66,7 @@ def test_a_job_that_crashes_and_begins_again_gives_what_a_replay_gives(tmp_path:
 
 
 def test_values_go_with_their_keys_to_other_buckets(tmp_path: Path) -> None:
-    path = job(tmp_path, NEW)
+    path = job(tmp_path, NEW + LIMITED)
     later = sorted((tmp_path / "data").iterdir())[3:]
     texts = [file.read_bytes() for file in later]
     for file in later:
@@ -65,19 +81,23 @@ def test_values_go_with_their_keys_to_other_buckets(tmp_path: Path) -> None:
 
 
 def test_the_state_shows_values_and_forgets_those_of_a_key(tmp_path: Path) -> None:
-    path = job(tmp_path, NEW)
+    path = job(tmp_path, NEW + LIMITED)
     run_once(path, once=True)
     sizes = {size.query: size.to_plain()["values"] for size in job_state(path).sizes}
     assert sizes["New"] > 100
-    (state,) = job_state(path, ["s1"]).keys or ()
+    (state, *_) = job_state(path, ["s1"]).keys or ()
     (first, *_) = state.to_plain()["values"]
     assert first["clause"] == "`new by` of Reading"
     assert list(first["values"]) == ["value"]
     assert pd.Timestamp(first["until"]) - pd.Timestamp(first["time"]) == pd.Timedelta(seconds=60)
+    (_, limited, *_) = job_state(path, ["s1"]).keys or ()
+    (first, *_) = limited.to_plain()["values"]
+    assert (first["clause"], list(first["values"])) == ("`at most`", ["second.value - first.value"])
     counts = totals(JobFolder(tmp_path / "state").ledger.total(), "New")
     assert counts["not_new"] > 0
     assert counts.pop("received") == sum(counts.values())
+    counts = totals(JobFolder(tmp_path / "state").ledger.total(), "Limited")
+    assert counts["found"] == counts["given"] + counts["suppressed"] > counts["given"] > 0
     forget(path, ["s1"])
     run_once(path, once=True)
-    (state,) = job_state(path, ["s1"]).keys or ()
-    assert "values" not in state.to_plain()
+    assert not any("values" in state.to_plain() for state in job_state(path, ["s1"]).keys or ())

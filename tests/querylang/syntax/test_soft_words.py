@@ -6,7 +6,7 @@ import pytest
 
 import querylang
 
-WORDS = "all after match skip past last first consecutive prev count sum avg min max by"
+WORDS = "all after match skip past last first consecutive prev count sum avg min max by most per"
 
 TEXT = """
 package {w}.x;
@@ -41,10 +41,16 @@ query Skip {{
     inputs {{ {w}() within 9.0; }}
     find {w} as {w} {{2,3}} -> {w} as b after match skip to first {w}
 }}
+query Rate {{
+    inputs {{ B() key k within 9.0; }}
+    find B as {w} where {w}.{w} = 1 after match skip to first {w} at most 2 per 1 hour by {w}.{w}, k {{ print {w}.k; }}
+}}
+query Often {{ parameters {{ integer {w} := 1; }} inputs {{ B() within 9.0; }} find B as b at most {w} per {w} by {w} }}
+query Names {{ inputs {{ B() within 9.0; }} find B as {w} -> B as b within 3.0 between ({w} b) at most 1 per 1.0 }}
 query Run {{ inputs {{ {w}() within 9.0; }} find {w} : {w} + -> {w}() as b {{ print b.{w}.toString(); }} }}
 """
 
 
 @pytest.mark.parametrize("word", WORDS.split())
 def test_a_word_of_the_additions_is_a_name_wherever_names_are(word: str) -> None:
-    assert len(querylang.compile_text(TEXT.format(w=word)).plan.queries) == 10
+    assert len(querylang.compile_text(TEXT.format(w=word)).plan.queries) == 13
