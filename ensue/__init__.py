@@ -22,13 +22,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ensue.calls import batch, deploy, match, open, replay, stream, streams  # noqa: A004  as files are opened
-from ensue.queries import Queries, load
 from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
 
 if TYPE_CHECKING:
     from ensue.answer import Answer, Replay
+    from ensue.calls import batch, deploy, match, open, replay, stream, streams  # noqa: A004  as files are opened
     from ensue.live.open_queries import Live
+    from ensue.queries import Queries, load
     from spark_backend.frames.batches import Batch, Streams
 
     __version__: str
@@ -55,19 +55,24 @@ __all__ = [
     "streams",
 ]
 
-_CLASSES = {
+_CALLS = ("batch", "deploy", "match", "open", "replay", "stream", "streams")
+_PLACES = {
+    **dict.fromkeys(_CALLS, "ensue.calls"),
     "Answer": "ensue.answer",
     "Batch": "spark_backend.frames.batches",
     "Live": "ensue.live.open_queries",
+    "Queries": "ensue.queries",
     "Replay": "ensue.answer",
     "Streams": "spark_backend.frames.batches",
+    "load": "ensue.queries",
 }
-"""Where the classes of results are; imported when somebody asks for one."""
+"""Where the public names are; imported when somebody asks for one."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _CLASSES:
-        return getattr(import_module(_CLASSES[name]), name)
+    if name in _PLACES:
+        found = globals()[name] = getattr(import_module(_PLACES[name]), name)
+        return found
     if name == "__version__":
         from importlib.metadata import version
 

@@ -8,13 +8,16 @@ fast.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import Annotated, Any
 
 import typer
 
 from ensue.commands.all_commands import COMMANDS
+from ensue.commands.json_log import asks_for_objects, begin_beside, end_beside
 from ensue.commands.output import print_error, print_failure, print_line
+from job_engine.stopping import SIGNAL_EXIT, Stopped, StopRequest
 from querylang.errors import EnsueError, exit_code_of
 from querylang.printable import forget_secrets, printable
 from runtime.compiling.notice import tell_on
@@ -55,6 +58,21 @@ for name, command in COMMANDS.items():
 
 def main() -> None:
     """Run the command line; a user's mistake is printed without a traceback."""
+    with StopRequest() as stop:
+        if asks_for_objects(sys.argv[1:]):
+            begin_beside()
+        try:
+            with stop.noticed_at_once():
+                _run()
+        except (Stopped, KeyboardInterrupt) as error:  # the latter from handlers of libraries
+            number = error.number if isinstance(error, Stopped) else signal.SIGINT
+            print_error(f"ended by {signal.Signals(number).name}")
+            sys.exit(SIGNAL_EXIT + number)
+        finally:
+            end_beside()
+
+
+def _run() -> None:
     tell_on(sys.stderr)
     forget_secrets()
     _take_name_of_shell(sys.argv[1:])
@@ -69,6 +87,8 @@ def main() -> None:
     except MemoryError as error:
         print_error("not enough memory: give the process more, or divide the tables into smaller ones")
         sys.exit(exit_code_of(error))
+    except typer.Abort as error:  # what Ctrl-C has become
+        raise KeyboardInterrupt from error
     except Exception as error:  # noqa: BLE001  our own failure, whatever it is
         _refuse_wrong_usage(error)
         print_failure()

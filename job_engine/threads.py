@@ -16,8 +16,18 @@ Found = TypeVar("Found")
 
 
 def in_background(do: Callable[[], object], name: str) -> Thread:
-    """A thread that does this, and ends with the process."""
-    thread = Thread(target=do, name=name, daemon=True)
+    """A thread that does this, and ends with the process; an error of it is one line."""
+
+    def run() -> None:
+        try:
+            do()
+        except Exception as error:  # noqa: BLE001 # nobody waits for the thread
+            from querylang.printable import warn  # the process that lists files has to start fast
+
+            lines = str(error).splitlines() or [""]
+            warn(f"what '{name}' does beside the job has ended: {type(error).__name__}: {lines[0]}")
+
+    thread = Thread(target=run, name=name, daemon=True)
     thread.start()
     return thread
 

@@ -60,6 +60,11 @@ def keep_secret(name: str, value: str) -> None:
     _kept[name] = value
 
 
+def kept_secrets() -> Mapping[str, str]:
+    """All of them, for another process of the same run."""
+    return dict(_kept)
+
+
 def forget_secrets() -> None:
     """Show everything again: what comes next has other settings."""
     _kept.clear()

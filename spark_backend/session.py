@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from job_engine.stopping import listen_again
 from spark_backend.launch import jvm
 from spark_backend.launch.session_settings import (
     AT_RUN_TIME,
@@ -62,7 +63,9 @@ def get_session(
     with start_in_plain_words():
         if not jvm.is_given():
             jvm.launch(chosen)
-        return with_package_path(builder.getOrCreate())
+        session = builder.getOrCreate()
+        listen_again()
+        return with_package_path(session)
 
 
 def existing_session() -> SparkSession | None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -21,7 +20,7 @@ from job_engine.job.driver import Order
 from job_engine.places.place import Place, RemotePath
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.batch_log import driver_files
-from job_engine.threads import EarlyStart
+from job_engine.threads import EarlyStart, in_background
 from job_engine.wire.program import Program
 from querylang.errors import InputError
 from spark_backend.job_session import job_session, keep_tasks, tasks_of
@@ -36,7 +35,7 @@ from spark_backend.stream.worker_functions import results_stream
 
 def stop_at_end(query: StreamingQuery) -> None:
     """Stop a query once its source has nothing new; the source must have fixed its end."""
-    Thread(target=_stop, args=[query], daemon=True).start()
+    in_background(lambda: _stop(query), "ensue end")
 
 
 def _stop(query: StreamingQuery) -> None:

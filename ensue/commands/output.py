@@ -60,10 +60,11 @@ def print_error(text: str) -> None:
     sys.stderr.write((coloured(shown) if wants_colour(sys.stderr, os.environ) else shown) + "\n")
 
 
-def print_log_line(entry: Mapping[str, Any]) -> None:
-    """A line of a log of JSON objects, to standard error."""
-    sys.stderr.write(json_text(_masked(entry)) + "\n")
-    sys.stderr.flush()
+def print_log_line(entry: Mapping[str, Any], out: TextIO | None = None) -> None:
+    """A line of a log of JSON objects; `out`: None = to standard error."""
+    stream = out or sys.stderr
+    stream.write(json_text(_masked(entry)) + "\n")
+    stream.flush()
 
 
 def _masked(value: Any) -> Any:

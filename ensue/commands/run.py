@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import sys
-import threading
-import time
-import traceback
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ensue.commands.json_log import JsonLog
 from ensue.commands.options import DeploymentFile, Json
 from ensue.commands.output import (
     NO_ROW_READ,
@@ -22,20 +18,18 @@ from ensue.commands.output import (
     print_idle_queries,
     print_json,
     print_line,
-    print_log_line,
 )
 from job_engine.document.setting_keys import Engine
+from job_engine.stopping import SIGNAL_EXIT, Stopped
 from querylang.errors import ExitCode, exit_code_of
-from querylang.printable import LOGGER, LogForm
+from querylang.printable import LogForm
 
 if TYPE_CHECKING:
     from job_engine.job.reports import BatchReport, OnBatch, RunReport
     from job_engine.settings.deployment import Deployment
 
 
-SIGNAL_EXIT = 128
-"""Exit code of a run that a signal ended, less the signal's number."""
-
+STOPPED_EARLY = "stopped before the job had started; the next run continues where the last one has ended"
 STOPPED = "stopped before all input was processed; the next run continues from here"
 
 
@@ -78,14 +72,18 @@ def run(
     if log is LogForm.JSON:
         _run_with_json_log(file, settings)
         return
-    from job_engine.settings.deployment_file import load_deployment
+    try:
+        from job_engine.settings.deployment_file import load_deployment
 
-    # mistakes in the file are reported before Spark is imported
-    deployment = load_deployment(file, engine=engine)
-    if log is None and deployment.log is LogForm.JSON:
-        _run_with_json_log(file, settings)
-    else:
-        _run_with_text(file, deployment, settings)
+        # mistakes in the file are reported before Spark is imported
+        deployment = load_deployment(file, engine=engine)
+        if log is None and deployment.log is LogForm.JSON:
+            _run_with_json_log(file, settings)
+        else:
+            _run_with_text(file, deployment, settings)
+    except Stopped as stop:
+        print_error(STOPPED_EARLY)
+        raise typer.Exit(_code_of_signal(stop.number, settings)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +117,25 @@ def _run_with_text(file: Path, deployment: Deployment, settings: _Settings) -> N
 
 def _run_with_json_log(file: Path, settings: _Settings) -> None:
     """The same with a log of JSON objects, which also has errors and the end of the run."""
-    from job_engine.settings.deployment_file import load_deployment
     from querylang.parameters import missing
     from querylang.printable import warn
 
     log = JsonLog()
     log.install()
     try:
+        from job_engine.settings.deployment_file import load_deployment
+
         deployment = load_deployment(file, engine=settings.engine)
-        log.job = deployment.name
+        log.know(deployment.name)
         log.write("start", file=str(file), once=settings.once, flush=settings.flush)
         report = _run(file, deployment, settings, log.batch)
         for query in report.idle:
             warn(missing(query))
+    except Stopped as stop:
+        code = _code_of_signal(stop.number, settings)
+        warn(STOPPED_EARLY)
+        log.stopped(stop.number, code)
+        raise typer.Exit(code) from None
     except Exception as error:  # noqa: BLE001 # our own failure, too
         failure = exit_code_of(error)
         log.failed(error, failure, is_ours=failure == ExitCode.OURS)
@@ -176,9 +180,14 @@ def _run(file: Path, deployment: Deployment, settings: _Settings, progress: OnBa
     return report
 
 
+def _code_of_signal(number: int, settings: _Settings) -> int:
+    """A run without an end is ended by a signal, in order; one with `--once` is interrupted."""
+    return SIGNAL_EXIT + number if settings.once else ExitCode.DONE
+
+
 def _exit_code(report: RunReport, settings: _Settings) -> int:
-    if settings.once and report.stopped_by is not None:
-        return SIGNAL_EXIT + report.stopped_by
+    if report.stopped_by is not None:
+        return _code_of_signal(report.stopped_by, settings)
     return ExitCode.INPUT if settings.once and report.is_unreadable else ExitCode.DONE
 
 
@@ -210,101 +219,3 @@ def _print_report(report: RunReport) -> None:
         print_line(f"{query}: {counted(count, 'match', 'matches')}")
     for line in left_text(report.waiting, report.next_due, ledger_table(Counter(report.ledger))):
         print_line(line)
-
-
-# The log of a run as JSON: one object a line, on standard error.
-
-
-class JsonLog(logging.Handler):
-    """Writes events; also a handler for what Ensue warns of.
-
-    job: the job's name; "" = it is not known yet
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.job = ""
-        self._own_lock = threading.Lock()
-
-    def install(self) -> None:
-        """Take what Ensue, its compiler of kernels and Java say from now on."""
-        from runtime.compiling.notice import tell_on
-        from spark_backend.launch.jvm import take_lines
-
-        logger = logging.getLogger(LOGGER)
-        logger.addHandler(self)
-        logger.propagate = False
-        tell_on(cast("TextIO", _Lines(self)))
-        take_lines(lambda line: self.write("java", "error", message=line.decode("utf-8", "replace").rstrip()))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """A warning of Ensue."""
-        fields = {"event": "warning", "message": record.getMessage(), **getattr(record, "fields", {})}
-        self.write(level=record.levelname.lower(), **fields)
-
-    def write(self, event: str, level: str = "info", **fields: Any) -> None:
-        """One line; a field that is None is left out."""
-        now = time.time_ns() // 1000
-        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now // 10**6)) + f".{now % 10**6:06d}Z"
-        entry = {"time": moment, "level": level, "event": event, "job": self.job or None, **fields}
-        with self._own_lock:
-            print_log_line({key: value for key, value in entry.items() if value is not None})
-
-    def batch(self, report: BatchReport) -> None:
-        """After each micro-batch."""
-        self.write(
-            "micro_batch",
-            batch=report.batch,
-            records=report.records,
-            matches=dict(report.matches),
-            outputs=report.outputs,
-            errors=report.errors,
-            discarded=report.discarded,
-            malformed=report.malformed,
-            state_bytes=report.state_bytes,
-            seconds=round(report.seconds, 6),
-        )
-
-    def end(self, report: RunReport, exit_code: int) -> None:
-        """At the end of a run that nothing has broken."""
-        from runtime.timestamps import format_time
-
-        self.write(
-            "end",
-            exit_code=exit_code,
-            batches=report.batches,
-            records=report.records,
-            matches=dict(report.matches),
-            discarded=report.discarded,
-            seconds=round(report.seconds, 6),
-            waiting=report.waiting,
-            next_due=None if report.next_due is None else format_time(report.next_due),
-            signal=report.stopped_by,
-        )
-
-    def failed(self, error: BaseException, exit_code: int, *, is_ours: bool) -> None:
-        """At the end of a run that an error has ended."""
-        lines = "".join(traceback.format_exception(error)) if is_ours else None
-        self.write("failed", "error", exit_code=exit_code, message=str(error), traceback=lines)
-
-
-class _Lines:
-    """A stream for the notice that kernels are compiled."""
-
-    closed = False
-
-    def __init__(self, log: JsonLog) -> None:
-        self._log = log
-
-    def write(self, text: str) -> int:
-        """One line."""
-        self._log.write("compiling", message=text.strip())
-        return len(text)
-
-    def flush(self) -> None:
-        """Nothing is held back."""
-        sys.stderr.flush()
-
-    def isatty(self) -> bool:
-        """No progress line is wanted."""
-        return False

@@ -79,18 +79,10 @@ def run(
     skip: messages that are left out from now on, each as `SOURCE/PARTITION/OFFSET`
     engine: in place of the one that the deployment names
 
-    Raises InputError or QueryErrors.
+    Raises InputError or QueryErrors, and Stopped for a signal before the job has started.
     """
     if flush and not once:
         raise InputError("time can only be flushed at the end of input: --flush needs --once")
-    job = prepare(path, apply=apply, engine=engine)
-    try:
-        deployment = job.checked.deployment
-        has_log = any(kind_of(source.format).is_log for source in deployment.sources)
-        skip_records(deployment.checkpoint, list(skip), has_log=has_log)
-    except BaseException:
-        job.close()
-        raise
     total = RunTotal()
 
     def report(batch: BatchReport) -> None:
@@ -100,19 +92,39 @@ def run(
     def begin(job: Job) -> Handle:
         return start(job, report, RunKind(is_bounded=once, flush=flush, accepts_loss=accept_loss))
 
-    started, clock = monotonic(), WallClock()
+    with StopRequest() as stop:
+        with stop.noticed_at_once():
+            job = _prepared(path, skip, apply=apply, engine=engine)
+        started, clock = monotonic(), WallClock()
+        try:
+            with in_words_of_driver(job.checked.deployment):
+                while not has_ended(job, begin, stop, clock):
+                    with stop.noticed_at_once():
+                        job = prepare(path, engine=engine)
+            return _report(job, total, monotonic() - started, stop)
+        finally:
+            job.close()
+
+
+def _prepared(path: Path | str, skip: Sequence[str], *, apply: bool, engine: Engine | None) -> Job:
+    """The job, with the messages on record that it leaves out."""
+    job = prepare(path, apply=apply, engine=engine)
     try:
-        with StopRequest() as stop, in_words_of_driver(job.checked.deployment):
-            while not has_ended(job, begin, stop, clock):
-                job = prepare(path, engine=engine)
-        seconds = monotonic() - started
-        running = kept_program(job.checked.program, job.checked.deployment).running()
-        ledger = job.folder.ledger.total()
-        report_ = total.report(running, ledger, seconds, stopped_by=stop.signal, idle=job.checked.idle)
-        left = job.folder.last_progress()
-        return replace(report_, waiting=left.waiting, next_due=left.next_due)
-    finally:
+        deployment = job.checked.deployment
+        has_log = any(kind_of(source.format).is_log for source in deployment.sources)
+        skip_records(deployment.checkpoint, list(skip), has_log=has_log)
+    except BaseException:
         job.close()
+        raise
+    return job
+
+
+def _report(job: Job, total: RunTotal, seconds: float, stop: StopRequest) -> RunReport:
+    """What a run has done."""
+    running = kept_program(job.checked.program, job.checked.deployment).running()
+    report = total.report(running, job.folder.ledger.total(), seconds, stopped_by=stop.signal, idle=job.checked.idle)
+    left = job.folder.last_progress()
+    return replace(report, waiting=left.waiting, next_due=left.next_due)
 
 
 def _ignore(_: BatchReport) -> None:

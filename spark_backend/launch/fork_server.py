@@ -47,6 +47,9 @@ READ_AT_START = (
 MOST_BYTES = 16 << 20
 """Of a request: arguments and variables of the environment."""
 
+LONGEST_START = 60.0
+"""Seconds that a JVM takes to start, at most."""
+
 LONGEST_REQUEST = 5.0
 """Seconds."""
 
@@ -97,7 +100,7 @@ def _serve(listener: socket.socket, place: Path) -> _Request | None:
     while True:
         ready, _, _ = select.select([0, listener.fileno()], [], [])
         if 0 in ready and not os.read(0, 1):
-            shutil.rmtree(place.parent, ignore_errors=True)
+            _end(place.parent)
             return None
         if listener.fileno() in ready:
             request = _accepted(listener)
@@ -110,6 +113,28 @@ def _serve(listener: socket.socket, place: Path) -> _Request | None:
             for file in request.files:
                 os.close(file)
             request.connection.close()
+
+
+def _end(folder: Path) -> None:
+    """Remove the folder. A JVM that still starts would run for ever if it could not write there.
+
+    So where the driver was killed, and has not removed the folder itself, only what is in it goes
+    at once: the JVM writes, finds that the driver has ended, and ends.
+    """
+    settings = list(folder.glob("*.properties"))
+    if not settings:  # no JVM was started
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for file in (*settings, folder / "python", folder / "socket"):
+        with suppress(OSError):
+            file.unlink()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(nothing, number)  # nobody shall wait for what this process still writes
+    until = time.monotonic() + LONGEST_START
+    while folder.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _accepted(listener: socket.socket) -> _Request | None:

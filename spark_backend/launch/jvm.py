@@ -16,12 +16,13 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Thread
 from typing import IO
 
 from job_engine.durable_files import new_file
+from job_engine.threads import in_background
 from querylang.printable import masked
 from spark_backend.launch.session_settings import MASTER, is_local, settings_of_start
 from spark_backend.launch.worker_python import server_folder, set_environment
@@ -185,11 +186,16 @@ def join(settings: Mapping[str, str]) -> None:
         return
     has_gateway = SparkContext._gateway is not None  # noqa: SLF001 # nothing public tells
     is_alike = {**early.settings, "spark.app.name": ""} == {**settings, "spark.app.name": ""}
-    connection = early.connection() if is_alike and not has_gateway else None
+    try:
+        connection = early.connection() if is_alike and not has_gateway else None
+    except BaseException:  # a signal, while it was waited for
+        early.end()
+        raise
     if connection is None:
         early.end()
         return
-    Thread(target=_pass_on, args=[early.process.stderr], daemon=True).start()
+    assert early.process.stderr is not None, "it is a pipe"
+    in_background(partial(_pass_on, early.process.stderr), "ensue lines of Java")
     os.environ.update(zip(_HAND_OVER, map(str, connection), strict=True))
     try:
         SparkContext._ensure_initialized()  # noqa: SLF001 # it reads the variables

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.stopping import Stopped
 from spark_backend.launch import fork_server, jvm, worker_python
 from spark_backend.launch.session_settings import settings_of_start
 from tests.support.waiting import LONGEST, wait_for
@@ -83,6 +84,33 @@ def test_without_a_server_a_python_of_its_own(tmp_path: Path, monkeypatch: pytes
     command = [sys.executable, "-I", "-S", worker_python.forked_python.__file__, str(place), sys.executable]
     found = subprocess.run([*command, "-m", MODULE], capture_output=True, text=True, check=True, timeout=LONGEST)
     assert Path(found.stdout.strip()).joinpath("bin").is_dir()
+
+
+def test_a_jvm_that_still_starts_has_a_folder_to_write_to(tmp_path: Path) -> None:
+    (tmp_path / "place").mkdir()
+    (tmp_path / "place" / "spark.properties").write_text("a secret")
+    code = "import sys; from pathlib import Path; from spark_backend.launch.fork_server import _end; _end(Path(sys.argv[1]))"
+    server = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "place")], cwd=worker_python.ROOT)
+    wait_for(lambda: not (tmp_path / "place" / "spark.properties").exists())
+    assert server.poll() is None
+    assert (tmp_path / "place").exists()
+    (tmp_path / "place").rmdir()  # as the driver does at its end
+    assert server.wait(LONGEST) == 0
+
+
+def test_a_jvm_that_is_waited_for_when_a_signal_arrives_is_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    process = subprocess.Popen(["sleep", "600"], stdin=subprocess.PIPE)
+
+    class Interrupted(jvm._Started):
+        def connection(self) -> tuple[int, str] | None:
+            raise Stopped(15)
+
+    monkeypatch.setattr(jvm, "_started", Interrupted(process, tmp_path / "connection", {}))
+    with pytest.raises(Stopped):
+        jvm.join({})
+    assert process.poll() is not None
 
 
 def test_variables_of_spark_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:

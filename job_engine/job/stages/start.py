@@ -88,7 +88,8 @@ def _repeat(
     """Repeat the micro-batch that was interrupted, and wait for its end."""
     run = begin_run(job, report, kind, program, deployment, batches)
     try:
-        run.running.wait()
+        while not run.running.wait(LOOK):  # a signal is noticed in between
+            pass
     finally:
         put_away(job.checked, run)
 

@@ -10,7 +10,7 @@ from job_engine.job.checkpoint.job_folder import CONTINUES, MOST_TRIES, failed_t
 from job_engine.job.driver import in_words_of_driver
 from job_engine.job.stages.prepare import Job
 from job_engine.job.stages.start import Handle
-from job_engine.stopping import StopRequest
+from job_engine.stopping import Stopped, StopRequest
 from querylang.errors import EnsueError
 from querylang.printable import warn
 
@@ -46,9 +46,11 @@ def has_ended(job: Job, start: Callable[[Job], Handle], stop: StopRequest, clock
     """
     deployment = job.checked.deployment
     try:
-        with told_deaths(deployment.checkpoint), in_words_of_driver(deployment):
+        with told_deaths(deployment.checkpoint), in_words_of_driver(deployment), stop.noticed_at_once():
             handle = start(job)
         return _await(handle, stop, clock)
+    except Stopped:  # as after a crash: the next run repeats what was begun
+        return True
     except WorkerDied as error:
         if stop.is_requested or not 0 < failed_tries(deployment.checkpoint) < MOST_TRIES:
             raise

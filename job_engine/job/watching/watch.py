@@ -152,6 +152,9 @@ def _server(address: Address, answer: Callable[[str], tuple[int, str, bytes]]) -
         daemon_threads = True
         address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
 
+        def handle_error(self, *_: object) -> None:
+            """Who asked has gone away; nobody else is concerned."""
+
     try:
         return Server((address.host, address.port), Handler)
     except OSError as error:
