@@ -137,7 +137,10 @@ class Mistake(Enum):
     UNSEEN_FIELD = "unknown-field", "unknown field '{name}': the fields of '{event}' are not known; define the event"
     UNKNOWN_NAME = "unknown-name", "'{name}' is not a name of this pattern"
     UNKNOWN_NAME_OF_EVENT = "unknown-name", "unknown name '{name}': neither a member of the event nor a variable"
-    UNKNOWN_FILTER_NAME = "unknown-name", "unknown name '{name}': a filter compares with constants and parameters"
+    UNKNOWN_FILTER_NAME = (
+        "unknown-name",
+        "unknown name '{name}': a filter knows the fields of its event, constants and parameters",
+    )
     UNKNOWN_HERE = "unknown-name", "unknown name '{name}'"
     UNKNOWN_UNIT = "unknown-unit", "unknown unit of time '{name}'"
     UNKNOWN_METHOD = "unknown-method", "{type} has no method '{name}'"
@@ -270,11 +273,9 @@ class Mistake(Enum):
     EVERY_WAIT = "every", "a `find every` cannot end with a `wait`"
 
     # filters
-    FILTER_OWN_FIELD = (
-        "filter",
-        "'{name}' is a field of the event itself: a filter compares with constants and parameters",
-    )
-    FILTER_TWICE = "filter", "the field '{name}' is already filtered: use a range"
+    FILTER_NAME = "filter", "before a range or `= *` stands the name of a field"
+    FILTER_BOTH = "filter", "'{name}' is a field of the event and a parameter: rename the parameter"
+    FILTER_TWICE = "filter", "the field '{name}' is already filtered: use a range, or one condition with `and`"
     FILTER_ORDER = "filter", "filters by position must come before filters by name"
     FILTER_COUNT = "filter", "too many filters by position: '{event}' has {count}"
     RANGE_REVERSED = "filter", "this range is reversed: its beginning is greater than its end"
@@ -282,6 +283,8 @@ class Mistake(Enum):
     # types
     OPERATOR_TYPES = "type", "`{operator}` does not take {left} and {right}"
     OPERAND_TYPE = "type", "`{operator}` does not take {operand}"
+    NO_LIST = "type", "behind `{operator}` stands a list, not {found}"
+    NULL_EVENT = "type", "'{name}' is an event, which is never null; its fields may be"
     EXPECTED_TYPE = "type", "{what} must be {expected}, not {found}"
     ARGUMENT_COUNT = "argument-count", "'{name}' takes {expected}, not {count}"
 

@@ -37,7 +37,8 @@ _ORDER = (
 _STEP = "in a pattern `->` stands between steps, as in `A as a -> B as b`"
 _STEP_NAME = "each step of a pattern has a name behind its type: `A as a`"
 _SELECT_NAME = "each `select` has a name: `select a.v as v`"
-_NULL = "a field that may be null is an `optional<...>`; ask with `.empty()`. A comparison with a null never holds"
+_NULL = "ask with `a.v is null` or `a.v is not null`; a comparison with a null never holds"
+_LIST = 'one of several values is `a.s in ["x", "y"]`, none of them `a.s not in ["x", "y"]`'
 _NOT_HERE = "a query is about one match; sort, count or cut the matches afterwards"
 _CASES = "write the cases as conditions joined by `and` and `or`"
 _SQL = "`ensue import` translates MATCH_RECOGNIZE of SQL"
@@ -60,7 +61,6 @@ ROWS: tuple[Row, ...] = (
     Row("events rows records", _INPUT, "`retain 5` is a number without a word behind it"),
     Row(",", f"{_INPUT} WAIT+SEMICOLON", "each input ends with `;`"),
     Row("key within retain", f"{_INPUT} SEMICOLON+OR", _ORDER),
-    Row("and or", "COMMA+RPAREN", "conditions of a filter are separated by `,`; others are in a `where`"),
     # patterns
     Row("where within without having { } ; ,", "AS+AND", _SELECT_NAME),
     Row("-> => = where within and or {", "AS+LPAREN", _STEP_NAME),
@@ -77,12 +77,8 @@ ROWS: tuple[Row, ...] = (
     Row("until", _CLAUSE, "what must not happen is `without B as x`, perhaps with its own `where` and `between (a b)`"),
     Row("print send log emit route", "ARROW WHERE", 'statements are in a block: `{ print "x"; }`'),
     # conditions
-    Row("is isnull", _CONDITION, _NULL),
-    Row(
-        "in not",
-        f"{_CONDITION} COMMA+RPAREN",
-        'one of several values is `["x", "y"].contains(a.s)`, with `not` before it for none',
-    ),
+    Row("is isnull isnotnull notnull", _CONDITION, _NULL),
+    Row("in not", _CONDITION, _LIST),
     Row(
         "like ilike rlike regexp matches contains startswith endswith has has_any",
         _CONDITION,
@@ -142,7 +138,7 @@ METHODS: dict[str, str] = {
     **dict.fromkeys(("strip", "trim"), "write `.ltrim().rtrim()`"),
     **dict.fromkeys(("isnull", "isna", "notnull", "isnone"), _NULL),
     **dict.fromkeys(("equals", "eq"), "values are compared by `=`"),
-    **dict.fromkeys(("isin", "in"), 'write `["x", "y"].contains(a.s)`'),
+    **dict.fromkeys(("isin", "in"), 'write `a.s in ["x", "y"]`'),
 }
 """Methods in small letters."""
 

@@ -77,7 +77,7 @@ def _mentions_time(node: Expression, depth: int = _DEEPEST) -> bool:
             return not name and type_ == Type.FLOAT
         case Binary(operator="+" | "-", left=left, right=right):
             return _mentions_time(left, depth - 1) or _mentions_time(right, depth - 1)
-        case Unary(operand=argument) | Fold(argument=argument) | Aggregate(arguments=(argument, *_)):
+        case Unary(operator="-", operand=argument) | Fold(argument=argument) | Aggregate(arguments=(argument, *_)):
             return _mentions_time(argument, depth - 1)
         case _:
             return False
@@ -174,7 +174,7 @@ def _parts(node: Expression, *, is_subtracted: bool) -> Iterator[tuple[bool, Exp
         case Binary(operator="+" | "-" as operator, left=left, right=right) if _mentions_time(node):
             yield from _parts(left, is_subtracted=is_subtracted)
             yield from _parts(right, is_subtracted=is_subtracted != (operator == "-"))
-        case Unary(operand=operand) if _mentions_time(node):
+        case Unary(operator="-", operand=operand) if _mentions_time(node):
             yield from _parts(operand, is_subtracted=not is_subtracted)
         case _:
             yield is_subtracted, node

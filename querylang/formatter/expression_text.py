@@ -25,7 +25,7 @@ _TIGHTNESS = {
     "*": 7,
     "/": 7,
     "%": 7,
-    **dict.fromkeys(("=", "!=", "<", "<=", ">", ">="), COMPARISON),
+    **dict.fromkeys(("=", "!=", "<", "<=", ">", ">=", "in", "not in"), COMPARISON),
 }
 _ESCAPED = {meant: f"\\{letter}" for letter, meant in ESCAPES.items()}
 _DECIMAL_NUMBER = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?d?")
@@ -86,6 +86,8 @@ def _bare(node: ast.Expression) -> tuple[int, str]:
     match node:
         case ast.Binary():
             return _TIGHTNESS[node.operator], _binary(node)
+        case ast.Unary(operator="is null" | "is not null" as operator, operand=operand):
+            return COMPARISON, f"{expression(operand, SUM)}{MARK}{operator}"
         case ast.Unary(operator=operator, operand=operand):
             tightness = NEGATION if operator == "not" else SIGN
             text = expression(operand, tightness)
@@ -207,7 +209,7 @@ _LOOSENESS = {
     "or": 3,
     "xor": 4,
     "and": 5,
-    **dict.fromkeys(("=", "!=", "<", "<=", ">", ">="), 6),
+    **dict.fromkeys(("=", "!=", "<", "<=", ">", ">=", "in", "not", "is"), 6),
     **dict.fromkeys(("+", "-"), 7),
     **dict.fromkeys(("*", "/", "%"), 8),
 }

@@ -159,8 +159,8 @@ def _filter(item: ast.Filter) -> str:
     match item.test:
         case ast.Anything():
             return f"{field}= *" if field else "*"
-        case ast.Compared(operator="=", value=value) if not field:
-            return expression(value, SUM)
+        case ast.Condition(expression=condition):
+            return expression(condition)
         case ast.Compared(operator=operator, value=value):
             return f"{field}{operator} {expression(value, SUM)}"
         case ast.Range() as range_:

@@ -201,7 +201,7 @@ class IndexOf:
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """`-x` on numbers, `not x` on booleans."""
+    """`-x` on numbers, `not x` on booleans; `x is null`, which is never null, on any type."""
 
     type: Type
     operator: str

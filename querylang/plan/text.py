@@ -213,6 +213,10 @@ def _text(node: Expression, names: Names, outer: int) -> str:
             return f"{_text(receiver, names, _TIGHTEST)}[{_text(index_, names, 0)}]"
         case Call() | Invoke() | New() | Items() | Aggregate():
             return _call(node, names)
+        case Unary(operator="is null", operand=operand):
+            return _grouped("", f"{_text(operand, names, _BINDING['='] + 1)} is null", _BINDING["="], outer)
+        case Unary(operator="not", operand=Unary(operator="is null", operand=operand)):
+            return _grouped("", f"{_text(operand, names, _BINDING['='] + 1)} is not null", _BINDING["="], outer)
         case Unary(operator=operator, operand=operand):
             binding = _BINDING["not"] if operator == "not" else 8
             sign = "not " if operator == "not" else "-"

@@ -152,7 +152,7 @@ class DictionaryLiteral:
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """`-x`, `not x`."""
+    """`-x`, `not x`, `x is null`, `x is not null`."""
 
     span: Span = field(compare=False)
     operator: str
@@ -497,7 +497,7 @@ class Anything:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A filter: the field compared with a value; a bare expression means equality."""
+    """A filter: the field compared with a value."""
 
     span: Span = field(compare=False)
     operator: str
@@ -516,12 +516,20 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
+class Condition:
+    """A filter: a condition on the event; without any field, the value of the field in this place."""
+
+    span: Span = field(compare=False)
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
-    """One filter of an input; without a name it is by position."""
+    """One filter of an input; without a name it is by position, or a condition."""
 
     span: Span = field(compare=False)
     field: Name | None
-    test: Anything | Compared | Range
+    test: Anything | Compared | Range | Condition
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,8 @@ SOFT_KEYWORDS: tuple[str, ...] = (
 """Kinds of keywords that may also be names where that is unambiguous."""
 
 SOFT_WORDS: dict[str, str] = {
-    word: word.upper() for word in ("all", "after", "match", "skip", "past", "first", "last", "most", "per", "by")
+    word: word.upper()
+    for word in ("all", "after", "match", "skip", "past", "first", "last", "most", "per", "by", "is", "null")
 }
 """Word to token kind, of words that are names wherever the grammar does not have them
 (`querylang.syntax.lexer`).
@@ -377,6 +378,8 @@ def _places(tokens: list[Token]) -> Iterator[int]:
             case "NAME" if token.content in ("per", "by") and is_rate and is_behind_value and depth == 0:
                 is_rate, latest = token.content == "per", number
                 yield number
+            case "NAME" if token.content == "is":
+                yield from _is_null(tokens, number)
             # An expression begins with `new`; behind a value it is the word of an input.
             case "NAME" if token.content == "by" and number > 1 and tokens[number - 1].type == "NEW":
                 if _is_plain(token) and _ends_value(tokens[number - 2]):
@@ -391,6 +394,23 @@ def _ends_value(token: Token) -> bool:
 _ENDS = frozenset({"NAME", "INTEGER_LITERAL", "FLOAT_LITERAL", "DECIMAL_LITERAL", "STRING_LITERAL", "RPAREN"}) | {
     *("RBRACKET", "TRUE", "FALSE", "STAR", "PLUS", "QUESTION", "REPEAT", "LAST", "FIRST", "EVENT"),
 }
+
+
+def _is_null(tokens: list[Token], number: int) -> Iterator[int]:
+    """The words of `is null` or `is not null` behind a value."""
+    null = number + 1 + (number + 1 < len(tokens) and tokens[number + 1].type == "NOT")
+    if number == 0 or null >= len(tokens) or tokens[null].content != "null":
+        return
+    is_meant = _is_plain(tokens[number]) and _is_plain(tokens[null]) and _ends_value(tokens[number - 1])
+    if is_meant and not _is_in_between(tokens, number):
+        yield from (number, null)
+
+
+def _is_in_between(tokens: list[Token], number: int) -> bool:
+    """Whether names stand side by side there: `between (a b)`."""
+    while number and (tokens[number].type == "NAME" or tokens[number].type in SOFT_KEYWORDS):
+        number -= 1
+    return number > 0 and (tokens[number - 1].type, tokens[number].type) == ("BETWEEN", "LPAREN")
 
 
 def _is_find_all(tokens: list[Token], number: int) -> bool:

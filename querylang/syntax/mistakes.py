@@ -265,10 +265,6 @@ def _hint_of_foreign_word(token: Token, expected: Sequence[str], before: Sequenc
             return "name what is counted: `count(a)`"
         case [*_, Token(type="LPAREN"), Token()] if accepted == {"RPAREN"}:
             return "conditions are in a `where`, or in the input: `A(v > 1.0) key k`"
-        case [Token(type="LBRACKET"), _, Token(type="COMMA" | "RBRACKET")] if "COLON" in accepted:
-            return (
-                'a filter takes one value or a range `[1.0:5.0]`; of several values: `where ["x", "y"].contains(a.s)`'
-            )
         case [*_, Token(type="COLON")] if "NAME" in accepted and "LPAREN" not in accepted:
             return "the type comes first: `float v;`"
         case [*_, Token(type="DOT")] if accepted == {"SEMICOLON"}:
@@ -286,7 +282,7 @@ def _hint_of_foreign_word(token: Token, expected: Sequence[str], before: Sequenc
 
 
 def _hint_of_members(token: Token, expected: frozenset[str], before: Sequence[Token]) -> str | None:
-    """What to write where `user.id` is not possible: in keys, times and filters of an input."""
+    """What to write where `user.id` is not possible: in keys and times of an input."""
     match before[-2:]:
         case [Token(), Token(type="NAME") as name] if token.type == "DOT" and expected & _AFTER_INPUT_NAME:
             found = _MEMBER.match(token.source.text, token.end)
@@ -295,8 +291,6 @@ def _hint_of_members(token: Token, expected: frozenset[str], before: Sequence[To
                 f"expected a field or an action of the event; define `action {member}() returns string"
                 f" {{ return {name.content}.{member}; }}` in the event and write `{member}() as {member}`"
             )
-        case [Token(type="DOT"), Token(type="NAME")] if token.type in _COMPARISON and expected >= {"COMMA", "RPAREN"}:
-            return "a filter names fields of the event; compare their members in a `where`"
         case _:
             return None
 
@@ -355,6 +349,7 @@ def _in_words(kinds: list[str]) -> str:
     left -= {"AT"} if "WHERE" in left else set()
     left -= set() if left >= _ARITHMETIC else {"PLUS"}
     left -= {"STAR", "QUESTION"} if "QUESTION" in left else set()
+    left -= {"IN", "IS", "NOT"} if left >= _COMPARISON else set()
     words: list[str] = []
     if left >= _STATEMENT:
         words.append("a statement")

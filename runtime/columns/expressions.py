@@ -152,6 +152,8 @@ def _value(expression: Expression, rows: EventRows) -> Column:
             return _field(rows, key_field(index), type_)
         case EventOf():
             return Column(row_events(rows.event, rows.table, rows.world, _times(rows)))
+        case Unary(operator="is null", operand=operand):
+            return _nulls(operand, rows)
         case Unary(operator=operator, operand=operand) if operand.type in _ARRAYS:
             inner = _value(operand, rows)
             with np.errstate(over="ignore"):
@@ -227,6 +229,20 @@ def _field(rows: EventRows, field: str, type_: Type) -> Column:
 def _read(values: Any, valid: Mask | None, rows: EventRows) -> Column:
     """What was read; in a plan of an earlier version a null is a failure."""
     return Column(values, valid, ~valid if valid is not None and rows.world.nulls_fail else None)
+
+
+def _nulls(operand: Expression, rows: EventRows) -> Column:
+    """The rows on which an expression is null, or an optional without a value."""
+    if isinstance(operand, FieldOf) and operand.type.kind is Kind.OPTIONAL:
+        name = column_name(operand.field, operand.type)
+        if has_column(rows.table, name):
+            return Column(one_chunk(rows.table.column(name)).is_null().to_numpy(zero_copy_only=False))
+    inner = _value(operand, rows)
+    if value_type(operand).kind is Kind.OPTIONAL:
+        null = np.fromiter((value is None for value in inner.values), np.bool_, len(rows))
+    else:
+        null = np.zeros(len(rows), np.bool_) if inner.valid is None else ~inner.valid
+    return Column(null, None if inner.failed is None else ~inner.failed, inner.failed)
 
 
 def _times(rows: EventRows) -> Sequence[int | None]:

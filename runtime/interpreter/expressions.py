@@ -107,6 +107,7 @@ OPERATORS: Mapping[Kind, Mapping[str, Operator]] = {
 
 UNARY_OPERATORS: Mapping[tuple[Kind, str], Callable[[Any], Any]] = {
     (Kind.BOOLEAN, "not"): operators.not_,
+    (Kind.BOOLEAN, "is null"): lambda value: value is None,
     (Kind.INTEGER, "not"): operators.invert,
     (Kind.INTEGER, "-"): lambda value: wrap(-value),
     (Kind.FLOAT, "-"): operators.neg,
@@ -180,7 +181,9 @@ def _has_null(node: Expression, parts: Sequence[Any], context: Context) -> bool:
 
 
 def takes_nulls(node: Expression) -> bool:
-    """Whether it is a method of an optional: `getOr` has a value whatever the other one is."""
+    """Whether it has a value whatever its parts are: `is null`, a method of an optional."""
+    if isinstance(node, Unary):
+        return node.operator == "is null"
     return isinstance(node, Call) and value_type(node.receiver).kind is Kind.OPTIONAL
 
 

@@ -10,6 +10,7 @@ from querylang.checker.scope import (
     LONG,
     Inferring,
     alike,
+    as_float,
     check_untyped,
     fitting,
     flat_chain,
@@ -17,7 +18,7 @@ from querylang.checker.scope import (
     type_of,
 )
 from querylang.errors import Mistake, QueryError
-from querylang.plan.expression import NUMBERS, Binary, Expression, Items, Kind, Literal, New, Type, Unary
+from querylang.plan.expression import NUMBERS, Binary, Call, EventOf, Expression, Items, Kind, Literal, New, Type, Unary
 from querylang.plan.library import (
     DECIMAL_LIMIT,
     DECIMAL_PLACES,
@@ -214,12 +215,14 @@ _EQUALITY = ("=", "!=")
 
 
 def unary(inferring: Inferring, node: ast.Unary) -> Expression | None:
-    """Check `-x`, `not x`."""
+    """Check `-x`, `not x`, `x is null`."""
     if node.operator == "-" and is_number(node.operand):
         return negated(inferring, node)
     operand = inferring.typed(node.operand)
     if operand is None:
         return None
+    if node.operator in ("is null", "is not null"):
+        return _null_test(inferring, node, operand)
     result = unary_result(node.operator, type_of(operand))
     if result is None:
         facts = {"operator": node.operator, "operand": str(operand.type)}
@@ -227,11 +230,51 @@ def unary(inferring: Inferring, node: ast.Unary) -> Expression | None:
     return Unary(result, node.operator, operand)
 
 
+def _null_test(inferring: Inferring, node: ast.Unary, operand: Expression) -> Expression | None:
+    if operand.type is not None and operand.type.kind is Kind.EVENT and isinstance(operand, EventOf):
+        return inferring.report(QueryError.of(Mistake.NULL_EVENT, node.span, name=node.operand.span.text))
+    test = Unary(Type.BOOLEAN, "is null", operand)
+    return test if node.operator == "is null" else Unary(Type.BOOLEAN, "not", test)
+
+
+def _one_of(inferring: Inferring, node: ast.Binary) -> Expression | None:
+    """Check `x in [...]`, `x not in [...]`: a look-up in a sequence."""
+    left = None if is_empty_literal(node.left) else inferring.typed(node.left)
+    if left is None:
+        check_untyped(inferring, node.right)
+        return inferring.typed(node.left) if is_empty_literal(node.left) else None
+    right = inferring.typed(node.right, Type.sequence(type_of(left)))
+    if right is None:
+        return None
+    if type_of(right).kind is not Kind.SEQUENCE:
+        mistake = QueryError.of(Mistake.NO_LIST, node.right.span, operator=node.operator, found=str(right.type))
+        return inferring.report(mistake.with_hint(_look_up_hint(node, type_of(right))))
+    element = type_of(right).of[0]
+    wanted = as_float(left) if (left.type, element) == (Type.INTEGER, Type.FLOAT) else fitting(left, element)
+    if wanted.type != element:
+        facts = {"operator": node.operator, "left": str(left.type), "right": str(right.type)}
+        mistake = QueryError.of(Mistake.OPERATOR_TYPES, node.span, **facts)
+        return inferring.report(mistake.with_hint(conversion(type_of(left), element)))
+    found = Call(Type.BOOLEAN, "contains", right, (wanted,))
+    return found if node.operator == "in" else Unary(Type.BOOLEAN, "not", found)
+
+
+def _look_up_hint(node: ast.Binary, container: Type) -> str | None:
+    """How something is looked up in what is no list."""
+    left, right = node.left.span.text, node.right.span.text
+    method = {Kind.STRING: "contains", Kind.DICTIONARY: "hasKey"}.get(container.kind)
+    if method is not None:
+        return f"write `{right}.{method}({left})`"
+    return f"one value is compared by `=`: `{left} = {right}`" if isinstance(node.right, ast.Constant) else None
+
+
 def binary(inferring: Inferring, node: ast.Binary) -> Expression | None:
     """Check `left operator right`; both sides have one type, or are an integer and a float.
 
     An empty literal gets the type of the other side.
     """
+    if node.operator in ("in", "not in"):
+        return _one_of(inferring, node)
     chain = flat_chain(node)
     return _combined(inferring, node, *_sides(inferring, node)) if len(chain) < LONG else _long(inferring, chain)
 

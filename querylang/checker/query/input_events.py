@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import assert_never
 
 from querylang.checker.checked import Diagnostics
 from querylang.checker.definitions import source_time
-from querylang.checker.expressions.inference import Inference
+from querylang.checker.expressions.inference import Inference, parts_of
 from querylang.checker.expressions.members import no_field
 from querylang.checker.namespaces import EventSchema
 from querylang.checker.query.durations import Constants
@@ -16,18 +17,22 @@ from querylang.checker.scope import Scope, alike
 from querylang.errors import Mistake, counted
 from querylang.plan.constant_folding import NoValueError, is_constant, value_of
 from querylang.plan.expression import Binary, EventOf, Expression, FieldOf, Type
-from querylang.plan.library import binary_result
+from querylang.plan.library import ARITHMETIC, binary_result
 from querylang.plan.model import Heartbeat
 from querylang.syntax import ast
 
 
 def check_filters(filters: tuple[ast.Filter, ...], schema: EventSchema, constants: Constants) -> Expression | None:
     """All filters joined to one condition; None: there is no filter."""
-    checker = _Filters(schema, constants, _right_side(schema, constants))
+    checker = _Filters(schema, constants, *_scopes(schema, constants))
     seen: set[str] = set()
     conditions: list[Expression] = []
     is_named = False
     for position, item in enumerate(filters):
+        if isinstance(item.test, ast.Condition) and checker.is_condition(item.test.expression):
+            conditions += checker.condition(item.test.expression)
+            is_named = True
+            continue
         is_named = is_named or item.field is not None
         if item.field is None and is_named:
             checker.report(Mistake.FILTER_ORDER, item)
@@ -43,18 +48,49 @@ def check_filters(filters: tuple[ast.Filter, ...], schema: EventSchema, constant
     return reduce(_both, conditions) if conditions else None
 
 
-def _right_side(schema: EventSchema, constants: Constants) -> Scope:
-    """The scope of the values to compare with: constants and parameters."""
+def _scopes(schema: EventSchema, constants: Constants) -> tuple[Scope, Scope]:
+    """The scopes of values and of conditions.
+
+    A name that is a field and a parameter is the parameter in a value, `user = user`, and cannot be
+    used in a condition.
+    """
+    fields = {name: event_field(schema, name) for name in (*schema.field_names, *(schema.untyped or ()))}
+    both = [name for name in fields if name in constants.parameters]
     scope = constants.scope(Mistake.UNKNOWN_FILTER_NAME)
-    fields = [name for name in (*schema.field_names, *(schema.untyped or ())) if name not in constants.parameters]
-    return scope.forbidding(fields, Mistake.FILTER_OWN_FIELD)
+    if schema.is_open:
+        scope = replace(scope, is_whole=False)  # any name may be a field
+    values = scope.with_names({name: field for name, field in fields.items() if name not in both})
+    values = replace(values, actions={item.name: item for item in schema.actions}, owner=EventOf(schema.type, 0))
+    return values, values.forbidding(both, Mistake.FILTER_BOTH)
 
 
 @dataclass(frozen=True, slots=True)
 class _Filters:
     schema: EventSchema
     constants: Constants
-    scope: Scope
+    values: Scope
+    expressions: Scope
+
+    def is_condition(self, node: ast.Expression) -> bool:
+        """Whether it says something of the event; else it is the value of the field in its place."""
+        if isinstance(node, ast.Binary) and node.operator not in ARITHMETIC:
+            return True
+        if isinstance(node, ast.Unary) and node.operator != "-":
+            return True
+        return any(map(self._is_of_event, _all_parts(node)))
+
+    def _is_of_event(self, node: ast.Expression) -> bool:
+        match node:
+            case ast.NameUse(name=name):
+                known = name.text in self.values.names and name.text not in self.constants.parameters
+                return known or (self.schema.is_open and name.text not in self.constants.parameters)
+            case ast.Call(receiver=None, name=name):
+                return name.text in self.values.actions
+        return False
+
+    def condition(self, node: ast.Expression) -> list[Expression]:
+        """The parts between the `and`s of a condition."""
+        return Inference(self.expressions, self.constants.namespace).conditions(node)
 
     def field(self, item: ast.Filter, position: int) -> str | None:
         """The name of the filtered field; None if there is no such field."""
@@ -78,17 +114,25 @@ class _Filters:
         match item.test:
             case ast.Anything():
                 return []
+            case ast.Compared(operator="in" | "not in"):
+                assert item.field is not None, "the grammar has it by name only"
+                node = ast.Binary(item.span, item.test.operator, ast.NameUse(item.field), item.test.value)
+                scope = self.values.with_names({name: event_field(self.schema, name)})
+                return Inference(scope, self.constants.namespace).conditions(node)
             case ast.Compared(operator=operator, value=value):
                 right = self._right(name, operator, value, item)
                 return [] if right is None else [self._compared(name, operator, right)]
+            case ast.Condition(expression=value):
+                right = self._right(name, "=", value, item)
+                return [] if right is None else [self._compared(name, "=", right)]
             case ast.Range():
                 return self._range(item, item.test, name)
         assert_never(item.test)
 
-    def check_untyped(self, test: ast.Anything | ast.Compared | ast.Range) -> None:
+    def check_untyped(self, test: ast.Anything | ast.Compared | ast.Range | ast.Condition) -> None:
         """Report the mistakes in a filter whose field is not known."""
         match test:
-            case ast.Compared(value=value):
+            case ast.Compared(value=value) | ast.Condition(expression=value):
                 self._inference.value(value)
             case ast.Range(low=low, high=high):
                 self._inference.value(low)
@@ -102,7 +146,7 @@ class _Filters:
 
     @property
     def _inference(self) -> Inference:
-        return Inference(self.scope, self.constants.namespace)
+        return Inference(self.values, self.constants.namespace)
 
     def _right(self, name: str, operator: str, value: ast.Expression, item: ast.Filter) -> Expression | None:
         """The value that the field is compared with."""
@@ -139,6 +183,15 @@ class _Filters:
         either = _both(Binary(Type.BOOLEAN, "<=", *alike(low, high)), reduce(_both, ordered))
         other = _both(Binary(Type.BOOLEAN, ">", *alike(low, high)), reduce(_both, reversed_))
         return [Binary(Type.BOOLEAN, "or", either, other)]
+
+
+def _all_parts(node: ast.Expression) -> Iterator[ast.Expression]:
+    """An expression and all parts of it."""
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        waiting += parts_of(part)
 
 
 def _both(left: Expression, right: Expression) -> Expression:

@@ -37,12 +37,23 @@ class ExpressionRules(Rules):
         | sum LE sum
         | sum GT sum
         | sum GE sum
+        | sum IN sum
         sum : sum PLUS sum
         | sum MINUS sum
         | sum STAR sum
         | sum SLASH sum
         | sum PERCENT sum"""
         p[0] = ast.Binary(p[1].span.until(p[3].span), p[2].content, p[1], p[3])
+
+    def p_binary_not_in(self, p: Parts) -> None:
+        """comparison : sum NOT IN sum"""
+        p[0] = ast.Binary(p[1].span.until(p[4].span), "not in", p[1], p[4])
+
+    def p_unary_null(self, p: Parts) -> None:
+        """comparison : sum IS NULL
+        | sum IS NOT NULL"""
+        operator = "is null" if len(p) == 4 else "is not null"
+        p[0] = ast.Unary(p[1].span.until(p[len(p) - 1].span), operator, p[1])
 
     def p_unary(self, p: Parts) -> None:
         """expression : NOT expression
@@ -61,7 +72,8 @@ class ExpressionRules(Rules):
         | LT
         | LE
         | GT
-        | GE"""
+        | GE
+        | IN"""
 
     def p_same_sum(self, p: Parts) -> None:
         """sum : postfix

@@ -10,7 +10,7 @@ from querylang.source import Span
 from querylang.syntax import ast
 from querylang.syntax.folded_tokens import REASONS
 from querylang.syntax.grammar.base import Parts, QueryParts, Rules, Section, grown, of_kind
-from querylang.syntax.lexer import SOFT_KEYWORDS
+from querylang.syntax.lexer import SOFT_KEYWORDS, Token
 
 # Rules of a whole file: `package`, `using`, event types and queries in any number; names.
 
@@ -152,6 +152,10 @@ class Window:
     retain: ast.Expression | None = None
 
 
+_TESTS = frozenset({"=", "<", "<=", ">", ">=", "in", "not in"})
+"""What a filter by name asks of its field."""
+
+
 class InputRules(Rules):
     """`inputs { Type(filters) key name within duration retain count ... ; }`."""
 
@@ -201,22 +205,29 @@ class InputRules(Rules):
         | range"""
         p[0] = ast.Filter(p[1].span, None, p[1])
 
-    def p_filter_by_equality(self, p: Parts) -> None:
-        """filter : sum"""
-        p[0] = ast.Filter(p[1].span, None, ast.Compared(p[1].span, "=", p[1]))
-
     def p_filter_anything(self, p: Parts) -> None:
         """filter : STAR"""
         p[0] = ast.Filter(p[1].span, None, ast.Anything(p[1].span))
 
-    def p_filter_by_name(self, p: Parts) -> None:
-        """filter : name test
-        | name IN range"""
-        p[0] = ast.Filter(p[1].span.until(p[len(p) - 1].span), p[1], p[len(p) - 1])
+    def p_filter_by_condition(self, p: Parts) -> None:
+        """filter : expression"""
+        match p[1]:
+            case ast.Binary(operator=operator, left=ast.NameUse(name=field), right=right) if operator in _TESTS:
+                p[0] = ast.Filter(p[1].span, field, ast.Compared(p[1].span, operator, right))
+            case ast.Broken():
+                p[0] = p[1]
+            case _:
+                p[0] = ast.Filter(p[1].span, None, ast.Condition(p[1].span, p[1]))
 
-    def p_filter_by_name_anything(self, p: Parts) -> None:
-        """filter : name EQ STAR"""
-        p[0] = ast.Filter(p[1].span.until(p[3].span), p[1], ast.Anything(p[3].span))
+    def p_filter_by_name(self, p: Parts) -> None:
+        """filter : sum IN range
+        | sum EQ STAR"""
+        if not isinstance(p[1], ast.NameUse):
+            self.report(Mistake.FILTER_NAME, p[1].span)
+            p[0] = ast.Broken(p[1].span.until(p[3].span))
+            return
+        test = ast.Anything(p[3].span) if isinstance(p[3], Token) else p[3]
+        p[0] = ast.Filter(p[1].span.until(p[3].span), p[1].name, test)
 
     def p_test(self, p: Parts) -> None:
         """test : EQ sum

@@ -241,6 +241,8 @@ def _emit(builder: _Builder, expression: Expression) -> None:
             builder.add(Operation.OF_INTEGERS, OfIntegers[f"BITS_{expression.operator.upper()}"])
         case Literal(type=type_, value=value) if type_ in _STACKED:
             _constant(builder, type_, value, has_state=isinstance(expression, Computed))
+        case Unary(operator="is null"):
+            raise NotForKernel("`is null` over several events")
         case Unary(operator=operator, operand=operand) if operand.type in SCALARS:
             _emit(builder, operand)
             suffix = _suffix(operand.type)

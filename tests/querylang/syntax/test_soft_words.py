@@ -6,7 +6,7 @@ import pytest
 
 import querylang
 
-WORDS = "all after match skip past last first consecutive prev count sum avg min max by most per"
+WORDS = "all after match skip past last first consecutive prev count sum avg min max by most per is null"
 
 TEXT = """
 package {w}.x;
