@@ -137,6 +137,7 @@ def _rules() -> dict[str, list[Rule]]:
         ],
         "types": [_rule("storage.type", alone(TYPES))],
         "keywords": [
+            _rule("keyword.operator.word", r"(?<![\w.#])is\s+(?:not\s+)?null(?!\w)"),
             _rule("keyword.operator.word", alone(OPERATORS)),
             _rule("keyword.declaration", alone(DECLARATIONS)),
             _rule("keyword.control", alone(keywords())),

@@ -517,7 +517,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A filter: a condition on the event; without any field, the value of the field in this place."""
+    """A filter: a condition on the event; without any field, the value of the field there."""
 
     span: Span = field(compare=False)
     expression: Expression

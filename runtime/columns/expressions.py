@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -343,7 +344,10 @@ def _call(call: Call, rows: EventRows) -> Column:
 def _of_constant(node: Call | IndexOf, known: Constant, arguments: Sequence[Column], rows: EventRows) -> Column:
     """What a node reads in a container that is the same for all rows."""
     if isinstance(node, Call) and node.method in ("contains", "indexOf"):
-        places = _places(known, value_type(node.arguments[0]), arguments[0].values)
+        type_, wanted = value_type(node.arguments[0]), arguments[0].values
+        if node.method == "contains" and type_ in _ARROW:
+            return _joined(_are_in(known, type_, wanted), arguments)
+        places = _places(known, type_, wanted)
         return _joined(places if node.method == "indexOf" else places >= 0, arguments)
     return _each(node, [Column([known.value] * len(rows)), *arguments], rows)
 
@@ -353,11 +357,27 @@ def _places(known: Constant, type_: Type, wanted: Any) -> Integers:
     if type_ not in _ARROW:
         return np.fromiter(map(known.place_of, wanted), np.int64, len(wanted))
     places = np.fromiter(known.places.values(), np.int64, len(known.places))
-    elements = pa.array([known.value[place] for place in places.tolist()], _ARROW[type_])
-    if type_ == Type.FLOAT:  # for Arrow zeros of both signs differ
-        elements, wanted = pa.array(elements.to_numpy() + 0.0), wanted + 0.0
-    found = pc.index_in(wanted if isinstance(wanted, pa.Array) else pa.array(wanted), elements)
+    found = pc.index_in(_plain(type_, wanted), _elements(known, type_))
     return np.append(places, -1)[found.fill_null(len(places)).to_numpy()]
+
+
+def _are_in(known: Constant, type_: Type, wanted: Any) -> Mask:
+    """Whether values are in a constant sequence."""
+    found: Mask = pc.is_in(_plain(type_, wanted), _elements(known, type_)).to_numpy(zero_copy_only=False)
+    return found
+
+
+@lru_cache(1_000)
+def _elements(known: Constant, type_: Type) -> pa.Array:
+    """The elements of a constant sequence, in the order of their places."""
+    return _plain(type_, pa.array([known.value[place] for place in known.places.values()], _ARROW[type_]))
+
+
+def _plain(type_: Type, values: Any) -> pa.Array:
+    """Values as Arrow compares them: its zeros of both signs differ."""
+    if type_ == Type.FLOAT:
+        values = (values.to_numpy() if isinstance(values, pa.Array) else values) + 0.0
+    return values if isinstance(values, pa.Array) else pa.array(values)
 
 
 def _each(node: Expression, parts: Sequence[Column], rows: EventRows) -> Column:

@@ -24,9 +24,9 @@ _MOST_KEPT = 1_000
 """Containers that are kept; few programs have as many."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """A container of scalars that is the same for all events.
+    """A container of scalars that is the same for all events; it is made once, and equals itself.
 
     value: shared by all that read it
     places: of a sequence, by `order_key` of an element: where it is first. NaN equals nothing

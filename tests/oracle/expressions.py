@@ -125,7 +125,31 @@ class Not:
         return f"(not {self.inside.text()})"
 
 
-Node = Constant | Field | Prev | End | Whole | Fold | Operation | Not
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """`x is null`, `x is not null`."""
+
+    inside: Node
+    is_denied: bool
+
+    def text(self) -> str:
+        return f"({self.inside.text()} is {'not ' if self.is_denied else ''}null)"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """`x in [...]`, `x not in [...]`."""
+
+    inside: Node
+    values: tuple[Value, ...]
+    is_denied: bool
+
+    def text(self) -> str:
+        words = "not in" if self.is_denied else "in"
+        return f"({self.inside.text()} {words} [{', '.join(map(constant_text, self.values))}])"
+
+
+Node = Constant | Field | Prev | End | Whole | Fold | Operation | Not | IsNull | OneOf
 
 
 def nodes(node: Node, *, folds: bool = True) -> Iterator[Node]:
@@ -135,7 +159,7 @@ def nodes(node: Node, *, folds: bool = True) -> Iterator[Node]:
         case Operation():
             yield from nodes(node.left, folds=folds)
             yield from nodes(node.right, folds=folds)
-        case Not():
+        case Not() | IsNull() | OneOf():
             yield from nodes(node.inside, folds=folds)
         case Fold() if folds:
             yield from nodes(node.inside)
@@ -172,6 +196,11 @@ def value(node: Node, scope: Scope) -> Value:
         case Not():
             inside = value(node.inside, scope)
             return None if inside is None else not inside
+        case IsNull():
+            return (value(node.inside, scope) is None) != node.is_denied
+        case OneOf():
+            inside = value(node.inside, scope)
+            return None if inside is None else (inside in node.values) != node.is_denied
         case Operation():
             return operation(node.sign, value(node.left, scope), value(node.right, scope))
         case Whole():

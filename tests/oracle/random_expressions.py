@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.oracle.expressions import Constant, End, Field, Fold, Node, Not, Operation, Prev, Whole
+from tests.oracle.expressions import Constant, End, Field, Fold, IsNull, Node, Not, OneOf, Operation, Prev, Whole
 
 FIELDS = ("v", "v", "v", "w", "s", "k", "getTime()")
 NUMBERS = ("v", "v", "w")
@@ -56,6 +56,18 @@ class Conditions:
         return self._number(self._dice.choice(NUMBERS))
 
     def _comparison(self) -> Node:
+        """A comparison of two values, a test for null, or a look-up in a list."""
+        match self._dice.randrange(12):
+            case 0:
+                return IsNull(self._number(self._dice.choice(NUMBERS)), self._dice.random() < 0.5)
+            case 1:
+                several: tuple[int, ...] = tuple(self._dice.sample(range(4), self._dice.randint(1, 3)))
+                return OneOf(self._number("v"), several, self._dice.random() < 0.5)
+            case 2:
+                return OneOf(self._term("s"), ("", "ab"), self._dice.random() < 0.5)
+        return self._of_two_values()
+
+    def _of_two_values(self) -> Node:
         field_ = self._dice.choice(FIELDS)
         if field_ == "s":
             sides: list[Node] = [self._term("s"), self._term("s")]

@@ -8,7 +8,20 @@ from collections.abc import Callable, Sequence
 
 from tests.oracle.conditions import Condition, Where, Within, Without
 from tests.oracle.events import SECOND, Value
-from tests.oracle.expressions import COMPARISONS, Constant, End, Field, Fold, Node, Not, Operation, Prev, Whole
+from tests.oracle.expressions import (
+    COMPARISONS,
+    Constant,
+    End,
+    Field,
+    Fold,
+    IsNull,
+    Node,
+    Not,
+    OneOf,
+    Operation,
+    Prev,
+    Whole,
+)
 from tests.oracle.inputs import Filter, Input
 from tests.oracle.query import Query, Select, Skip
 from tests.oracle.shapes import Both, Chain, Either, Link, Repeat, Repeated, Shape, Step, Wait
@@ -195,7 +208,23 @@ class Reader:
         left = self.expression(level + 1)
         while self.next() in OPERATORS[level]:
             left = Operation(self.take(), left, self.expression(level + 1))
-        return left
+        return self.test(left) if level == OPERATORS.index(COMPARISONS) else left
+
+    def test(self, inside: Node) -> Node:
+        """What may follow a value: `is null`, `in [...]`, and their opposites."""
+        if self.takes("is"):
+            is_denied = self.takes("not")
+            self.take("null")
+            return IsNull(inside, is_denied)
+        is_denied = self.takes("not")
+        if not self.takes("in"):
+            return inside
+        self.take("[")
+        values = [self.constant()]
+        while self.takes(","):
+            values.append(self.constant())
+        self.take("]")
+        return OneOf(inside, tuple(values), is_denied)
 
     def term(self) -> Node:
         if self.takes("("):

@@ -269,3 +269,5 @@ def test_words_of_phrases_are_keywords_only_there() -> None:
     assert scope_of("A() key by within 3;", "by") is None
     assert scope_of("    at most 3 per 1 day by a.host", "at most") == "keyword.control"
     assert scope_of("where most > 3", "most") is None
+    assert scope_of("where a.v is not null and b", "is not null") == "keyword.operator.word"
+    assert scope_of("where a.is = 3", "is") is None

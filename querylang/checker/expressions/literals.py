@@ -260,7 +260,7 @@ def _one_of(inferring: Inferring, node: ast.Binary) -> Expression | None:
 
 
 def _look_up_hint(node: ast.Binary, container: Type) -> str | None:
-    """How something is looked up in what is no list."""
+    """How something is looked up in what is not a list."""
     left, right = node.left.span.text, node.right.span.text
     method = {Kind.STRING: "contains", Kind.DICTIONARY: "hasKey"}.get(container.kind)
     if method is not None:

@@ -72,7 +72,7 @@ class _Filters:
     expressions: Scope
 
     def is_condition(self, node: ast.Expression) -> bool:
-        """Whether it says something of the event; else it is the value of the field in its place."""
+        """Whether it says something of the event; else it is a value of the field in its place."""
         if isinstance(node, ast.Binary) and node.operator not in ARITHMETIC:
             return True
         if isinstance(node, ast.Unary) and node.operator != "-":
