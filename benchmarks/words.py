@@ -140,6 +140,7 @@ _PATTERNS = {
     "find all": f"find all A as a -> B as b where {BASE}",
     "after match skip past last event": f"find A as a -> B as b where {BASE} after match skip past last event",
     "after match skip to first": f"find A as a -> B as b where {BASE} after match skip to first b",
+    "at most": f"find A as a -> B as b where {BASE} at most 1 per 1 minute by b.n",
     "action": "find A as a -> B as b where a.near(b)",
     "select": f"find A as a -> B as b where {BASE} select a.v + b.v as both",
     "select of an event": f"find A as a -> B as b where {BASE} select a as one",
@@ -156,6 +157,7 @@ _WINDOWS = {
     "retain": "retain 10",
     "with unique": f"{_WINDOW} with unique n",
     "retain with unique": "retain 10 with unique n",
+    "new by": f"{_WINDOW} new by n within 1 minute",
 }
 
 _ARGUMENTS = {"nth": "{0}, 1", "percentile": "{0}, 50.0", "wavg": "{0}, b.v"}

@@ -379,16 +379,18 @@ class QueryState:
             return NO_TIME
         bounds = np.full((1, len(query.inputs)), NO_TIME, np.int64)
         least = int(definitive_times(bounds, self.everywhere, self._parts.policies.delay, clock)[0])
-        if not shares_clock(query):
+        if not clock_inputs(query):
             return least
         if all(key_places(query, inputs) is None for inputs in clock_inputs(query)):
             return min(least, self.clocks.definitive_of((None,) * len(query.keys), clock))
-        # A substream that is not stored begins as far behind the clock as it may be.
+        # A substream that is not stored begins as far behind the clock as it may be, or where
+        # heartbeats for all of them have reached.
         delays = [item.policy.max_delay for item in query.inputs if is_clocked(item) and item.policy is not None]
-        by_clock = NO_TIME if None in delays else clock - max(delay for delay in delays if delay is not None)
-        bound = self.clocks.timelines().column("bound")
-        behind = NO_TIME if bound.null_count or not len(bound) else int(pc.min(bound).as_py())
-        return min(least, max(by_clock, behind))
+        if None not in delays:
+            return min(least, clock - max(delay for delay in delays if delay is not None))
+        bounds_known = self.clocks.timelines().column("bound").fill_null(NO_TIME).to_numpy()
+        common = [int(header["common"]) for header in self.clocks.header()]
+        return min([least, int(bounds_known.min(initial=NEVER)), *(bound for bound in common if bound != NO_TIME)])
 
     def values(self) -> dict[str, StoredValues]:
         """By the name of its table in a snapshot, what clauses store of values."""
