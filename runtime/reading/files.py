@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -87,8 +88,23 @@ def _shown_name(path: str | Path) -> str:
     return name_of_table(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _read_path(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
+@contextmanager
+def in_plain_words(path: Path) -> Iterator[None]:
+    """Raise InputError, with the file's name, where it is not a file or cannot be read."""
     refuse_special(path)
+    try:
+        yield
+    except (pa.ArrowException, UnicodeDecodeError, OSError, *_DAMAGED) as error:
+        reason = one_line(error) or "it asks for more memory than there is"
+        raise InputError(f"{path}: cannot be read as a table: {reason}") from error
+
+
+def _read_path(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
+    with in_plain_words(path):
+        yield from _read_file(path, name, asked)
+
+
+def _read_file(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
     kind, _ = kind_of(path)
     reader = FORMATS.get(kind)
     if reader is None:
@@ -96,17 +112,13 @@ def _read_path(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
         raise InputError(f"{path}: {found}; known: {' '.join(FORMATS)}, also with {' '.join(COMPRESSIONS)} behind")
     if kind == ".tsv" and asked.csv.delimiter is None:
         asked = replace(asked, csv=replace(asked.csv, delimiter="\t"))
-    try:
-        refuse_other_kind(path, kind)
-        is_csv = reader is read_csv
-        escape = asked.csv.escape if is_csv else None
-        with plain_file(path, asked, asked.csv.encoding if is_csv else UTF_8, escape) as plain:
-            if plain != path and asked.csv.encoding == UTF_8:
-                refuse_other_kind(plain, kind)
-            yield from reader(plain, name, asked)
-    except (pa.ArrowException, UnicodeDecodeError, OSError, *_DAMAGED) as error:
-        reason = one_line(error) or "it asks for more memory than there is"
-        raise InputError(f"{path}: cannot be read as a table: {reason}") from error
+    refuse_other_kind(path, kind)
+    is_csv = reader is read_csv
+    escape = asked.csv.escape if is_csv else None
+    with plain_file(path, asked, asked.csv.encoding if is_csv else UTF_8, escape) as plain:
+        if plain != path and asked.csv.encoding == UTF_8:
+            refuse_other_kind(plain, kind)
+        yield from reader(plain, name, asked)
 
 
 def refuse_special(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,6 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import ensue
+from querylang.errors import InputError
+from runtime.reading.files import FORMATS
 
 Rows = list[dict[str, Any]]
 
@@ -97,3 +100,14 @@ def answer(query: str, table: Any) -> tuple[pd.DataFrame, list[str]]:
     """The matches, without what depends on the table's name, and the text of outputs."""
     result = ensue.replay(query, table)
     return result.matches.drop(columns="match_id"), result.outputs["text"].tolist()
+
+
+@pytest.mark.parametrize("suffix", [*FORMATS, *(f"{kind}.gz" for kind in FORMATS)])
+def test_a_file_that_cannot_be_read_is_named_whatever_its_kind(suffix: str, tmp_path: Path) -> None:
+    query = "inputs { A() within 1 hour; } find A as a where a.s = 1"
+    for name, refused in {"none": "no such file", "folder": "is a folder|folder without tables"}.items():
+        path = tmp_path / f"{name}{suffix}"
+        if name == "folder":
+            path.mkdir()
+        with pytest.raises(InputError, match=rf"{name}{re.escape(suffix)}: ({refused})"):
+            ensue.replay(query, str(path))

@@ -14,7 +14,7 @@ from querylang.printable import warn
 from runtime.file_forms import kind_of
 from runtime.file_paths import path_of
 from runtime.reading.column_names import PLACES, SOURCE, STANDARD_NAMES, TYPE, ColumnNames, with_names
-from runtime.reading.files import iter_raw
+from runtime.reading.files import in_plain_words, iter_raw
 from runtime.reading.formats.encodings import plain_file, without_broken_text
 from runtime.reading.formats.parquet_files import open_parquet
 from runtime.reading.formats.raw_table import RawTable
@@ -192,7 +192,7 @@ def _names_in(path: Path, names: Sequence[str], columns: ColumnNames) -> set[str
     left = {f'"{name}"'.encode(): name for name in names}
     found: set[str] = set()
     longest = max(map(len, left), default=0)
-    with plain_file(path, columns.asked()) as plain, plain.open("rb") as file:
+    with in_plain_words(path), plain_file(path, columns.asked()) as plain, plain.open("rb") as file:
         behind = b""
         while left and (block := file.read(_BLOCK)):
             text = (behind + block).lower()
