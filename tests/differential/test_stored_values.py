@@ -30,6 +30,7 @@ PLAIN = "event A { integer id; integer k; integer v; }"
 SHAPES = {
     "each": "A as a select a.id as one",
     "then": "A as a -> B as b select a.id as one select b.id as two",
+    "next": "A as a => B as b select a.id as one select b.id as two",
     "all": "all A as a -> B as b select a.id as one select b.id as two",
     "every": "every A as a select last(a.id) as one select count() as two",
     "wait": f"A as a -> wait({WAIT}) without B as x select a.id as one",
@@ -228,7 +229,9 @@ def of_latest(own: Setting, counted: Sequence[tuple[float, Row]]) -> list[Match]
             return []
     if is_a:
         return []
-    if own.shape in ("then", "all"):
+    if own.shape == "next":
+        window = [row for row in window if len(counted) > 1 and row is counted[-2][1]]
+    if own.shape in ("then", "next", "all"):
         chosen = window if own.shape == "all" else window[-1:]
         return [Match(now, row, (row["id"], latest["id"])) for row in chosen]
     before = [place for place, (_, row) in enumerate(counted[:-1]) if row["event"] == "B"]
