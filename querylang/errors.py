@@ -195,7 +195,10 @@ class Mistake(Enum):
     ANNOTATION_ARGUMENT = "annotation", "'@{name}' takes {expected}"
 
     # parameters
-    PARAMETER_TYPE = "parameter-type", "a parameter is integer, float, decimal, string or boolean, not {type}"
+    PARAMETER_TYPE = (
+        "parameter-type",
+        "a parameter is integer, float, decimal, string, boolean, or a sequence of these, not {type}",
+    )
 
     # patterns
     REPEAT_FORM = "repeat", "`{text}` is not a repeat: its numbers are whole, as in `{{2}}`, `{{2,}}` and `{{2,4}}`"

@@ -141,7 +141,7 @@ def _changes(before: Values | None, after: Values) -> dict[str, Any]:
 
 def _all(template: QueryPlan, values: Values) -> dict[str, Any]:
     """The values of all parameters of a text; those that it does not know are left out."""
-    defaults = {item.name: item.default.value for item in template.parameters if item.default is not None}
+    defaults = {item.name: item.value for item in template.parameters if item.default is not None}
     given = {item.name: values[item.name] for item in template.parameters if item.name in values}
     return {**defaults, **given}
 

@@ -28,7 +28,7 @@ from querylang.plan.constant_folding import (
     microseconds_of,
     value_of,
 )
-from querylang.plan.expression import NODES, Binary, Expression, Literal, ParameterOf, Type, rewritten
+from querylang.plan.expression import NODES, Binary, Expression, Items, Kind, Literal, ParameterOf, Type, rewritten
 from querylang.plan.library import LARGEST_INTEGER, SMALLEST_INTEGER
 from querylang.plan.model import Input, NewBy, Parameter, Plan, QueryPlan, Stopped, Wait, Within
 
@@ -231,19 +231,40 @@ def _unknown(name: str, known: list[str]) -> str:
 def converted(parameter: Parameter, given: Any) -> Any:
     """A given value as the type of a parameter has it; as it is if it is not of that type."""
     try:
-        return _CONVERSIONS[parameter.type](given)
+        return _plain(parameter.type, given)
     except (TypeError, ValueError, OverflowError, DecimalException):
         return given
 
 
-def _literal(parameter: Parameter, values: Mapping[str, Any], where: str, hidden: str | None) -> Literal:
+def _plain(type_: Type, given: Any) -> Any:
+    """A given value as its type has it; TypeError or ValueError if it is of another type."""
+    if type_.kind is not Kind.SEQUENCE:
+        return _CONVERSIONS[type_](given)
+    if not isinstance(given, list | tuple):
+        raise TypeError
+    found = []
+    for number, item in enumerate(given, start=1):
+        try:
+            found.append(_CONVERSIONS[type_.of[0]](item))
+        except (TypeError, DecimalException):
+            raise ValueError(f"its value {number} is {_found(item)}") from None
+    return found
+
+
+def _expression(type_: Type, value: Any) -> Literal | Items:
+    if type_.kind is not Kind.SEQUENCE:
+        return Literal(type_, value)
+    return Items(type_, tuple(Literal(type_.of[0], item) for item in value))
+
+
+def _literal(parameter: Parameter, values: Mapping[str, Any], where: str, hidden: str | None) -> Literal | Items:
     if parameter.name not in values:
         if parameter.default is None:
             raise InstanceError(f"{where}: parameter '{parameter.name}' has no value; it is {parameter.type}")
         return parameter.default
     given = values[parameter.name]
     try:
-        return Literal(parameter.type, _CONVERSIONS[parameter.type](given))
+        return _expression(parameter.type, _plain(parameter.type, given))
     except (TypeError, ValueError, OverflowError, DecimalException) as error:
         if hidden is not None:
             reason = f"{parameter.type}, not what '{hidden}' stands for"
@@ -318,7 +339,7 @@ def _found(given: Any) -> str:
     return word if given is None else f"the {word} {given!r}"
 
 
-def _with_values(part: Any, literals: Mapping[str, Literal]) -> Any:
+def _with_values(part: Any, literals: Mapping[str, Literal | Items]) -> Any:
     """A part of a plan with values instead of parameters, and constant comparisons evaluated."""
 
     def change(node: Expression) -> Expression:

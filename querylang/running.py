@@ -197,7 +197,7 @@ def _parameters(query: QueryPlan) -> set[str]:
 
 def _values(instance: QueryPlan) -> dict[str, Any]:
     """The values that an instance has."""
-    return {item.name: item.default.value for item in instance.parameters if item.default is not None}
+    return {item.name: item.value for item in instance.parameters if item.default is not None}
 
 
 def _changed(template: QueryPlan, instance: QueryPlan) -> dict[str, Any]:

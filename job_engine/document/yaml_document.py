@@ -318,5 +318,10 @@ def _plain(node: Node, keys: Path, lines: dict[Path, int], hidden: dict[Path, st
             if node.is_from_environment():
                 hidden[keys] = node.written()
             return node.scalar()
+        case yaml.SequenceNode() if keys:
+            items = node.items()
+            if any(item.is_from_environment() for item in items):
+                node.expected("a list of values as they are: a variable stands for one value, not for one in a list")
+            return [item.scalar() for item in items]
     node.expected("a mapping of names to values")
     return None

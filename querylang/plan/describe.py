@@ -33,7 +33,6 @@ from querylang.plan.text import (
     count_text,
     duration_text,
     expression_text,
-    literal_text,
     statement_lines,
     wait_text,
     written_name,
@@ -93,7 +92,7 @@ def _section(title: str, lines: Sequence[str]) -> str:
 
 def _parameter(parameter: Parameter) -> str:
     default = parameter.default
-    value = "" if default is None else f" := {literal_text(default.value)}"
+    value = "" if default is None else f" := {expression_text(default, INPUT_NAMES)}"
     return f"{parameter.type} {parameter.name}{value}"
 
 

@@ -19,6 +19,8 @@ from querylang.plan.expression import (
     EndOf,
     EventOf,
     Expression,
+    Items,
+    Kind,
     Literal,
     SelectOf,
     Type,
@@ -27,7 +29,7 @@ from querylang.plan.expression import (
 )
 
 PLAN_VERSION = 7
-"""Of a plan with a query that remembers values."""
+"""Of a plan with a query that remembers values, asks for nulls, or has lists as parameters."""
 
 NULLS_VERSION = 6
 """Of another plan with a query in which nulls are as in SQL."""
@@ -283,7 +285,17 @@ class Parameter:
 
     name: str
     type: Type
-    default: Literal | None
+    default: Literal | Items | None
+
+    @property
+    def value(self) -> Any:
+        """The default as a Python value; a list for a sequence. None: there is none."""
+        match self.default:
+            case Items(items=items):
+                return [item.value for item in items if isinstance(item, Literal)]
+            case Literal(value=value):
+                return value
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -856,6 +868,8 @@ _CLASSES: tuple[type, ...] = (
 
 _CODEC = Codec(_CLASSES, ADDED)
 
+_FIELDS = {kind: tuple(item.name for item in fields(kind)) for kind in _CLASSES}
+
 _OLD_FIELDS = {
     kind: tuple(item.name for item in fields(kind) if item.name not in ADDED.get(kind, {})) for kind in _CLASSES
 }
@@ -871,7 +885,7 @@ def to_dict(plan: Plan) -> dict[str, Any]:
 
 
 def _version(plan: Plan) -> int:
-    if any(query.remembers for query in plan.queries):
+    if any(query.remembers for query in plan.queries) or _has_new_parts(plan.queries):
         return PLAN_VERSION
     if not all(query.nulls_fail for query in plan.queries):
         return NULLS_VERSION
@@ -892,6 +906,20 @@ def _uses_additions(part: Any) -> bool:
     if any(getattr(part, name) != default for name, default in ADDED.get(kind, {}).items()):
         return True
     return any(_uses_additions(getattr(part, name)) for name in _OLD_FIELDS.get(kind, ()))
+
+
+def _has_new_parts(part: Any) -> bool:
+    """Whether a part of a plan is an `is null`, or a list as a parameter."""
+    kind = type(part)
+    if kind in _WITHOUT_PARTS:
+        return False
+    if isinstance(part, tuple):
+        return any(map(_has_new_parts, part))
+    if kind is expressions.Unary and part.operator == "is null":
+        return True
+    if kind is Parameter:
+        return bool(part.type.kind is Kind.SEQUENCE)
+    return any(_has_new_parts(getattr(part, name)) for name in _FIELDS.get(kind, ()))
 
 
 _WITHOUT_PARTS = frozenset({type(None), bool, int, float, str, Type})

@@ -133,6 +133,14 @@ def test_values_of_an_instance_hold_from_the_next_event_on() -> None:
     assert [kind for kind, _, _ in told(result)] == ["set", "deployed", "removed"]
 
 
+def test_a_list_of_values_is_changed_as_any_other() -> None:
+    query = f"{EVENT}query L {{ parameters {{ sequence<float> some := [1.0]; }} inputs {{ A() key k within 9.0; }} find A:a where a.v in some }}"
+    rows = (1, 2, 'SetParameters("L", "", {"some": [2.0, 3]})', 1, 2, '{"SetParameters": ["L", "eu", {"some": []}]}', 3)
+    result = replay(query, *rows)
+    assert found(result) == [("L", 0), ("L", 4), ("L", 6)]
+    assert told(result)[0] == ("set", "L", "instance '' of 'L' has some=[2.0, 3]")
+
+
 def test_a_smaller_window_forgets_and_a_larger_one_brings_nothing_back() -> None:
     query = (
         f"{EVENT}query W {{ parameters {{ float length := 9.0; }} inputs {{ A() key k within length; }}"

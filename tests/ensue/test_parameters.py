@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +135,46 @@ def test_the_command_line_tells_of_queries_without_an_instance(ensue: Run, tmp_p
     (tmp_path / "e.csv").write_text("at,n\n1,1\n")
     done = ensue("replay", "q.query", "e.csv", "--format", "outputs")
     assert (done.returncode, done.stderr) == (0, "query 'Least' has no instance; 'least' needs a value\n")
+
+
+LISTS = """
+event A { integer n; string s; }
+query Lists {
+    parameters { sequence<integer> numbers; sequence<string> names := ["a", "b"]; }
+    inputs { A(s in names) within 9.0; }
+    find A as a where a.n in numbers
+}
+"""
+NAMED = [{"at": float(n), "event": "A", "n": n, "s": s} for n, s in enumerate("abcab", 1)]
+
+
+def rows_with(parameters: Any) -> list[int]:
+    return package.replay(LISTS, NAMED, parameters=parameters).matches["a.n"].tolist()
+
+
+def test_lists_of_values() -> None:
+    assert rows_with({"numbers": [1, 3, 5]}) == [1, 5]
+    assert rows_with("{numbers: [1, 3, 5], names: [c]}") == [3]
+    assert rows_with({"numbers": ()}) == []
+    assert rows_with({"Lists": {"eu": {"numbers": [1]}, "us": {"numbers": [2, 4], "names": ["a"]}}}) == [1, 4]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "told"),
+    [
+        ({"numbers": 1}, "'numbers' must be sequence<integer>, not the integer 1"),
+        ({"numbers": [1, "x"]}, "'numbers' must be sequence<integer>: its value 2 is the string 'x'"),
+        ({"numbers": [1, 2**70]}, f"'numbers' must be sequence<integer>: {2**70} does not fit 64 bits"),
+        ({"numbers": [[1]]}, "'numbers' must be sequence<integer>: its value 1 is a list"),
+        ({"numbers": [None]}, "'numbers' must be sequence<integer>: its value 1 is nothing"),
+    ],
+)
+def test_what_is_wrong_in_a_list_is_one_clear_line(parameters: Any, told: str) -> None:
+    with pytest.raises(package.InputError, match=rf"{re.escape(f'parameter {told}')}$"):
+        rows_with(parameters)
+
+
+def test_a_list_takes_no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAME", "a")
+    with pytest.raises(package.InputError, match="a variable stands for one value, not for one in a list"):
+        rows_with("{numbers: [1], names: ['${NAME}']}")

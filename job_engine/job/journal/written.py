@@ -61,7 +61,7 @@ Resolve = Callable[[str], Any]
 
 _Masked = TypedDict("_Masked", {"from": str, "salt": str, "hash": str})
 
-PlainValue = str | int | float | bool | None | _Masked
+PlainValue = str | int | float | bool | None | list[str | int | float | bool] | _Masked
 """The shape of a value of a parameter, as `masked` gives it."""
 
 

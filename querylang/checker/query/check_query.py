@@ -33,7 +33,7 @@ from querylang.checker.query.selects import (
 from querylang.checker.query.warnings import warn_of_no_match, warn_of_unused
 from querylang.checker.scope import Repeats, Run, Scope
 from querylang.errors import Mistake, QueryError
-from querylang.plan.expression import NUMBERS, Expression, Literal, ParameterOf, Type
+from querylang.plan.expression import NUMBERS, Expression, Items, Literal, ParameterOf, Type
 from querylang.plan.model import Automaton, Condition, Parameter, QueryPlan
 from querylang.plan.text import literal_text
 from querylang.source import Span
@@ -289,7 +289,8 @@ def _has_all_parameters(query: ast.Query) -> bool:
 
 # Parameters and metadata.
 
-PARAMETER_TYPES = (*NUMBERS, Type.STRING, Type.BOOLEAN)
+_PLAIN_TYPES = (*NUMBERS, Type.STRING, Type.BOOLEAN)
+PARAMETER_TYPES = (*_PLAIN_TYPES, *map(Type.sequence, _PLAIN_TYPES))
 
 _STRINGS = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\])*")', re.DOTALL)
 
@@ -317,12 +318,12 @@ def check_parameters(
     return tuple(checked), names
 
 
-def _default(node: ast.ParameterDefinition, type_: Type, namespace: Namespace) -> Literal | None:
-    """The default value; the grammar allows only a literal."""
+def _default(node: ast.ParameterDefinition, type_: Type, namespace: Namespace) -> Literal | Items | None:
+    """The default value; the grammar allows only a literal, or a list of literals."""
     if node.value is None:
         return None
-    found = Inference(Scope({}), namespace).value(node.value)
-    if not isinstance(found, Literal):
+    found = Inference(Scope({}), namespace).value(node.value, type_)
+    if not isinstance(found, Literal | Items):
         return None
     if found.type != type_:
         facts = {"what": f"the value of '{node.name.text}'", "expected": str(type_), "found": str(found.type)}
@@ -332,9 +333,14 @@ def _default(node: ast.ParameterDefinition, type_: Type, namespace: Namespace) -
     return found
 
 
-def _written_as(found: Literal, wanted: Type) -> str | None:
+def _written_as(found: Literal | Items, wanted: Type) -> str | None:
     """How to write the same number as a literal of the wanted type."""
-    if found.type not in NUMBERS or wanted not in (Type.FLOAT, Type.DECIMAL) or found.type == Type.DECIMAL:
+    if (
+        isinstance(found, Items)
+        or found.type not in NUMBERS
+        or wanted not in (Type.FLOAT, Type.DECIMAL)
+        or found.type == Type.DECIMAL
+    ):
         return None
     text = literal_text(found.value)
     text += "" if found.type == Type.FLOAT else ".0"

@@ -127,9 +127,22 @@ class QueryRules(Rules):
 
     def p_parameter(self, p: Parts) -> None:
         """parameter : type name SEMICOLON
-        | type name ASSIGN signed_literal SEMICOLON"""
+        | type name ASSIGN given_value SEMICOLON"""
         value = p[4] if len(p) == 6 else None
         p[0] = ast.ParameterDefinition(p[1].span.until(p[2].span), p[1], p[2], value)
+
+    def p_same_given_value(self, p: Parts) -> None:
+        """given_value : signed_literal"""
+
+    def p_given_value_list(self, p: Parts) -> None:
+        """given_value : LBRACKET RBRACKET
+        | LBRACKET given_values RBRACKET"""
+        p[0] = ast.SequenceLiteral(p[1].span.until(p[len(p) - 1].span), tuple(p[2]) if len(p) == 4 else ())
+
+    def p_given_values(self, p: Parts) -> None:
+        """given_values : given_values COMMA signed_literal
+        | signed_literal"""
+        p[0] = grown(p)
 
 
 _KEYWORDS = {

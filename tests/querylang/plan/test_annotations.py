@@ -29,6 +29,17 @@ def test_a_plan_that_stores_values_has_a_later_version() -> None:
     assert from_dict(to_dict(plan)) == plan
 
 
+def test_a_plan_that_asks_for_nulls_or_has_lists_as_parameters_has_a_later_version() -> None:
+    for before, after in {
+        "find A:a": "find A:a where a.ts is null",
+        "within 9.0": "within 9.0; } find A:a select a.ts is not null as known { } } query R { inputs { A() within 9.0",
+        "inputs": "parameters { sequence<float> most := [1.0]; } inputs",
+    }.items():
+        plan = querylang.compile_text(PLAIN.replace(before, after)).plan
+        assert to_dict(plan)["version"] == 7
+        assert from_dict(to_dict(plan)) == plan == load_plan(template_text(plan))
+
+
 def test_a_plan_without_a_rule_for_nulls_has_the_earlier_one() -> None:
     plan = querylang.compile_text(PLAIN).plan
     earlier = to_dict(plan.with_failing_nulls())
