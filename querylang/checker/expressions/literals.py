@@ -243,7 +243,8 @@ def _one_of(inferring: Inferring, node: ast.Binary) -> Expression | None:
     if left is None:
         check_untyped(inferring, node.right)
         return inferring.typed(node.left) if is_empty_literal(node.left) else None
-    right = inferring.typed(node.right, Type.sequence(type_of(left)))
+    is_optional = type_of(left).kind is Kind.OPTIONAL  # refused below, as beside `=`
+    right = inferring.typed(node.right, None if is_optional else Type.sequence(type_of(left)))
     if right is None:
         return None
     if type_of(right).kind is not Kind.SEQUENCE:
@@ -254,7 +255,7 @@ def _one_of(inferring: Inferring, node: ast.Binary) -> Expression | None:
     if wanted.type != element:
         facts = {"operator": node.operator, "left": str(left.type), "right": str(right.type)}
         mistake = QueryError.of(Mistake.OPERATOR_TYPES, node.span, **facts)
-        return inferring.report(mistake.with_hint(conversion(type_of(left), element)))
+        return inferring.report(mistake.with_hint(_hint("=", type_of(left), element)))
     found = Call(Type.BOOLEAN, "contains", right, (wanted,))
     return found if node.operator == "in" else Unary(Type.BOOLEAN, "not", found)
 
