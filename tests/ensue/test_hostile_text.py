@@ -87,7 +87,7 @@ def test_warnings_are_lines(caplog: pytest.LogCaptureFixture) -> None:
 def test_there_is_one_way_out_for_warnings_and_one_for_commands() -> None:
     loggers = {
         "querylang.printable",
-        "ensue.commands.run",  # takes what the logger says, and writes it as JSON
+        "ensue.commands.json_log",  # takes what the logger says, and writes it as JSON
         "job_engine.sinks.topics.publishing",  # silences the client's own
         "spark_backend.job_session",  # silences PySpark's own
     }
