@@ -37,6 +37,7 @@ from querylang.plan.expression import (
     SelectOf,
     Type,
     Unary,
+    type_of,
 )
 from querylang.plan.library import EQUALITY, ORDER, TIME_FORMAT
 from querylang.plan.model import QueryPlan, Statement
@@ -211,12 +212,18 @@ def _text(node: Expression, names: Names, outer: int) -> str:
             return f"{_text(receiver, names, _TIGHTEST)}.{written_name(field)}"
         case IndexOf(receiver=receiver, index=index_):
             return f"{_text(receiver, names, _TIGHTEST)}[{_text(index_, names, 0)}]"
+        case Call(method="contains", receiver=receiver, arguments=(wanted,)) if type_of(receiver).kind is Kind.SEQUENCE:
+            return _test(wanted, f"in {_text(receiver, names, _BINDING['='] + 1)}", names, outer)
         case Call() | Invoke() | New() | Items() | Aggregate():
             return _call(node, names)
         case Unary(operator="is null", operand=operand):
-            return _grouped("", f"{_text(operand, names, _BINDING['='] + 1)} is null", _BINDING["="], outer)
+            return _test(operand, "is null", names, outer)
         case Unary(operator="not", operand=Unary(operator="is null", operand=operand)):
-            return _grouped("", f"{_text(operand, names, _BINDING['='] + 1)} is not null", _BINDING["="], outer)
+            return _test(operand, "is not null", names, outer)
+        case Unary(operator="not", operand=Call(method="contains", receiver=receiver, arguments=(wanted,))) if (
+            type_of(receiver).kind is Kind.SEQUENCE
+        ):
+            return _test(wanted, f"not in {_text(receiver, names, _BINDING['='] + 1)}", names, outer)
         case Unary(operator=operator, operand=operand):
             binding = _BINDING["not"] if operator == "not" else 8
             sign = "not " if operator == "not" else "-"
@@ -227,6 +234,12 @@ def _text(node: Expression, names: Names, outer: int) -> str:
             left_text = _text(left, names, binding + (binding == _BINDING["="]))
             return _grouped(f"{left_text} {operator} ", _text(right, names, binding + 1), binding, outer)
     assert_never(node)
+
+
+def _test(value: Expression, test: str, names: Names, outer: int) -> str:
+    """A value with a test behind it, which binds as a comparison does."""
+    binding = _BINDING["="]
+    return _grouped(f"{_text(value, names, binding + 1)} ", test, binding, outer)
 
 
 def _call(node: Call | Invoke | New | Items | Aggregate, names: Names) -> str:
