@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypedDict, cast
 
 from ensue.commands.output import print_log_line
 from querylang.printable import LOGGER, keep_secret, kept_secrets, masked
+from runtime.compiling.notice import ONCE
 from runtime.json_reader import DamagedJson, json_of_text
 
 if TYPE_CHECKING:
@@ -305,11 +306,12 @@ class _Reader:
             with suppress(OSError), os.fdopen(os.dup(self._real[pipe]), "w", encoding="utf-8") as out:
                 out.write(masked(text) + "\n")
         else:
-            self._write(text, "output")
+            is_notice = text == ONCE  # of a worker
+            self._write(text, *(("compiling", "info") if is_notice else ("output",)))
 
-    def _write(self, text: str, event: str) -> None:
+    def _write(self, text: str, event: str, level: str = "error") -> None:
         with suppress(OSError), os.fdopen(os.dup(self._log), "w", encoding="utf-8") as out:
-            print_log_line(entry_of(event, "error", self._job, {"message": text}), out)
+            print_log_line(entry_of(event, level, self._job, {"message": text}), out)
 
 
 def _is_object(text: str) -> bool:

@@ -52,6 +52,11 @@ def test_a_line_of_others_becomes_an_object(code: str) -> None:
     assert (log[0]["level"], log[0]["job"]) == ("error", "cards")
 
 
+def test_a_worker_that_compiles_kernels_says_so_as_the_run_does() -> None:
+    _, log, _ = written_by("from runtime.compiling.notice import ONCE; print(ONCE)")
+    assert [(entry["event"], entry["level"]) for entry in log] == [("compiling", "info")]
+
+
 def test_what_python_warns_of_is_one_object() -> None:
     _, log, _ = written_by("warnings.warn('old', UserWarning)")
     assert messages(log) == [("warning", "UserWarning: old")]
