@@ -60,6 +60,7 @@ ROWS: tuple[Row, ...] = (
     Row("last top rows", _INPUT, "the last events are kept by `retain 5`"),
     Row("events rows records", _INPUT, "`retain 5` is a number without a word behind it"),
     Row(",", f"{_INPUT} WAIT+SEMICOLON", "each input ends with `;`"),
+    Row("between", "COMMA+RPAREN", "a range of values is `v in [1.0 : 5.0]`"),
     Row("key within retain", f"{_INPUT} SEMICOLON+OR", _ORDER),
     # patterns
     Row("where within without having { } ; ,", "AS+AND", _SELECT_NAME),
