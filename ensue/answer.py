@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from ensue.rendering.account import account_text, flushed_text, left_text, summary_text
 from ensue.rendering.match_tables import matches_of, matches_table, nested_matches
 from ensue.rendering.replay_table import match_steps, noteworthy, steps_table
-from querylang.errors import InputError
+from querylang.errors import InputError, listed
 from querylang.plan.model import Plan, QueryPlan
 from runtime.replay import FileRecords, Records, Script, Step, are_quick, epoch_steps, replay_steps, waiting_matches
 from runtime.results.for_users import (
@@ -156,10 +156,30 @@ class Answer:
 
         return first_rows_html(self.summary(), self._tables(), self.account())
 
+    def plot(self, field: str, query: str | None = None, axes: Any = None) -> Any:
+        """Draw the matches over a field: a line per match, through the values of its events.
+
+        field: a number that events of the pattern have, such as `v`
+        query: as in `matches_of`; None = the only one
+        axes: of matplotlib, to draw on; None = new ones
+        Gives the axes. Raises InputError without matplotlib, and for a field that no event has.
+        """
+        from ensue.rendering.report import plot_matches
+
+        names = list(dict.fromkeys(item.name for item in self.plan.queries))
+        if query is None and len(names) != 1:
+            raise InputError(f"`plot` draws the matches of one query: write `query=` with one of {listed(names)}")
+        table = matches_of(self.plan, self._found, self._row_of, names[0] if query is None else query)
+        return plot_matches(table, field, axes)
+
     def _tables(self) -> dict[str, pa.Table]:
         """What is shown of it, by title."""
+        from ensue.rendering.report import without_repeated_keys
+
+        keys = [key.name for query in self.plan.queries for key in query.keys]
+        matches = matches_table(self.plan, self._found, self._row_of)
         return {
-            "matches": matches_table(self.plan, self._found, self._row_of),
+            "matches": without_repeated_keys(matches, keys),
             "outputs": without_order_columns(self._found.outputs),
             "discarded": self._discards(),
         }

@@ -13,7 +13,7 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar
 
-from querylang.errors import InputError, did_you_mean
+from querylang.errors import EnsueError, InputError, did_you_mean
 from querylang.parameters import NOTHING, Given
 from querylang.printable import words
 
@@ -212,8 +212,11 @@ def public_call(options: type[FrameOptions]) -> Callable[[Callable[Call, Answer]
                 if name not in signature.parameters:
                     near = did_you_mean(name, signature.parameters)
                     raise TypeError(f"{function.__name__}() got an unexpected keyword argument '{name}'{near}")
-            with in_python_words():
-                return function(*args, **given)
+            try:
+                with in_python_words():
+                    return function(*args, **given)
+            except EnsueError as error:
+                raise error.with_traceback(None)  # noqa: B904  the message counts, not our calls
 
         call.__signature__ = signature  # type: ignore[attr-defined]  # what `help` and notebooks read
         call.__doc__ = _OPTIONS.sub(_texts_of(options), function.__doc__ or "")

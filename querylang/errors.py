@@ -23,6 +23,8 @@ from querylang.paths import can_be, is_folder
 from querylang.printable import one_line
 from querylang.source import Span
 
+_PACKAGES = frozenset({"querylang", "runtime", "job_engine", "spark_backend", "ensue"})
+
 
 class ExitCode(IntEnum):
     """What a command ends with; a service is started again where that may help."""
@@ -46,6 +48,19 @@ class EnsueError(Exception):
     """
 
     exit_code: ClassVar[ExitCode] = ExitCode.INPUT
+
+    def _render_traceback_(self, *_shown: object) -> list[str]:
+        """What notebooks show in place of a traceback: the user's own line, then the message.
+
+        IPython asks each exception for a method of this name.
+        """
+        from traceback import format_tb
+
+        own, next_ = None, self.__traceback__
+        while next_ is not None and next_.tb_frame.f_globals.get("__name__", "").partition(".")[0] not in _PACKAGES:
+            own, next_ = next_, next_.tb_next
+        place = [] if own is None else format_tb(own, 1)
+        return [line for part in (*place, f"{type(self).__name__}: {self}") for line in part.splitlines()]
 
 
 class InputError(EnsueError):

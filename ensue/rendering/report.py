@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import querylang
 from ensue.rendering.explanation import automaton_svg
 from ensue.rendering.replay_table import key_text
 from ensue.rendering.text_table import TimeFormat, shortened, text_table
-from querylang.errors import InputError
+from querylang.errors import InputError, listed
 from querylang.plan.describe import graph_of
 from querylang.plan.model import QueryPlan
 from querylang.printable import json_text, printable
@@ -147,6 +148,18 @@ _OF_EVENTS = (".event", ".source_time", ".arrival")
 _RIGHT = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 
+def without_repeated_keys(matches: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """A table of matches without the fields of events that only repeat a key: each key once."""
+    first, names = matches.slice(0, FIRST_ROWS), frozenset(matches.column_names)
+    own = {f".{key}": first.column(key) for key in keys if key in names}
+    repeated = {
+        name
+        for name in matches.column_names
+        if "." in name and (key := own.get(name[name.index(".") :])) is not None and first.column(name).equals(key)
+    }
+    return matches.drop_columns(sorted(repeated))
+
+
 def first_rows_text(summary: str, tables: Mapping[str, pa.Table], account: str) -> str:
     """The summary, the first rows of each table that has rows, the account."""
     parts = [summary, *_texts(tables), account]
@@ -219,11 +232,16 @@ def _rows(table: pa.Table, most: int) -> list[list[str]]:
 
 def _cells(column: pa.ChunkedArray) -> list[Any]:
     if pa.types.is_timestamp(column.type):
-        return [None if text is None else text.removesuffix("Z").removesuffix(".000000") for text in _moments(column)]
+        return [None if text is None else _short_time(text.removesuffix("Z")) for text in _moments(column)]
     if pa.types.is_list(column.type) and pa.types.is_timestamp(column.type.value_type):
         whole = column.combine_chunks()
         return column_cells(pa.ListArray.from_arrays(whole.offsets, pa.array(_cells(pa.chunked_array([whole.values])))))
     return column_cells(column)
+
+
+def _short_time(text: str) -> str:
+    """Without zeros at the end of a fraction of a second."""
+    return text.rstrip("0").removesuffix(".") if "." in text else text
 
 
 def _moments(column: pa.ChunkedArray) -> list[str | None]:
@@ -347,3 +365,58 @@ def _length(micros: int) -> str:
     """A length of time in the unit that fits: `1.5 min`."""
     size, unit = next(((size, unit) for size, unit in _LENGTHS if micros >= size), (1, "s"))
     return f"{micros / size:.4g} {unit}"
+
+
+# Matches over a field, with matplotlib, which need not be installed.
+
+
+def plot_matches(matches: pa.Table, field: str, axes: Any) -> Any:
+    """Draw each match as a line through its events: their times, and the values of a field.
+
+    matches: flat
+    field: the name of a number that at least one event of the pattern has
+    axes: what is drawn on, as matplotlib has it; None = new ones
+    Raises InputError for a field that is not a number of an event, and without matplotlib.
+    """
+    all_names = frozenset(matches.column_names)
+    names = [name.removesuffix(".time") for name in matches.column_names if name.endswith(".time")]
+    columns = {name: matches.column(f"{name}.{field}") for name in names if f"{name}.{field}" in all_names}
+    numbers = {name: column for name, column in columns.items() if _is_right(_type_of_one(column.type))}
+    if not numbers:
+        problem = "is not a number" if columns else "is not a field of an event of the matches"
+        raise InputError(f"`plot`: {field!r} {problem}; numbers are {listed(_number_fields(matches, names)) or 'none'}")
+    drawn = _new_axes() if axes is None else axes
+    times = {name: matches.column(f"{name}.time") for name in numbers}
+    for row in range(len(matches)):
+        events = sorted(
+            event for name in numbers for event in _events(times[name][row].as_py(), numbers[name][row].as_py())
+        )
+        drawn.plot([moment for moment, _value in events], [value for _moment, value in events], marker="o")
+    drawn.set_xlabel("time (UTC)")
+    drawn.set_ylabel(field)
+    return drawn
+
+
+def _number_fields(matches: pa.Table, names: Sequence[str]) -> list[str]:
+    """The fields of events that are numbers, without the number of their row."""
+    paths = [field.name.partition(".") for field in matches.schema if _is_right(_type_of_one(field.type))]
+    return list(dict.fromkeys(path for name, _, path in paths if name in names and path != "row"))
+
+
+def _type_of_one(type_: pa.DataType) -> pa.DataType:
+    """Of a run, which has a list of values, the type of one."""
+    return type_.value_type if pa.types.is_list(type_) else type_
+
+
+def _events(times: Any, values: Any) -> list[tuple[datetime, float]]:
+    """The events of a name, or of a run, that have a value."""
+    pairs = zip(times, values, strict=True) if isinstance(times, list) else [(times, values)]
+    return [(moment, float(value)) for moment, value in pairs if moment is not None and value is not None]
+
+
+def _new_axes() -> Any:
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise InputError("matplotlib is not installed: `pip install matplotlib`") from None
+    return pyplot.subplots()[1]

@@ -313,7 +313,7 @@ class SourceRunning(ABC):
         return iter(())
 
     def begin(self, source: Source) -> None:  # noqa: B027 # most need nothing
-        """Make what a control stream needs."""
+        """Make what a control stream needs, or what `create` of a source says."""
 
     def first_tables(
         self,

@@ -16,18 +16,21 @@ LIMITS = ("maxFilesPerTrigger", "maxBytesPerTrigger")
 """Options: most of a micro-batch."""
 
 
-def read_place(entry: SourceEntry, options: Collection[str], *, is_recursive: bool = False) -> Place | None:
+def read_place(
+    entry: SourceEntry, options: Collection[str], *, is_recursive: bool = False, may_be_missing: bool = False
+) -> Place | None:
     """The folder that a source is in; None = mistakes were reported, or there is no path.
 
     options: the names that are not of its store
     is_recursive: whether folders below are read, too
+    may_be_missing: whether the job makes a local folder that does not exist
     """
     if "path" not in entry.found:
         return None
     node = entry.found["path"]
     place = entry.folders.place(node, store_options(entry.found, tuple(options)))
     if not entry.is_control:
-        _refuse_no_folder(entry.name, place, node)
+        _refuse_no_folder(entry.name, place, node, may_be_missing=may_be_missing)
     kind = FolderKind.CONTROL if entry.is_control else FolderKind.SOURCE
     entry.folders.add(kind, entry.name, place, node, is_recursive=is_recursive)
     return place
@@ -62,11 +65,11 @@ def refuse_no_path(entry: SourceEntry) -> None:
         entry.node.wrong(f"'{entry.name}' has no 'path'")
 
 
-def _refuse_no_folder(name: str, path: Place, node: Node) -> None:
+def _refuse_no_folder(name: str, path: Place, node: Node, *, may_be_missing: bool) -> None:
     """Report a local path that is not a folder; a store is asked when the job starts."""
     if isinstance(path, RemotePath) or is_folder(path) or path == LocalPath():
         return
     if exists(path):
         node.wrong(f"'{name}' must be a folder of files; '{node.written()}' is a file")
-    else:
+    elif not may_be_missing:
         node.wrong(f"no such folder: '{node.written()}'{near_file(path)}")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from datetime import datetime
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -119,3 +122,81 @@ def test_a_notebook_shows_escaped_tables() -> None:
     assert "&lt;script&gt;\\x1b&amp;" in page
     assert "<script>" not in page
     assert "\x1b" not in page
+
+
+KEYED = """event A { string k; float v; string s; }
+query Q { inputs { A() key k within 30 seconds; } find A as low -> A as high where high.v > low.v }"""
+RISING = [{"at": at, "k": "x", "v": value, "s": "y"} for at, value in ((0.0, 1.0), (10.5, 3.0), (20.25, 2.0))]
+
+
+def test_a_key_is_shown_once_and_times_without_zeros() -> None:
+    shown = str(ensue.replay(KEYED, RISING)).splitlines()
+    assert shown[3].split()[:4] == ["query", "k", "time", "low.v"]
+    assert "low.k" not in shown[3]
+    assert [line.split()[3] for line in shown[5:7]] == ["00:00:10.5", "00:00:20.25"]
+
+
+class Axes:
+    """What `plot` asks of axes."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[list[float], list[float]]] = []
+        self.labels: list[str] = []
+
+    def plot(self, times: list[datetime], values: list[float], *, marker: str) -> None:
+        assert marker == "o"
+        self.lines.append(([time.timestamp() for time in times], values))
+
+    def set_xlabel(self, text: str) -> None:
+        self.labels.append(text)
+
+    set_ylabel = set_xlabel
+
+
+def test_plot_draws_a_line_per_match_over_a_field() -> None:
+    axes = Axes()
+    assert ensue.replay(KEYED, RISING).plot("v", axes=axes) is axes
+    assert axes.lines == [([0.0, 10.5], [1.0, 3.0]), ([0.0, 20.25], [1.0, 2.0])]
+    assert axes.labels == ["time (UTC)", "v"]
+
+
+def test_plot_draws_all_events_of_a_run() -> None:
+    axes = Axes()
+    run = KEYED.replace("A as low -> A as high where high.v > low.v", "A as a {2}")
+    ensue.replay(run, RISING[:2]).plot("v", axes=axes)
+    assert axes.lines == [([0.0, 10.5], [1.0, 3.0])]
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("w", "`plot`: 'w' is not a field of an event of the matches; numbers are v"),
+        ("s", "`plot`: 's' is not a number; numbers are v"),
+    ],
+)
+def test_plot_refuses_what_it_cannot_draw(field: str, message: str) -> None:
+    with pytest.raises(ensue.InputError, match=f"^{re.escape(message)}"):
+        ensue.replay(KEYED, RISING).plot(field, axes=Axes())
+
+
+def test_without_matplotlib_plot_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ensue.InputError, match=r"^matplotlib is not installed: `pip install matplotlib`$"):
+        ensue.replay(KEYED, RISING).plot("v")
+
+
+def test_a_notebook_shows_the_line_of_the_user_and_the_message_last() -> None:
+    with pytest.raises(ensue.QueryErrors) as found:
+        ensue.load("inputs { A() retain 1; } find A as a where a.s == null")
+    shown = found.value._render_traceback_()
+    assert "test_answer.py" in shown[0]
+    assert shown[1].strip().startswith("ensue.load(")
+    assert shown[-1].endswith(" ^^^^")
+    assert not [line for line in shown if "querylang/" in line or "ensue/queries" in line]
+
+
+def test_a_public_call_shows_none_of_the_frames_below_it() -> None:
+    with pytest.raises(ensue.InputError) as found:
+        ensue.replay(KEYED, 5)
+    files = [Path(entry.path).name for entry in found.traceback]
+    assert files == ["test_answer.py", "data_options.py"]

@@ -28,6 +28,7 @@ FOREIGN = {
         "_pytest",
         "polars",
         "sqlglot",
+        "matplotlib",
     },
 }
 """Other people's packages that a package may import."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import email
+import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -81,6 +84,51 @@ def test_a_query_is_checked_and_replayed_without_writing_to_the_installation(ins
 def test_it_runs_from_the_installation(installed: Path, tmp_path: Path) -> None:
     place = run(installed / "bin" / "python", "-c", "import ensue; print(ensue.__file__)", folder=tmp_path)
     assert Path(place.strip()).is_relative_to(installed)
+
+
+def dockerfile() -> list[tuple[str, str]]:
+    """The steps of the example: instruction and the rest of its line."""
+    lines = (ROOT / "docs" / "deploy" / "Dockerfile").read_text().splitlines()
+    steps = [line.partition(" ") for line in lines if line and not line.startswith("#")]
+    return [(instruction, rest) for instruction, _, rest in steps]
+
+
+def test_the_dockerfile_copies_what_a_wheel_is_built_of(tmp_path: Path, wheel: Path) -> None:
+    copied = [rest.split() for instruction, rest in dockerfile() if instruction == "COPY" and "--from" not in rest]
+    for *sources, target in copied:
+        for source in sources:
+            place = tmp_path / target / (source if target == "./" else "")
+            (shutil.copytree if (ROOT / source).is_dir() else shutil.copy)(ROOT / source, place)
+    run(
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        tmp_path / "wheels",
+        ".",
+        folder=tmp_path,
+    )
+    (built,) = (tmp_path / "wheels").glob("*.whl")
+    assert sorted(names_of(built)) == sorted(names_of(wheel))
+
+
+def test_the_image_has_the_command_and_the_extras_of_its_example(installed: Path, wheel: Path, tmp_path: Path) -> None:
+    steps = dockerfile()
+    (entry,) = (json.loads(rest) for instruction, rest in steps if instruction == "ENTRYPOINT")
+    (arguments,) = (json.loads(rest) for instruction, rest in steps if instruction == "CMD")
+    assert run(installed / "bin" / entry[0], *arguments, folder=tmp_path).strip().endswith("0.1.0")
+    (extras,) = (re.findall(r"\[([a-z,]+)\]", rest) for instruction, rest in steps if ".whl" in rest)
+    metadata = zipfile.ZipFile(wheel)
+    (name,) = (name for name in metadata.namelist() if name.endswith(".dist-info/METADATA"))
+    provided = email.message_from_bytes(metadata.read(name)).get_all("Provides-Extra", [])
+    assert set(extras[0].split(",")) <= set(provided)
+
+
+def names_of(wheel: Path) -> list[str]:
+    """The files of a wheel, without Python's own caches."""
+    return [name for name in zipfile.ZipFile(wheel).namelist() if "__pycache__" not in name]
 
 
 def files(folder: Path) -> set[str]:

@@ -135,16 +135,19 @@ def test_every_metric_of_the_examples_is_exported(watched: Watched, name: str) -
     assert len(used) > 8
 
 
-def test_the_examples_are_what_they_are_called(tmp_path: Path) -> None:
+def test_the_examples_are_what_they_are_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = ROOT / "docs" / "deploy"
     rules = yaml.safe_load((folder / "alerts.yaml").read_text())["groups"][0]["rules"]
     assert all({"alert", "expr", "annotations"} <= rule.keys() for rule in rules)
     assert len(json.loads((folder / "grafana.json").read_text())["panels"]) > 10
-    config, pods = yaml.safe_load_all((folder / "kubernetes.yaml").read_text())
+    secret, config, _, pods = yaml.safe_load_all((folder / "kubernetes.yaml").read_text())
     for file, text in config["data"].items():
         (tmp_path / file).write_text(text.replace("/data", str(tmp_path)))
-    (tmp_path / "in").mkdir()
-    assert load_deployment(tmp_path / "cards.yaml").log is LogForm.JSON
+    (variable,) = pods["spec"]["template"]["spec"]["containers"][0]["env"]
+    monkeypatch.setenv(variable["name"], secret["stringData"][variable["valueFrom"]["secretKeyRef"]["key"]])
+    deployment = load_deployment(tmp_path / "cards.yaml")
+    assert deployment.log is LogForm.JSON
+    assert [source.format for source in deployment.sources] == ["kafka", "csv"]
     (container,) = pods["spec"]["template"]["spec"]["containers"]
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz?within=10m"
 

@@ -129,8 +129,8 @@ def _prepared(ready: Checked, lock: RunLock | StoreLock, machine: Machine, watch
     if ready.record.tasks is not None:
         machine.keep_tasks(deployment, ready.record.tasks)
     _warn_of_single_tasks(ready.program.plan())
-    if deployment.control is not None:
-        running_of(deployment.control).begin(deployment.control)
+    for source in deployment.all_sources:
+        running_of(source).begin(source)
     return Job(ready, machine, lock, watch)
 
 

@@ -101,6 +101,8 @@ _SAMPLE_BYTES = 64 << 20
 
 def first_files(source: ListedSource) -> list[Place]:
     """The files that a new job reads first, in order, as many as a sample has."""
+    if source.creates and not source.place.exists():
+        return []  # it is made when the job begins
     found = watch_of(replace(source, min_age=0)).new_files(lambda _: False, 0)
     ordered = in_order(source, {path: stamp for path, stamp in found.files.items() if stamp.size})
     if not ordered:

@@ -163,6 +163,8 @@ class RunningFolder(SourceRunning):
         """As `SourceRunning.refuse_unreadable`: a folder that has files, but none of the format."""
         own: ListedSource = source.own
         refuse_missing_bucket(own.place)
+        if own.creates and not own.place.exists():
+            return
         files = [file.name for file in own.place.iterdir() if not is_hidden(file.name) and file.is_file()]
         if files and own.pattern is None and not watch_of(own).names():
             raise InputError(
@@ -174,11 +176,16 @@ class RunningFolder(SourceRunning):
         """As `SourceRunning.notes`."""
         if isinstance(source.place, RemotePath) and not source.place.exists():
             yield f"source {source.name}: nothing is in {source.place} yet"
+        own: ListedSource = source.own
+        is_local = own.creates and not isinstance(own.place, RemotePath)
+        if is_local and not (own.place.exists() and any(own.place.iterdir())):
+            yield f"source {source.name}: nothing is in {own.folder} yet; the job waits for files"
 
     def begin(self, source: Source) -> None:
-        """As `SourceRunning.begin`: the folder of a control stream is made."""
-        assert source.place is not None
-        make_folder(source.place)
+        """As `SourceRunning.begin`: the folder of a control stream is made, or with `create`."""
+        own: ListedSource = source.own
+        if own.creates or not own.has_clock:
+            make_folder(own.place)
 
     def first_tables(self, source: Source, names: ColumnNames, copies: Path, most: int | None) -> FirstTables:
         """As `SourceRunning.first_tables`: its first files."""

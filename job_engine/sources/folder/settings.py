@@ -8,6 +8,7 @@ from typing import Any
 
 from job_engine.document.setting_keys import Change
 from job_engine.document.setting_values import FolderKind as Overlapping
+from job_engine.document.setting_values import is_true
 from job_engine.document.yaml_document import Node
 from job_engine.places.place import (
     Place,
@@ -46,6 +47,7 @@ class ListedSource:
     archive: the folder for `archive`; None = there is none
     stops: whether a file that is not a table stops the job
     must_prove: whether it does so until the source has brought a record
+    creates: whether the job makes a local folder that does not exist, and warns of an empty one
     has_clock: whether time waits for its files, and goes by when their records arrive
     """
 
@@ -62,6 +64,7 @@ class ListedSource:
     archive: str | None = None
     stops: bool = False
     must_prove: bool = True
+    creates: bool = False
     has_clock: bool = True
     store: StoreOptions = field(default_factory=dict, repr=False)
 
@@ -105,6 +108,7 @@ class FolderSourceKind(SourceKind):
         "unreadable": Change.FREE,
         "csv": Change.FIXED,
         "infer": Change.FREE,
+        "create": Change.FREE,
     }
     options: Mapping[str, Change] = {
         **dict.fromkeys(LIMITS, Change.FREE),
@@ -122,7 +126,8 @@ class FolderSourceKind(SourceKind):
         refuse_no_path(entry)
         options = read_options(entry, self.options)
         is_recursive = options.get(_RECURSIVE, "").lower() == "true"
-        place = read_place(entry, self.options, is_recursive=is_recursive)
+        creates = is_true(found, "create")
+        place = read_place(entry, self.options, is_recursive=is_recursive, may_be_missing=creates)
         words = {word: word for word in ("time", "name")}
         order = found["order"].one_of(words) if "order" in found else None
         age = found["min_age"].parsed(parse_duration, "a length of time such as `5s`") if "min_age" in found else None
@@ -144,6 +149,7 @@ class FolderSourceKind(SourceKind):
             archive=None if archive is None else str(archive.resolve()),
             stops=stops or False,
             must_prove=not entry.is_control,
+            creates=creates,
             has_clock=not entry.is_control,
         )
         return KindSettings(own, place, csv=_csv(entry))

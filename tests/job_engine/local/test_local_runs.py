@@ -154,3 +154,17 @@ def test_progress_is_that_of_the_last_micro_batch(tmp_path: Path) -> None:
     assert progress.held == 0
     assert set(progress.buckets) == {0, 1, 2}
     assert json.loads((tmp_path / "state" / "commits" / "6").read_text().splitlines()[1])["buckets"] == [0, 1, 2]
+
+
+def test_a_missing_folder_is_refused_or_made_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = local(project(tmp_path))
+    text = path.read_text()
+    (tmp_path / "data").rmdir()
+    with pytest.raises(InputError, match="no such folder: 'data'"):
+        run(path)
+    path.write_text(text.replace("path: data,", "path: data, create: true,"))
+    assert run(path) == []
+    assert (tmp_path / "data").is_dir()
+    assert any("nothing is in" in line and "waits for files" in line for line in caplog.messages)
+    add_files(tmp_path, table(), 1)
+    assert run(path) == [0, 1]
