@@ -146,7 +146,7 @@ class _Builder:
 
     operand_numbers: by expression and event type; the type is None for a field, which all types
         share
-    events: the event type of each term, for the program at work
+    events: the event type of each term, or all that it may have, for the program at work
     actions: that conditions may call, by event type (None: the query's) and name
     integers, floats: how many entries the stacks have here
     frames: of the actions at work, the innermost one last
@@ -159,7 +159,7 @@ class _Builder:
     float_operands: list[Operand] = field(default_factory=list)
     ranked: list[tuple[int, str | Decimal]] = field(default_factory=list)
     operand_numbers: dict[tuple[Expression, str | None], int] = field(default_factory=dict)
-    events: tuple[str, ...] = ()
+    events: tuple[str | tuple[str, ...], ...] = ()
     actions: Mapping[_Called, Action] = field(default_factory=dict)
     integers: int = 0
     floats: int = 0
@@ -199,7 +199,7 @@ def actions_of(query: QueryPlan, events: Iterable[EventType]) -> dict[_Called, A
 
 
 def build_program(
-    parts: Sequence[tuple[Expression, Sequence[str]]], actions: Mapping[_Called, Action]
+    parts: Sequence[tuple[Expression, Sequence[str | tuple[str, ...]]]], actions: Mapping[_Called, Action]
 ) -> KernelProgram:
     """The programs of expressions, each given with its terms' event types; raises NotForKernel.
 
@@ -412,13 +412,15 @@ def _operand(builder: _Builder, expression: Expression, term: int) -> None:
     operands = builder.float_operands if floating else builder.integer_operands
     # Equal operands share a column. A field has one column for all types, so it is shared among
     # them as well.
-    about, event = about_one_event(expression), builder.events[term]
-    what = about, None if isinstance(about, FieldOf) else event
+    about, events = about_one_event(expression), builder.events[term]
+    own = (events,) if isinstance(events, str) else events
+    what = about, None if isinstance(about, FieldOf) else own[0]
     number = builder.operand_numbers.setdefault(what, len(operands))
     if number == len(operands):
-        operands.append(Operand(about, (event,)))
-    elif event not in operands[number].events:
-        operands[number] = replace(operands[number], events=(*operands[number].events, event))
+        operands.append(Operand(about, own))
+    else:
+        together = dict.fromkeys((*operands[number].events, *own))
+        operands[number] = replace(operands[number], events=tuple(together))
     builder.add(Operation.PUSH_F if floating else Operation.PUSH_I, number, term)
 
 

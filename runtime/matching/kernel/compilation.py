@@ -127,7 +127,7 @@ def compile_query(query: QueryPlan, types: tuple[EventType, ...] = ()) -> Compil
     functions = [_function(node) for node in aggregates]
     events = [query.inputs[term.input].event for term in query.terms]
     # One program per condition over several events, then one per argument of an aggregate.
-    parts: list[tuple[Expression, Sequence[str]]] = []
+    parts: list[tuple[Expression, Sequence[str | tuple[str, ...]]]] = []
     programs, count_rows = [], []
     counted: list[Counted] = []
     for condition in query.conditions:
@@ -325,7 +325,7 @@ class _Tables:
     query: QueryPlan
     slots: Slots
     windows: WindowColumns
-    parts: list[tuple[Any, Sequence[str]]] = field(default_factory=list)
+    parts: list[tuple[Any, Sequence[str | tuple[str, ...]]]] = field(default_factory=list)
     counted: list[Counted] = field(default_factory=list)
     lists: list[int] = field(default_factory=list)
     conditions: list[dict[str, int]] = field(default_factory=list)

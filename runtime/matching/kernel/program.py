@@ -229,11 +229,12 @@ class Slots:
         """How many slots there are."""
         return len(self.query.terms) + len(self.prevs) + len(self.ends) + 1
 
-    def events(self, own: str) -> list[str]:
-        """By slot, the type of its event; `own`: that of the last one."""
+    def events(self, own: str) -> list[str | tuple[str, ...]]:
+        """By slot, the type of its event, or all that it may have; `own`: that of the last one."""
         named = [self.query.inputs[term.input].event for term in self.query.terms]
-        # The event before may be of any type that has the field: `Reader` asks every type.
-        return [*named, *(named[0] for _ in (*self.prevs, *self.ends)), own]
+        # The event before may be of any type that has the field.
+        before = tuple(dict.fromkeys([named[0], *(item.event for item in self.query.inputs)]))
+        return [*named, *(before for _ in self.prevs), *(named[term] for term, _ in self.ends), own]
 
 
 def slots_of(query: QueryPlan) -> Slots:
@@ -287,7 +288,7 @@ def over_slots(expression: Expression, slots: Slots) -> Expression:
                 return Call(
                     type_,
                     MICROSECONDS if type_ == Type.INTEGER else "getTime",
-                    EventOf(Type.event(slots.events("")[slot]), slot),
+                    EventOf(Type.event(slots.query.inputs[slots.query.terms[0].input].event), slot),
                 )
             case EndOf(type=type_, function=function, term=term):
                 return EventOf(type_, slots.ends[term, function == "first"])
