@@ -105,3 +105,21 @@ def test_some_random_streams_bring_matches() -> None:
         plan = querylang.compile_text(random_query(chooser)).plan
         counts.append(len(found(plan, random_events(chooser, 40, FLOATS), "reference", [])))
     assert sum(count > 0 for count in counts) >= 8
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_missing_value_of_the_last_event_of_another_type_is_seen(seed: int) -> None:
+    """The pattern's first name is of one type; the missing values are those of the other one."""
+    fields = "integer k; integer v; integer n; float f;"
+    text = f"""
+    event A {{ {fields} }} event B {{ {fields} }}
+    query Q {{
+        inputs {{ A() key k retain 9; B() key k retain 9 with unique n; }}
+        find B as b+ consecutive -> A as a+ consecutive
+            where last(b).v > last(a).n + 0 and last(a).v < first(a).v + 0 and b.v > prev(b).v
+            without A as x where x.v > 3
+    }}
+    """
+    plan = querylang.compile_text(text).plan
+    table = random_events(random.Random(seed), 40, FLOATS)
+    assert found(plan, table, "kernel", []) == found(plan, table, "reference", [])

@@ -77,7 +77,7 @@ def test_an_uncaught_error_is_in_objects() -> None:
     assert ("output", "RuntimeError: a promise broke") in messages(log)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGUSR1])
 def test_the_death_of_the_process_is_the_last_object(number: int) -> None:
     code, log, _ = written_by(f"os.write(2, b'last words'); os.kill(os.getpid(), {number:d})", "")
     assert code == -number

@@ -107,6 +107,7 @@ def test_a_jvm_that_is_waited_for_when_a_signal_arrives_is_ended(
         def connection(self) -> tuple[int, str] | None:
             raise Stopped(15)
 
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)  # of an earlier test
     monkeypatch.setattr(jvm, "_started", Interrupted(process, tmp_path / "connection", {}))
     with pytest.raises(Stopped):
         jvm.join({})

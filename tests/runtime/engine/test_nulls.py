@@ -76,6 +76,12 @@ CASES = [
     ("A as a -> B as b where (a.w = b.w and a.v / b.v > 0) or a.v = 1", "A v=1; B v=0", False, False),
     ("A as a where a.v / a.w > 0 or a.v = 1", "A v=1 w=0", False, False),
     ("A as a where a.v / a.w > 0 or a.v = 1", "A v=1", True, False),
+    # Of another type than the pattern's first name.
+    ("A as a -> B as b {2} where first(b).v >= last(b).w", "A v=1; B v=3 w=1; B v=3", False, False),
+    ("A as a -> B as b {2} where last(b).v >= first(b).w", "A v=1; B v=3; B v=3 w=1", False, False),
+    ("A as a -> B as b {2} where last(b).v >= first(b).w", "A v=1; B v=3 w=1; B v=3", True, True),
+    ("A as a -> B as b -> B as c where c.v + a.v >= prev(c).w", "A v=1; B v=3; B v=3 w=1", False, False),
+    ("A as a -> B as b -> B as c where c.v + a.v >= prev(c).w", "A v=1; B v=3 w=1; B v=3", True, True),
     # Asked for.
     ("A as a where a.v is null", "A", True, False),
     ("A as a where a.v is not null", "A v=1", True, True),
