@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from pathlib import Path
 
 from ensue.background import give_way
 from runtime.compiling.compiled import VARIABLE, Setting
+from runtime.temporary import temporary_folder
 
 QUERY = """
 event A { float v; }
@@ -54,8 +54,7 @@ def _run_job() -> None:
 
     from job_engine.job.job import run
 
-    with tempfile.TemporaryDirectory(prefix="ensue-classes-") as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         (folder / "classes.query").write_text(QUERY, encoding="utf-8")
         (folder / "classes.yaml").write_text(DEPLOYMENT, encoding="utf-8")
         (folder / "events").mkdir()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import glob
 import re
 import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -23,6 +21,7 @@ from job_engine.places.place import scheme_of
 from querylang.errors import InputError, counted, did_you_mean
 from querylang.paths import exists, is_folder
 from runtime.file_paths import FileBelow, files_below, is_key
+from runtime.temporary import own_folder
 
 if TYPE_CHECKING:
     from job_engine.places.place import RemotePath
@@ -107,8 +106,7 @@ def table_of_standard_input(format_: str | None) -> Path:
     suffix = None if format_ is None else _known(format_)
     source = sys.stdin.buffer
     first = source.read(_LOOKED_AT)
-    folder = Path(tempfile.mkdtemp(prefix="ensue-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = own_folder()
     table = folder / f"stdin{_looks_like(first) if suffix is None else suffix}"
     with table.open("wb") as file:
         file.write(first)
@@ -204,9 +202,7 @@ def _copy_of(folder: Path, place: RemotePath, above: RemotePath | None) -> Path:
 
 @functools.cache
 def _folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="ensue-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+    return own_folder()
 
 
 Found = list[tuple["RemotePath", "RemotePath | None"]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from time import monotonic
 from typing import Annotated
@@ -15,6 +14,7 @@ import typer
 from ensue.commands.output import print_error, print_line
 from runtime.compiling.notice import ONCE
 from runtime.progress_line import ProgressLine
+from runtime.temporary import temporary_folder
 
 _CODE = "from ensue.commands.compile_ahead import compile_and_tell; compile_and_tell()"
 
@@ -55,9 +55,9 @@ def archive_kernels(out: Path) -> None:
     """Compile all kernels, and write an archive of them. Raises InputError."""
     from runtime.compiling.files import VARIABLE, pack
 
-    with tempfile.TemporaryDirectory() as folder:
-        _compile({VARIABLE: folder})
-        pack(Path(folder), out)
+    with temporary_folder() as folder:
+        _compile({VARIABLE: str(folder)})
+        pack(folder, out)
 
 
 def compile_and_tell() -> None:
@@ -110,7 +110,7 @@ def package(
 
 
 def _compiled_kernels() -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        archive = Path(folder) / "kernels.zip"
+    with temporary_folder() as folder:
+        archive = folder / "kernels.zip"
         archive_kernels(archive)
         return archive.read_bytes()

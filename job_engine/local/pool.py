@@ -19,9 +19,10 @@ from job_engine.clock import monotonic
 from job_engine.errors import KINDS, WorkerDied
 from job_engine.local import fork_server
 from job_engine.local.frames import Ended, Frame, Word, receive, send
-from job_engine.places.local_path import HeldFolder, LocalPath, open_outputs, remove_unheld
+from job_engine.places.local_path import LocalPath, open_outputs
 from job_engine.sources.crash_marks import signal_text
 from runtime.json_reader import json_of_text
+from runtime.temporary import HeldFolder, remove_unheld
 
 ENDS_WITHIN = 5.0
 """Seconds in which the server has to say how a worker has died."""
@@ -43,7 +44,7 @@ class Pool:
     def __init__(self, count: int, variables: Mapping[str, str] | None = None) -> None:
         remove_unheld()
         self._held = HeldFolder()
-        self.folder = self._held.folder
+        self.folder = LocalPath(self._held.folder)
         self._variables = dict(variables or {})
         self._connections: list[socket.socket] = []
         self._pids: list[int] = []
@@ -121,7 +122,7 @@ class Pool:
 
     def _fork(self) -> None:
         try:
-            pid, connection = self._server.fork()
+            pid, connection = self._server.fork(self.folder)
         except WorkerDied:
             self._has_failed = self._has_no_server = True
             raise
@@ -220,12 +221,16 @@ class Server:
         self._send({"rest": KEPT_FOR}, [])
         self._answer()
 
-    def fork(self) -> tuple[int, socket.socket]:
-        """A new worker, and the connection to it. Raises WorkerDied."""
+    def fork(self, folder: LocalPath) -> tuple[int, socket.socket]:
+        """A new worker, and the connection to it; `folder`: of its temporary files.
+
+        Raises WorkerDied.
+        """
         ours, theirs = socket.socketpair()
         with theirs:
             with open_outputs() as outputs:
-                self._send({"fork": self._environment()}, [theirs.fileno(), *outputs])
+                variables = self._environment() | {"TMPDIR": str(folder)}
+                self._send({"fork": variables}, [theirs.fileno(), *outputs])
             pid = self._answer()["began"]
         self._deaths.pop(pid, None)  # of an earlier process with this number
         return pid, ours

@@ -6,25 +6,19 @@ calls of one class. Imports are few, because the process that lists files has to
 
 from __future__ import annotations
 
-import fcntl
 import filecmp
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path, PosixPath
 from typing import BinaryIO, TextIO
+
+from runtime import temporary
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _SHARED = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-_PREFIX = "ensue-"
-"""Of names in the temporary folder."""
-
-_HELD = f"{_PREFIX}job-"
-"""Of those that are held."""
 
 
 class LocalPath(PosixPath):
@@ -110,60 +104,13 @@ class LocalPath(PosixPath):
 @contextmanager
 def temporary_folder() -> Iterator[LocalPath]:
     """A folder that is removed afterwards."""
-    with tempfile.TemporaryDirectory(prefix=_PREFIX) as folder:
+    with temporary.temporary_folder() as folder:
         yield LocalPath(folder)
 
 
 def own_folder(parent: Path | None = None) -> LocalPath:
-    """A new empty folder, which the caller removes; `parent`: None = the temporary folder."""
-    return LocalPath(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-
-
-class HeldFolder:
-    """A new empty folder in the temporary one, until no process holds it any more.
-
-    Then `remove_unheld` removes it.
-
-    folder: its path
-    handle: processes that have it hold the folder, as long as they live
-    """
-
-    def __init__(self) -> None:
-        while True:
-            self.folder = LocalPath(tempfile.mkdtemp(prefix=_HELD))
-            with suppress(FileNotFoundError):  # removed before it was held
-                self.handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-                if _is_held_now(self.folder, self.handle):
-                    return
-                os.close(self.handle)
-
-    def close(self) -> None:
-        """Remove the folder, and hold it no longer; once is enough."""
-        self.folder.remove_tree()
-        if self.handle >= 0:
-            os.close(self.handle)
-        self.handle = -1
-
-
-def remove_unheld() -> None:
-    """Remove folders that nobody holds, in the temporary one: their processes were killed."""
-    for folder in LocalPath(tempfile.gettempdir()).glob(f"{_HELD}*"):
-        try:
-            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except OSError:
-            continue  # somebody else's, or removed meanwhile
-        if _is_held_now(folder, handle):
-            folder.remove_tree()
-        os.close(handle)
-
-
-def _is_held_now(folder: LocalPath, handle: int) -> bool:
-    """Whether a folder is there, and this handle holds it now, because nobody else does."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.path.samestat(os.fstat(handle), folder.stat())
-    except (BlockingIOError, FileNotFoundError):
-        return False
+    """A new empty folder, which goes with the one it is in; `parent`: None = of this process."""
+    return LocalPath(temporary.own_folder(parent))
 
 
 @contextmanager
@@ -195,10 +142,8 @@ def let_go(files: Iterable[int]) -> None:
 
 
 def temporary_file(folder: Path | None = None) -> LocalPath:
-    """A new empty file, which the caller removes; `folder`: where, None = the temporary folder."""
-    handle, name = tempfile.mkstemp(prefix=_PREFIX, dir=folder)
-    os.close(handle)
-    return LocalPath(name)
+    """A new empty file, which the caller removes; `folder`: where, None = that of this process."""
+    return LocalPath(temporary.temporary_file(folder))
 
 
 def this_user() -> int:

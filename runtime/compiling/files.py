@@ -69,7 +69,7 @@ def _unpacked(archive: Path, of_user: Path) -> Path:
         folder = of_user / f"{_UNPACKED}{sha256(archive.read_bytes()).hexdigest()[:32]}"
         if not folder.exists():
             of_user.mkdir(mode=0o700, parents=True, exist_ok=True)
-            part = Path(tempfile.mkdtemp(dir=of_user))  # private
+            part = Path(tempfile.mkdtemp(prefix=_UNPACKED, dir=of_user))  # private
             try:
                 _unpack(archive, part)
                 with suppress(OSError):  # another process was faster

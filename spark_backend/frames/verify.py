@@ -7,7 +7,6 @@ new session, on the same checkpoint.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from job_engine.operator.cases import DEFAULT_BUCKETS, Case, Cases
 from job_engine.wire.packed_rows import PACKED_DDL
 from job_engine.wire.tagged_rows import Tag, read_table
 from runtime.results.schemas import Results
+from runtime.temporary import temporary_folder
 from spark_backend.plain_errors import plain_error
 from spark_backend.session import own_session
 from spark_backend.stream.spark_operator import tagged_bounded, tagged_stream
@@ -46,8 +46,7 @@ def _by_jobs(cases: Sequence[Case], run: Callable[[Sequence[Case]], list[Results
 def _streamed(cases: Sequence[Case], buckets: int, *, restart: bool) -> list[Results]:
     job = Cases(cases, buckets)
     # Spark tidies up its state in the background, and may write a file while the folder is removed.
-    with tempfile.TemporaryDirectory(prefix="ensue-verify-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         (folder / "packed").mkdir()
         steps = max(len(case.splits) + 1 for case in cases)
         for step in range(steps):
@@ -66,8 +65,8 @@ def _bounded(cases: Sequence[Case], buckets: int) -> list[Results]:
     whole = [replace(case, splits=()) for case in cases]
     job = Cases(whole, buckets)
     session = own_session()
-    with tempfile.TemporaryDirectory(prefix="ensue-verify-") as name:
-        file = Path(name) / "packed.parquet"
+    with temporary_folder() as folder:
+        file = folder / "packed.parquet"
         _write(job, 0, file)
         packed = session.read.schema(PACKED_DDL).parquet(str(file))
         _collected(job)(tagged_bounded(packed, job.program, flush=False), 0)

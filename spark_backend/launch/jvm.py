@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from typing import IO
 from job_engine.durable_files import new_file
 from job_engine.threads import in_background
 from querylang.printable import masked
+from runtime.temporary import folder_of_process, handle_of_process, own_folder
 from spark_backend.launch.session_settings import MASTER, is_local, settings_of_start
 from spark_backend.launch.worker_python import server_folder, set_environment
 
@@ -167,7 +167,13 @@ def _process(script: Path, settings: Mapping[str, str], place: Path) -> subproce
         [script, *submit_arguments(settings, place.with_name("spark.properties"))],
         stdin=subprocess.PIPE,  # the JVM ends when it is closed
         stderr=subprocess.PIPE,
-        env=os.environ | {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(place)},
+        env=os.environ
+        | {
+            "SPARK_CONNECT_MODE": "0",
+            "TMPDIR": str(folder_of_process()),
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(place),
+        },
+        pass_fds=[handle_of_process()],
         preexec_fn=_ignore_interrupts,  # noqa: PLW1509 # as Spark does; no other thread runs yet
     )
 
@@ -213,7 +219,7 @@ def launch(settings: Mapping[str, str]) -> None:
     if SparkContext._gateway is not None:  # noqa: SLF001 # nothing public tells
         return
     before = os.environ.get(SUBMIT_ARGS)
-    folder = Path(tempfile.mkdtemp(prefix="ensue-spark-"))
+    folder = own_folder()
     try:
         os.environ[SUBMIT_ARGS] = shlex.join(submit_arguments(settings, folder / "spark.properties"))
         SparkContext._ensure_initialized()  # noqa: SLF001 # as the session does, but with its settings in a file

@@ -19,6 +19,7 @@ from pathlib import Path
 from job_engine.durable_files import publish
 from querylang.errors import PassingError
 from runtime.compiling.files import cache_of_user, is_private
+from runtime.temporary import folder_of_process
 
 # Classes of Spark in an archive that a JVM maps into memory: with one it starts in half the time.
 #
@@ -218,5 +219,6 @@ def settings_of_start(name: str, cores: int | None = None, settings: Mapping[str
     if not is_local(given[MASTER]):
         own = {key: value for key, value in own.items() if key not in _OF_ONE_MACHINE}
         del own["spark.sql.shuffle.partitions"]
-    options = " ".join(filter(None, (own[OPTIONS], given.get(OPTIONS), class_options())))
+    temporary = _quoted(f"-Djava.io.tmpdir={folder_of_process()}")  # Spark's own folders are there, too
+    options = " ".join(filter(None, (own[OPTIONS], temporary, given.get(OPTIONS), class_options())))
     return {"spark.app.name": name} | own | given | {OPTIONS: options}

@@ -12,13 +12,13 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from querylang.errors import InputError, listed
+from runtime.temporary import folder_of_process, handle_of_process, own_folder
 from spark_backend.launch import fork_server, forked_python
 from spark_backend.launch.session_settings import OF_WORKERS
 
@@ -52,7 +52,7 @@ def server_folder() -> Path | None:
 
 
 def _started() -> str:
-    folder = Path(tempfile.mkdtemp(prefix="ensue-python-"))
+    folder = own_folder()
     program, place = folder / "python", folder / "socket"
     client = [sys.executable, "-I", "-S", forked_python.__file__, str(place), sys.executable]
     program.write_text(f'#!/bin/sh\nexec {shlex.join(client)} "$@"\n', encoding="utf-8")
@@ -69,8 +69,8 @@ def _started() -> str:
             [sys.executable, "-P", fork_server.__file__, str(place), str(listener.fileno())],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            env=OF_WORKERS | _OF_SPARK | os.environ | own,
-            pass_fds=[listener.fileno()],
+            env=OF_WORKERS | _OF_SPARK | os.environ | own | {"TMPDIR": str(folder_of_process())},
+            pass_fds=[listener.fileno(), handle_of_process()],
         )
     atexit.register(_end, server, folder)
     return str(program)

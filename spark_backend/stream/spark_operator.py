@@ -6,7 +6,6 @@ processing-time timeout, or none.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import TAGGED_DDL
+from runtime.temporary import own_folder
 from spark_backend.session import is_on_one_machine
 
 # Where tasks of Spark put packed rows for each other.
@@ -29,7 +29,7 @@ def new_folder(session: SparkSession) -> Path | None:
     if not is_on_one_machine(session):
         return None
     parent = getattr(session.sparkContext, "_temp_dir", None)
-    return Path(tempfile.mkdtemp(prefix="ensue-rows-", dir=parent))
+    return own_folder(parent and Path(parent))
 
 
 # Functions for Spark to run on its workers: sent by name, so that no code of ours is pickled.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import re
-import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from querylang.errors import InputError
 from runtime.file_forms import COMPRESSIONS, USUAL_CSV, UTF_8, Asked, CsvForm, kind_of, size_text
 from runtime.reading.formats.raw_table import RawTable, as_text_of_bytes, one_line, plain_array
+from runtime.temporary import temporary_folder
 
 # Compressed files, and text in other encodings, as plain files of UTF-8 that readers know. A plain
 # file is written to the folder of temporary files, in pieces, and removed after it was read: so
@@ -82,8 +82,8 @@ def plain_file(path: Path, asked: Asked, encoding: str = UTF_8, escape: str | No
     if not compression and encoding == UTF_8 and escape is None:
         yield path
         return
-    with tempfile.TemporaryDirectory(prefix="ensue-") as folder:
-        plain = Path(folder) / f"table{kind}"
+    with temporary_folder() as folder:
+        plain = folder / f"table{kind}"
         with path.open("rb") as file, plain.open("wb") as out:
             source = pa.CompressedInputStream(file, COMPRESSIONS[compression]) if compression else file
             try:
