@@ -31,7 +31,7 @@ from runtime.results.for_users import (
     without_order_columns,
 )
 from runtime.results.ledger import late_warning
-from runtime.results.schemas import Results, matches_in_order
+from runtime.results.schemas import Results, matches_in_order, shown_outputs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,10 +62,11 @@ class Answer:
         """One row per match, in order; no cell holds a struct for an event.
 
         The columns are `match_id`, `query`, `instance`, the keys, `time`, `definitive`, `emitted`
-        and `waited`. Each name of the pattern follows, with its fields (`low.v`) and `low.event`,
-        `low.time`, `low.source_time`, `low.arrival`, `low.row`; then selects, then named waits. A
-        field whose name is taken gets `_` behind it. Of several queries there are the columns that
-        all have; `matches_of` has the others.
+        and `waited`; with metadata `metadata` and `severity`, too. Each name of the pattern
+        follows, with its fields (`low.v`) and `low.event`, `low.time`, `low.source_time`,
+        `low.arrival`, `low.row`; then selects, then named waits. A field whose name is taken gets
+        `_` behind it. Of several queries there are the columns that all have, and what some say of
+        themselves; `matches_of` has the others.
         """
         return self._frame(matches_table(self.plan, self._found, self._row_of))
 
@@ -96,9 +97,9 @@ class Answer:
         """One row per print, send or error, in order.
 
         The columns are `kind`, `channel`, `text`, `event` (JSON), `query`, `instance`, `key`
-        (JSON), `time`, `emitted` and `match_id`.
+        (JSON), `time`, `emitted` and `match_id`; with metadata `metadata` and `severity`, too.
         """
-        return self._frame(without_order_columns(self._found.outputs))
+        return self._frame(self._outputs())
 
     @cached_property
     def discarded(self) -> pd.DataFrame:
@@ -180,9 +181,12 @@ class Answer:
         matches = matches_table(self.plan, self._found, self._row_of)
         return {
             "matches": without_repeated_keys(matches, keys),
-            "outputs": without_order_columns(self._found.outputs),
+            "outputs": self._outputs(),
             "discarded": self._discards(),
         }
+
+    def _outputs(self) -> pa.Table:
+        return shown_outputs(self.plan, without_order_columns(self._found.outputs))
 
     def _discards(self) -> pa.Table:
         assert self._found.discarded is not None, "the engine fills the table in"

@@ -240,6 +240,8 @@ def replaced(
     running = replace(running.with_query(after), editions={**running.editions, template.name: edition + 1})
     if old.template.nulls_fail and not template.nulls_fail:
         details = {**details, "nulls": "as in SQL"}
+    if template.told and not old.template.shows_metadata:
+        details = {**details, "metadata": "in results"}
     text = f"'{template.name}' is replaced"
     outcomes = [Outcome("replaced", template.name, name, text, details) for name in _own(after)]
     return Applied(running, (*before.outcomes, *outcomes), heirs)
@@ -426,4 +428,6 @@ def keeps_state(old: QueryPlan, new: QueryPlan) -> bool:
 
 def _found(query: QueryPlan) -> QueryPlan:
     """The query without what is given out."""
-    return replace(query, block=(), slots=0, actions=(), every=None, selects=(), metadata=(), edition=0)
+    return replace(
+        query, block=(), slots=0, actions=(), every=None, selects=(), metadata=(), edition=0, shows_metadata=False
+    )

@@ -175,7 +175,6 @@ class Mistake(Enum):
     NAME_IS_PARAMETER = "duplicate-name", "'{name}' is a parameter of this query; {what} needs another name"
     DUPLICATE_PARAMETER = "duplicate-name", "duplicate parameter '{name}'"
     DUPLICATE_SELECT = "duplicate-name", "duplicate `select ... as {name}`"
-    DUPLICATE_METADATA = "duplicate-name", "duplicate metadata key '{name}'"
     NOT_AN_INPUT = "not-an-input", "'{event}' is not an input of this query"
 
     # durations and windows
@@ -375,6 +374,7 @@ class Mistake(Enum):
     )
     IDLE_WITHIN = "idle-within", "this `within` has no effect: events are kept for {kept} at most"
     UNUSED_INPUT = "unused-input", "'{event}' is an input, but neither the pattern nor a `without` uses it"
+    METADATA_TWICE = "metadata-twice", "this key is written twice: '{name}' has the last of its values"
     UNUSED_PARAMETER = "unused-parameter", "the parameter '{name}' is not used"
     NEVER_KEPT = (
         "never-matches",

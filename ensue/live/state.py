@@ -125,16 +125,16 @@ def identity_of(plan: Plan) -> tuple[str, tuple[str, ...]]:
 
 
 def plan_of_state(path: Path, saved: SavedLive, plan: Plan) -> Plan:
-    """The plan of the queries by the rule for nulls that the state has; refuses other queries.
+    """The plan of the queries as the release made it that has written the state; refuses others.
 
     Raises InputError.
     """
     own, titles = identity_of(plan)
     if saved.plan == own:
         return plan
-    earlier = plan.with_failing_nulls()
-    if saved.plan == identity_of(earlier)[0]:
-        return earlier
+    for earlier in plan.earlier():
+        if saved.plan == identity_of(earlier)[0]:
+            return earlier
     without = [title for title in titles if title not in saved.queries]
     more = [title for title in saved.queries if title not in titles]
     parts = [f"without {', '.join(without)}"] * bool(without) + [f"with {', '.join(more)}"] * bool(more)

@@ -8,14 +8,22 @@ import pyarrow as pa
 
 from querylang.errors import InputError, nearest
 from querylang.plan.model import Plan, QueryPlan
-from runtime.results.for_users import COMMON, RowOf, flat_matches, flat_paths, spread_matches, without_order_columns
-from runtime.results.schemas import Results, match_schema, matches_in_order
+from runtime.results.for_users import (
+    COMMON,
+    RowOf,
+    flat_matches,
+    flat_paths,
+    in_common,
+    spread_matches,
+    without_order_columns,
+)
+from runtime.results.schemas import Results, match_schema, matches_in_order, told_of
 
 
 def matches_table(plan: Plan, results: Results, row_of: RowOf) -> pa.Table:
     """The matches of all queries, flat and in order.
 
-    Of several queries there are the columns that all have: the common ones and their keys.
+    Of several queries there are the columns that all can have: the common ones and their keys.
     """
     names = list(dict.fromkeys(query.name for query in plan.queries))
     if len(names) == 1:
@@ -31,7 +39,7 @@ def matches_paths(plan: Plan) -> list[tuple[str, ...]]:
     """
     if len({query.name for query in plan.queries}) == 1:
         return flat_paths(match_schema(plan, plan.queries[0]))
-    first, others = COMMON[:3], COMMON[3:]
+    first, others = COMMON[:3], (*COMMON[3:], *told_of(plan))
     return [*((name,) for name in first), *(("key", name) for name in _shared(plan)), *((name,) for name in others)]
 
 
@@ -47,7 +55,7 @@ def nested_matches(plan: Plan, results: Results, query: str | None) -> pa.Table:
     """The matches as on Spark: a struct per name; of several queries the common columns."""
     names = list(dict.fromkeys(item.name for item in plan.queries))
     if query is None and len(names) != 1:
-        tables = [_own(plan, results, item).select(list(COMMON)) for item in plan.queries]
+        tables = [in_common(plan, _own(plan, results, item)) for item in plan.queries]
         return _in_order(plan, results, tables)
     chosen = _named(plan, names[0] if query is None else query)
     return spread_matches(_joined(plan, results, chosen), chosen[0])
@@ -97,11 +105,12 @@ def _in_order(
 
 
 def _in_common(plan: Plan, table: pa.Table) -> pa.Table:
-    """The columns of a query's matches that every query of the plan has."""
+    """The columns of a query's matches that every query of the plan can have."""
     parts = table.column("key").combine_chunks()
     own = {f"{name}_" if name in COMMON else name: parts.field(name) for name in _shared(plan)}
-    first, others = COMMON[:3], COMMON[3:]
-    return pa.table({name: table.column(name) for name in first} | own | {name: table.column(name) for name in others})
+    first, others = COMMON[:3], (*COMMON[3:], *told_of(plan))
+    common = in_common(plan, table)
+    return pa.table({name: common[name] for name in first} | own | {name: common[name] for name in others})
 
 
 def _shared(plan: Plan) -> list[str]:

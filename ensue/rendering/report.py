@@ -141,7 +141,7 @@ FIRST_ROWS = 10
 WIDEST_CELL = 40
 """Longer text is cut."""
 
-_LEFT_OUT = {"match_id", "definitive", "emitted", "waited", "partition"}
+_LEFT_OUT = {"match_id", "definitive", "emitted", "waited", "partition", "metadata"}
 _OF_EVENTS = (".event", ".source_time", ".arrival")
 """Columns that are not shown: a line has to fit on a screen."""
 

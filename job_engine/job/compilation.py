@@ -5,7 +5,7 @@ Inferred types are kept beside the checkpoint, so that later files cannot change
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -88,11 +88,9 @@ class Compiled:
         program = Program.of(self.plan, buckets=deployment.buckets, clock=deployment.clock, sources=sources)
         return replace(program, live=deployment.live)
 
-    def with_failing_nulls(self, names: Container[str] | None = None) -> Compiled:
-        """As `Plan.with_failing_nulls`."""
-        plan, template, instances = (
-            part.with_failing_nulls(names) for part in (self.plan, self.template, self.instances)
-        )
+    def by_rules_of(self, known: Mapping[str, QueryPlan]) -> Compiled:
+        """As `Plan.by_rules_of`."""
+        plan, template, instances = (part.by_rules_of(known) for part in (self.plan, self.template, self.instances))
         idle = {query.name for query in self.idle}
         return replace(
             self,

@@ -109,8 +109,7 @@ class Checked:
     is_new: whether the checkpoint has no record yet
     idle: queries that do not run, because their parameters have no values
     files: what the files say, before and now
-    unapplied: the same by the rules for nulls that the checkpoint has, which hold until files are
-        applied
+    unapplied: the same by the rules that the checkpoint has, which hold until files are applied
     is_written: whether what the files said before is written down
     """
 
@@ -183,18 +182,20 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
 
 
 def _by_kept_rules(compiled: Compiled, before: Running | None, kept: Record, deployment: Deployment) -> Compiled:
-    """What the files say, by the rule for nulls that each text had when it was last applied.
+    """What the files say, by the rules that each text had when it was last applied.
 
     before: what the files said then; None = nobody has written it down
     """
-    old = compiled.with_failing_nulls()
     if before is None:
-        return old if old.program(deployment).fingerprint() == kept.plan else compiled
+        texts = (compiled.template, *compiled.template.earlier())
+        all_rules = [compiled.by_rules_of({query.name: query for query in text.queries}) for text in texts]
+        return next((old for old in all_rules if old.program(deployment).fingerprint() == kept.plan), compiled)
     known = {name: query.current.template for name, query in before.queries.items()}
-    names = {
-        query.name for query in old.template.queries if query.name in known and is_same_text(query, known[query.name])
+    old = compiled.template.by_rules_of(known)
+    same = {
+        query.name: query for query in old.queries if query.name in known and is_same_text(query, known[query.name])
     }
-    return compiled.with_failing_nulls(names)
+    return compiled.by_rules_of(same)
 
 
 def _refuse_difference(deployment: Deployment, kept: Record, wanted: Record, *, is_written: bool) -> None:

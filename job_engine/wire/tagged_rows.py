@@ -22,7 +22,14 @@ from runtime.results.for_users import (
     without_empty_structs,
     without_order_columns,
 )
-from runtime.results.schemas import LEDGER_SCHEMA, OUTPUT_SCHEMA, Results, discard_schema, match_schema
+from runtime.results.schemas import (
+    LEDGER_SCHEMA,
+    OUTPUT_SCHEMA,
+    Results,
+    discard_schema,
+    match_schema,
+    shown_outputs,
+)
 
 TAGGED_DDL = "bucket int, kind string, query string, rows long, data binary"
 TAGGED_SCHEMA = pa.schema(
@@ -124,7 +131,9 @@ def flat_table(matches: pa.Table) -> pa.Table:
 def user_table(tagged: pa.Table, tag: Tag, query: str, plan: Plan) -> pa.Table:
     """The table of a tagged row as users get it."""
     table = without_order(tagged)
-    return spread_matches(table, plan.query(query)) if tag is Tag.MATCH else without_empty_structs(table)
+    if tag is Tag.MATCH:
+        return spread_matches(table, plan.query(query))
+    return shown_outputs(plan, table) if tag in {Tag.OUTPUT, Tag.ERROR} else without_empty_structs(table)
 
 
 def schema_of(plan: Plan, tag: Tag, query: str = "", *, is_flat: bool = False) -> pa.Schema:
@@ -135,7 +144,7 @@ def schema_of(plan: Plan, tag: Tag, query: str = "", *, is_flat: bool = False) -
         case Tag.MATCH:
             return spread_schema(plan, plan.query(query))
         case Tag.OUTPUT | Tag.ERROR:
-            return without_order(OUTPUT_SCHEMA.empty_table()).schema
+            return shown_outputs(plan, without_order(OUTPUT_SCHEMA.empty_table())).schema
         case Tag.DISCARDED if is_flat:
             return without_empty_structs(flat_discards(plan, discard_schema(plan).empty_table(), str.casefold)).schema
         case Tag.DISCARDED:

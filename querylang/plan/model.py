@@ -7,7 +7,7 @@ integer microseconds. A duration that uses a parameter is an expression in secon
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, assert_never
@@ -28,8 +28,11 @@ from querylang.plan.expression import (
     terms_of,
 )
 
-PLAN_VERSION = 7
-"""Of a plan with a query that remembers values, asks for nulls, or has lists as parameters."""
+PLAN_VERSION = 8
+"""Of a plan with a query whose results have its metadata."""
+
+VALUES_VERSION = 7
+"""Columns of results that say something of their query; the second is a key of the first."""
 
 NULLS_VERSION = 6
 """Of another plan with a query in which nulls are as in SQL."""
@@ -610,6 +613,9 @@ class Key:
     type: Type
 
 
+METADATA, SEVERITY = "metadata", "severity"
+"""Columns of results that say something about their query; the second is a key of the first."""
+
 EDITION = "#"
 """Between a title and the edition of the text; no name has it."""
 
@@ -637,6 +643,7 @@ class QueryPlan:
     - `starts`, `ends`: in microseconds, from which and until before which moment a match must be to
       be given out; None: there is no such limit. They are set while one text hands over to another.
     - `at_most`: which matches are given; None: all.
+    - `shows_metadata`: whether results have the metadata, as in no plan before version 8.
     - `nulls_fail`: whether a null that is used is a failure, as in all plans before version 6; else
       it is a null of SQL (docs/language.md).
     """
@@ -667,6 +674,24 @@ class QueryPlan:
     ends: int | None = None
     nulls_fail: bool = True
     at_most: MatchLimit | None = None
+    shows_metadata: bool = False
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """By column, what each result says about its query; a name of the user's own wins."""
+        if not self.shows_metadata:
+            return {}
+        pairs, taken = dict(self.metadata), set(map(str.casefold, self._names()))
+        columns = {METADATA: pairs, SEVERITY: pairs.get(SEVERITY)}
+        return {name: value for name, value in columns.items() if value is not None and name not in taken}
+
+    def _names(self) -> Iterator[str]:
+        """The names that a user has given to parts of a match."""
+        yield from self.key_names
+        yield from (term.name for term in self.terms)
+        yield from (item.name for item in self.selected)
+        waits = (self.leading, *self.gaps, self.trailing)
+        yield from (wait.name for wait in waits if wait is not None and wait.name is not None)
 
     @property
     def selected(self) -> tuple[Select, ...]:
@@ -769,10 +794,25 @@ class Plan:
         events = (EventType(event.name, event.fields, event.actions) for event in self.events)
         return replace(self, events=tuple(events))
 
-    def with_failing_nulls(self, names: Container[str] | None = None) -> Plan:
-        """The same where a null that is used fails in queries of these names; None: in all."""
+    def with_failing_nulls(self) -> Plan:
+        """The same where a null that is used fails."""
+        return replace(self, queries=tuple(replace(query, nulls_fail=True) for query in self.queries))
+
+    def without_told(self) -> Plan:
+        """The same where results do not have the metadata of their query."""
+        return replace(self, queries=tuple(replace(query, shows_metadata=False) for query in self.queries))
+
+    def earlier(self) -> tuple[Plan, ...]:
+        """What earlier releases made of the same text, the latest first."""
+        return self.without_told(), self.without_told().with_failing_nulls()
+
+    def by_rules_of(self, known: Mapping[str, QueryPlan]) -> Plan:
+        """The same with the rules that the texts of these names have."""
         queries = (
-            replace(query, nulls_fail=True) if names is None or query.name in names else query for query in self.queries
+            replace(query, nulls_fail=rules.nulls_fail, shows_metadata=rules.shows_metadata)
+            if (rules := known.get(query.name)) is not None
+            else query
+            for query in self.queries
         )
         return replace(self, queries=tuple(queries))
 
@@ -828,6 +868,7 @@ ADDED: Mapping[type, Mapping[str, Any]] = {
         "ends": None,
         "nulls_fail": True,
         "at_most": None,
+        "shows_metadata": False,
     },
     Input: {"new": None},
     Wait: {"most": 1},
@@ -839,8 +880,8 @@ ADDED: Mapping[type, Mapping[str, Any]] = {
 }
 """By class, the fields that later versions have added, with their defaults.
 
-Version 5: those of event types; version 6: `nulls_fail`; version 7: `new` and `at_most`; version 4:
-all others.
+Version 5: those of event types; version 6: `nulls_fail`; version 7: `new` and `at_most`;
+version 8: `shows_metadata`; version 4: all others.
 """
 
 _CLASSES: tuple[type, ...] = (
@@ -885,8 +926,10 @@ def to_dict(plan: Plan) -> dict[str, Any]:
 
 
 def _version(plan: Plan) -> int:
-    if any(query.remembers for query in plan.queries) or _has_new_parts(plan.queries):
+    if any(query.shows_metadata for query in plan.queries):
         return PLAN_VERSION
+    if any(query.remembers for query in plan.queries) or _has_new_parts(plan.queries):
+        return VALUES_VERSION
     if not all(query.nulls_fail for query in plan.queries):
         return NULLS_VERSION
     if plan != plan.without_annotations():

@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from querylang.plan.library import LOCATION_FIELDS
-from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.model import METADATA, SEVERITY, Plan, QueryPlan
 from querylang.plan.text import SUPPRESSED
 from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.arrivals import field_columns
 from runtime.interpreter import Dictionary, Event, Location, decimal_text, floating_text, text_of
-from runtime.results.schemas import is_member, is_run
+from runtime.results.schemas import TOLD, is_member, is_run, told_of
 from runtime.timestamps import format_time
 
 # Results as JSON objects: matches and outputs, with the names that users rely on.
@@ -56,6 +56,7 @@ def plain_matches(table: pa.Table, row_of: RowOf) -> list[Plain]:
         "emitted": plain_times(table.column("emitted")),
         "waited": table.column("waited").to_pylist(),
         **({SUPPRESSED: table.column(SUPPRESSED).to_pylist()} if has_column(table, SUPPRESSED) else {}),
+        **{name: column_cells(table.column(name)) for name in TOLD if has_column(table, name)},
         "members": _by_match(terms, len(table)),
     }
     if has_column(table, "selected"):
@@ -120,7 +121,10 @@ def _ordering(member: pa.StructArray) -> dict[str, list[Any]]:
 
 
 def plain_outputs(table: pa.Table) -> list[Plain]:
-    """Prints, sends and errors (`OUTPUT_SCHEMA`), one object per output."""
+    """Prints, sends and errors (`OUTPUT_SCHEMA`), one object per output.
+
+    Those of a query without metadata say nothing of it.
+    """
     columns = {
         "kind": table.column("kind").to_pylist(),
         "channel": table.column("channel").to_pylist(),
@@ -132,7 +136,12 @@ def plain_outputs(table: pa.Table) -> list[Plain]:
         "time": plain_times(table.column("time")),
         "match_id": table.column("match_id").to_pylist(),
     }
-    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    told = {name: column_cells(table.column(name)) for name in TOLD if has_column(table, name)}
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    for name, values in told.items():
+        for row, value in zip(rows, values, strict=True):
+            row.update({} if value is None else {name: value})
+    return rows
 
 
 def _parsed(text: str | None) -> Any:
@@ -183,6 +192,17 @@ COMMON = ("match_id", "query", "instance", "time", "definitive", "emitted", "wai
 
 _NESTED = ("key", "members", "selected", "points")
 _PLACE = ("source", "partition", "offset")
+
+
+def in_common(plan: Plan, table: pa.Table) -> pa.Table:
+    """The columns of a query's matches that those of all queries can have, whatever they bind.
+
+    They are `COMMON`, and what some query says of itself: null where this one says nothing.
+    """
+    columns = {name: table.column(name) for name in COMMON}
+    for name in told_of(plan):
+        columns[name] = table.column(name) if has_column(table, name) else pa.nulls(len(table), TOLD[name])
+    return pa.table(columns)
 
 
 def without_order_columns(table: pa.Table) -> pa.Table:
@@ -380,8 +400,17 @@ def _counted(matches: Iterable[Match]) -> Counter[str]:
 
 
 def _text(match: Match) -> str:
-    own = {name: plain_value(value) for name, value in match.items() if name not in OWN}
+    own = {name: plain_value(value) for name, value in match.items() if name not in OWN and name not in _told(match)}
     return json.dumps(own, sort_keys=True, ensure_ascii=False)
+
+
+def _told(match: Match) -> Collection[str]:
+    """The columns that say something about its query, and not what it has found."""
+    cell = match.get(METADATA)
+    said = json.loads(cell) if isinstance(cell, str) else cell
+    if not isinstance(said, Mapping):
+        return ()
+    return TOLD if said.get(SEVERITY) == match.get(SEVERITY) else (METADATA,)
 
 
 def _rows(counted: Counter[str]) -> tuple[Match, ...]:

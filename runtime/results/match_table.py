@@ -36,6 +36,7 @@ from runtime.results.schemas import (
     members_struct,
     moments,
     term_event,
+    told_columns,
 )
 from runtime.threads import in_threads, shares
 
@@ -62,6 +63,7 @@ def match_table(plan: Plan, query: QueryPlan, table: pa.Table, keys: Sequence[pa
         moments(matched.emitted),
         _waited(matched.waited),
         *([pa.array(matched.suppressed)] if SUPPRESSED in schema.names else []),
+        *told_columns(query, count).values(),
         _members(plan, query, table, matched, keys),
     ]
     if "selected" in schema.names:

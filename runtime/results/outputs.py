@@ -30,12 +30,15 @@ from runtime.results.schemas import (
     NO_OUTPUTS,
     OUTPUT_SCHEMA,
     TIMESTAMP,
+    TOLD,
     discard_schema,
     key_struct,
     moments,
     no_discards,
     rows_of,
     term_event,
+    told_cells,
+    told_columns,
 )
 from runtime.timestamps import format_time
 
@@ -71,10 +74,12 @@ def block_outputs(
         matches, keys = matches.take(pa.array(order)), keys[order]
     common = matches.select(["query", "instance", "time", "emitted", "match_id", "_step", "_rank"]).to_pylist()
     values = column_cells(matches.column("key"))
+    told = told_cells(query)
     tables, rows = list[pa.Table](), list[Row]()
     each = zip(common, values, keys.tolist(), _contexts(plan, query, matches), strict=True)
     for shared, value, key, context in each:
         shared["key"] = json.dumps(plain_value(value))
+        shared.update(told)
         own, cut_off[key] = _run(query, context, int(cut_off[key]))
         rows.extend({**shared, **row} for row in own)
         if len(rows) > _MOST_ROWS:
@@ -211,6 +216,8 @@ def error_outputs(
         "time": moments(time),
         "emitted": moments(emitted),
         "match_id": pa.nulls(count, pa.string()) if ids is None else ids,
+        **{name: pa.nulls(count, type_) for name, type_ in TOLD.items()},
+        **told_columns(query, count),
         "_step": pa.array(step, pa.int64()),
         "_rank": pa.array(rank, pa.int64()),
     }

@@ -7,8 +7,9 @@ users see a table.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan.expression import EndOf, type_of
-from querylang.plan.model import EventType, Plan, QueryPlan, Select
+from querylang.plan.model import METADATA, SEVERITY, EventType, Plan, QueryPlan, Select
 from querylang.plan.text import SUPPRESSED
 from runtime.arrow_types import arrow_type, made_once
 from runtime.columns.arrivals import field_columns
@@ -25,6 +26,9 @@ from runtime.policies.per_input import adjusts, has_ends
 from runtime.results.matched import FindsMatches, match_order
 
 TIMESTAMP = pa.timestamp("us", "UTC")
+
+TOLD: Mapping[str, pa.DataType] = {METADATA: pa.map_(pa.string(), pa.string()), SEVERITY: pa.string()}
+"""The columns that say something about the query of a result (`QueryPlan.told`)."""
 
 ORDER = ("emitted", "_step")
 """What rows are sorted by where they are shown: the moment of their step, then the step itself.
@@ -84,6 +88,7 @@ def match_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
     """One row per match of `query`; with `points` if its waits have names.
 
     With `suppressed` if it has an `at most`: how many matches were suppressed since the one before.
+    With the columns of `TOLD` that its metadata give.
     """
     columns = [
         ("match_id", pa.string()),
@@ -95,6 +100,7 @@ def match_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
         ("emitted", TIMESTAMP),
         ("waited", pa.string()),
         *([(SUPPRESSED, pa.int64())] if query.at_most is not None else []),
+        *((name, TOLD[name]) for name in query.told),
         ("members", members_struct(plan, query)),
     ]
     if query.every is not None or query.selects:
@@ -172,6 +178,7 @@ OUTPUT_SCHEMA = pa.schema(
         ("time", TIMESTAMP),
         ("emitted", TIMESTAMP),
         ("match_id", pa.string()),
+        *TOLD.items(),
         ("_step", pa.int64()),
         ("_rank", pa.int64()),
     ]
@@ -180,6 +187,7 @@ OUTPUT_SCHEMA = pa.schema(
 
 event: the event that was sent, as JSON: `{"type": ..., "fields": {...}}`
 key: the partition key as JSON
+metadata, severity: what the query says of itself; users see the columns of `shown_outputs`
 """
 
 
@@ -258,6 +266,30 @@ def no_discards(plan: Plan) -> pa.Table:
             _DISCARDS.clear()
         _DISCARDS[id(plan)] = known
     return known[1]
+
+
+def told_cells(query: QueryPlan) -> dict[str, Any]:
+    """What each result says about its query, as cells of `TOLD`: a map as pairs."""
+    return {name: list(value.items()) if isinstance(value, dict) else value for name, value in query.told.items()}
+
+
+def told_columns(query: QueryPlan, count: int) -> dict[str, pa.Array]:
+    """The same as columns of so many rows."""
+    first = pa.array(np.zeros(count, np.int64))
+    return {name: pa.array([cell], TOLD[name]).take(first) for name, cell in told_cells(query).items()}
+
+
+def told_of(plan: Plan) -> list[str]:
+    """The columns of `TOLD` that results of some query of the plan have."""
+    told = {name for query in plan.queries for name in query.told}
+    return [name for name in TOLD if name in told]
+
+
+def shown_outputs(plan: Plan, outputs: pa.Table) -> pa.Table:
+    """Outputs with no other columns of `TOLD` than the plan has."""
+    told = told_of(plan)
+    hidden = [name for name in TOLD if name not in told]
+    return outputs.drop_columns(hidden) if hidden else outputs
 
 
 def rows_of(nothing: pa.Table, parts: Sequence[pa.Table]) -> pa.Table:

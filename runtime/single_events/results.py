@@ -15,7 +15,17 @@ from runtime.columns.arrivals import to_cell
 from runtime.instants import EARLIEST, LATEST, NO_TIME
 from runtime.results.matched import match_id, seeds_of
 from runtime.results.outputs import block_outputs
-from runtime.results.schemas import NO_OUTPUTS, ORDER, Results, in_order, match_schema, no_discards, rows_of, term_event
+from runtime.results.schemas import (
+    NO_OUTPUTS,
+    ORDER,
+    Results,
+    in_order,
+    match_schema,
+    no_discards,
+    rows_of,
+    term_event,
+    told_cells,
+)
 from runtime.single_events.windows import FoundMatch, Known
 
 # Matches of single events as rows of the engine's tables of matches.
@@ -31,7 +41,7 @@ class MatchRows:
     """Makes the table of matches of one query from single ones."""
 
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
-        self._query, self._seeds = query, seeds_of(query)
+        self._query, self._seeds, self._told = query, seeds_of(query), told_cells(query)
         self._type = pa.struct(list(match_schema(plan, query)))
         self._terms = {name: term_event(plan, query, term).name for name, term in _named_terms(query).items()}
         waits = (query.leading, query.trailing)
@@ -56,6 +66,7 @@ class MatchRows:
             "definitive": _moment(found.definitive),
             "emitted": _moment(found.emitted),
             "waited": found.waited.name.lower(),
+            **self._told,
             "members": events if query.every is None else {},
             "_step": step,
             "_rank": found.rank,

@@ -30,7 +30,8 @@ from runtime.columns.keys import hash_rows
 from runtime.policies.per_input import is_clocked
 from runtime.reading import OFFSET, PARTITION, PLACES, TYPE, needed_names, new_names
 from runtime.replay import source_names
-from runtime.results.for_users import COMMON
+from runtime.results.for_users import in_common
+from runtime.results.schemas import match_schema
 from spark_backend.stream.spark_operator import on_worker
 
 # Spark's types in Arrow, times in UTC: PySpark 4.2 asks for the time zone, before it was fixed.
@@ -402,18 +403,18 @@ def decode_batches(
             yield from table_of(data, Tag(tag), query, load_plan(plan), is_flat=is_flat).combine_chunks().to_batches()
 
 
-def common_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For `mapInArrow` over the column `data` of matches of any query: the columns in COMMON."""
+def common_batches(plan: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For `mapInArrow` over the column `data` of matches of any query: what `in_common` has."""
     for batch in batches:
         for data in batch.column(0).to_pylist():
-            yield from read_table(data).select(list(COMMON)).to_batches()
+            yield from in_common(load_plan(plan), read_table(data)).to_batches()
 
 
 def matches_frame(tagged: DataFrame, plan: Plan, *, is_flat: bool = False) -> DataFrame:
-    """All matches: typed for the instances of one query; otherwise with the columns in COMMON."""
+    """All matches: typed for the instances of one query; otherwise with what `in_common` has."""
     if len({query.name for query in plan.queries}) == 1:
         return decode(tagged, plan, Tag.MATCH, *(query.title for query in plan.queries), is_flat=is_flat)
-    schema = schema_of(plan, Tag.MATCH, plan.queries[0].title)
-    common = from_arrow_schema(pa.schema([schema.field(name) for name in COMMON]))
+    own = match_schema(plan, plan.queries[0]).empty_table()
+    common = from_arrow_schema(in_common(plan, own).schema)
     matches = tagged.where(f.col("kind") == str(Tag.MATCH)).select("data")
-    return matches.mapInArrow(on_worker("spark_backend.frames.frames", "common_batches"), common)
+    return matches.mapInArrow(on_worker("spark_backend.frames.frames", "common_batches", plan_text(plan)), common)

@@ -56,8 +56,8 @@ class Foretold:
                 return f"{'set' if kind == 'set' else 'deploy'}: {outcome.text}"
 
     def _way(self, outcome: Outcome) -> str:
-        rule = f"nulls {outcome.details['nulls']}; " if "nulls" in outcome.details else ""
-        return rule + self._handover(outcome)
+        rules = [f"{name} {outcome.details[name]}; " for name in ("nulls", "metadata") if name in outcome.details]
+        return "".join(rules) + self._handover(outcome)
 
     def _handover(self, outcome: Outcome) -> str:
         if outcome.details["state"] == "kept":

@@ -53,11 +53,10 @@ def open_record(deployment: Deployment, kept: Record) -> Record:
 
 
 def _wanted(deployment: Deployment, kept: Record) -> tuple[Program, Record]:
-    """What the files say, by the rule for nulls that the checkpoint has."""
+    """What the files say, by the rules that the checkpoint has."""
     compiled = compile_deployment(deployment, kept.types())
-    program = _program(compiled.plan, deployment)
-    earlier = _program(compiled.plan.with_failing_nulls(), deployment)
-    chosen = earlier if earlier.fingerprint() == kept.plan else program
+    programs = [_program(plan, deployment) for plan in (compiled.plan, *compiled.plan.earlier())]
+    chosen = next((program for program in programs if program.fingerprint() == kept.plan), programs[0])
     return chosen, Record.of(deployment, chosen, compiled.schemas)
 
 

@@ -98,6 +98,7 @@ def check_query(query: ast.Query, name: str, namespace: Namespace) -> QueryPlan 
         pattern=pattern_text(pattern.tree, pattern.plan_terms, inputs.plan_inputs),
         nulls_fail=False,
         at_most=at_most,
+        shows_metadata=bool(metadata),
     )
     warn_of_unused(query, plan, namespace.diagnostics)
     warn_of_no_match(find, plan, namespace.diagnostics)
@@ -352,7 +353,7 @@ def check_metadata(section: ast.Metadata, diagnostics: Diagnostics) -> tuple[tup
     seen: set[str] = set()
     for position, (key, _value) in enumerate(section.items):
         if key in seen:
-            diagnostics.report(Mistake.DUPLICATE_METADATA, _key_place(section, position), name=key)
+            diagnostics.warn(Mistake.METADATA_TWICE, _key_place(section, position), name=key)
         seen.add(key)
     return section.items
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,7 +36,8 @@ def rows(text: str) -> list[dict[str, Any]]:
 def replays(text: str, stream: str, *, earlier: frozenset[str] = frozenset()) -> list[Replay]:
     """By the kernel and by the reference matcher; `earlier`: the queries that have the earlier rule."""
     read = ensue.replay(EVENTS + text, rows(stream))
-    plan = read.plan.with_failing_nulls(earlier)
+    queries = (replace(query, nulls_fail=query.name in earlier) for query in read.plan.queries)
+    plan = replace(read.plan, queries=tuple(queries))
     return [
         Replay(plan, read.records, *measured_replay(plan, read.records, matcher=matcher), None, flush=True)
         for matcher in ("auto", "reference")

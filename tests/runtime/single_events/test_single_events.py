@@ -40,7 +40,10 @@ def foreseeable(seed: int) -> tuple[list[Scenario], Plan]:
         rows = tuple(row for row in scenario.rows if row.kind in EVENTS)
         rows = tuple(row for row in rows if None not in (row.k, row.c, row.v, row.f, row.s, row.g))
         scenarios.append(replace(scenario, inputs=inputs, rows=rows))
-    return scenarios, plan_of(*scenarios)
+    plan = plan_of(*scenarios)
+    first, *others = plan.queries
+    told = replace(first, metadata=(("severity", "high"), ("owner", "us")), shows_metadata=True)
+    return scenarios, replace(plan, queries=(told, *others))
 
 
 def single(plan: Plan, record: Arrivals) -> SingleEvent:
@@ -74,7 +77,7 @@ def test_a_new_part_of_plans_is_thought_of_here() -> None:
         Plan: "events queries stopped",
         QueryPlan: "name keys inputs terms automaton conditions block slots actions leading trailing decided_late every"
         " parameters metadata instance pattern forget_keys selects skip finds_all edition starts ends"
-        " nulls_fail at_most",
+        " nulls_fail at_most shows_metadata",
         Term: "name input is_optional sides group may_be_empty side",
         Input: "event keys filter within retain unique wait time_from out_of_order heartbeat policy sources new",
     }
