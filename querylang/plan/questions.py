@@ -21,7 +21,7 @@ class Question:
     - `runs`: those of one run or group of which each event is asked.
     - `plain`: those that are one event.
     - `prevs`: those whose event before is asked for.
-    - `is_whole`: it can be asked only when all its runs are complete.
+    - `is_whole`: it is asked of whole runs, once.
     """
 
     expression: Expression
@@ -38,6 +38,16 @@ class Question:
         """The runs of which folds, or first and last events, are taken."""
         of_folds = [term for fold in self.folds for term in fold.terms]
         return (*of_folds, *(end.term for end in self.ends))
+
+    @property
+    def only_last(self) -> frozenset[int]:
+        """The runs of which it asks for the last event only, which is the first to be bound.
+
+        So it need not wait until these are complete.
+        """
+        others = {term for fold in self.folds for term in fold.terms}
+        others |= {end.term for end in self.ends if end.function != "last"}
+        return frozenset(end.term for end in self.ends) - others - self.prevs - frozenset(self.runs)
 
 
 def question_of(condition: Condition, terms: Sequence[Term]) -> Question | None:

@@ -169,7 +169,8 @@ def _reaches_trailing(condition: Condition, *, has_trailing: bool) -> bool:
 # `or` term is checked only once that term is bound, so never if it stays unset.
 #
 # A condition about each event of a run is checked whenever one of its names is bound, for what is
-# new then. A condition with a fold is checked when the runs are complete.
+# new then. A condition with a fold, or about the first event of a run, is checked when these runs
+# are complete. For the last event of a run, which is bound first, it need not wait.
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,7 @@ class _Placed:
     - `needed`: the terms that must be bound before.
     - `prevs`: the terms whose event before is asked for.
     - `is_about_each`: of each event of a run, or of an event before; without folds.
-    - `is_whole`: it can be evaluated only when all its runs are complete.
+    - `is_whole`: it is asked of whole runs, once. `complete`: those that must be complete.
     - `points`: for each wait between steps that it names, the terms that are before the wait.
     """
 
@@ -209,6 +210,7 @@ class _Placed:
     prevs: frozenset[int]
     is_about_each: bool
     is_whole: bool
+    complete: frozenset[int]
     points: tuple[frozenset[int], ...] = ()
 
     def is_known(self, bound: frozenset[int]) -> bool:
@@ -287,9 +289,12 @@ class Placement:
 
     @staticmethod
     def _is_complete(item: _Placed, bound: frozenset[int], is_open: frozenset[int]) -> bool:
-        """Whether all that a condition about whole runs needs is bound, and no run can grow."""
+        """Whether all that a condition about whole runs needs is bound, and what it reads is known.
+
+        The last event of a run is bound before all others of it.
+        """
         is_late = isinstance(item.condition, Without) or item.prevs
-        return not is_late and item.needed <= bound and not item.needed & is_open
+        return not is_late and item.needed <= bound and not item.complete & is_open
 
     def _grows(self, condition: Within | Without, progress: Progress, *, is_new: bool) -> bool:
         """Whether the condition's range becomes longer, or known for the first time."""
@@ -317,13 +322,15 @@ def _placed(index: int, condition: Condition, terms: tuple[Term, ...], condition
     question = question_of(condition, terms)
     between = condition.between if isinstance(condition, Within | Without) else None
     waits = [conditions[number] for number in between.middle] if between is not None else []
+    needed = _needed(condition, condition.condition if isinstance(condition, Where | Without) else None, terms)
     return _Placed(
         index,
         condition,
-        needed=_needed(condition, condition.condition if isinstance(condition, Where | Without) else None, terms),
+        needed=needed,
         prevs=frozenset() if question is None else question.prevs,
         is_about_each=question is not None and not question.is_whole,
         is_whole=question is not None and question.is_whole,
+        complete=needed if question is None else needed - question.only_last,
         points=tuple(frozenset(wait.before) for wait in waits if isinstance(wait, Gap)),
     )
 
