@@ -255,10 +255,16 @@ def is_leading(condition: Condition, query: QueryPlan) -> bool:
 # - the event bound last, on every path: it is known where the state is entered;
 # - another one, which is part of a key.
 #
+# The oldest event of a run counts only where a condition may read it before the run grows.
+#
 # A state that depends on nothing but the latest event, and takes other events than the one directly
 # before, fails after every older event than one after which it failed: what it may choose only
 # becomes less. So one event is enough, unless events that block may be members instead. What does
 # not even depend on the latest event lasts for later searches of the key: windows only become less.
+#
+# A state that a run leads back to, and that reads the run's oldest event at the end only, tries the
+# same older events after each event of the run. So where it fails after one of these, it has failed
+# after all older ones that the run may take instead.
 
 
 class PartKind(IntEnum):
@@ -277,24 +283,32 @@ class MemoryRule:
     parts: what they depend on besides the event bound last
     is_falling: a failure holds if an older event is bound last, too
     is_lasting: a failure holds for later searches of the key
+    is_alike: where a run leads back to it, a failure after one event holds after all older ones
+        that the run may take instead
     """
 
     parts: tuple[tuple[PartKind, int], ...]
     is_falling: bool
     is_lasting: bool
+    is_alike: bool = False
 
 
 def memory_rules(query: QueryPlan) -> list[MemoryRule | None]:
     """By state; None: nothing is stored."""
     bound = _bound(query.automaton)
     pending, again = _pending(query.automaton), _entered_again(query.automaton)
+    oldest = _OldestRead(query)
     rules: list[MemoryRule | None] = []
     for number, past in enumerate(pasts(query)):
         if past.is_all or number not in again:
             rules.append(None)
             continue
         last, latest = bound.last[number], bound.latest[number]
-        needed = [(kind, term) for kind, term in _needed(query, past) if term in bound.before[number]]
+        needed = [
+            (kind, term)
+            for kind, term in _needed(query, past)
+            if term in bound.before[number] and (kind is not PartKind.OLDEST or term in oldest.by_state[number])
+        ]
         reads_last = any(_is_last(kind, term, last, query) for kind, term in needed)
         reads_latest = any(_is_latest(kind, term, latest) for kind, term in needed)
         parts = tuple(
@@ -312,10 +326,59 @@ def memory_rules(query: QueryPlan) -> list[MemoryRule | None]:
             MemoryRule(
                 parts,
                 is_falling=not (follows or reads_last or reads_members or is_exact),
-                is_lasting=not (parts or reads_latest or withouts or is_exact),
+                is_lasting=not (reads_latest or withouts or is_exact),
+                is_alike=not (withouts or is_exact) and oldest.is_alike(number, past, bound.last[number]),
             )
         )
     return rules
+
+
+class _OldestRead:
+    """By state, the runs whose oldest event a condition may read before another event is bound."""
+
+    def __init__(self, query: QueryPlan) -> None:
+        self._query, self._states = query, query.automaton.states
+        self._open = _from_here_on(query.automaton, lambda transition: transition.binds)
+        self._at_ends = [self._at_end(number) for number in range(len(self._states))]
+        self.by_state = [set(at_end) for at_end in self._at_ends]
+        size = -1
+        while size != (size := sum(map(len, self.by_state))):
+            for number in reversed(range(len(self._states))):
+                self.by_state[number] |= self._on_the_way(number, None)
+
+    def is_alike(self, number: int, past: Past, last: frozenset[int]) -> bool:
+        """`MemoryRule.is_alike`, in a query without `without`."""
+        loops = [item for item in self._states[number].transitions if item.target == number]
+        if len(loops) != 1 or loops[0].follows:
+            return False
+        run = set(loops[0].binds)
+        is_first = bool(run & {*past.newest, *past.ends}) and not run <= last
+        return not (is_first or run & {*past.whole, *past.counted} or run & self._on_the_way(number, number))
+
+    def _at_end(self, number: int) -> set[int]:
+        """What conditions read where the candidate ends."""
+        return {term for check in self._states[number].accepts or () for term in self._oldest_of(check, number)}
+
+    def _on_the_way(self, number: int, left_out: int | None) -> set[int]:
+        """What conditions read on transitions and behind them, unless these lead to `left_out`."""
+        found = set[int]()
+        for item in self._states[number].transitions:
+            for check in item.checks:
+                read = self._oldest_of(check, number)
+                found |= read if self._reads_before(check) else read - set(item.binds)
+            if item.target not in (ACCEPT, left_out):
+                found |= self.by_state[item.target] - set(item.binds)
+        return found
+
+    def _oldest_of(self, check: int, number: int) -> set[int]:
+        need = _need(self._query.conditions[check], self._query, self._open[number])
+        return set(range(len(self._query.terms))) if need.is_all else {*need.oldest, *need.ends}
+
+    def _reads_before(self, check: int) -> bool:
+        """Whether a condition reads the event bound before that which is being bound."""
+        condition = self._query.conditions[check]
+        question = question_of(condition, self._query.terms)
+        return isinstance(condition, Without) or (question is not None and bool(question.prevs))
 
 
 def _may_be_member(condition: Without, query: QueryPlan, before: frozenset[int]) -> bool:

@@ -61,6 +61,7 @@ from runtime.matching.kernel.tables import (
     AutomatonTables,
     CheckKind,
     ConditionTables,
+    Falling,
     FoldFunction,
     Records,
     RunTables,
@@ -483,6 +484,7 @@ class _Tables:
             parts=np.array(parts or [(0, 0)], np.int64),
             linked_inputs=np.array(linked, np.int64),
             is_first=np.array([index in takes[0] for index in range(len(query.inputs))]),
+            keeps_memory=any(rule is not None and bool(rule.parts) and rule.is_lasting for rule in rules),
         )
 
     def _check(self, program: KernelProgram, index: int, binds: frozenset[int]) -> dict[str, int]:
@@ -530,7 +532,7 @@ class _Tables:
             fail_row=_numbered([rule is not None and not rule.parts and rule.is_falling for rule in rules]),
             direct_row=_numbered(is_direct),
             hash_row=_numbered([rule is not None and bool(rule.parts) for rule in rules]),
-            is_falling=[rule is not None and rule.is_falling for rule in rules],
+            is_falling=[_falling(rule) for rule in rules],
             is_lasting=[rule is not None and rule.is_lasting for rule in rules],
             first_part=part_ends[:-1],
             stop_part=part_ends[1:],
@@ -579,6 +581,12 @@ class _Tables:
             "first_state": first_state,
             "stop_state": stop_state,
         }
+
+
+def _falling(rule: MemoryRule | None) -> Falling:
+    if rule is None or not (rule.is_falling or rule.is_alike):
+        return Falling.NOTHING
+    return Falling.OLDER if rule.is_falling else Falling.LOOP
 
 
 def _numbered(chosen: Sequence[bool]) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runtime.compiling.compiled import borrowing, inlined
-from runtime.matching.kernel.tables import AutomatonTables, Records
+from runtime.matching.kernel.tables import AutomatonTables, Falling, Records
 from runtime.matching.kernel.workspace import FIRST_BUCKETS, Bound, DeadEnds, Failures, Memory
 from runtime.matching.remembering import PartKind
 from runtime.number_arrays import Integers
@@ -104,19 +104,27 @@ ENTRIES, BUCKETS, COMPLETIONS = range(3)
 """Entries of `Memory.used`."""
 
 
+MOST_KEPT = 500_000
+"""So many entries at most are kept for later searches of a key."""
+
+
 @inlined
-def forget(memory: Memory) -> None:
-    """Empties the memory for another search."""
+def forget(memory: Memory, is_kept: bool, first_search: int, search: int) -> None:
+    """Empties the memory for another search.
+
+    is_kept: failures may last; they do for searches of one key, whose first one is `first_search`
+    """
     if memory.used[ENTRIES] > 0 or memory.used[BUCKETS] == 0:
-        _empty(memory.buckets, memory.used)
+        _empty(memory.buckets, memory.used, is_kept and search > first_search)
     memory.used[COMPLETIONS] = 1
 
 
 @borrowing
-def _empty(buckets: Integers, used: Integers) -> None:
-    for bucket in range(used[BUCKETS]):
-        buckets[bucket] = -1
-    used[ENTRIES], used[BUCKETS] = 0, FIRST_BUCKETS
+def _empty(buckets: Integers, used: Integers, is_kept: bool) -> None:
+    if not is_kept or used[ENTRIES] > MOST_KEPT or used[BUCKETS] == 0:
+        for bucket in range(used[BUCKETS]):
+            buckets[bucket] = -1
+        used[ENTRIES], used[BUCKETS] = 0, FIRST_BUCKETS
 
 
 @borrowing
@@ -149,7 +157,7 @@ def entry_of(memory: Memory, size: int, adds: bool) -> int:
     if not adds or free + 1 >= len(memory.value):
         return -1
     memory.value[free] = UNKNOWN
-    keys[free, -1] = size
+    keys[free, -2], keys[free, -1] = -1, size
     memory.following[free] = memory.buckets[bucket]
     memory.buckets[bucket] = free
     used[ENTRIES] = free + 1
@@ -213,6 +221,53 @@ def _state_entry(
     return entry_of(memory, size, adds)
 
 
+@borrowing
+def _stored(
+    states: Records,
+    parts: Integers,
+    memory: Memory,
+    bound: Bound,
+    path: Integers,
+    state: int,
+    place: int,
+    first_search: int,
+    search: int,
+) -> int:
+    """What is stored of a state for what is bound; `place`: the event bound last, -1 = any.
+
+    A completion counts in the search that found it only: windows may have lost its events.
+    """
+    entry = _state_entry(states, parts, memory, bound, path, state, place, False)
+    if entry < 0:
+        return UNKNOWN
+    value, stored = memory.value[entry], memory.keys[entry, -2]
+    is_failure = place < 0 or value == NOTHING
+    return value if stored >= (first_search if is_failure and states[state].is_lasting else search) else UNKNOWN
+
+
+@borrowing
+def _store(
+    states: Records,
+    parts: Integers,
+    memory: Memory,
+    bound: Bound,
+    path: Integers,
+    state: int,
+    last: int,
+    first_search: int,
+    search: int,
+    result: int,
+    is_falling: bool,
+) -> bool:
+    """Stores what a state has found for what is bound; whether there was room."""
+    if is_falling:
+        result = max(last, _stored(states, parts, memory, bound, path, state, -1, first_search, search))
+    entry = _state_entry(states, parts, memory, bound, path, state, -1 if is_falling else last, True)
+    if entry >= 0:
+        memory.value[entry], memory.keys[entry, -2] = result, search
+    return entry >= 0
+
+
 @inlined
 def run_failed_until(
     states: Records,
@@ -230,10 +285,8 @@ def run_failed_until(
     if row >= 0:
         if failures.fail_search[row] >= (first_search if states[state].is_lasting else search):
             result = failures.fail_until[row]
-    elif states[state].is_falling and states[state].hash_row >= 0:
-        entry = _state_entry(states, parts, memory, bound, path, state, -1, False)
-        if entry >= 0:
-            result = memory.value[entry]
+    elif states[state].is_falling == Falling.OLDER and states[state].hash_row >= 0:
+        result = max(result, _stored(states, parts, memory, bound, path, state, -1, first_search, search))
     return result
 
 
@@ -264,9 +317,7 @@ def result_of(
         elif failures.found_search[entry] == search:
             result = failures.found[entry]
     elif states[state].hash_row >= 0:
-        entry = _state_entry(states, parts, memory, bound, path, state, last, False)
-        if entry >= 0:
-            result = memory.value[entry]
+        result = _stored(states, parts, memory, bound, path, state, last, first_search, search)
     return result
 
 
@@ -281,16 +332,15 @@ def store_result(
     state: int,
     last: int,
     begin: int,
+    first_search: int,
     search: int,
     result: int,
 ) -> bool:
     """Stores a completion or NOTHING; whether there was room."""
-    has_room, row, is_falling = True, states[state].direct_row, result == NOTHING and states[state].is_falling
+    has_room, row = True, states[state].direct_row
+    is_falling = result == NOTHING and states[state].is_falling == Falling.OLDER
     if states[state].hash_row >= 0:
-        entry = _state_entry(states, parts, memory, bound, path, state, -1 if is_falling else last, True)
-        has_room = entry >= 0
-        if has_room:
-            memory.value[entry] = max(memory.value[entry], last) if is_falling else result
+        has_room = _store(states, parts, memory, bound, path, state, last, first_search, search, result, is_falling)
     elif is_falling and states[state].fail_row >= 0:
         fail_row = states[state].fail_row
         failures.fail_search[fail_row], failures.fail_until[fail_row] = search, last

@@ -29,7 +29,7 @@ from runtime.matching.kernel.memory import (
     store_result,
 )
 from runtime.matching.kernel.search import link_events, move_windows, next_older
-from runtime.matching.kernel.tables import RunTables
+from runtime.matching.kernel.tables import Falling, RunTables
 from runtime.matching.kernel.workspace import (
     COUNT,
     ERRORS,
@@ -189,7 +189,7 @@ def search_from(
     window_position, window_time = workspace.search_state.oldest_position, workspace.search_state.oldest_time
     links, path, stacks = workspace.links, workspace.frames.position, workspace.stacks
     has_superseded, finds_all, search = len(events.superseded) > 0, most_matches > 0, place[SEARCH]
-    forget(memory)
+    forget(memory, tables.keeps_memory, place[FIRST_SEARCH], search)
     bound.counts[:] = 0
     # For conditions on the key alone, which any event of the key can answer.
     bound.at[len(bound.at) - 1] = event
@@ -324,7 +324,18 @@ def search_from(
             if depth == 0:
                 break
             if not finds_all and not store_result(
-                states, parts, failures, memory, bound, path, state, path[depth - 1], begin, search, result
+                states,
+                parts,
+                failures,
+                memory,
+                bound,
+                path,
+                state,
+                path[depth - 1],
+                begin,
+                place[FIRST_SEARCH],
+                search,
+                result,
             ):
                 return FULL_MEMORY
             depth -= 1
@@ -368,12 +379,17 @@ def search_from(
                 oldest, limit = max(oldest, window_position[item]), max(limit, window_time[item])
             if states[state].is_next_only == 1:
                 oldest = max(oldest, path[depth - 1] - 1)
-            # This event has failed in the same state: what is older fails for the same reason.
+            # This event has failed in the same state: what is older fails for the same reason. Only
+            # other transitions on this event are left.
             if not finds_all and transitions[transition - 1].target == state:
-                failed = run_failed_until(
-                    states, parts, failures, memory, bound, path, state, place[FIRST_SEARCH], search
-                )
-                oldest = max(oldest, min(failed, position))
+                if states[state].is_falling == Falling.LOOP:
+                    if result == NOTHING:
+                        oldest = max(oldest, position)
+                else:
+                    failed = run_failed_until(
+                        states, parts, failures, memory, bound, path, state, place[FIRST_SEARCH], search
+                    )
+                    oldest = max(oldest, min(failed, position))
         if best >= 0:
             stop = transitions[transition - 1].tied_until
     if best >= 0:

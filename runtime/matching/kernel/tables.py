@@ -332,10 +332,19 @@ input: the only input that it takes, if that is linked; -1 = any
 link_row: that input's row in the links, -1 = none
 is_next_only: 1 if it takes only the event directly before the one bound last
 is_end: 1 if the candidate may end here; first_check, stop_check: if these checks hold
-fail_row, direct_row, hash_row, is_falling, is_lasting, first_part, stop_part:
-    `runtime.matching.remembering`
+fail_row, direct_row, hash_row, is_lasting, first_part, stop_part: `runtime.matching.remembering`
+is_falling: a `Falling`
 is_counted: 1 if the events that it binds count for the limit of a search
 """
+
+
+class Falling(IntEnum):
+    """What a failure of a state after one event says of older ones. It is in `MemoryRule`, too."""
+
+    NOTHING = 0
+    OLDER = 1  # the state fails after all older events
+    LOOP = 2  # it fails after the older ones of the transition that leads back to it
+
 
 RUN_TRANSITION = _record(
     *("input", "target", "tied_until", "follows", "first_bind", "stop_bind", "first_check", "stop_check")
@@ -445,6 +454,7 @@ class RunTables(NamedTuple):
     parts: by part of a memory, a `PartKind` and a term
     linked_inputs: the inputs whose events are linked, one per row of the links
     is_first: by input, whether the first state takes it
+    keeps_memory: failures by several events may hold for later searches of a key
     """
 
     states: Records
@@ -459,3 +469,4 @@ class RunTables(NamedTuple):
     parts: Integers
     linked_inputs: Integers
     is_first: NDArray[np.bool_]
+    keeps_memory: bool

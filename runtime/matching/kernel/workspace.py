@@ -256,9 +256,10 @@ class Failures(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Results by several events, and completions, of the search at work.
+    """Results by several events, and completions.
 
-    keys: by (entry, place)
+    keys: by (entry, place); the last two are the number of the search that stored the value, and
+        the size of the key
     value: by entry
     following: by entry, the next one of the same bucket; -1 = none
     buckets: the first entry; -1 = none
@@ -335,7 +336,7 @@ def new_run_workspace(start: Integers, tables: RunTables, slots: int, inputs: in
 
 def new_memory(room: int, parts: int) -> Memory:
     """Room for so many entries, with keys of so many parts."""
-    keys, buckets = np.empty((room, parts + 3), np.int64), np.full(max(room, FIRST_BUCKETS), -1, np.int64)
+    keys, buckets = np.empty((room, parts + 4), np.int64), np.full(max(room, FIRST_BUCKETS), -1, np.int64)
     value, following, event, transition, rest = (np.empty(room, np.int64) for _ in range(5))
     return Memory(keys, value, following, buckets, np.zeros(3, np.int64), event, transition, rest)
 
