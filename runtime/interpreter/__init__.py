@@ -21,6 +21,7 @@ from runtime.interpreter.values import (
     decimal_text,
     event_text,
     floating_text,
+    order_key,
     seconds,
     text_of,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "like_ignoring_case",
     "match_whole",
     "of_float",
+    "order_key",
     "regular_expression",
     "run_action",
     "run_block",

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.plan.expression import Aggregate, Type
+from querylang.plan.expression import Aggregate, EventOf, Type
 from querylang.plan.model import Plan, QueryPlan, Without
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import row_events, to_cell
@@ -22,11 +22,19 @@ from runtime.matching import reference
 from runtime.matching.candidates import MOST_MATCHES, TOO_MANY
 from runtime.matching.find_every import aggregates_of
 from runtime.matching.interface import Bindings, Found, Ordered, Waiting, as_bindings, as_columns
-from runtime.matching.kernel.aggregates import Aggregated, Aggregation, Running, new_exact_sums
+from runtime.matching.kernel.aggregates import Aggregated, Aggregation, Function, Running, new_exact_sums, new_seen
+from runtime.matching.kernel.building import RANKED
 from runtime.matching.kernel.chain import search_chain
 from runtime.matching.kernel.columns import Reader
-from runtime.matching.kernel.compilation import compile_query, compile_runs, program_for_types, types_with_actions
-from runtime.matching.kernel.program import NotForKernel
+from runtime.matching.kernel.compilation import (
+    compile_query,
+    compile_runs,
+    form_of,
+    program_for_types,
+    types_with_actions,
+)
+from runtime.matching.kernel.evaluator import LoadedProgram
+from runtime.matching.kernel.program import Form, NotForKernel, Operand
 from runtime.matching.kernel.run_search import NO_ROOM_FOR_MATCHES, NO_ROOM_IN_MEMORY, search_runs
 from runtime.matching.kernel.search import search
 from runtime.matching.kernel.sliding import new_queues, slide
@@ -168,7 +176,18 @@ class KernelMatcher:
         self._compiled = compile_query(query, types_with_actions(plan))
         self._reader = Reader(plan, query, self._compiled.program, self._compiled.counted)
         self.only_finds = query.skip is None and query.trailing is None
+        self._placed = self._values_at_positions()
         self._last: tuple[Ordered, tuple[Events, Query]] | None = None
+
+    def _values_at_positions(self) -> dict[int, Operand]:
+        """By aggregate that a position or rank stands for: its value; not for whole events."""
+        made = self._compiled
+        operands = dict(enumerate(made.arguments.operand.tolist()))
+        return {
+            index: made.program.integer_operands[operands[index]]
+            for index, node in enumerate(made.aggregates)
+            if node.type in RANKED or (form_of(node) is Form.POSITION and not isinstance(node.arguments[0], EventOf))
+        }
 
     def match(self, events: Ordered) -> Found:
         """One compiled search over all keys; or one pass, where aggregates follow the window."""
@@ -178,7 +197,11 @@ class KernelMatcher:
         latest = np.empty(most, np.int64)
         members = np.empty((most, 0 if self._is_every else self._terms), np.int64)
         free = events.free.copy()
-        aggregation, window, ages = self._aggregation(most), self._compiled.sliding, self._compiled.ages
+        aggregation, window, ages = (
+            self._aggregation(most, len(events.table)),
+            self._compiled.sliding,
+            self._compiled.ages,
+        )
         if ages is not None:
             workspace = self._workspace(loaded)
             matches = search_chain(loaded, query.automaton, query.program, ages, workspace, latest, members)
@@ -192,21 +215,42 @@ class KernelMatcher:
                 loaded, query, workspace, is_ambiguous, aggregation, latest, members, free, self._skip_term
             )
         columns = tuple(
-            _column(node, index, aggregation.results, matches) for index, node in enumerate(self._compiled.aggregates)
+            self._column(index, aggregation.results, matches, events, query.program)
+            for index in range(len(self._compiled.aggregates))
         )
         return Found(latest[:matches], members[:matches], columns, free)
 
-    def _aggregation(self, most: int) -> Aggregation:
-        """Room for the aggregates of so many matches."""
+    def _aggregation(self, most: int, rows: int) -> Aggregation:
+        """Room for the aggregates of so many matches, of events in so many rows."""
         count = len(self._compiled.aggregates)
         shape = count, most
         results = Aggregated(np.zeros(shape, np.int64), np.zeros(shape, np.float64), np.zeros(shape, np.bool_))
         best = np.full((count, self._terms), -1, np.int64)
+        is_asked = Function.COUNT_UNIQUE in self._compiled.arguments.function
+        seen = new_seen(count, rows) if is_asked else new_seen(1, 1)
         integers, floats = np.zeros(count, np.int64), np.zeros(count, np.float64)
         running = Running(
-            np.zeros(count, np.int64), integers, floats, np.zeros(count, np.int64), new_exact_sums(count), best
+            np.zeros(count, np.int64), integers, floats, np.zeros(count, np.int64), new_exact_sums(count), seen, best
         )
         return Aggregation(self._is_every, self._compiled.arguments, running, results)
+
+    def _column(
+        self, index: int, results: Aggregated, matches: int, events: Ordered, program: LoadedProgram
+    ) -> pa.Array:
+        """The values of one aggregate, by match; of events their positions."""
+        node, operand = self._compiled.aggregates[index], self._placed.get(index)
+        valid = results.is_valid[index, :matches]
+        if operand is not None:
+            positions = results.integers[index, :matches][valid]
+            if operand.form is Form.VALUE:
+                number = int(self._compiled.arguments.operand[index])
+                positions = self._reader.positions_of_ranks(number, events, program)[positions]
+            column = self._reader.values_at(operand, events, positions)
+            return column.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
+        values = (results.floats if node.type == Type.FLOAT else results.integers)[index, :matches]
+        if node.type == Type.BOOLEAN:
+            values = values != 0
+        return pa.array(values, mask=None if valid.all() else ~valid)
 
     def outlives(self, events: Ordered, waiting: Waiting) -> NDArray[np.bool_]:
         """One compiled pass over all waits."""
@@ -237,15 +281,6 @@ class KernelMatcher:
         made = self._compiled
         windows = made.windows, made.followed
         return loaded, Query(made.automaton, made.conditions, program, *windows, made.within, made.leading)
-
-
-def _column(node: Aggregate, index: int, results: Aggregated, matches: int) -> pa.Array:
-    """The values of one aggregate, by match."""
-    missing = ~results.is_valid[index, :matches]
-    values = (results.floats if node.type == Type.FLOAT else results.integers)[index, :matches]
-    if node.type == Type.BOOLEAN:
-        values = values != 0
-    return pa.array(values, mask=missing if missing.any() else None)
 
 
 # The compiled matcher of queries with additions, behind the matcher interface.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,5 +34,20 @@ def random_events(chooser: random.Random, count: int, floats: tuple[float, ...])
             "v:integer": pa.array(integers["v"], pa.int64()),
             "n:integer": pa.array(integers["n"], pa.int64(), mask=np.array(missing)),
             "f:float": pa.array([chooser.choice(floats) for _ in range(count)], pa.float64()),
+            **{name: _some(chooser, count, values, type_) for name, (values, type_) in _OTHERS.items()},
         }
     )
+
+
+_OTHERS: dict[str, tuple[tuple[Any, ...], pa.DataType]] = {
+    "s:string": (("", "a", "A", "ä", "a\u0308", "\0", "\U0001f600", "\uffff", None), pa.string()),
+    "d:decimal": ((*(Decimal(text) for text in ("0", "-0", "1", "1.0", "1e-18", "-7.5")), None), pa.decimal128(38, 18)),
+    "xs:sequence<float>": (([], [0.0], [-0.0], [math.nan], [1.0, 2.0], [1.0], None), pa.list_(pa.float64())),
+    "o:optional<string>": (("", "a", "b", None), pa.string()),
+    "t:boolean": ((True, False, None), pa.bool_()),
+}
+"""By column: values, and their type."""
+
+
+def _some(chooser: random.Random, count: int, values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:
+    return pa.array([chooser.choice(values) for _ in range(count)], type_)

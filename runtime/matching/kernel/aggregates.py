@@ -205,12 +205,13 @@ class Function(IntEnum):
     COUNT = 0
     COUNT_TRUE = 1
     COUNT_NUMBERS = 2
-    SUM = 3
-    MEAN = 4
-    MIN = 5
-    MAX = 6
-    FIRST = 7
-    LAST = 8
+    COUNT_UNIQUE = 3
+    SUM = 4
+    MEAN = 5
+    MIN = 6
+    MAX = 7
+    FIRST = 8
+    LAST = 9
 
 
 class Arguments(NamedTuple):
@@ -219,7 +220,7 @@ class Arguments(NamedTuple):
     function: its `Function`
     program: of its argument, -1 = it has none
     operand, term: if the argument is one operand's value; -1 = it is not
-    is_float: whether the argument is a float
+    is_float: whether what stands for the argument is a float
     first: where its part of `mentions` begins; one more entry for the end
     mentions: the terms that the argument mentions and that may be unset
     """
@@ -241,6 +242,40 @@ class Aggregated(NamedTuple):
     is_valid: NDArray[np.bool_]
 
 
+class Seen(NamedTuple):
+    """Which values of aggregates there are, by their numbers (`runtime.matching.kernel.program`).
+
+    round: a number that is another one each time the aggregates begin again
+    rounds, times: by (aggregate, number), the round that has seen it, and how often it is there
+    """
+
+    round: Integers
+    rounds: Integers
+    times: Integers
+
+
+def new_seen(aggregates: int, numbers: int) -> Seen:
+    """Room for numbers below `numbers`."""
+    shape = aggregates, numbers
+    return Seen(np.zeros(1, np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int64))
+
+
+@inlined
+def see(seen: Seen, index: int, number: int, times: int) -> int:
+    """Adds a value, or removes it again: `times` is 1 or -1; returns how many more there are."""
+    if seen.rounds[index, number] != seen.round[0]:
+        seen.rounds[index, number] = seen.round[0]
+        seen.times[index, number] = 0
+    before = seen.times[index, number]
+    seen.times[index, number] = before + times
+    more = 0
+    if before == 0:
+        more = 1
+    elif before + times == 0:
+        more = -1
+    return more
+
+
 class Running(NamedTuple):
     """The aggregates over the candidates so far, one entry per aggregate.
 
@@ -249,6 +284,7 @@ class Running(NamedTuple):
         aggregate's type
     low: of a mean of integers the sum of their lower 32 bits; that of the others is in `integers`
     sums: of floats
+    seen: of different values
     best: by (aggregate, term), the candidate of the first or last value; used in ambiguous patterns
         only
     """
@@ -258,6 +294,7 @@ class Running(NamedTuple):
     floats: NDArray[np.float64]
     low: Integers
     sums: ExactSums
+    seen: Seen
     best: Integers
 
 
@@ -273,6 +310,7 @@ class Aggregation(NamedTuple):
 @borrowing
 def clear(running: Running) -> None:
     """Begins all aggregates again."""
+    running.seen.round[0] += 1
     for index in range(len(running.size)):
         running.size[index] = running.integers[index] = running.low[index] = 0
         clear_sum(running.sums, index)
@@ -350,7 +388,9 @@ def _add_integer(function: int, running: Running, index: int, value: int, is_fir
     """Adds an integer or a boolean."""
     best = running.integers[index]
     running.size[index] += 1
-    if function == Function.COUNT_TRUE or function == Function.SUM:  # noqa: PLR1714
+    if function == Function.COUNT_UNIQUE:
+        running.integers[index] = best + see(running.seen, index, value, 1)
+    elif function == Function.COUNT_TRUE or function == Function.SUM:  # noqa: PLR1714
         running.integers[index] = value if is_first else best + value
     elif function == Function.MEAN:
         running.integers[index] = best + (value >> 32)
@@ -369,7 +409,7 @@ def finish_match(aggregation: Aggregation, candidates: int, match: int) -> None:
     arguments, running, results = aggregation.arguments, aggregation.running, aggregation.results
     for index in range(len(arguments.function)):
         function, size = arguments.function[index], running.size[index]
-        results.is_valid[index, match] = size > 0 or function <= Function.COUNT_NUMBERS
+        results.is_valid[index, match] = size > 0 or function <= Function.COUNT_UNIQUE
         results.integers[index, match] = running.integers[index]
         results.floats[index, match] = running.floats[index]
         # Where the result is not what was added up.

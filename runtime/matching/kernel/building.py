@@ -38,6 +38,7 @@ from runtime.matching.kernel.program import (
     CALL,
     STACK,
     Computed,
+    Form,
     KernelProgram,
     NotForKernel,
     Operand,
@@ -45,7 +46,7 @@ from runtime.matching.kernel.program import (
     about_one_event,
 )
 
-_RANKED = (Type.STRING, Type.DECIMAL)
+RANKED = (Type.STRING, Type.DECIMAL)
 """Types whose values are only compared: a rank among all values stands for each."""
 
 _STACKED = (*SCALARS, Type.DECIMAL)
@@ -144,8 +145,8 @@ interpreter gives."""
 class _Builder:
     """A `KernelProgram` in the making.
 
-    operand_numbers: by expression and event type; the type is None for a field, which all types
-        share
+    operand_numbers: by expression, event type and form; the type is None for a field, which all
+        types share
     events: the event type of each term, or all that it may have, for the program at work
     actions: that conditions may call, by event type (None: the query's) and name
     integers, floats: how many entries the stacks have here
@@ -158,7 +159,7 @@ class _Builder:
     integer_operands: list[Operand] = field(default_factory=list)
     float_operands: list[Operand] = field(default_factory=list)
     ranked: list[tuple[int, str | Decimal]] = field(default_factory=list)
-    operand_numbers: dict[tuple[Expression, str | None], int] = field(default_factory=dict)
+    operand_numbers: dict[tuple[Expression, str | None, Form], int] = field(default_factory=dict)
     events: tuple[str | tuple[str, ...], ...] = ()
     actions: Mapping[_Called, Action] = field(default_factory=dict)
     integers: int = 0
@@ -199,18 +200,27 @@ def actions_of(query: QueryPlan, events: Iterable[EventType]) -> dict[_Called, A
 
 
 def build_program(
-    parts: Sequence[tuple[Expression, Sequence[str | tuple[str, ...]]]], actions: Mapping[_Called, Action]
+    parts: Sequence[tuple[Expression, Sequence[str | tuple[str, ...]]]],
+    actions: Mapping[_Called, Action],
+    forms: Mapping[int, Form] | None = None,
 ) -> KernelProgram:
     """The programs of expressions, each given with its terms' event types; raises NotForKernel.
 
     The last term is an event of the key that is always there: expressions over keys only are read
     from it.
+
+    forms: by part that is one operand with another form than VALUE
     """
     builder = _Builder(actions=actions)
     ends = [0]
-    for expression, events in parts:
+    for part, (expression, events) in enumerate(parts):
         builder.events, builder.integers, builder.floats = tuple(events), 0, 0
-        _emit(builder, with_exact_times(expression))
+        if forms is None or part not in forms:
+            _emit(builder, with_exact_times(expression))
+        elif not is_operand(expression):
+            raise NotForKernel("an aggregate of a value over several events, or over none")
+        else:
+            _operand(builder, expression, _only_term(builder, expression), forms[part])
         ends.append(len(builder.code))
     return KernelProgram(
         code=np.array(builder.code or [(0, 0, 0)], np.int32),
@@ -227,10 +237,8 @@ def _emit(builder: _Builder, expression: Expression) -> None:
     """Adds instructions that push the value of `expression`."""
     # Whatever is about one event only is one operand: it may be anything, as a column is computed
     # by other means.
-    terms = terms_of(expression)
-    is_of_events = not any(isinstance(node, Computed | LocalOf) for node in walk(expression))
-    if is_of_events and (len(terms) == 1 or _is_about_keys(expression, terms)):
-        _operand(builder, expression, min(terms, default=len(builder.events) - 1))
+    if is_operand(expression):
+        _operand(builder, expression, _only_term(builder, expression))
         return
     match expression:
         case Unary(type=Type.INTEGER, operator="not", operand=operand):
@@ -265,6 +273,18 @@ def _emit(builder: _Builder, expression: Expression) -> None:
             _invoke(builder, expression)
         case _:
             raise NotForKernel("values other than numbers, booleans and strings over several events")
+
+
+def is_operand(expression: Expression) -> bool:
+    """Whether an expression is about one event, or about keys only."""
+    terms = terms_of(expression)
+    is_of_events = not any(isinstance(node, Computed | LocalOf) for node in walk(expression))
+    return is_of_events and (len(terms) == 1 or _is_about_keys(expression, terms))
+
+
+def _only_term(builder: _Builder, expression: Expression) -> int:
+    """The term that an operand is read from."""
+    return min(terms_of(expression), default=len(builder.events) - 1)
 
 
 def _emit_all(builder: _Builder, parts: Sequence[Expression]) -> None:
@@ -405,19 +425,19 @@ def _suffix(type_: Type | None) -> str:
     return "F" if type_ == Type.FLOAT else "I"
 
 
-def _operand(builder: _Builder, expression: Expression, term: int) -> None:
-    if expression.type not in _STACKED:
+def _operand(builder: _Builder, expression: Expression, term: int, form: Form = Form.VALUE) -> None:
+    if form is Form.VALUE and expression.type not in _STACKED:
         raise NotForKernel(f"a value of type {expression.type} in a condition")
-    floating = expression.type == Type.FLOAT
+    floating = form is Form.VALUE and expression.type == Type.FLOAT
     operands = builder.float_operands if floating else builder.integer_operands
     # Equal operands share a column. A field has one column for all types, so it is shared among
     # them as well.
     about, events = about_one_event(expression), builder.events[term]
     own = (events,) if isinstance(events, str) else events
-    what = about, None if isinstance(about, FieldOf) else own[0]
+    what = about, None if isinstance(about, FieldOf) else own[0], form
     number = builder.operand_numbers.setdefault(what, len(operands))
     if number == len(operands):
-        operands.append(Operand(about, own))
+        operands.append(Operand(about, own, form))
     else:
         together = dict.fromkeys((*operands[number].events, *own))
         operands[number] = replace(operands[number], events=tuple(together))
@@ -454,7 +474,7 @@ def _short_circuit(builder: _Builder, expression: Binary) -> None:
 
 def _binary(builder: _Builder, expression: Binary) -> None:
     operator, type_ = expression.operator, expression.left.type
-    if type_ in _RANKED and not (
+    if type_ in RANKED and not (
         _is_ranked(expression.left) and _is_ranked(expression.right) and operator in _COMPARISON
     ):
         text = "text put together" if type_ == Type.STRING else "decimals calculated"

@@ -16,14 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.plan.expression import Invoke, KeyOf, Type, terms_of, walk
+from querylang.plan.expression import EventOf, FieldOf, Invoke, KeyOf, Kind, Type, terms_of, walk
 from querylang.plan.model import Plan, QueryPlan
-from runtime.columns.expressions import Column, evaluate, with_keys
+from runtime.arrow_types import has_column, one_chunk
+from runtime.columns.arrivals import column_name
+from runtime.columns.expressions import Column, as_array, evaluate, with_keys
 from runtime.columns.keys import key_columns
 from runtime.compiling.compiled import kernel
+from runtime.interpreter import PlanWorld, order_key
 from runtime.matching.interface import Ordered
 from runtime.matching.kernel.evaluator import FAILED, KNOWN, NULL, LoadedProgram
-from runtime.matching.kernel.program import KernelProgram, Operand
+from runtime.matching.kernel.program import Form, KernelProgram, Operand
 from runtime.number_arrays import Integers
 
 Mask = NDArray[np.bool_]
@@ -50,11 +53,12 @@ class Reader:
         computed = [*operands, *(item.about for item in counted if item.about is not None)]
         mentions_keys = any(isinstance(node, KeyOf | Invoke) for item in computed for node in walk(item.expression))
         self._may_mention_keys = mentions_keys and bool(query.keys)
+        self._nulls_fail = PlanWorld(plan, query).nulls_fail
 
     def read(self, events: Ordered) -> tuple[LoadedProgram, NDArray[np.int32]]:
         """The program with its operands, and by (`without`, position) its events before that."""
         program, table = self._program, self._with_keys(events.table)
-        columns = [self._column(item, table) for item in program.integer_operands]
+        columns = [self._integers(item, table, events) for item in program.integer_operands]
         columns, constants = _ranked(program, columns)
         integers = self._operands(program.integer_operands, columns, events, np.int64)
         columns = [self._column(item, table) for item in program.float_operands]
@@ -76,6 +80,54 @@ class Reader:
             return table
         kinds = table.column("_kind").to_numpy()
         return with_keys(table, self._query, key_columns(table, kinds, self._plan, self._query))
+
+    def values_at(self, item: Operand, events: Ordered, positions: Integers) -> pa.Array:
+        """The values of an operand's expression at these positions."""
+        taken = pa.array(events.row[positions].astype(np.int64))
+        field = self._field(item, events.table)
+        if field is not None:
+            return field.take(taken)
+        rows = events.table.take(taken)
+        event = self._plan.event(item.events[0])
+        return as_array(item.expression, self._with_keys(rows), self._plan, event, self._query)
+
+    def positions_of_ranks(self, number: int, events: Ordered, loaded: LoadedProgram) -> Integers:
+        """By rank of an integer operand's values, the position of one of them."""
+        ranks, mask = loaded.integer_columns[number], int(loaded.integer_mask[number])
+        is_read = self._inputs_of(self._program.integer_operands[number])[events.input]
+        known = np.flatnonzero(is_read & (loaded.integer_state[mask] == KNOWN) if mask >= 0 else is_read)
+        result = np.zeros(ranks.max(initial=0) + 1, np.int64)
+        result[ranks[known]] = known
+        return result
+
+    def _integers(self, item: Operand, table: pa.Table, events: Ordered) -> Column:
+        """The column of an integer operand, in its form."""
+        if item.form is Form.VALUE:
+            return self._column(item, table)
+        if item.form is Form.POSITION and isinstance(item.expression, EventOf):
+            column = Column(None)
+        elif (field := self._field(item, table)) is not None:
+            column = Column(field, field.is_valid().to_numpy(zero_copy_only=False) if field.null_count else None)
+        else:
+            column = self._column(item, table)
+            # Whoever leaves out nulls leaves out empty optionals, too.
+            if not self._nulls_fail and isinstance(column.values, list):
+                there = np.fromiter((value is not None for value in column.values), np.bool_, len(table))
+                column = replace(column, valid=there if column.valid is None else column.valid & there)
+        if item.form is Form.NUMBER:
+            return replace(column, values=_numbers(column.values))
+        return replace(column, values=_positions(events.row, len(table)).astype(np.int64))
+
+    def _field(self, item: Operand, table: pa.Table) -> pa.Array | None:
+        """The column of a field, where its cells are its values; else None."""
+        about = item.expression
+        if not isinstance(about, FieldOf):
+            return None
+        is_list = about.type.kind is Kind.SEQUENCE and about.type.of[0].is_scalar and item.form is Form.POSITION
+        if about.type not in _PLAIN and not is_list:
+            return None
+        name = column_name(about.field, about.type)
+        return one_chunk(table.column(name)) if has_column(table, name) else None
 
     def _column(self, item: Operand, table: pa.Table) -> Column:
         return evaluate(item.expression, table, self._plan, self._plan.event(item.events[0]), self._query)
@@ -201,7 +253,8 @@ def _ranked(program: KernelProgram, columns: Sequence[Column]) -> tuple[list[Col
     result, constants = list(columns), program.integer_constants.copy()
     for type_, ranks_of in ((Type.STRING, _ranks_of_texts), (Type.DECIMAL, _ranks_of_decimals)):
         kind = str if type_ == Type.STRING else Decimal
-        used = [index for index, item in enumerate(program.integer_operands) if item.expression.type == type_]
+        operands = enumerate(program.integer_operands)
+        used = [index for index, item in operands if item.form is Form.VALUE and item.expression.type == type_]
         own = [(index, value) for index, value in program.ranked if isinstance(value, kind)]
         if used or own:
             # The ranks come back in the order of the parts: those of the columns first.
@@ -228,3 +281,19 @@ def _ranks_of_decimals(columns: Sequence[Sequence[Any]], constants: Sequence[Any
     values = {value for part in parts for value in part if isinstance(value, Decimal)}
     rank = {value: place for place, value in enumerate(sorted(values))}
     return [np.array([rank.get(value, 0) for value in part], np.int64) for part in parts]
+
+
+_PLAIN = (Type.STRING, Type.DECIMAL)
+"""Types whose cells in Arrow are values, and equal if the values are."""
+
+
+def _numbers(values: Any) -> Integers:
+    """Numbers from 0 on in place of values; rows without a value have any number."""
+    if isinstance(values, list):
+        numbers = dict[Any, int]()
+        return np.array([numbers.setdefault(order_key(value), len(numbers)) for value in values], np.int64)
+    if isinstance(values, np.ndarray) and values.dtype == np.float64:
+        # Arrow tells apart zeros by their sign, and NaN by their bits.
+        values = np.where(np.isnan(values), np.nan, values + 0.0)
+    array = values if isinstance(values, pa.Array) else pa.array(values)
+    return np.asarray(array.dictionary_encode().indices.fill_null(0).to_numpy(), np.int64)

@@ -32,11 +32,12 @@ from runtime.exact_times import query_with_exact_times
 from runtime.instants import NEVER
 from runtime.matching.find_every import aggregates_of
 from runtime.matching.kernel.aggregates import Arguments, Function
-from runtime.matching.kernel.building import actions_of, build_program
+from runtime.matching.kernel.building import actions_of, build_program, is_operand
 from runtime.matching.kernel.chain import chain_ages, for_chain
 from runtime.matching.kernel.columns import Counted
 from runtime.matching.kernel.program import (
     Computed,
+    Form,
     KernelProgram,
     NotForKernel,
     Operand,
@@ -126,6 +127,7 @@ def compile_query(query: QueryPlan, types: tuple[EventType, ...] = ()) -> Compil
     windows = window_columns(query)
     aggregates = aggregates_of(query)
     functions = [_function(node) for node in aggregates]
+    argument_forms = [form_of(node) for node in aggregates]
     events = [query.inputs[term.input].event for term in query.terms]
     # One program per condition over several events, then one per argument of an aggregate.
     parts: list[tuple[Expression, Sequence[str | tuple[str, ...]]]] = []
@@ -147,7 +149,8 @@ def compile_query(query: QueryPlan, types: tuple[EventType, ...] = ()) -> Compil
         count_rows.append(row)
     argument_programs = list(_argument_programs(aggregates, len(parts)))
     parts += [(node.arguments[0], [*events, events[0]]) for node in aggregates if node.arguments]
-    program_of_all = build_program(parts, actions_of(query, types))
+    forms = {number: form for number, form in zip(argument_programs, argument_forms, strict=True) if form}
+    program_of_all = build_program(parts, actions_of(query, types), forms)
     conditions = condition_tables(query, programs, count_rows, program_of_all)
     automaton = automaton_tables(query, conditions.conditions, program_of_all)
     followed = followed_windows(query, windows.is_used_later)
@@ -197,7 +200,9 @@ def _arguments(
 ) -> Arguments:
     mentions = [[term for term in sorted(terms_of(node)) if query.terms[term].is_optional] for node in aggregates]
     operands = [None if number < 0 else operand_of(program, number) for number in programs]
-    is_float = [[argument.type for argument in node.arguments] == [Type.FLOAT] for node in aggregates]
+    is_float = [
+        [argument.type for argument in node.arguments] == [Type.FLOAT] and not form_of(node) for node in aggregates
+    ]
     return Arguments(
         function=np.array([int(function) for function in functions], np.int64),
         program=np.array(programs, np.int64),
@@ -210,6 +215,7 @@ def _arguments(
 
 
 _FUNCTIONS = {
+    "countUnique": Function.COUNT_UNIQUE,
     "sum": Function.SUM,
     "avg": Function.MEAN,
     "mean": Function.MEAN,
@@ -222,6 +228,8 @@ _FUNCTIONS = {
 
 def _function(node: Aggregate) -> Function:
     """The kernel's function for an aggregate; raises NotForKernel."""
+    if node.function in ("countUnique", "first", "last"):
+        return _FUNCTIONS[node.function]
     types = [argument.type for argument in node.arguments]
     if not types and node.function == "count":
         return Function.COUNT
@@ -231,7 +239,17 @@ def _function(node: Aggregate) -> Function:
         return Function.COUNT_NUMBERS
     if node.function in _FUNCTIONS and types in ([Type.INTEGER], [Type.FLOAT], [Type.BOOLEAN]):
         return _FUNCTIONS[node.function]
+    if node.function in ("min", "max") and types in ([Type.STRING], [Type.DECIMAL]) and is_operand(node.arguments[0]):
+        return _FUNCTIONS[node.function]
     raise NotForKernel(f"the aggregate `{node.function}` of {' and '.join(map(str, types))}")
+
+
+def form_of(node: Aggregate) -> Form:
+    """What stands for the argument of an aggregate."""
+    if node.function == "countUnique":
+        return Form.NUMBER
+    is_number = [argument.type for argument in node.arguments] in ([Type.INTEGER], [Type.FLOAT], [Type.BOOLEAN])
+    return Form.POSITION if node.function in ("first", "last") and not is_number else Form.VALUE
 
 
 def _late_conditions(query: QueryPlan) -> LateConditions:

@@ -115,6 +115,17 @@ TRUTH = 34
 PUSHES = (Operation.PUSH_I, Operation.PUSH_F)
 
 
+class Form(IntEnum):
+    """What stands for a value in a column."""
+
+    VALUE = 0
+    """Itself; of texts and decimals their rank."""
+    NUMBER = 1
+    """A number from 0 on: equal values have equal ones, NaN and NaN too."""
+    POSITION = 2
+    """The position of its event, where that has a value."""
+
+
 @dataclass(frozen=True, slots=True)
 class Operand:
     """An expression over one event, computed as a column before the search.
@@ -122,10 +133,12 @@ class Operand:
     expression: over term 0
     events: the event types that it is computed for; several if they share a field, as all types
         share columns
+    form: integers, if not VALUE
     """
 
     expression: Expression
     events: tuple[str, ...]
+    form: Form = Form.VALUE
 
 
 @dataclass(frozen=True, slots=True)

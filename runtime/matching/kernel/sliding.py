@@ -15,7 +15,7 @@ import numpy as np
 from querylang.plan.model import QueryPlan, Where, known
 from runtime.compiling.compiled import borrowing
 from runtime.instants import NEVER
-from runtime.matching.kernel.aggregates import Aggregation, Arguments, Function, add_to_sum, clear, finish_match
+from runtime.matching.kernel.aggregates import Aggregation, Arguments, Function, add_to_sum, clear, finish_match, see
 from runtime.matching.kernel.evaluator import KNOWN, LoadedProgram
 from runtime.matching.kernel.program import KernelProgram, operand_of
 from runtime.matching.kernel.tables import is_whole
@@ -166,6 +166,9 @@ def _count(aggregation: Aggregation, program: LoadedProgram, index: int, event: 
     running.size[index] += 0 if function == Function.COUNT_NUMBERS and np.isnan(value) else times
     if is_float and (function == Function.MEAN or function == Function.SUM):  # noqa: PLR1714
         add_to_sum(running.sums, index, value, times)
+    elif function == Function.COUNT_UNIQUE:
+        number = program.integer_columns[arguments.operand[index], event]
+        running.integers[index] += see(running.seen, index, number, times)
     elif function == Function.MEAN:
         own = program.integer_columns[arguments.operand[index], event]
         running.integers[index] += times * (own >> 32)
