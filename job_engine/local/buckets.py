@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 
 from job_engine.local.frames import Frame, Word
-from job_engine.local.pool import Pool
+from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, place_to_plain
 from job_engine.sinks.kinds import Sink
 from job_engine.wire.program import Program
@@ -40,10 +41,34 @@ class Saved:
     measures: Sequence[tuple[Tag, pa.Table]]
 
 
-class Buckets:
-    """All buckets of one run; what is raised: as of `Pool.ask`."""
+class Workers(Protocol):
+    """What a run asks of workers, wherever they are; `Pool` has processes."""
 
-    def __init__(self, pool: Pool, program: Program) -> None:
+    @property
+    def count(self) -> int:
+        """The number of workers."""
+
+    @property
+    def folder(self) -> LocalPath:
+        """Where they put rows and drafts for each other and for the driver."""
+
+    def begin(self, header: Mapping[str, object]) -> None:
+        """Let all workers begin a run."""
+
+    def ask(self, frames: Mapping[int, Frame]) -> dict[int, Frame]:
+        """What workers answer, by their numbers; raises what a worker has raised."""
+
+    def abandon(self) -> None:
+        """End what workers do, from another thread."""
+
+    def close(self) -> None:
+        """End all workers, and remove what they have left."""
+
+
+class Buckets:
+    """All buckets of one run; what is raised: as of `Workers.ask`."""
+
+    def __init__(self, pool: Workers, program: Program) -> None:
         self._pool = pool
         self._program = program
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from job_engine.job.checkpoint.run_lock import being_read
 from job_engine.job.driver import Order
-from job_engine.local.pool import Pool
+from job_engine.local.buckets import Workers
 from job_engine.local.run import PACE, LocalRun, Pace
 from job_engine.local.run_log import RunLog
 from job_engine.operator.bucket_state import read_seed
@@ -83,12 +83,12 @@ class LocalMachine:
     pace: of its runs
     """
 
-    def __init__(self, pool: Pool | None, pace: Pace = PACE) -> None:
+    def __init__(self, pool: Workers | None, pace: Pace = PACE) -> None:
         self._pool = pool
         self.pace = pace
 
     @property
-    def pool(self) -> Pool:
+    def pool(self) -> Workers:
         """The workers."""
         assert self._pool is not None, "it was opened for runs"
         return self._pool

@@ -103,7 +103,7 @@ class Pool:
                 raise self._death(number) from None
             if found[number].word is Word.FAILED:
                 self._has_failed = True
-                failures.append(_failure(found[number]))
+                failures.append(failure_of(found[number]))
         if failures:
             raise failures[0]
         return found
@@ -158,7 +158,8 @@ def _how(status: int | None) -> str:
     return f"with {signal_text(number)}{by_memory}"
 
 
-def _failure(frame: Frame) -> Exception:
+def failure_of(frame: Frame) -> Exception:
+    """What a worker has raised, of a frame that says so."""
     kind = KINDS.get(str(frame.header["kind"]))
     text = str(frame.header["text"])
     return WorkerFailed(text) if kind is None else kind(text)

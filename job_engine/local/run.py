@@ -25,8 +25,7 @@ from math import inf
 
 from job_engine.clock import monotonic, wait_for, wall_seconds
 from job_engine.job.driver import Order
-from job_engine.local.buckets import Buckets
-from job_engine.local.pool import Pool
+from job_engine.local.buckets import Buckets, Workers
 from job_engine.local.run_log import Begun, Committed, RunLog
 from job_engine.sources.listing.batch_log import JobNotes, job_notes
 from job_engine.sources.listing.lister import Lister
@@ -68,7 +67,7 @@ PACE = Pace()
 class LocalRun:
     """One run; `run` returns at its end, `stop` is called by other threads."""
 
-    def __init__(self, order: Order, pool: Pool, pace: Pace = PACE) -> None:
+    def __init__(self, order: Order, pool: Workers, pace: Pace = PACE) -> None:
         self._order = order
         self._buckets = Buckets(pool, order.program)
         self._pace = pace

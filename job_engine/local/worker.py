@@ -136,21 +136,29 @@ class Worker:
 def serve(connection: socket.socket) -> None:
     """Answer what the driver asks, until it closes the connection."""
     set_objects_aside()
-    worker: Worker | None = None
+    answering = Answering()
     with suppress(Ended):
         while True:
-            frame = receive(connection)
-            try:
-                if frame.word is Word.BEGIN:
-                    worker = Worker(shaped(dict(frame.header), RunOfWorker))
-                    answer = Frame(Word.DONE)
-                else:
-                    assert worker is not None, "a run has begun"
-                    answer = _answer(worker, frame)
-            except Exception as error:  # noqa: BLE001 # the driver raises it
-                answer = _failed(error)
-            send(connection, answer)
+            send(connection, answering.answer(receive(connection)))
     os._exit(0)  # whatever threads libraries have left
+
+
+class Answering:
+    """What a worker answers through all of its runs; it knows of no connection."""
+
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
+
+    def answer(self, frame: Frame) -> Frame:
+        """Do what a frame asks for; an error is an answer, too."""
+        try:
+            if frame.word is Word.BEGIN:
+                self._worker = Worker(shaped(dict(frame.header), RunOfWorker))
+                return Frame(Word.DONE)
+            assert self._worker is not None, "a run has begun"
+            return _answer(self._worker, frame)
+        except Exception as error:  # noqa: BLE001 # the driver raises it
+            return _failed(error)
 
 
 def _answer(worker: Worker, frame: Frame) -> Frame:

@@ -14,7 +14,7 @@ import yaml
 
 from job_engine.errors import KINDS, failed, in_plain_words, plain_error
 from job_engine.job.checkpoint.run_lock import RunLock
-from job_engine.local.pool import _failure
+from job_engine.local.pool import failure_of
 from job_engine.local.worker import _failed
 from querylang.errors import EnsueError, ExitCode, InputError, Mistake, PassingError, QueryError, exit_code_of
 from spark_backend import plain_errors
@@ -59,7 +59,7 @@ def test_an_error_that_travels_as_text_keeps_its_code(name: str) -> None:
     text = f"Traceback ...\n{type(error).__module__}.{name}: {error}\n"
     travelled = [
         pickle.loads(pickle.dumps(error)),
-        _failure(_failed(error)),
+        failure_of(_failed(error)),
         plain_errors.plain_error(RuntimeError(text)),
     ]
     with pytest.raises(InputError) as masked, in_plain_words({"WORD": "sesame-open"}):
