@@ -202,7 +202,7 @@ class JobFile(Generic[Shape]):
     def read(self) -> Shape | None:
         """What it holds; None = it is not there.
 
-        Raises `error`; ConnectionError passes: a store that is away says nothing about the file.
+        Raises `error`; what `is_passing` passes: a store that is away says nothing about the file.
         """
         try:
             return read_json(self.place, self.shape, versions=self.versions, way_out=self.way_out)

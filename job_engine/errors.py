@@ -8,27 +8,11 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from querylang.errors import EnsueError, ExitCode, FileErrors, InputError, PassingError, QueryErrors
+from querylang.errors import EnsueError, ExitCode, FileErrors, InputError, PassingError, QueryErrors, is_passing
 from querylang.printable import masked, one_line, shows
 
 FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _FULL_PLACE = re.compile(r"\[Errno \d+\] (?:No space left on device|Disk quota exceeded): '([^'\n]+)'")
-
-
-_PASSING = frozenset(
-    {
-        errno.EADDRINUSE,
-        errno.EAGAIN,
-        errno.EDQUOT,
-        errno.EIO,
-        errno.ENFILE,
-        errno.ENOMEM,
-        errno.ENOSPC,
-        errno.ESTALE,
-        errno.ETIMEDOUT,
-    }
-)
-"""What the system says of disks, servers of files and memory that may soon have what is missing."""
 
 
 class Unreachable(PassingError):
@@ -83,7 +67,7 @@ def failed(error: OSError, text: str) -> InputError:
         return disk_full(error.filename)
     if isinstance(error, ConnectionError):
         return Unreachable(text)
-    return (PassingError if error.errno in _PASSING else InputError)(text)
+    return (PassingError if is_passing(error) else InputError)(text)
 
 
 class JobError(EnsueError):

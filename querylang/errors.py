@@ -8,6 +8,7 @@ outside of query texts.
 from __future__ import annotations
 
 import difflib
+import errno
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -75,6 +76,31 @@ class PassingError(InputError):
     """Nothing in the input is wrong: what it says may be over by itself, or when there is room."""
 
     exit_code = ExitCode.PASSES
+
+
+_PASSING = frozenset(
+    {
+        errno.EADDRINUSE,
+        errno.EAGAIN,
+        errno.EDQUOT,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ENOSPC,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+    }
+)
+"""What the system says of disks, servers of files and memory that may soon have what is missing."""
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether the system failed at a file, which says nothing about the file itself.
+
+    Such a file is neither gone nor damaged: who asked for it has to ask again.
+    """
+    return isinstance(error, OSError) and (error.errno in _PASSING or isinstance(error, ConnectionError))
 
 
 class FileErrors(InputError):

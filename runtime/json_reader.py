@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
-from querylang.errors import InputError
+from querylang.errors import InputError, is_passing
 from runtime.json_shapes import WrongValue, check_of, shown
 
 DEEPEST = 200
@@ -67,8 +67,8 @@ def read_json(
     versions: those of its field `version` that this release reads; () = it has none
     largest: bytes that it may have
 
-    Raises DamagedJson, which names file, version and field. FileNotFoundError and ConnectionError
-    pass: a file that is not there, and a store that is away, say nothing about the content.
+    Raises DamagedJson, which names file, version and field. FileNotFoundError passes, and so does
+    what `is_passing`: a store that is away, or a disk with an error, says nothing about the file.
     """
     with part_of(place, way_out):
         return json_of_text(_content(place, largest), shape, versions=versions)
@@ -144,11 +144,14 @@ def _content(place: Readable, largest: int) -> bytes:
     try:
         most = largest + 1
         data = _of_local_file(place, most) if isinstance(place, Path) else place.read_bytes(most)
-    except (FileNotFoundError, ConnectionError):
+    except FileNotFoundError:
         raise
     except NotADirectoryError as error:  # what its folder would be is a file
         raise FileNotFoundError(*error.args) from error
     except OSError as error:
+        if is_passing(error):  # it says nothing about the file
+            error.filename = error.filename or str(place)
+            raise
         raise DamagedJson(f"it cannot be read: {error.strerror or error}") from error
     if len(data) > largest:
         raise DamagedJson(f"it has more than {largest} bytes")

@@ -39,7 +39,7 @@ from job_engine.sources.listing.manifests import LIST_VERSION, MANIFEST_VERSION
 from job_engine.wire.packed_rows import PACKED_VERSION
 from job_engine.wire.program import Program
 from querylang.changes import is_same_text
-from querylang.errors import InputError, did_you_mean, listed
+from querylang.errors import InputError, did_you_mean, is_passing, listed
 from querylang.merging import FileChange
 from querylang.paths import exists
 from querylang.plan.model import PLAN_VERSION, EventType, QueryPlan
@@ -87,9 +87,11 @@ def _refuse_damaged(file: Place, first: int, way_out: str) -> None:
 def _lines(file: Place) -> list[str]:
     try:
         return file.read_text("utf-8").splitlines()
-    except (FileNotFoundError, ConnectionError):
+    except FileNotFoundError:
         raise
     except OSError as error:
+        if is_passing(error):
+            raise
         raise DamagedJson(f"it cannot be read: {error.strerror or error}") from error
 
 

@@ -73,7 +73,11 @@ class LocalPath(PosixPath):
 
     def is_taken(self) -> bool:
         """Whether something has this name, even a link to nowhere."""
-        return os.path.lexists(self)
+        try:
+            self.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def is_writable(self) -> bool:
         """Whether this process may make files in this folder."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from job_engine.places.local_path import LocalPath, temporary_folder
 from job_engine.places.place import Place, RemotePath, local_copy
 from job_engine.sources.reading import Reading
-from querylang.errors import InputError
+from querylang.errors import InputError, PassingError
 from querylang.printable import one_line
 from runtime.file_forms import kind_of
 from runtime.instants import NO_TIME
@@ -67,7 +67,8 @@ def _named(copy: Path, path: Place) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(str(error).replace(one_line(str(copy)), shown(path))) from error
+        kind = PassingError if isinstance(error, PassingError) else InputError
+        raise kind(str(error).replace(one_line(str(copy)), shown(path))) from error
 
 
 # The least arrival of files that are still to be read: what each kind of files looks up alike.

@@ -19,7 +19,7 @@ from job_engine.clock import wall_seconds
 from job_engine.wire.packed_rows import pack_arrivals, pack_reports
 from job_engine.wire.program import Program
 from job_engine.wire.reports import Report, reports_of_remarks
-from querylang.errors import InputError
+from querylang.errors import InputError, PassingError
 from querylang.plan.model import Input, Plan, QueryPlan
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.file_forms import USUAL_CSV, CsvForm
@@ -171,6 +171,8 @@ class Reading:
             ):
                 found = int(moments.min())
                 least = found if least is None else min(least, found)
+        except PassingError:
+            raise  # what comes behind it may arrive earlier
         except InputError:
             pass
         return least if least is None or self.since is None else max(least, self.since)

@@ -366,7 +366,8 @@ class Handle:
             return
         self._has_ended = True
         try:
-            put_away(self._job.checked, self._run)
+            with as_job_errors(), in_words_of_driver(self._job.checked.deployment):
+                put_away(self._job.checked, self._run)
         finally:
             self._job.close()
 

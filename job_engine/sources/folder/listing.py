@@ -16,6 +16,7 @@ from job_engine.clock import monotonic
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import RemotePath, Stat
 from job_engine.sources.folder.settings import ListedSource
+from querylang.errors import is_passing
 
 # Which names in a folder are files of a source, by Spark's rules.
 
@@ -153,6 +154,8 @@ class FolderWatch:
         except FileNotFoundError:
             return  # removed since it was listed, or a link to nowhere
         except OSError as error:
+            if is_passing(error):  # left out, it would be read behind later files
+                raise
             found.skipped[path] = str(error.strerror)
             return
         if stat.S_ISDIR(status.st_mode):

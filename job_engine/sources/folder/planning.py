@@ -27,6 +27,7 @@ from job_engine.sources.folder.pieces import (
 from job_engine.sources.folder.settings import ListedSource
 from job_engine.sources.kinds import KindPlanner, Planned, PlannedRun, Report, SourcePlanning
 from job_engine.sources.source import Unread
+from querylang.errors import is_passing
 from runtime.file_paths import natural_key
 from runtime.instants import NO_TIME
 
@@ -272,9 +273,9 @@ class FolderPlanner:
         """The file's stamp now; None = it was removed before it was read."""
         try:
             return self._watch.stamp(path)
-        except ConnectionError:
-            raise  # a store that is away says nothing about the file
         except OSError as error:
+            if is_passing(error):  # it says nothing about the file
+                raise
             report("lost", self._source.name, f"{path}: was removed before it was read: {error.strerror}")
             return None
 

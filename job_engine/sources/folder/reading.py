@@ -6,7 +6,7 @@ import json
 import re
 import stat
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
+from job_engine.errors import failed
 from job_engine.places.local_path import LocalPath, temporary_folder
 from job_engine.places.place import Place, RemotePath
 from job_engine.sources.crash_marks import WHOLE, CrashMarks, Deadly, death_of, living_parts
@@ -26,7 +27,7 @@ from job_engine.sources.reading import Reading, pack_parts
 from job_engine.wire.packed_rows import RefusedFile, pack_lost, pack_refused, pack_reports
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.reports import Report
-from querylang.errors import InputError
+from querylang.errors import InputError, PassingError, is_passing
 from querylang.plan.model import Plan
 from querylang.printable import one_line
 from runtime.columns.arrivals import place_of
@@ -61,9 +62,13 @@ class ColumnsOfFolder(Container[str]):
         wanted = name.casefold()
         if wanted in map(str.casefold, keys_of(shown(path))):
             return True
-        with suppress(InputError), readable(self.source.file(path)) as local:
-            return wanted in columns_in(local, [wanted], self.reading.columns)
-        return False
+        try:
+            with readable(self.source.file(path)) as local:
+                return wanted in columns_in(local, [wanted], self.reading.columns)
+        except PassingError:
+            raise
+        except InputError:
+            return False
 
 
 # Files in which something ends the process that reads them: without it, or refused as a whole.
@@ -250,6 +255,8 @@ class _FileReader:
                 ) as harmless,
             ):
                 yield from self._records(file, harmless)
+        except PassingError:
+            raise  # the system failed, which says nothing about the file
         except InputError as error:
             reason = str(error).removeprefix(f"{one_line(shown(path))}: ")
             reason = reason.removeprefix(f"{one_line(self._name(file))}: ")
@@ -281,6 +288,8 @@ class _FileReader:
         try:
             with readable(self.source.file(file.path)) as local:
                 return any(True for _ in self._records(file, local))
+        except PassingError:
+            raise
         except InputError:
             return False
 
@@ -297,7 +306,7 @@ def _difference(path: Place, stamp: FileStamp) -> str | None:
     try:
         found = path.stat()
     except OSError as error:
-        if isinstance(path, RemotePath) and not isinstance(error, FileNotFoundError):
+        if is_passing(error) or (isinstance(path, RemotePath) and not isinstance(error, FileNotFoundError)):
             raise
         return f"a micro-batch reads this file, and now there is none: {error.strerror}"
     if not stat.S_ISREG(found.st_mode):
@@ -324,7 +333,7 @@ def _refuse_unopened(path: Place) -> None:
     except PermissionError:
         pass
     except OSError as error:
-        raise InputError(f"{shown(path)}: cannot be opened: {error.strerror}") from error
+        raise failed(error, f"{shown(path)}: cannot be opened: {error.strerror}") from error
 
 
 # Look up when the first record of a file arrives, before the file is read.
@@ -372,7 +381,9 @@ def first_arrival(path: Path, reading: Reading, plan: Plan) -> int | None:
     """That of one local file."""
     try:
         size = path.stat().st_size
-    except OSError:
+    except OSError as error:
+        if is_passing(error):
+            raise
         return None
     kind, compression = kind_of(path)
     known = None

@@ -22,7 +22,7 @@ from job_engine.sources.folder.reading import first_arrivals
 from job_engine.sources.folder.settings import ENDINGS, ListedSource
 from job_engine.sources.kinds import FirstTables, SourceRunning
 from job_engine.sources.source import Again, PieceAgain, PiecesAgain, Source, SourceBacklog
-from querylang.errors import InputError, counted, listed
+from querylang.errors import InputError, counted, is_passing, listed
 from runtime.file_forms import Asked
 from runtime.file_paths import FileBelow
 from runtime.instants import NO_TIME
@@ -106,7 +106,9 @@ def _where(source: ListedSource, path: str, file: ReadFile) -> str | None:
     for name, place in places.items():
         try:
             found = place.stat()
-        except OSError:
+        except OSError as error:
+            if is_passing(error):
+                raise
             continue
         if found.st_size == file.stamp.size and (name == "archive" or found.st_mtime_ns == file.stamp.modified):
             return name

@@ -14,7 +14,7 @@ from typing import Annotated, NotRequired, TypedDict
 from job_engine.document.setting_keys import Engine
 from job_engine.durable_files import JobFile
 from job_engine.places.place import Place, names_in
-from querylang.errors import InputError
+from querylang.errors import InputError, is_passing
 from runtime.json_reader import DamagedJson, json_of_text
 from runtime.json_shapes import Count
 
@@ -163,9 +163,9 @@ def _manifest_of(file: Place) -> int | None:
     """The manifest in one entry of the offset log, which has a line for each source."""
     try:
         lines = file.read_text("utf-8").splitlines()
-    except ConnectionError:
-        raise  # a store that is away says nothing about the entry
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        if is_passing(error):  # it says nothing about the entry
+            raise
         return None
     for line in lines[2:]:
         try:

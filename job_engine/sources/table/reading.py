@@ -22,7 +22,7 @@ from job_engine.sources.table.settings import DeltaSource
 from job_engine.wire.packed_rows import RefusedFile, pack_lost, pack_refused, pack_reports
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.reports import Report
-from querylang.errors import InputError, counted
+from querylang.errors import InputError, PassingError, counted, is_passing
 from runtime.columns.arrivals import Arrivals, place_of
 from runtime.json_reader import json_of_text
 from runtime.reading import needed_names
@@ -119,7 +119,8 @@ class UnitReader:
                 return list(reading.records(table, self.program.plan(), ColumnsOfTable(self.source)))
             except (InputError, OSError, pa.ArrowException) as error:
                 reason = str(error).removeprefix(f"{name}: ").replace(str(copy), str(path))
-                raise InputError(f"{path}: {reason}") from error
+                is_not_its_own = isinstance(error, PassingError) or is_passing(error)
+                raise (PassingError if is_not_its_own else InputError)(f"{path}: {reason}") from error
 
     def _lost(self, file: TableFile, path: Place) -> Iterator[pa.RecordBatch]:
         problem = "the data file no longer exists: it was removed by VACUUM, or by hand"
