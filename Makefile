@@ -2,6 +2,7 @@
 # make demo-kafka  the same flights through a broker of Kafka into Delta tables
 # make bench   how fast, against what                                          make lock   choose newer packages
 # make torture kills, random deployments, a million broken inputs (hours)      make soak   an hour at half of the highest rate
+# make simulate  whole jobs in worlds where every call out of the process may fail, each from a seed (SEEDS=1000)
 # make mutants  small changes of product code: which of them the tests notice (an hour and a half)
 # make compat  small jobs on several versions of PySpark, each installed under build/ (COMPAT="4.0.5" for some)
 # make docs    the tables of the documents and the grammar for editors, from the language's own tables
@@ -18,7 +19,7 @@ sources := querylang runtime job_engine spark_backend ensue tests benchmarks too
 # Packages are installed without bytecode: a process that may not write it compiles all that it imports, every time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-kafka test lint bench torture soak mutants compat docs lock format clean
+.PHONY: demo demo-kafka test lint bench torture simulate simulate-mutants soak mutants compat docs lock format clean
 .DELETE_ON_ERROR:
 
 demo: .venv/.ready
@@ -56,6 +57,12 @@ torture: .venv/.ready
 	@$(python) -m tests.torture.topics
 	@$(python) -m tests.torture.topics 40 local
 	@$(python) -m tests.torture.hostile
+
+simulate: .venv/.ready
+	@ENSUE_THREADS=1 $(python) -W ignore -m tests.simulation --seeds $(or $(SEEDS),1000) $(SIMULATE)
+
+simulate-mutants: .venv/.ready
+	@$(python) -m tests.simulation.mutants $(MUTANTS)
 
 soak: .venv/.ready
 	@$(python) -m tests.torture.soak $(SOAK)

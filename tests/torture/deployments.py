@@ -32,7 +32,7 @@ def random_deployment(chooser: random.Random, folder: Path, seed: int) -> tuple[
     names = chooser.sample(["a", "B", "c c", "d-1"], chooser.choice((1, 1, 2, 3)))
     sources = [Source(name, "json", None, []) for name in names]
     for number, row in scenarios[0].ordered():
-        chooser.choice(sources).rows.append(Row(number, row.at, _cells(scenarios, number, row)))
+        chooser.choice(sources).rows.append(Row(number, row.at, cells_of(scenarios, number, row)))
     (folder / "case.query").write_text(query_text(scenarios), encoding="utf-8")
     lines = ["name: case", "queries: [case.query]", "sources:"]
     for source in sources:
@@ -52,7 +52,7 @@ def _date(path: Path, number: int) -> None:
     os.utime(path, (1_600_000_000 + number, 1_600_000_000 + number))
 
 
-def _cells(scenarios: list[Scenario], number: int, row: ScenarioRow) -> dict[str, Any]:
+def cells_of(scenarios: list[Scenario], number: int, row: ScenarioRow) -> dict[str, Any]:
     cells: dict[str, Any] = {"at": row.at / SECOND, "event": row.kind}
     match row.kind:
         case "tick":

@@ -1,0 +1,170 @@
+"""A random job in a simulated world, from one seed: what it is, what happens to it, and what is wrong with its results."""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from job_engine.errors import JobError
+from job_engine.job.job import deploy, run
+from querylang.errors import EnsueError
+from tests.differential.patterns import random_queries
+from tests.simulation.faults import CRASHES, Aim, Fault, Met
+from tests.simulation.world import World
+from tests.support.scenario import query_text
+from tests.torture.answers import replayed, written
+from tests.torture.deployments import cells_of
+from tests.torture.project import SINKS, write_project
+from tests.torture.streams import Row, Source, random_sources, write_next
+
+FIRST_DATE = 1_600_000_000
+MOODS: tuple[frozenset[Fault], ...] = (
+    frozenset(Fault),
+    frozenset(CRASHES),
+    frozenset({Fault.POWER_BEFORE, Fault.POWER_AFTER}),
+    frozenset({Fault.FULL, Fault.BROKEN, Fault.SHORT}),
+    frozenset({Fault.LATE, Fault.DEATH, Fault.SHORT}),
+)
+"""What may happen in one life of a process."""
+
+
+@dataclass
+class Story:
+    """What happened in a world, line by line, and what is wrong with it."""
+
+    seed: int
+    lines: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    lives: int = 0
+    steps: int = 0
+
+    def text(self) -> str:
+        """As people read it."""
+        return "\n".join([f"seed {self.seed}:", *self.lines, *(f"WRONG: {problem}" for problem in self.problems)])
+
+
+def tell(seed: int, met: Met | None = None, aim: Aim | None = None) -> Story:
+    """Let a world happen; what is met is counted in `met`. `aim`: the only call that fails."""
+    shared = Path("/dev/shm")  # its files are in memory
+    with tempfile.TemporaryDirectory(prefix="simulated-", dir=shared if shared.is_dir() else None) as temporary:
+        folder = Path(temporary) / "disk"
+        folder.mkdir()
+        story = Story(seed)
+        _Telling(story, World(seed, folder, Met() if met is None else met)).tell(aim)
+        return story
+
+
+class _Telling:
+    def __init__(self, story: Story, world: World) -> None:
+        self._story, self._world = story, world
+        self._chooser = random.Random(f"job {story.seed}")
+        self._folder = world.folder
+        self._path, self._sources = _deployment(self._chooser, self._folder, story.seed)
+
+    def tell(self, aim: Aim | None) -> None:
+        lives = self._chooser.choice((1, 2, 3, 4))
+        self._world.faults.aim = aim
+        for _ in range(lives):
+            rate = 0.0 if aim else self._chooser.choice((0.002, 0.005, 0.01, 0.03))
+            self._world.faults.begin(rate, self._chooser.choice(MOODS))
+            self._life(self._runs)
+        self._world.faults.aim = None
+        self._world.faults.begin(0.0, frozenset())
+        self._write_all()
+        if self._life(lambda: run(self._path, once=True, flush=True), is_last=True):
+            self._check()
+        self._story.lives = self._world.lives
+        self._story.steps = self._world.scheduler.steps
+
+    def _life(self, do: Callable[[], object], *, is_last: bool = False) -> bool:
+        """A life of the job's process; gives whether it returned."""
+        story, world = self._story, self._world
+        struck = len(world.faults.said)
+        try:
+            has_returned = world.live(do)
+        except EnsueError as error:
+            has_returned = False
+            said = world.faults.said[struck:]
+            story.lines += [*said, f"ended with {type(error).__name__}: {error}"]
+            if is_last or not said:
+                story.problems.append(f"{type(error).__name__} where nothing has failed: {error}")
+            elif "damaged" in str(error):
+                story.problems.append(f"nothing that can happen damages a checkpoint: {error}")
+            elif isinstance(error, JobError) and not _is_plain(error):
+                story.problems.append(f"an error without plain words: {error!r}, of {error.__cause__!r}")
+        except Exception as error:  # noqa: BLE001 # whatever it is, it is reported with its seed
+            has_returned = False
+            story.lines += world.faults.said[struck:]
+            lines = traceback.format_exception(error)
+            story.problems.append(f"{type(error).__name__}: {error}\n{''.join(lines[-12:])}")
+        else:
+            story.lines += [*world.faults.said[struck:], "stopped" if has_returned else "crashed"]
+        return has_returned
+
+    def _runs(self) -> None:
+        """A job in the background that is stopped some time, while files arrive."""
+        scheduler = self._world.scheduler
+        scheduler.start(self._arrivals, "arrivals")
+        handle = deploy(self._path)
+        left = self._chooser.choice((1.0, 3.0, 10.0, 30.0))
+        if not handle.await_termination(left):
+            handle.stop()
+
+    def _arrivals(self) -> None:
+        scheduler = self._world.scheduler
+        while any(source.is_waiting for source in self._sources):
+            scheduler.wait(lambda: False, self._chooser.uniform(0, 2))
+            waiting = [source for source in self._sources if source.is_waiting]
+            with scheduler.outside():
+                self._write(self._chooser.choice(waiting))
+
+    def _write(self, source: Source) -> None:
+        longest = max(2, len(source.rows) // self._chooser.choice((1, 2, 4)))
+        path = write_next(self._chooser, self._folder / source.name, source, longest)
+        if path is not None:
+            os.utime(path, (FIRST_DATE + len(source.files), FIRST_DATE + len(source.files)))
+
+    def _write_all(self) -> None:
+        for source in self._sources:
+            while source.is_waiting:
+                self._write(source)
+
+    def _check(self) -> None:
+        (query,) = self._folder.glob("*.query")
+        answer, expected = written(self._folder / "out"), replayed(query, self._sources, [])
+        self._story.problems += answer.differences(expected)
+        left = [path for path in (self._folder / "out").rglob("*") if path.is_file() and path.name[0] == "."]
+        self._story.problems += [f"{path} was left" for path in left]
+
+
+def _is_plain(error: JobError) -> bool:
+    return isinstance(error.__cause__, OSError)
+
+
+def _deployment(chooser: random.Random, folder: Path, seed: int) -> tuple[Path, list[Source]]:
+    """Write a job without files; gives its deployment file, and its sources with the rows that are to come."""
+    if chooser.random() < 0.5:
+        sources = random_sources(chooser, chooser.choice((8, 25, 60)))
+        path = write_project(chooser, folder, sources)
+        path.write_text(path.read_text("utf-8") + "engine: local\n", "utf-8")
+        return path, sources
+    scenarios = random_queries(seed, chooser.choice((1, 1, 2)))
+    names = chooser.sample(["a", "B", "c c", "d-1"], chooser.choice((1, 1, 2)))
+    sources = [Source(name, "json", None, []) for name in names]
+    for number, row in scenarios[0].ordered()[: chooser.choice((10, 40))]:
+        chooser.choice(sources).rows.append(Row(number, row.at, cells_of(scenarios, number, row)))
+    (folder / "case.query").write_text(query_text(scenarios), encoding="utf-8")
+    lines = ["name: case", "queries: [case.query]", "engine: local", "sources:"]
+    for source in sources:
+        (folder / source.name).mkdir()
+        files = f"{{maxFilesPerTrigger: {chooser.choice((1, 1, 2, 3))}, recursiveFileLookup: true}}"
+        lines.append(f"  {source.name}: {{format: json, path: {source.name}, options: {files}}}")
+    lines += [SINKS, f"buckets: {chooser.choice((1, 2, 5))}", "checkpoint: state"]
+    path = folder / "case.yaml"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path, sources

@@ -1,0 +1,277 @@
+"""Deliberate mistakes in the protocol of a job, each in a copy of the code in turn: which of them some worlds find.
+
+`python -m tests.simulation.mutants --seeds 400`
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = ("querylang", "runtime", "job_engine", "spark_backend", "ensue", "tests")
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One place of the code that is made wrong; `kind`: the class of mistakes that it is of."""
+
+    kind: str
+    file: str
+    right: str
+    wrong: str
+
+
+_DURABLE, _RUN, _LOG = "job_engine/durable_files.py", "job_engine/local/run.py", "job_engine/local/run_log.py"
+_BATCH, _STATE = "job_engine/job/batch_writer.py", "job_engine/operator/bucket_state.py"
+_WRITING, _SINKS = "job_engine/sinks/folder/writing.py", "job_engine/sinks/run_sinks.py"
+_LISTER, _PLANNING = "job_engine/sources/listing/lister.py", "job_engine/sources/folder/planning.py"
+
+_MANIFESTS, _CRASHES = "job_engine/sources/listing/manifests.py", "job_engine/sources/crash_marks.py"
+_FOLDER, _LOCK = "job_engine/job/checkpoint/job_folder.py", "job_engine/job/checkpoint/run_lock.py"
+_WORKER, _STARTED = "job_engine/local/worker.py", "job_engine/job/stages/start.py"
+
+MISTAKES = (
+    # nothing waits for the disk
+    Mistake("sync", _DURABLE, "    for draft, _ in pairs:\n        sync(draft)\n", ""),
+    Mistake("sync", _DURABLE, "in sorted({path.parent for _, path in local}):", "in ():"),
+    Mistake(
+        "sync",
+        _DURABLE,
+        "    folder.mkdir(parents=True, exist_ok=True)\n    for path in reversed(missing):",
+        "    folder.mkdir(parents=True, exist_ok=True)\n    for path in ():",
+    ),
+    Mistake("sync", _DURABLE, "& _OF_FOLDERS)\n        sync(path.parent)\n", "& _OF_FOLDERS)\n"),
+    Mistake("sync", _DURABLE, "    for _, place in files:\n        sync(place)\n", ""),
+    Mistake("sync", _DURABLE, "is None else mode)\n        sync(folder.parent)\n", "is None else mode)\n"),
+    Mistake("sync", _STATE, "        size += len(data)\n    sync(folder)\n", "        size += len(data)\n"),
+    Mistake("sync", _STATE, "        complete([(here, place)])\n", ""),
+    # a file is seen before it is whole
+    Mistake(
+        "draft",
+        _DURABLE,
+        "    publish([(draft, path)])\n",
+        "    draft.replace(path)\n    sync(path)\n    sync(path.parent)\n",
+    ),
+    Mistake(
+        "draft",
+        _DURABLE,
+        '    with new_file(draft) as file:\n        file.write(text.encode("utf-8"))\n    publish([(draft, path)])\n',
+        '    with new_file(path) as file:\n        file.write(text.encode("utf-8"))\n    sync(path)\n    sync(path.parent)\n',
+    ),
+    Mistake(
+        "draft",
+        _WRITING,
+        '                draft = folder / f".{path.name.removesuffix(self._suffix)}.{self._attempt}.draft"',
+        "                draft = path",
+    ),
+    # one thing is done before another that has to come first
+    Mistake("order", _RUN, "        self._end_publishing()\n        began, writer", "        began, writer"),
+    Mistake(
+        "order",
+        _RUN,
+        "        results = self._results(entry)\n        self._end_publishing()\n",
+        "        results = self._results(entry)\n",
+    ),
+    Mistake(
+        "order",
+        _RUN,
+        '        self._log.begin(entry)\n        self._pace.at("begun")\n        return entry',
+        "        return entry",
+    ),
+    Mistake(
+        "order",
+        _RUN,
+        '        writer.save()\n        self._pace.at("totals")\n        self._log.commit(',
+        "        self._log.commit(",
+    ),
+    Mistake(
+        "order",
+        _RUN,
+        "        began, writer = monotonic(), self._order.writer\n",
+        "        began, writer = monotonic(), self._order.writer\n        self._log.commit(Committed(self._last.number, range(self._order.program.buckets), self._wakes))\n",
+    ),
+    Mistake(
+        "order",
+        _LISTER,
+        "        self._manifests.write(manifest)\n",
+        "        if manifest.number > 1:\n            self._manifests.write(self._next) if self._next else None\n",
+    ),
+    # numbers and moments
+    Mistake(
+        "number",
+        _RUN,
+        "self._lister.tasks(self._last.manifest, entry.manifest)",
+        "self._lister.tasks(entry.manifest - 1, entry.manifest)",
+    ),
+    Mistake(
+        "number",
+        _RUN,
+        "Begun(self._last.number + 1, moment, manifest)",
+        "Begun(self._last.number + 1, moment, manifest - (manifest > 2))",
+    ),
+    Mistake("number", _LOG, "        first = self.last_committed + 1\n", "        first = self.last_committed + 2\n"),
+    Mistake("number", _LOG, "return max(self._committed, default=-1)", "return max(self._begun, default=-1)"),
+    Mistake(
+        "number", _LOG, "if name.isdecimal() and int(name) != last:", "if name.isdecimal() and int(name) != last - 1:"
+    ),
+    Mistake(
+        "number",
+        _BATCH,
+        "return Totals(batch - 1, folder.ledger.total(before=batch)",
+        "return Totals(batch - 1, folder.ledger.total()",
+    ),
+    Mistake("number", _BATCH, "folder.last_progress(before=batch))", "folder.last_progress())"),
+    Mistake(
+        "number",
+        _LISTER,
+        "for number in self._manifests.numbers() if number > start)",
+        "for number in self._manifests.numbers() if number > start + 1)",
+    ),
+    Mistake("number", _WORKER, "self._program.before + batch)", "self._program.before + batch // 2)"),
+    # what is repeated is not what it was
+    Mistake(
+        "repeat", _RUN, "        for entry in self._log.begun():\n", "        for entry in self._log.begun()[:1]:\n"
+    ),
+    Mistake("repeat", _RUN, "        for entry in self._log.begun():\n", "        for entry in ():\n"),
+    Mistake("repeat", _RUN, "dict(saved.wakes), self._log.entry(saved.number)", "{}, self._log.entry(saved.number)"),
+    Mistake(
+        "repeat",
+        _RUN,
+        "            None if saved is None else self._log.states_of(saved.number),\n",
+        "            None,\n",
+    ),
+    Mistake("repeat", _SINKS, "    if is_first or any(bucket.is_repeated for bucket in found):\n", "    if False:\n"),
+    Mistake(
+        "repeat",
+        _WRITING,
+        "        self._batch = batch.name\n",
+        '        self._batch = f"{batch.identity}-{batch.number:08d}-{attempt}"\n',
+    ),
+    Mistake(
+        "repeat",
+        _WORKER,
+        "return read_seed(place_of_plain(self._states), bucket) if bucket in self._saved else None",
+        "return None",
+    ),
+    # what is half there is believed, or what is there is not
+    Mistake(
+        "belief",
+        _LOG,
+        "        for name in names_in(self._states):\n",
+        "        for name in names_in(self._states)[:0]:\n",
+    ),
+    Mistake(
+        "belief",
+        _PLANNING,
+        "            if is_passing(error):  # it says nothing about the file\n                raise\n",
+        "",
+    ),
+    Mistake(
+        "belief",
+        "job_engine/sources/folder/listing.py",
+        "            if is_passing(error):  # left out, it would be read behind later files\n                raise\n",
+        "",
+    ),
+    Mistake(
+        "belief",
+        "job_engine/sources/folder/reading.py",
+        "        except PassingError:\n            raise  # the system failed, which says nothing about the file\n",
+        "",
+    ),
+    # nobody learns of it
+    Mistake("silence", _RUN, "            publishing.result()\n", "            publishing.exception()\n"),
+    Mistake(
+        "silence",
+        _DURABLE,
+        "    except OSError as error:\n        if error.filename is None:\n            error.filename = str(path)\n        raise\n",
+        "    except OSError:\n        pass\n",
+    ),
+    # a run does not notice
+    Mistake(
+        "end",
+        _RUN,
+        "        self._commit()\n        while not self._stopping.is_set():\n",
+        "        while not self._stopping.is_set():\n",
+    ),
+    Mistake(
+        "end",
+        _RUN,
+        "            if self._open >= MOST_OPEN or (self._open and monotonic() >= self._next_commit):\n                self._commit()\n",
+        "            pass\n",
+    ),
+    Mistake(
+        "end",
+        _RUN,
+        "            elif self._order.is_bounded:\n                break\n",
+        "            elif self._order.is_bounded:\n                continue\n",
+    ),
+)
+"""Of some it is known that nothing comes of them: `make simulate-mutants` lists what no world has found."""
+
+
+def tried(folder: Path, mistake: Mistake, seeds: int) -> str | None:
+    """What the worlds of a copy say of a mistake; None = they have not found it."""
+    file = folder / mistake.file
+    text = file.read_text("utf-8")
+    assert text.count(mistake.right) == 1, f"{mistake.file} has not once: {mistake.right}"
+    file.write_text(text.replace(mistake.right, mistake.wrong), "utf-8")
+    try:
+        command = [sys.executable, "-W", "ignore", "-m", "tests.simulation", "--processes", "1", "--until-wrong"]
+        done = subprocess.run(
+            [*command, "--seeds", str(seeds)],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(folder), "ENSUE_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        file.write_text(text, "utf-8")
+    if not done.returncode:
+        return None
+    wrong = [line for line in done.stdout.splitlines() if line.startswith("WRONG: ")]
+    first = next((line for line in done.stdout.splitlines() if line.startswith("seed ")), "at once:")
+    return f"{first} {wrong[0].removeprefix('WRONG: ')[:100] if wrong else done.stderr[-200:]}"
+
+
+def main() -> int:
+    """Runs what the arguments say."""
+    parser = argparse.ArgumentParser(prog="mutants", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=400, help="worlds for each mistake, at most")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first mistake")
+    given = parser.parse_args()
+    started, found = time.monotonic(), 0
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(given.processes) as pool:
+        copies = [Path(temporary) / str(number) for number in range(given.processes)]
+        for copy in copies:
+            for name in COPIED:
+                shutil.copytree(ROOT / name, copy / name)
+
+        def one(mistake: Mistake) -> str | None:
+            copy = copies.pop()
+            try:
+                return tried(copy, mistake, given.seeds)
+            finally:
+                copies.append(copy)
+
+        chosen = MISTAKES[given.first :]
+        for number, (mistake, said) in enumerate(zip(chosen, pool.map(one, chosen), strict=True), given.first):
+            found += said is not None
+            place = f"{number} {mistake.kind}: {mistake.file}: {' '.join(mistake.right.split())[:60]!r}"
+            print(f"{'found' if said else 'NOT FOUND'} {place}: {said or ''}", flush=True)
+    print(f"simulate-mutants: {found} of {len(chosen)} mistakes found, {time.monotonic() - started:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

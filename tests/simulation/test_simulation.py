@@ -1,0 +1,37 @@
+"""Some worlds in which anything fails, and the calls whose failures were found to be handled wrongly."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.faults import Aim, Fault
+from tests.simulation.jobs import tell
+
+SEEDS = range(40)
+FOUND = [
+    # a source file that the disk could not read for a moment was discarded for good
+    (9, Aim("open", "json_files:read_json", Fault.BROKEN, 2)),
+    (4, Aim("open", "csv_files:read_csv", Fault.BROKEN, 2)),
+    (4, Aim("stat", "files:refuse_special", Fault.BROKEN, 2)),
+    # a file whose state the disk could not tell for a moment was read behind later ones, or never
+    (22, Aim("stat", "FolderWatch.stamp", Fault.BROKEN, 3)),
+    (17, Aim("stat", "FolderWatch._look_at", Fault.BROKEN, 3)),
+    # files of a checkpoint that the disk could not read for a moment were said to be damaged, or taken for missing
+    (4, Aim("open", "json_reader:_of_local_file", Fault.BROKEN, 40)),
+    # an error at the end of a run came without plain words
+    (4, Aim("stat", "checkpoint_record:remove_unused", Fault.BROKEN, 2)),
+]
+"""Worlds and the call that had to fail in each, for something to be wrong."""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_job_survives_what_happens_to_it(seed: int) -> None:
+    story = tell(seed)
+    assert not story.problems, story.text()
+
+
+@pytest.mark.parametrize(("seed", "aim"), FOUND, ids=lambda value: value.function if isinstance(value, Aim) else value)
+def test_a_fault_that_was_found_does_not_come_back(seed: int, aim: Aim) -> None:
+    story = tell(seed, aim=aim)
+    assert any(aim.fault in line for line in story.lines), f"{aim.function} was not called so often"
+    assert not story.problems, story.text()
