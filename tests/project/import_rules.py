@@ -118,7 +118,7 @@ WAYS_OUT = {
         "pyarrow.OSFile pyarrow.create_memory_map pyarrow.memory_map pyarrow.input_stream pyarrow.output_stream pyarrow.csv pyarrow.dataset pyarrow.feather pyarrow.json pyarrow.orc pyarrow.parquet",
         "places.arrow_files",
     ),
-    "locks": ("fcntl", "job.checkpoint.run_lock places.local_path"),
+    "locks": ("fcntl", "job.checkpoint.run_lock"),
     "stores": ("pyarrow.fs", "places.stores"),
     "brokers": ("confluent_kafka", "kafka"),
     "tables": ("deltalake", "delta"),
