@@ -8,6 +8,7 @@ from enum import IntEnum
 from querylang.plan.describe import condition_text
 from querylang.plan.expression import Aggregate
 from querylang.plan.model import Condition, Plan, QueryPlan, Without
+from querylang.plan.pasts import counted_states
 from querylang.plan.questions import has_additions
 from querylang.plan.text import Names, expression_text, literal_text
 from querylang.printable import warn
@@ -20,7 +21,6 @@ from runtime.matching.kernel.program import PUSHES, TRUTH, NotForKernel, Operati
 from runtime.matching.kernel.tables import ConditionKind, Records, is_whole
 from runtime.matching.matchers import KernelMatcher, ReferenceOverColumns, RunKernelMatcher
 from runtime.matching.reference import MOST_BOUND
-from runtime.matching.remembering import counted_states
 from runtime.progress_line import duration_text
 
 

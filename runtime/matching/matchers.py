@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from querylang.plan.expression import Aggregate, EventOf, Type
 from querylang.plan.model import Plan, QueryPlan, Without
+from querylang.plan.pasts import counted_states
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import row_events, to_cell
 from runtime.compiling.compiled import borrowing
@@ -55,7 +56,6 @@ from runtime.matching.kernel.workspace import (
     new_workspace,
 )
 from runtime.matching.reference import ReferenceMatcher, Released
-from runtime.matching.remembering import counted_states
 from runtime.number_arrays import Integers
 
 # The reference matcher behind the matcher interface: table rows become Python events.

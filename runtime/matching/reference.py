@@ -32,6 +32,7 @@ from querylang.plan.model import (
     known,
     mentioned_terms,
 )
+from querylang.plan.pasts import counted_states, pasts
 from querylang.plan.questions import question_of
 from querylang.recursion import room_for
 from runtime.instants import NEVER
@@ -51,7 +52,6 @@ from runtime.interpreter import (
 from runtime.matching.candidates import TOO_MANY, Asking, Verdict, is_unset, matches_of
 from runtime.matching.find_every import aggregates_of
 from runtime.matching.interface import Bindings
-from runtime.matching.remembering import counted_states, pasts
 
 
 @dataclass(frozen=True, slots=True)

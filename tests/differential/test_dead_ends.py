@@ -15,10 +15,10 @@ import pytest
 
 import querylang
 from querylang.plan.model import Plan
+from querylang.plan.remembering import DeadEndRule, dead_end_rules, memory_rules
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.matching import reference
-from runtime.matching.remembering import DeadEndRule, dead_end_rules, memory_rules
 from tests.support.random_columns import random_events
 
 SEEDS = range(60)

@@ -46,7 +46,7 @@ LAYERS = {
 """Per folder its parts, in order: a part imports only itself and what is left of it. `__init__` files are exempt."""
 
 DOORS = {
-    "querylang.plan": "changes constant_folding describe encoding expression library model networks questions text time_patterns",
+    "querylang.plan": "changes constant_folding describe encoding expression library model networks pasts questions remembering text time_patterns",
     "querylang.syntax": "ast definition_files lexer parser",
     "querylang.formatter": "formatting",
     "querylang.checker": "catalogue checked query.check_query",

@@ -27,7 +27,9 @@ from querylang.plan.model import (
     known,
     mentioned_terms,
 )
+from querylang.plan.pasts import counted_states
 from querylang.plan.questions import Question, has_additions, question_of
+from querylang.plan.remembering import MemoryRule, PartKind, is_leading, memory_rules
 from runtime.exact_times import query_with_exact_times
 from runtime.instants import NEVER
 from runtime.matching.find_every import aggregates_of
@@ -76,7 +78,6 @@ from runtime.matching.kernel.tables import (
     tied_until,
 )
 from runtime.matching.kernel.waits import LateConditions
-from runtime.matching.remembering import MemoryRule, PartKind, counted_states, is_leading, memory_rules
 from runtime.matching.windows import WindowColumns, window_columns
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from querylang.plan.remembering import PartKind
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.matching.kernel.tables import AutomatonTables, Falling, Records
 from runtime.matching.kernel.workspace import FIRST_BUCKETS, Bound, DeadEnds, Failures, Memory
-from runtime.matching.remembering import PartKind
 from runtime.number_arrays import Integers
 
 # Record where the search found nothing, so that it does not look there again.
 #
-# Why it would find nothing again: `runtime.matching.remembering`.
+# Why it would find nothing again: `querylang.plan.remembering`.
 
 
 @borrowing
@@ -91,7 +91,7 @@ def _entry_of(automaton: AutomatonTables, dead_ends: DeadEnds, bindings: Integer
 
 # Store what a search found in a state, or that it found nothing there.
 #
-# What the results depend on: `runtime.matching.remembering`. A completion is a list: its newest
+# What the results depend on: `querylang.plan.remembering`. A completion is a list: its newest
 # event, the transition that took it, and the rest. `END` is the empty one.
 #
 # Runs that are compared as a whole have numbers: that of a run is looked up by the number of the

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from querylang.plan.model import ACCEPT, Automaton, Condition, QueryPlan, Transition, Where, Within, Without, known
+from querylang.plan.remembering import dead_end_rules, is_leading, rows_of
 from runtime.instants import NEVER
 from runtime.matching.kernel.lookahead import lookahead_after
 from runtime.matching.kernel.program import KernelProgram, comparison, truth
-from runtime.matching.remembering import dead_end_rules, is_leading, rows_of
 from runtime.number_arrays import Integers
 
 Records = NDArray[Any]
@@ -42,7 +42,7 @@ input: the only input that it takes, if that is linked; -1 = any
 link_row: that input's row in the links, -1 = none
 events_needed: how many events are taken at least from here to the end
 dead_end_row: the number of its dead ends, -1 = none are recorded
-    (`runtime.matching.remembering`); those that depend on several events come last
+    (`querylang.plan.remembering`); those that depend on several events come last
 first_dead_end_term, stop_dead_end_term: its part of `AutomatonTables.dead_end_terms`, the terms on
     whose events a dead end depends
 is_lasting: 1 if later searches of the key may use its dead ends
@@ -332,7 +332,7 @@ input: the only input that it takes, if that is linked; -1 = any
 link_row: that input's row in the links, -1 = none
 is_next_only: 1 if it takes only the event directly before the one bound last
 is_end: 1 if the candidate may end here; first_check, stop_check: if these checks hold
-fail_row, direct_row, hash_row, is_lasting, first_part, stop_part: `runtime.matching.remembering`
+fail_row, direct_row, hash_row, is_lasting, first_part, stop_part: `querylang.plan.remembering`
 is_falling: a `Falling`
 is_counted: 1 if the events that it binds count for the limit of a search
 """

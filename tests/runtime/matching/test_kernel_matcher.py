@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 import querylang
+from querylang.plan.remembering import DeadEndRule, dead_end_rules
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
-from runtime.matching.remembering import DeadEndRule, dead_end_rules
 
 
 def _pattern(terms: int, where: str = "") -> str:

@@ -1,160 +1,21 @@
-"""What a search stores of states that it has been in, so that it searches nothing twice.
+"""What a kernel stores of states that its search has been in, so that it searches nothing twice.
 
-Where two paths reach a state at the same event, and the events bound so far on which its future
-depends are the same, they are completed alike. So a search that has failed there once, or has found
-its best completion, need not be repeated.
-
-`pasts` says on which events the states of a query with repeats depend: by these the reference
-matcher stores. The kernels store less: `dead_end_rules` and `memory_rules` say what, and why that
-is enough.
+A search that has failed in a state, or has found its best completion, need not be repeated where
+the events on which the state's future depends are the same (`querylang.plan.pasts`). The kernels
+store less: `dead_end_rules` and `memory_rules` say what, and why that is enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
 from querylang.plan.expression import terms_of
-from querylang.plan.model import (
-    ACCEPT,
-    Automaton,
-    Between,
-    Condition,
-    Gap,
-    QueryPlan,
-    Term,
-    Transition,
-    Where,
-    Within,
-    Without,
-    mentioned_terms,
-)
-from querylang.plan.questions import Question, question_of
-from runtime.matching.interface import Bindings
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """Of the events bound so far, those on which a state's future depends.
-
-    - `whole`: the terms of which all events count.
-    - `ends`: those of which the newest and the oldest event count.
-    - `oldest`, `newest`: those of which only that one does.
-    - `counted`: those of which only the number of events counts.
-    - `is_all`: all events count, so no two paths are alike.
-    """
-
-    whole: tuple[int, ...]
-    ends: tuple[int, ...]
-    oldest: tuple[int, ...]
-    counted: tuple[int, ...]
-    is_all: bool = False
-    newest: tuple[int, ...] = ()
-
-    def key(self, bindings: Bindings) -> tuple[object, ...]:
-        """What must be equal."""
-        get = bindings.get
-        return (
-            *(get(term) for term in self.whole),
-            *((run[0], run[-1]) if (run := get(term)) else None for term in self.ends),
-            *(run[-1] if (run := get(term)) else None for term in self.oldest),
-            *(run[0] if (run := get(term)) else None for term in self.newest),
-            *(len(get(term, ())) for term in self.counted),
-        )
-
-
-def pasts(query: QueryPlan) -> tuple[Past, ...]:
-    """By state of the query's automaton."""
-    still_open = _from_here_on(query.automaton, lambda transition: transition.binds)
-    return tuple(
-        _joined([_need(query.conditions[check], query, still_open[number]) for check in sorted(checks)])
-        for number, checks in enumerate(_pending(query.automaton))
-    )
-
-
-def counted_states(query: QueryPlan) -> tuple[bool, ...]:
-    """By state, whether what it binds counts for the limit of a search.
-
-    So it does where dead ends cannot be stored, or are different for each choice of the events of a
-    run: where a condition that is still to be checked depends on all of these, or on how they were
-    chosen, and where all candidates are wanted.
-    """
-    states = query.automaton.states
-    if not query.has_runs or query.finds_all:
-        return (query.has_runs,) * len(states)
-    return (False, *(is_of_choices(past, query.terms) for past in pasts(query)[1:]))
-
-
-def is_of_choices(past: Past, terms: Sequence[Term]) -> bool:
-    """Whether it is different for each choice of the events of a run."""
-    return past.is_all or any(terms[term].group is not None for term in past.whole)
-
-
-def _joined(needs: Sequence[Past]) -> Past:
-    def all_of(name: str) -> tuple[int, ...]:
-        return tuple(sorted({term for need in needs for term in getattr(need, name)}))
-
-    return Past(
-        all_of("whole"),
-        all_of("ends"),
-        all_of("oldest"),
-        all_of("counted"),
-        any(need.is_all for need in needs),
-        all_of("newest"),
-    )
-
-
-_EVERYTHING = Past((), (), (), (), is_all=True)
-
-
-def _need(condition: Condition, query: QueryPlan, still_open: set[int]) -> Past:
-    """What a condition that is still to be checked depends on."""
-    terms = query.terms
-    question = question_of(condition, terms)
-    mentioned = tuple(sorted(mentioned_terms(condition, len(terms))))
-    if question is not None:
-        return _of_question(question, condition, still_open)
-    match condition:
-        case Where():
-            return Past(mentioned, (), (), ())
-        case Within(between=between):
-            return Past((), _named(between, query), (), ())
-        case Gap(before=before, after=after):
-            return Past((), (), after, (), newest=before)
-        case Without(input=number, between=between, condition=expression):
-            bound = [] if between is None else [term for term, item in enumerate(terms) if item.input == number]
-            of_expression = () if expression is None else mentioned
-            return Past((*bound, *of_expression), _named(between, query), (), ())
-    raise AssertionError("every kind of condition is known")
-
-
-def _named(between: Between | None, query: QueryPlan) -> tuple[int, ...]:
-    """The terms on which a range depends; the point of a wait depends on those before it."""
-    if between is None:
-        return ()
-    return (*between.terms, *(term for number in between.middle for term in query.gaps[number].before))
-
-
-def _of_question(question: Question, condition: Condition, still_open: set[int]) -> Past:
-    mentions = tuple(sorted(question.mentions))
-    waits_for_plain = bool(question.plain & still_open)
-    if isinstance(condition, Without) or (question.prevs and (question.is_whole or waits_for_plain)):
-        return _EVERYTHING
-    if question.is_whole:
-        folded = {term for fold in question.folds if fold.function != "count" for term in fold.terms}
-        whole = folded.union(question.runs)
-        first = {end.term for end in question.ends if end.function == "first"} - whole
-        last = {end.term for end in question.ends if end.function != "first"} - whole
-        counted = {term for fold in question.folds for term in fold.terms} - whole
-        others = tuple(term for term in mentions if term not in first | last | counted)
-        return Past(others, (), tuple(sorted(first)), tuple(sorted(counted)), newest=tuple(sorted(last)))
-    if waits_for_plain:
-        return Past(mentions, (), (), ())
-    asked = {*question.runs, *question.prevs}
-    return Past(tuple(sorted(question.plain)), (), tuple(sorted(asked)), ())
-
+from querylang.plan.model import ACCEPT, Automaton, Condition, QueryPlan, Where, Within, Without
+from querylang.plan.pasts import Past, from_here_on, is_of_choices, need_of, pasts, pending_of
+from querylang.plan.questions import question_of
 
 # Which failures of the search are dead ends, so that nothing is searched twice.
 #
@@ -191,7 +52,7 @@ def dead_end_rules(query: QueryPlan) -> list[DeadEndRule | None]:
     """By state; None: none are recorded, as the search would never use them."""
     states = query.automaton.states
     bound = _bound(query.automaton)
-    pending, again = _pending(query.automaton), _entered_again(query.automaton)
+    pending, again = pending_of(query.automaton), _entered_again(query.automaton)
     is_limit_moving_back = query.every is not None and query.within is not None
     rules: list[DeadEndRule | None] = [None for _ in states]
     for index in range(1, len(states)):
@@ -296,7 +157,7 @@ class MemoryRule:
 def memory_rules(query: QueryPlan) -> list[MemoryRule | None]:
     """By state; None: nothing is stored."""
     bound = _bound(query.automaton)
-    pending, again = _pending(query.automaton), _entered_again(query.automaton)
+    pending, again = pending_of(query.automaton), _entered_again(query.automaton)
     oldest = _OldestRead(query)
     rules: list[MemoryRule | None] = []
     for number, past in enumerate(pasts(query)):
@@ -338,7 +199,7 @@ class _OldestRead:
 
     def __init__(self, query: QueryPlan) -> None:
         self._query, self._states = query, query.automaton.states
-        self._open = _from_here_on(query.automaton, lambda transition: transition.binds)
+        self._open = from_here_on(query.automaton, lambda transition: transition.binds)
         self._at_ends = [self._at_end(number) for number in range(len(self._states))]
         self.by_state = [set(at_end) for at_end in self._at_ends]
         size = -1
@@ -371,7 +232,7 @@ class _OldestRead:
         return found
 
     def _oldest_of(self, check: int, number: int) -> set[int]:
-        need = _need(self._query.conditions[check], self._query, self._open[number])
+        need = need_of(self._query.conditions[check], self._query, self._open[number])
         return set(range(len(self._query.terms))) if need.is_all else {*need.oldest, *need.ends}
 
     def _reads_before(self, check: int) -> bool:
@@ -473,27 +334,3 @@ def _entered_again(automaton: Automaton) -> set[int]:
             if len(sources) == 1 and sources[0][0] in once and (sources[0][0] == 0 or sources[0][1].follows):
                 once.add(target)
     return set(range(len(automaton.states))) - once
-
-
-def _pending(automaton: Automaton) -> list[set[int]]:
-    """By state, the conditions that it checks, or states after it."""
-    return _from_here_on(
-        automaton, lambda transition: transition.checks, [set(state.accepts or ()) for state in automaton.states]
-    )
-
-
-def _from_here_on(
-    automaton: Automaton, what: Callable[[Transition], Iterable[int]], at_ends: Sequence[set[int]] | None = None
-) -> list[set[int]]:
-    """By state, `what` its transitions have, or those of states after it, and what ends have."""
-    states = automaton.states
-    result = [{number for transition in state.transitions for number in what(transition)} for state in states]
-    for number, at_end in enumerate(at_ends or ()):
-        result[number] |= at_end
-    size = -1
-    while size != (size := sum(map(len, result))):
-        for number in reversed(range(len(states))):
-            for transition in states[number].transitions:
-                if transition.target != ACCEPT:
-                    result[number] |= result[transition.target]
-    return result
