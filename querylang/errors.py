@@ -389,6 +389,14 @@ class Mistake(Enum):
     # warnings
     PREV_NEVER = "prev-never", "no event of this pattern can be before '{name}', so this condition is always ignored"
     ALL_RUNS = "all-runs", "`find all` finds each choice of events of this repeat: add `consecutive`, or a limit"
+    MANY_CHOICES = (
+        "many-choices",
+        "a condition is about all events of this repeat: a search of {steps} steps is ended; add `consecutive` or `within`",
+    )
+    DEAR_REPEAT = (
+        "many-choices",
+        "a search over this repeat may take the {power} of the events in windows; add `consecutive` or `within`",
+    )
     LAST_EMPTY = "last-step", "the last step may be empty: the pattern matches without it before it can come"
     IDLE_HEARTBEAT = "idle-heartbeat", "@Heartbeat has no effect here: it applies only to types with @TimeFrom"
     UNSEEN_EVENT = "unseen-event", "the fields of '{name}' are not known: neither a definition nor the data gives them"

@@ -17,7 +17,7 @@ from querylang.parameters import bind, needed
 from querylang.plan.describe import MATCH, Edge, Graph, graph_of, to_dot
 from querylang.plan.model import Plan, QueryPlan, to_dict
 from querylang.printable import one_line, printable
-from runtime.matching.choose import listing, why_ended, why_enumerated, why_not_kernel
+from runtime.matching.choose import limit_of, listing, why_enumerated, why_not_kernel
 
 _UNKNOWN = "known when the parameters have values"
 
@@ -68,7 +68,7 @@ def explain(plan: Plan) -> list[Explanation]:
 def _explanation(plan: Plan, query: QueryPlan) -> Explanation:
     pushed = tuple(describe_pushdown(plan, query))
     return Explanation(
-        query, querylang.describe(query), _matcher(plan, query), pushed, _aggregates(plan, query), why_ended(query)
+        query, querylang.describe(query), _matcher(plan, query), pushed, _aggregates(plan, query), limit_of(query)
     )
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from querylang.plan.expression import terms_of
 from querylang.plan.model import ACCEPT, Automaton, Condition, QueryPlan, Where, Within, Without
-from querylang.plan.pasts import Past, from_here_on, is_of_choices, need_of, pasts, pending_of
+from querylang.plan.pasts import Past, counted_states, from_here_on, is_of_choices, need_of, pasts, pending_of
 from querylang.plan.questions import question_of
 
 # Which failures of the search are dead ends, so that nothing is searched twice.
@@ -334,3 +334,41 @@ def _entered_again(automaton: Automaton) -> set[int]:
             if len(sources) == 1 and sources[0][0] in once and (sources[0][0] == 0 or sources[0][1].follows):
                 once.add(target)
     return set(range(len(automaton.states))) - once
+
+
+# What a search over repeats that finds nothing may cost.
+
+
+MOST_BOUND = 100_000
+"""So many events at most are bound where failures cannot be stored; then a search is ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchCost:
+    """How the steps of one new event grow, at most.
+
+    is_ended: with the choices of the events of a run, so a search is ended after `MOST_BOUND`
+    power: else with this power of the events in the windows
+    """
+
+    is_ended: bool
+    power: int
+
+    @property
+    def power_text(self) -> str:
+        """For people."""
+        return {1: "number", 2: "square", 3: "cube"}.get(self.power, f"{self.power}th power")
+
+
+def search_cost(query: QueryPlan) -> SearchCost:
+    """That of the dearest state of a query with repeats.
+
+    A state is searched from once for each value of what its failures depend on, and then tries the
+    older events. All later searches share what lasts.
+    """
+    powers = [0]
+    for state, rule in zip(query.automaton.states, memory_rules(query), strict=True):
+        if rule is not None:
+            tries = not (rule.is_alike or all(transition.follows for transition in state.transitions))
+            powers.append(len(rule.parts) + (not rule.is_falling) + tries - rule.is_lasting)
+    return SearchCost(any(counted_states(query)), max(powers))

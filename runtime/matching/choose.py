@@ -8,8 +8,8 @@ from enum import IntEnum
 from querylang.plan.describe import condition_text
 from querylang.plan.expression import Aggregate
 from querylang.plan.model import Condition, Plan, QueryPlan, Without
-from querylang.plan.pasts import counted_states
 from querylang.plan.questions import has_additions
+from querylang.plan.remembering import MOST_BOUND, SearchCost, search_cost
 from querylang.plan.text import Names, expression_text, literal_text
 from querylang.printable import warn
 from runtime.instants import NEVER
@@ -20,7 +20,6 @@ from runtime.matching.kernel.functions import OfFloat, OfFloats, OfInteger, OfIn
 from runtime.matching.kernel.program import PUSHES, TRUTH, NotForKernel, Operation, instructions
 from runtime.matching.kernel.tables import ConditionKind, Records, is_whole
 from runtime.matching.matchers import KernelMatcher, ReferenceOverColumns, RunKernelMatcher
-from runtime.matching.reference import MOST_BOUND
 from runtime.progress_line import duration_text
 
 
@@ -105,12 +104,19 @@ def why_enumerated(plan: Plan, query: QueryPlan) -> str | None:
     return sliding if isinstance(sliding, str) else None
 
 
-def why_ended(query: QueryPlan) -> str | None:
-    """What ends a search that takes too many steps, and why; None if searches need no limit."""
-    if not any(counted_states(query)):
-        return None
-    reason = "all candidates are wanted" if query.finds_all else "a condition depends on all events of a run"
-    return f"{reason}: a search of more than {MOST_BOUND:,} steps is ended, with an error row"
+def limit_of(query: QueryPlan) -> str | None:
+    """What ends a search of too many steps, or makes it dear; None: it needs no limit."""
+    cost = search_cost(query) if query.has_runs else SearchCost(is_ended=False, power=0)
+    if cost.is_ended:
+        reason = "all candidates are wanted" if query.finds_all else "a condition depends on all events of a run"
+        return f"{reason}: a search of more than {MOST_BOUND:,} steps is ended, with an error row; {_WAYS_OUT}"
+    if cost.power >= 2:
+        events = f"the {cost.power_text} of the events in the windows"
+        return f"a search that finds nothing may take {events}; {_WAYS_OUT}"
+    return None
+
+
+_WAYS_OUT = "`consecutive`, a `within` of the pattern or `retain` keeps it short"
 
 
 # Print what the kernel interprets for a query: states, transitions, conditions and their programs.

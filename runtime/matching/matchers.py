@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.plan import remembering
 from querylang.plan.expression import Aggregate, EventOf, Type
 from querylang.plan.model import Plan, QueryPlan, Without
 from querylang.plan.pasts import counted_states
@@ -322,7 +323,7 @@ class RunKernelMatcher:
             made.within,
             made.leading,
             made.is_ambiguous,
-            reference.MOST_BOUND,
+            remembering.MOST_BOUND,
             MOST_MATCHES if query.finds_all else 0,
             workspace,
             memory,

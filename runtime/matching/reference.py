@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
+from querylang.plan import remembering
 from querylang.plan.expression import Aggregate, Expression, Invoke, KeyOf, walk
 from querylang.plan.model import (
     ACCEPT,
@@ -86,10 +87,7 @@ class KeyMatches:
     errors: list[tuple[int, str]]
 
 
-MOST_BOUND = 100_000
-"""So many events may the search for one event's match bind if it cannot store its dead ends."""
-
-ENDED = f"the search was ended after {MOST_BOUND:,} steps without a match: make the window or the repeats smaller"
+ENDED = f"the search was ended after {remembering.MOST_BOUND:,} steps without a match: make the window or the repeats smaller"
 
 
 class _EndedError(Exception):
@@ -133,7 +131,7 @@ class ReferenceMatcher:
         self._leading = None if query.leading is None else known(query.leading.duration)
         self._questions = [question_of(condition, query.terms) for condition in query.conditions]
         self.pasts = pasts(query) if query.has_runs else ()
-        self.counted, self.most_bound = counted_states(query), MOST_BOUND
+        self.counted, self.most_bound = counted_states(query), remembering.MOST_BOUND
         self._tied = self._ties()
         self._is_ordered = query.finds_all and all(len(tied) == 1 for ties in self._tied.values() for tied in ties)
 

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 import querylang
+from querylang.plan import remembering
 from querylang.plan.model import Plan
 from querylang.plan.remembering import DeadEndRule, dead_end_rules, memory_rules
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
-from runtime.matching import reference
 from tests.support.random_columns import random_events
 
 SEEDS = range(60)
@@ -177,7 +177,7 @@ def plans_of_runs(seeds: range) -> Iterator[tuple[random.Random, Plan]]:
 
 def test_failures_of_runs_lose_no_match(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the events of a key come in several batches."""
-    monkeypatch.setattr(reference, "MOST_BOUND", 1000)
+    monkeypatch.setattr(remembering, "MOST_BOUND", 1000)
     matches = []
     for chooser, plan in plans_of_runs(SEEDS_OF_RUNS):
         table = random_events(chooser, chooser.choice((25, 40)), FLOATS)

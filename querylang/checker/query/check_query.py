@@ -30,7 +30,7 @@ from querylang.checker.query.selects import (
     outside_aggregates,
     select_names,
 )
-from querylang.checker.query.warnings import warn_of_no_match, warn_of_unused
+from querylang.checker.query.warnings import warn_of_dear_repeats, warn_of_no_match, warn_of_unused
 from querylang.checker.scope import Repeats, Run, Scope
 from querylang.errors import Mistake, QueryError
 from querylang.plan.expression import NUMBERS, Expression, Items, Literal, ParameterOf, Type
@@ -102,6 +102,8 @@ def check_query(query: ast.Query, name: str, namespace: Namespace) -> QueryPlan 
     )
     warn_of_unused(query, plan, namespace.diagnostics)
     warn_of_no_match(find, plan, namespace.diagnostics)
+    repeats = [part for part in parts_of(find.pattern) if isinstance(part, ast.PatternRepeat)]
+    warn_of_dear_repeats(repeats, plan, namespace.diagnostics)
     return plan
 
 

@@ -1,8 +1,8 @@
-"""Warnings: what a query does not use, keys that it keeps, and queries that never match."""
+"""Warnings: what a query does not use, keys that it keeps, dear searches, and no match at all."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any
@@ -13,6 +13,7 @@ from querylang.errors import Mistake
 from querylang.plan.constant_folding import NoValueError, is_constant, value_of
 from querylang.plan.expression import Binary, EndOf, Expression, FieldOf, Fold, KeyOf, PrevOf, Type, walk
 from querylang.plan.model import ACCEPT, Automaton, Between, Duration, Gap, QueryPlan, Where, Within, Without
+from querylang.plan.remembering import MOST_BOUND, search_cost
 from querylang.plan.text import duration_text
 from querylang.source import Span
 from querylang.syntax import ast
@@ -86,6 +87,24 @@ def _parts_of(kind: Hashable) -> tuple[str, ...]:
 # ignored where that name is unset.
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+
+
+DEAR_FROM = 3
+"""The power from which on the cost of a search is warned of."""
+
+
+def warn_of_dear_repeats(repeats: Sequence[ast.PatternRepeat], plan: QueryPlan, diagnostics: Diagnostics) -> None:
+    """Warn of the first open repeat if searches may be ended, or be far dearer than others."""
+    is_limited = any(isinstance(item, Within) and item.between is None for item in plan.conditions)
+    is_short = is_limited or all(item.retain is not None for item in plan.inputs)
+    open_ones = [item for item in repeats if item.most is None and not item.is_consecutive]
+    if is_short or plan.finds_all or not open_ones:
+        return
+    cost = search_cost(plan)
+    if cost.is_ended:
+        diagnostics.warn(Mistake.MANY_CHOICES, open_ones[0].span, steps=f"{MOST_BOUND:,}")
+    elif cost.power >= DEAR_FROM:
+        diagnostics.warn(Mistake.DEAR_REPEAT, open_ones[0].span, power=cost.power_text)
 
 
 def warn_of_no_match(find: ast.Find, plan: QueryPlan, diagnostics: Diagnostics) -> None:

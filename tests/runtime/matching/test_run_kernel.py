@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import ensue
+from querylang.plan import remembering
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
-from runtime.matching import matchers, reference
+from runtime.matching import matchers
 from runtime.replay.replay import measured_replay
 from runtime.results.schemas import Results
 
@@ -111,7 +112,7 @@ def test_a_run_may_be_longer_than_the_stack_of_python() -> None:
 
 @pytest.mark.parametrize("find", LIMITED)
 def test_both_matchers_end_the_same_searches(find: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reference, "MOST_BOUND", 60)
+    monkeypatch.setattr(remembering, "MOST_BOUND", 60)
     found = [item for seed in range(4) for item in _both(find, _records(seed))]
     assert any(isinstance(item, tuple) for item in found), "a limit that is never reached shows nothing"
     assert any(isinstance(item, dict) for item in found), "a comparison of no match shows little"

@@ -11,7 +11,7 @@ import pytest
 import ensue
 import querylang
 from ensue.rendering.explanation import explain
-from runtime.matching import reference
+from querylang.plan import remembering
 
 HEAD = "event A { integer v; } event B { integer v; } event C { integer v; }\n"
 
@@ -64,7 +64,7 @@ WITHOUT_END = "A as a {2,} -> A as b {2,} -> B as c where sum(a.v) = -1 and sum(
 
 
 def test_a_search_without_end_is_ended_and_the_next_one_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reference, "MOST_BOUND", 1000)
+    monkeypatch.setattr(remembering, "MOST_BOUND", 1000)
     records = [{"at": float(at), "event": "A", "v": 3} for at in range(20)]
     records += [{"at": 20.0, "event": "B", "v": 0}]
     records += [{"at": float(at), "event": event, "v": v} for at, event, v in [(40, "A", 0), (41, "A", -1)]]
@@ -90,6 +90,25 @@ def test_a_search_without_end_is_ended_and_the_next_one_answers(monkeypatch: pyt
 def test_explain_says_where_a_search_has_a_limit(find: str, *, is_limited: bool) -> None:
     plan = querylang.compile_text(f"{HEAD}{_inputs('within 7.0')}find {find}").plan
     assert ("a search of more than 100,000 steps is ended" in explain(plan)[0].text()) == is_limited
+
+
+RISING = "where a.v > prev(a).v where b.v > prev(b).v"
+
+
+@pytest.mark.parametrize(
+    ("find", "limit"),
+    [
+        (f"A as a+ -> A as b+ -> B as c {RISING} where last(a).v > 7", None),
+        (f"A as a+ -> A as b+ -> B as c {RISING} where last(a).v > last(b).v", "square"),
+        (f"A as a+ -> A as b+ -> B as c {RISING} where last(a).v > last(b).v where a.v > c.v", "cube"),
+        ("A as a+ consecutive -> B as b where a.v > prev(a).v where last(a).v > first(a).v", None),
+    ],
+)
+def test_explain_names_what_makes_a_search_dear(find: str, limit: str | None) -> None:
+    (found,) = explain(querylang.compile_text(f"{HEAD}{_inputs('within 7.0')}find {find}").plan)
+    assert ("a search that finds nothing may take" in found.text()) == (limit is not None)
+    if limit is not None:
+        assert f"the {limit} of the events in the windows; `consecutive`, a `within`" in found.text()
 
 
 def test_dead_ends_of_many_repeats_are_stored() -> None:
