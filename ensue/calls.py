@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ensue.data_options import DataOptions, FrameOptions, TableOptions, public_call
 from ensue.queries import Queries
-from querylang.errors import InputError, did_you_mean, listed
+from querylang.errors import InputError, did_you_mean, kind_in_words, listed
 from spark_backend.versions import refuse_missing_spark
 
 if TYPE_CHECKING:
@@ -225,6 +225,8 @@ def deploy(
     from job_engine.document.setting_keys import Engine
     from job_engine.job.job import deploy as start
 
+    if not isinstance(deployment, str | Path | Mapping):
+        raise InputError(f"deployment: expected a path or a mapping, not {kind_in_words(deployment)}")
     if isinstance(deployment, Mapping) and isinstance(deployment.get("queries"), Queries):
         queries = deployment["queries"]
         deployment = {**deployment, "queries": list(queries.paths) or queries.texts[0].text}

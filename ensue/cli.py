@@ -16,10 +16,11 @@ import typer
 
 from ensue.commands.all_commands import COMMANDS
 from ensue.commands.json_log import asks_for_objects, begin_beside, end_beside
-from ensue.commands.output import print_error, print_failure, print_line
+from ensue.commands.output import print_error, print_failure, print_line, write_nowhere, write_out
 from job_engine.stopping import SIGNAL_EXIT, Stopped, StopRequest
-from querylang.errors import EnsueError, exit_code_of
+from querylang.errors import EnsueError, ExitCode, exit_code_of
 from querylang.printable import forget_secrets, printable
+from querylang.system_errors import has_way_out, refused
 from runtime.compiling.notice import tell_on
 
 _WrongUsage: Any = typer.BadParameter.__mro__[1]
@@ -77,16 +78,25 @@ def _run() -> None:
     forget_secrets()
     _take_name_of_shell(sys.argv[1:])
     try:
-        sys.exit(app(prog_name="ensue", standalone_mode=False) or 0)
+        code = app(prog_name="ensue", standalone_mode=False) or 0
+        write_out()
+        sys.exit(code)
     except EnsueError as error:
         print_error(str(error))
         sys.exit(exit_code_of(error))
     except BrokenPipeError:  # the reader of our output has closed it: nothing is left to do
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        write_nowhere()
         sys.exit(0)
     except MemoryError as error:
         print_error("not enough memory: give the process more, or divide the tables into smaller ones")
         sys.exit(exit_code_of(error))
+    except OSError as error:
+        if not has_way_out(error):
+            print_failure()
+            sys.exit(ExitCode.OURS)
+        plain = refused(error, error.filename or "a file that Ensue needs")
+        print_error(str(plain))
+        sys.exit(exit_code_of(plain))
     except typer.Abort as error:  # what Ctrl-C has become
         raise KeyboardInterrupt from error
     except Exception as error:  # noqa: BLE001  our own failure, whatever it is

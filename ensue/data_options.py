@@ -13,7 +13,7 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar
 
-from querylang.errors import EnsueError, InputError, did_you_mean
+from querylang.errors import EnsueError, InputError, did_you_mean, kind_in_words
 from querylang.parameters import NOTHING, Given
 from querylang.printable import words
 
@@ -105,6 +105,15 @@ class DataOptions:
     partition_column: str | None = None
     offset_column: str | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse what is not text where text is meant; raises InputError."""
+        for name in _TEXTS:
+            value = getattr(self, name)
+            if not isinstance(value, str | None):
+                raise InputError(f"{name}: expected a text, not {kind_in_words(value)}")
+        if not isinstance(self.csv, str | Mapping | None):
+            raise InputError(f"csv: expected a text or a mapping, not {kind_in_words(self.csv)}")
+
     @property
     def columns(self) -> ColumnNames:
         """As readers of tables want them; raises InputError for what is not a size, a form."""
@@ -127,6 +136,27 @@ class DataOptions:
             partition=self.partition_column,
             offset=self.offset_column,
         )
+
+
+_TEXTS = (
+    "arrival",
+    "type",
+    "source_time",
+    "max_record",
+    "time_unit",
+    "time_format",
+    "source_column",
+    "partition_column",
+    "offset_column",
+)
+"""The keywords that are nothing but texts."""
+
+
+def path_of(name: str, given: object) -> Path:
+    """What a user gives as a path. Raises InputError; `name`: of the argument."""
+    if not isinstance(given, str | Path):
+        raise InputError(f"{name}: expected a path, not {kind_in_words(given)}")
+    return Path(given)
 
 
 _ENTRY = re.compile(r"^(\w+): (.*(?:\n +\S.*)*)", re.MULTILINE)

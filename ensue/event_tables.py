@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 from job_engine.places.place import scheme_of
 from querylang.errors import InputError, counted, did_you_mean
 from querylang.paths import exists, is_folder
+from querylang.system_errors import refused
 from runtime.file_paths import FileBelow, files_below, is_key
-from runtime.temporary import own_folder
+from runtime.temporary import OTHER_PLACE, own_folder
 
 if TYPE_CHECKING:
     from job_engine.places.place import RemotePath
@@ -108,9 +109,12 @@ def table_of_standard_input(format_: str | None) -> Path:
     first = source.read(_LOOKED_AT)
     folder = own_folder()
     table = folder / f"stdin{_looks_like(first) if suffix is None else suffix}"
-    with table.open("wb") as file:
-        file.write(first)
-        shutil.copyfileobj(source, file, 1 << 20)
+    try:
+        with table.open("wb") as file:
+            file.write(first)
+            shutil.copyfileobj(source, file, 1 << 20)
+    except OSError as error:
+        raise refused(error, f"-: cannot be kept in {folder}", OTHER_PLACE) from error
     sys.stdin.close()
     return table
 

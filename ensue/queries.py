@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import querylang
 from querylang.checker.checked import Checked
-from querylang.errors import InputError, Mistake, QueryError, near_file
+from querylang.errors import InputError, Mistake, QueryError, kind_in_words, near_file
 from querylang.load import NAMELESS, PATH_SUFFIXES, Schemas, is_query_text, texts_of, words_of
 from querylang.parameters import NOTHING, Given, with_instances
 from querylang.paths import exists
@@ -118,8 +118,11 @@ def load(source: Queries | str | Path | Sequence[str | Path]) -> Queries:
         text = Source(NAMELESS, source)
         return Queries((), (text,), querylang.check_paths([text]))
     given: object = [source] if isinstance(source, str | Path) else source
-    if not isinstance(given, Sequence) or not all(isinstance(path, str | Path) for path in given):
-        raise InputError(f"{type(source).__name__} is not a query; give a path, a list of paths, or query text")
+    if not isinstance(given, Sequence) or isinstance(given, bytes):
+        raise InputError(f"{kind_in_words(given)} is not a query; give a path, a list of paths, or query text")
+    for number, path in enumerate(given, 1):
+        if not isinstance(path, str | Path):
+            raise InputError(f"number {number} of the list of queries: expected a path, not {kind_in_words(path)}")
     paths = tuple(Path(path) for path in given)
     texts = texts_of(paths)
     return Queries(paths, texts, querylang.check_paths(texts))

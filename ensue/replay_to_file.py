@@ -34,6 +34,7 @@ from querylang.parameters import with_instances
 from querylang.paths import exists, is_folder
 from querylang.plan.model import Plan, QueryPlan
 from querylang.printable import json_text
+from querylang.system_errors import refused
 from runtime.engine import Engine
 from runtime.matching.choose import slow_queries
 from runtime.policies.plan_policies import parse_orderings
@@ -330,7 +331,7 @@ def match_file(path: Path, plan: Plan, row_of: RowOf) -> Iterator[MatchFile]:
         refuse_bad_path(path)  # somebody else may have made one meanwhile
         draft.replace(path)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise refused(error, f"{path}: cannot be written") from None
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)

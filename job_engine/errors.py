@@ -10,9 +10,10 @@ from contextlib import contextmanager
 
 from querylang.errors import EnsueError, ExitCode, FileErrors, InputError, PassingError, QueryErrors, is_passing
 from querylang.printable import masked, one_line, shows
+from querylang.system_errors import FULL, number_of, reason_of, refused
 
-FULL = re.compile(r"No space left on device|Disk quota exceeded")
-_FULL_PLACE = re.compile(r"\[Errno \d+\] (?:No space left on device|Disk quota exceeded): '([^'\n]+)'")
+_PLACE = re.compile(r"\[Errno \d+\] [\w -]+: '([^'\n]+)'")
+"""Where Python says that a file is."""
 
 
 class Unreachable(PassingError):
@@ -22,6 +23,9 @@ class Unreachable(PassingError):
 class WorkerDied(PassingError):
     """A process that reads or searches ended, or had too little memory: a record may be why."""
 
+
+_OF_TEXTS = frozenset({errno.EMFILE, errno.ENFILE, errno.EROFS})
+"""What is known wherever a text says it, such as one of Java: no file of a user causes it."""
 
 KINDS: Mapping[str, type[InputError]] = {
     kind.__name__: kind for kind in (Unreachable, WorkerDied, PassingError, InputError)
@@ -37,11 +41,14 @@ def kind_of(error: Exception) -> type[InputError] | None:
 def plain_error(error: Exception) -> Exception:
     """An InputError in plain words if it is known whatever runs; else the error itself."""
     text = str(error)
-    if FULL.search(text):
-        place = _FULL_PLACE.search(text)
-        return disk_full("a disk that the job writes to" if place is None else place[1])
+    number = number_of(error) or 0
     if isinstance(error, OSError) and error.filename is not None:
-        return failed(error, f"{error.filename}: {error.strerror}")
+        return failed(error, f"{error.filename}: {reason_of(error)}")
+    place = _PLACE.search(text)
+    if number in FULL:
+        return disk_full("a disk that the job writes to" if place is None else place[1])
+    if number in _OF_TEXTS:
+        return refused(error, "a file that the job needs" if place is None else place[1])
     return error
 
 
@@ -56,14 +63,14 @@ def writing_to(place: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT) or FULL.search(str(error)):
+        if number_of(error) in FULL:
             raise disk_full(place) from error
-        raise failed(error, f"{place}: cannot be written: {error.strerror or error}") from error
+        raise failed(error, f"{place}: cannot be written: {reason_of(error)}") from error
 
 
 def failed(error: OSError, text: str) -> InputError:
     """What to raise for an error of a file: Unreachable for a store that does not answer."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is not None:
+    if number_of(error) in FULL and error.filename is not None:
         return disk_full(error.filename)
     if isinstance(error, ConnectionError):
         return Unreachable(text)

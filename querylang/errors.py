@@ -609,6 +609,11 @@ def near_file(path: str | Path) -> str:
     return ""
 
 
+def kind_in_words(value: object) -> str:
+    """What a user of Python gave where something else is meant: `None`, or the name of its type."""
+    return "None" if value is None else type(value).__name__
+
+
 def counted(count: int, one: str, many: str | None = None, zero: str = "0") -> str:
     """`1 match`, `2 matches`.
 

@@ -25,6 +25,7 @@ from querylang.source import Source, Span
 from querylang.syntax import ast
 from querylang.syntax.definition_files import parse_definitions
 from querylang.syntax.parser import parse
+from querylang.system_errors import refused
 
 QUERY_SUFFIXES = (".query", ".qry")
 DEFINITION_SUFFIX = ".mon"
@@ -169,7 +170,7 @@ def _read(path: Path) -> Source:
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text (byte {error.start + 1})") from error
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
+        raise refused(error, str(path)) from error
 
 
 @cache

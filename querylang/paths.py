@@ -20,13 +20,21 @@ def can_be(path: str | PathLike[str]) -> bool:
 
 
 def exists(path: str | PathLike[str]) -> bool:
-    """Whether there is such a file or folder; an overlong name or one with a NUL does not exist."""
+    """Whether there is such a file or folder; an overlong name or one with a NUL does not exist.
+
+    One that this user may not look at counts as there: who opens it gets the reason.
+    """
     try:
         return Path(path).exists()
+    except PermissionError:
+        return True
     except (OSError, ValueError):
         return False
 
 
 def is_folder(path: str | PathLike[str]) -> bool:
     """Whether there is such a folder."""
-    return exists(path) and Path(path).is_dir()
+    try:
+        return exists(path) and Path(path).is_dir()
+    except PermissionError:
+        return False

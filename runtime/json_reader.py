@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
 from querylang.errors import InputError, is_passing
+from querylang.system_errors import reason_of
 from runtime.json_shapes import WrongValue, check_of, shown
 
 DEEPEST = 200
@@ -152,7 +153,7 @@ def _content(place: Readable, largest: int) -> bytes:
         if is_passing(error):  # it says nothing about the file
             error.filename = error.filename or str(place)
             raise
-        raise DamagedJson(f"it cannot be read: {error.strerror or error}") from error
+        raise DamagedJson(f"it cannot be read: {reason_of(error)}") from error
     if len(data) > largest:
         raise DamagedJson(f"it has more than {largest} bytes")
     return data

@@ -10,14 +10,20 @@ from __future__ import annotations
 import atexit
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from querylang.errors import InputError
+
 PREFIX = "ensue-"
 """Of names in it."""
+
+OTHER_PLACE = "`TMPDIR` names the folder of temporary files"
+"""The way out where that one is full."""
 
 _HELD = f"{PREFIX}job-"
 """Of folders that are held, in the temporary folder of the system."""
@@ -34,7 +40,7 @@ class HeldFolder:
 
     def __init__(self) -> None:
         while True:
-            self.folder = Path(tempfile.mkdtemp(prefix=_HELD))
+            self.folder = Path(tempfile.mkdtemp(prefix=_HELD, dir=_of_system()))
             with suppress(FileNotFoundError):  # removed before it was held
                 self.handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
                 if _is_ours(self.folder, self.handle):
@@ -49,6 +55,18 @@ class HeldFolder:
         self.handle = -1
 
 
+def _of_system() -> Path:
+    """The folder of temporary files. Raises InputError if there is none that takes any."""
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        tried = re.findall("'([^']+)'", str(error))
+        raise InputError(
+            f"no folder for temporary files can be written: {' '.join(tried)} are full or read-only, or are not there."
+            " Let `TMPDIR` name one"
+        ) from error
+
+
 def _is_ours(folder: Path, handle: int) -> bool:
     """Whether a new folder is there, and nobody is about to remove it."""
     try:
@@ -61,7 +79,7 @@ def _is_ours(folder: Path, handle: int) -> bool:
 
 def remove_unheld() -> None:
     """Remove folders of this user that no process holds, in the temporary one."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_HELD}*"):
+    for folder in _of_system().glob(f"{_HELD}*"):
         with suppress(OSError):  # somebody else's, removed meanwhile, or without locks
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:

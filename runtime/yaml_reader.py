@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from querylang.errors import FileErrors, near_file
+from querylang.system_errors import reason_of
 
 if TYPE_CHECKING:
     import yaml
@@ -86,7 +87,7 @@ def file_text(path: Path, *, may_be_pipe: bool = False) -> str:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise FileErrors(str(path), [(line, "is not UTF-8")]) from error
     except (OSError, ValueError) as error:  # ValueError: no file can have this name
-        raise FileErrors(str(path), [(None, f"cannot be read: {getattr(error, 'strerror', None) or error}")]) from error
+        raise FileErrors(str(path), [(None, f"cannot be read: {reason_of(error)}")]) from error
 
 
 def _text_of_pipe(path: Path) -> str:

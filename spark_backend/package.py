@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from querylang.errors import InputError
+from querylang.system_errors import refused
 from runtime.compiling.files import VARIABLE
 from spark_backend.executors import NEEDED
 
@@ -66,7 +67,7 @@ def write_package(path: Path, kernels: bytes | None, others: Iterable[tuple[str,
                 _add(out, name, file.read_bytes())
         part.replace(path)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+        raise refused(error, f"{path}: cannot be written") from error
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)

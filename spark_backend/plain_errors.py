@@ -22,10 +22,17 @@ from querylang.printable import one_line
 OLDEST = 17
 """The oldest version of Java that this Spark runs on."""
 
-MORE_MEMORY = 'Choose how much memory Java gets: PYSPARK_SUBMIT_ARGS="--driver-memory 4g pyspark-shell"'
+FEWEST_FILES = 300
+"""Open files: of Spark's archives alone there are three hundred."""
+
+MORE_MEMORY = (
+    "Choose how much memory Java gets: `spark: {driver_memory: 4g}` in the deployment file, elsewhere"
+    ' PYSPARK_SUBMIT_ARGS="--driver-memory 4g pyspark-shell"'
+)
 
 LESS_MEMORY = (
     "The system gives Java less than that: raise the limit (`ulimit -v`), or choose less,"
+    " `spark: {driver_memory: 1g}` in the deployment file, elsewhere"
     ' PYSPARK_SUBMIT_ARGS="--driver-memory 1g pyspark-shell"'
 )
 
@@ -38,7 +45,7 @@ _OPTIONS = ("PYSPARK_SUBMIT_ARGS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JA
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)|JAVA_VERSION="(?:1\.)?(\d+)')
 _MEMORY = re.compile(r"--driver-memory[ =](\w+)|spark\.driver\.memory=(\w+)")
-_NOT_RESERVED = "Could not reserve enough space"
+_NOT_RESERVED = re.compile(r"Could not (?:reserve|allocate)")
 _NO_ROOM = re.compile(r"System memory \d+ must be at least \d+")
 LONGEST_ANSWER = 20
 """Seconds."""
@@ -49,6 +56,12 @@ def refuse_unusable_java(memory: str, environment: Mapping[str, str] = os.enviro
 
     memory: of the JVM, such as `2g`, unless the user chose another
     """
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # Java raises its limit up to that
+    if allowed != resource.RLIM_INFINITY and allowed < FEWEST_FILES:
+        raise InputError(
+            f"Spark has some hundreds of files open, and the system allows {allowed}: allow more, such as"
+            " `ulimit -n 65536`, or `LimitNOFILE=65536` of a service"
+        )
     program = _program(environment)
     version = _version(program)
     if version is not None and version < OLDEST:
@@ -95,7 +108,7 @@ def _refuse_failing(program: str, memory: str, environment: Mapping[str, str]) -
     if code:
         # Java says which variables it read before it says what is wrong.
         lines = [line for line in text.splitlines() if line and not line.startswith(("Picked up", "NOTE:"))]
-        way_out = LESS_MEMORY if _NOT_RESERVED in text else MORE_MEMORY
+        way_out = LESS_MEMORY if _NOT_RESERVED.search(text) else MORE_MEMORY
         raise InputError(f"Java does not start: {one_line(' '.join(lines[:2]))}. {way_out}")
 
 

@@ -12,6 +12,7 @@ import typer
 from ensue.commands.options import DeploymentFile, Json
 from ensue.commands.output import print_json, print_line
 from querylang.errors import InputError, counted
+from querylang.system_errors import refused
 from runtime.json_reader import DamagedJson, json_of_text
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def text_of(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        raise refused(error, f"{path}: cannot be read") from error
 
 
 def _value(written: str) -> tuple[str, Any]:

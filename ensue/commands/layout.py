@@ -16,6 +16,7 @@ import querylang
 from querylang.errors import EnsueError, FileErrors, near_file
 from querylang.load import DEFINITION_SUFFIX, QUERY_SUFFIXES
 from querylang.paths import exists, is_folder
+from querylang.system_errors import reason_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def write(layout: Layout) -> None:
     try:
         _replace(layout.path.resolve(), layout.after)
     except OSError as error:
-        raise FileErrors(str(layout.path), [(None, f"cannot be written: {error.strerror}")]) from error
+        raise FileErrors(str(layout.path), [(None, f"cannot be written: {reason_of(error)}")]) from error
 
 
 def _replace(target: Path, text: str) -> None:

@@ -11,13 +11,15 @@ import re
 import shutil
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import typer
 
 from querylang.errors import ExitCode, Mistake, listed, nearest
 from querylang.printable import json_text, masked, one_line, printable
+from querylang.system_errors import refused
 
 if TYPE_CHECKING:
     from ensue.queries import Queries
@@ -31,7 +33,34 @@ MOST_TYPES = 3
 
 def print_text(text: str) -> None:
     """A result as text."""
-    sys.stdout.write(printable(text) + "\n")
+    _write(printable(text) + "\n")
+
+
+def _write(text: str) -> None:
+    with _output_in_plain_words():
+        sys.stdout.write(text)
+
+
+def write_out() -> None:
+    """Write what waits. Raises InputError, such as for a full disk."""
+    with _output_in_plain_words():
+        sys.stdout.flush()
+
+
+@contextmanager
+def _output_in_plain_words() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        write_nowhere()
+        raise refused(error, "standard output cannot be written") from error
+
+
+def write_nowhere() -> None:
+    """Let nothing more of this process go to standard output."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def terminal_width() -> int | None:
@@ -51,7 +80,7 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 def print_content(text: str) -> None:
     """The content of a file: exactly, but on a terminal as other text."""
-    sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
+    _write(printable(text) if sys.stdout.isatty() else text)
 
 
 def print_error(text: str) -> None:

@@ -16,6 +16,7 @@ from ensue.data_options import DataOptions
 from ensue.queries import Queries, load
 from querylang.errors import EnsueError, QueryErrors
 from querylang.plan.model import Plan, QueryPlan
+from querylang.system_errors import refused
 
 if TYPE_CHECKING:
     from ensue.commands.findings import FilesByKind
@@ -317,12 +318,11 @@ def import_sql(
 
 
 def _text(file: Path) -> str:
-    from querylang.errors import InputError
 
     try:
         text = sys.stdin.read() if file == Path("-") else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise refused(error, f"{file}: cannot be read") from None
     return text.removeprefix("\ufeff")  # of an editor on Windows
 
 

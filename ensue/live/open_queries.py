@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from ensue.answer import Answer
-from ensue.data_options import DataOptions, in_python_words
+from ensue.data_options import DataOptions, in_python_words, path_of
 from ensue.live.foresight import Foresight
 from ensue.live.rows import RowReader, SentOffsets, UnreadRows, split
 from ensue.live.state import LivePlan, SavedLive, StateFiles, identity_of, plan_of_state
@@ -119,7 +119,7 @@ class Live:
         self._unread_answers: list[ref[LiveAnswer]] = []
         self._is_ended = self._is_warned = False
         if state is not None:
-            self._restore(Path(state))
+            self._restore(path_of("state", state))
         elif not self._plan.is_open:
             self._begin(self._plan.compiled([]))
 
@@ -201,7 +201,7 @@ class Live:
         """
         with self._lock:
             self._refuse_ended()
-            self._files.write(Path(path), self._saved().to_bytes(), overwrite=overwrite)
+            self._files.write(path_of("path", path), self._saved().to_bytes(), overwrite=overwrite)
 
     @property
     def clock(self) -> datetime | None:

@@ -22,6 +22,7 @@ from querylang.errors import InputError
 from querylang.parameters import with_instances
 from querylang.plan.expression import Type
 from querylang.plan.model import Plan
+from querylang.system_errors import refused
 from runtime.instants import NO_TIME
 from runtime.policies.plan_policies import SourceOrdering, parse_orderings, policy_of, with_ordering
 from runtime.policies.settings_text import parse_forget_keys, with_forget_keys
@@ -175,7 +176,7 @@ class StateFiles:
                     with suppress(OSError):
                         draft.unlink(missing_ok=True)
         except OSError as error:
-            raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+            raise refused(error, f"{path}: cannot be written") from None
         self._known[target] = _digest(data)
 
     def _refuse_other(self, path: Path, target: Path, *, overwrite: bool) -> None:
@@ -201,8 +202,7 @@ def _content(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        told = error.strerror if isinstance(error, OSError) else error
-        raise InputError(f"{path}: cannot be read: {told}") from None
+        raise refused(error, f"{path}: cannot be read") from None
 
 
 def _digest(data: bytes) -> str:

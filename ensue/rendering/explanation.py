@@ -17,6 +17,7 @@ from querylang.parameters import bind, needed
 from querylang.plan.describe import MATCH, Edge, Graph, graph_of, to_dot
 from querylang.plan.model import Plan, QueryPlan, to_dict
 from querylang.printable import one_line, printable
+from querylang.system_errors import refused
 from runtime.matching.choose import limit_of, listing, why_enumerated, why_not_kernel
 
 _UNKNOWN = "known when the parameters have values"
@@ -127,7 +128,7 @@ def _refuse_other_files(target: Path) -> None:
         ):
             raise InputError(f"{target}: is not an SVG picture, so it is not overwritten; write another name")
     except OSError as error:
-        raise InputError(f"{target}: cannot be written: {error.strerror}") from error
+        raise refused(error, f"{target}: cannot be written") from error
 
 
 def _beside(out: Path, query: QueryPlan) -> Path:
@@ -138,7 +139,7 @@ def _write(target: Path, text: str) -> None:
     try:
         target.write_text(text, "utf-8")
     except OSError as error:
-        raise InputError(f"{target}: cannot be written: {error.strerror}") from error
+        raise refused(error, f"{target}: cannot be written") from error
 
 
 # Draw the automaton of a query as SVG: states from left to right, transitions with conditions.

@@ -20,6 +20,7 @@ from querylang.errors import InputError, listed
 from querylang.plan.describe import graph_of
 from querylang.plan.model import QueryPlan
 from querylang.printable import json_text, printable
+from querylang.system_errors import refused
 from runtime.results.for_users import Plain, column_cells, plain_value
 from runtime.timestamps import parse_time
 
@@ -68,7 +69,7 @@ def write_page(page: Page, path: Path) -> Path:
             raise InputError(f"{path}: is not a report of Ensue, so it is not overwritten; write another name")
         path.write_text(page_html(page, path.stem), "utf-8")
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+        raise refused(error, f"{path}: cannot be written") from error
     return path
 
 

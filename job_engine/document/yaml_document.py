@@ -18,6 +18,7 @@ from job_engine.places.local_path import LocalPath
 from querylang.errors import FileErrors, InputError, did_you_mean, listed
 from querylang.parameters import Given, Path
 from querylang.printable import keep_secret
+from querylang.system_errors import reason_of
 from runtime.yaml_reader import YamlError, read_nodes, value_of
 
 Word = TypeVar("Word")
@@ -204,7 +205,7 @@ class Node:
         try:
             text = path.read_text("utf-8")
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "is not text"
+            reason = reason_of(error) if isinstance(error, OSError) else "is not text"
             self.wrong(f"'{self.name}' needs the file '{written}', which cannot be read: {reason}")
             return ""
         return self.mistakes.keep(name, text.rstrip("\r\n"))

@@ -21,6 +21,7 @@ from querylang.plan.changes import CHANGES
 from querylang.plan.model import Plan, QueryPlan
 from querylang.printable import warn
 from querylang.running import Running, RunningQuery, shadow_of
+from querylang.system_errors import refused
 from runtime.instants import EXPECTED, parse_moment
 from runtime.policies.per_input import NO_WAIT, is_clocked, policy_columns
 from runtime.reading import (
@@ -76,7 +77,7 @@ def send_command(
     try:
         command = folder.commands.send(text, at=at, kind=kind)
     except OSError as error:
-        raise InputError(f"{folder.commands.path}: the command cannot be written: {error.strerror or error}") from error
+        raise refused(error, f"{folder.commands.path}: the command cannot be written") from error
     if not (runs and wait):
         return Sent(command, runs)
     return Sent(command, runs, _outcome(folder, command, lock.is_held, seconds))

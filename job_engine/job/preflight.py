@@ -45,6 +45,7 @@ from querylang.paths import exists
 from querylang.plan.model import PLAN_VERSION, EventType, QueryPlan
 from querylang.printable import masked
 from querylang.running import Running
+from querylang.system_errors import reason_of, refused
 from runtime.engine import STATE_VERSION as ENGINE_VERSION
 from runtime.json_reader import DamagedJson, json_of_text, part_of
 
@@ -92,7 +93,7 @@ def _lines(file: Place) -> list[str]:
     except OSError as error:
         if is_passing(error):
             raise
-        raise DamagedJson(f"it cannot be read: {error.strerror or error}") from error
+        raise DamagedJson(f"it cannot be read: {reason_of(error)}") from error
 
 
 def _parse(lines: list[str]) -> None:
@@ -227,8 +228,9 @@ def _refuse_unwritable(folder: Place) -> None:
     existing = next(path for path in (folder, *folder.parents) if exists(path))
     if not existing.is_dir():
         raise InputError(f"{folder}: cannot be written: '{existing.name}' is not a folder")
-    if not LocalPath.of(existing).is_writable():
-        raise InputError(f"{folder}: cannot be written: no permission to write to '{existing}'")
+    refusal = LocalPath.of(existing).refusal()
+    if refusal is not None:
+        raise refused(refusal, f"{folder}: nothing can be written to '{existing}'")
 
 
 def _refuse_unknown_events(deployment: Deployment, events: Iterable[EventType]) -> None:

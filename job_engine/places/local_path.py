@@ -6,6 +6,7 @@ calls of one class. Imports are few, because the process that lists files has to
 
 from __future__ import annotations
 
+import errno
 import filecmp
 import os
 import shutil
@@ -79,9 +80,13 @@ class LocalPath(PosixPath):
             return False
         return True
 
-    def is_writable(self) -> bool:
-        """Whether this process may make files in this folder."""
-        return os.access(self, os.W_OK | os.X_OK)
+    def refusal(self) -> OSError | None:
+        """Why this process may not make files in this folder; None = it may."""
+        if os.access(self, os.W_OK | os.X_OK):
+            return None
+        is_read_only = os.statvfs(self).f_flag & os.ST_RDONLY
+        number = errno.EROFS if is_read_only else errno.EACCES
+        return OSError(number, os.strerror(number))
 
     def is_open(self) -> bool:
         """Whether this process may read it and, in a folder, make files; a link is not asked."""

@@ -28,6 +28,7 @@ from job_engine.wire.packed_rows import (
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.reports import Report, UnreadFiles
 from querylang.plan.model import Plan
+from querylang.system_errors import reason_of
 from runtime.columns.arrivals import Arrivals, RecordKind, arrivals_schema, place_of
 from runtime.instants import EARLIEST
 from runtime.json_reader import json_of_text
@@ -139,4 +140,4 @@ def _stopped_by_stores() -> Iterator[None]:
     except OSError as error:
         if "://" not in str(error.filename):
             raise
-        raise failed(error, f"{error.filename}: {error.strerror}") from error
+        raise failed(error, f"{error.filename}: {reason_of(error)}") from error

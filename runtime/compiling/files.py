@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FunctionType
 
 from querylang.errors import InputError
+from querylang.system_errors import refused
 
 # Compiled kernels in an archive, which a job ships to machines that have none. An archive is
 # unpacked once, into a private folder of the user's, and only if `ENSUE_KERNELS` names it: compiled
@@ -58,7 +59,7 @@ def pack(folder: Path, archive: Path) -> None:
                     out.write(path, path.name)
         part.replace(archive)
     except OSError as error:
-        raise InputError(f"{archive}: cannot be written: {error.strerror}") from error
+        raise refused(error, f"{archive}: cannot be written") from error
 
 
 @cache
@@ -80,8 +81,9 @@ def _unpacked(archive: Path, of_user: Path) -> Path:
         with suppress(OSError):
             os.utime(folder)  # says that it is used
     except (OSError, zipfile.BadZipFile) as error:
-        reason = getattr(error, "strerror", None) or "not an archive of `ensue compile --out`"
-        raise InputError(f"{VARIABLE}: {archive}: {reason}") from error
+        if isinstance(error, OSError):
+            raise refused(error, f"{VARIABLE}: {archive}") from error
+        raise InputError(f"{VARIABLE}: {archive}: not an archive of `ensue compile --out`") from error
     return folder
 
 

@@ -26,6 +26,7 @@ from numba.core import caching, types
 from numba.core.registry import CPUDispatcher
 
 from querylang.printable import warn
+from querylang.system_errors import reason_of
 from runtime.compiling.files import (
     VARIABLE,
     cache_of_user,
@@ -134,7 +135,7 @@ class KernelCache(caching.FunctionCache):  # type: ignore[misc]
             super().save_overload(signature, data)
         except OSError as error:
             _warn(
-                f"{self._cache_path}: compiled kernels cannot be stored: {error.strerror or error}."
+                f"{self._cache_path}: compiled kernels cannot be stored: {reason_of(error)}."
                 " They are compiled again next time",
                 "not stored",
             )

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from querylang.errors import InputError, PassingError, is_passing, near_file
+from querylang.system_errors import has_way_out, refused
 from runtime.file_forms import COMPRESSIONS, EVERYTHING, UTF_8, Asked, kind_of, shortened
 from runtime.file_paths import keys_of, name_of_table, path_of
 from runtime.reading.formats.arrow_tables import read_arrow, read_frame
@@ -95,6 +96,8 @@ def in_plain_words(path: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, UnicodeDecodeError, OSError, *_DAMAGED) as error:
+        if isinstance(error, OSError) and has_way_out(error):
+            raise refused(error, f"{path}: cannot be read as a table") from error
         reason = one_line(error) or "it asks for more memory than there is"
         kind = PassingError if is_passing(error) else InputError
         raise kind(f"{path}: cannot be read as a table: {reason}") from error
@@ -129,9 +132,7 @@ def refuse_special(path: Path) -> None:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file{near_file(path)}") from None
     except (OSError, ValueError) as error:  # such as a name that is too long, or has a zero byte
-        told = error.strerror if isinstance(error, OSError) else error
-        kind = PassingError if is_passing(error) else InputError
-        raise kind(f"{shortened(repr(str(path)))}: cannot be a file: {told}") from None
+        raise refused(error, f"{shortened(repr(str(path)))}: cannot be a file") from None
     if stat.S_ISDIR(mode):
         raise InputError(f"{path}: is a folder, not a table")
     if not stat.S_ISREG(mode):

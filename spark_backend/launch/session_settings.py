@@ -18,6 +18,7 @@ from pathlib import Path
 
 from job_engine.durable_files import publish
 from querylang.errors import PassingError
+from querylang.system_errors import reason_of
 from runtime.compiling.files import cache_of_user, is_private
 from runtime.temporary import folder_of_process
 
@@ -140,7 +141,7 @@ def refuse_silent(master: str) -> None:
             with socket.create_connection((host, int(port)), timeout=LONGEST_ANSWER):
                 return
         except (OSError, ValueError, OverflowError) as error:
-            reasons.append(f"{place}: {getattr(error, 'strerror', None) or error}")
+            reasons.append(f"{place}: {reason_of(error)}")
     raise PassingError(
         f"no master of Spark answers at {master} ({'; '.join(reasons)}). Is it started, and the port right?"
     )

@@ -58,11 +58,11 @@ def test_a_loaded_set_can_be_run_again_and_again() -> None:
     [
         (
             lambda: ensue.load(None),  # type: ignore[arg-type]
-            "NoneType is not a query; give a path, a list of paths, or query text",
+            "None is not a query; give a path, a list of paths, or query text",
         ),
         (
             lambda: ensue.load([5]),  # type: ignore[list-item]
-            "list is not a query; give a path, a list of paths, or query text",
+            "number 1 of the list of queries: expected a path, not int",
         ),
         (
             lambda: ensue.replay("inputs { A() retain 1; } find A as a", [{"at": 1}], parameters=5),  # type: ignore[arg-type]

@@ -207,7 +207,7 @@ def test_a_full_disk_changes_nothing_and_the_next_compaction_goes_on(tmp_path: P
         for batch in range(10):
             (sink.place / f"{IDENTITY}-{batch:08d}-00000.json").write_text(json.dumps({"text": "x" * 3900}) + "\n")
         before = seen(sink), names(sink)
-        with pytest.raises(InputError, match=r"cannot be compacted: the disk is full[.] No result"):
+        with pytest.raises(InputError, match=r"cannot be compacted: the disk is full[.] .*No result"):
             compact_sink(sink, compaction())
         assert (seen(sink), names(sink)) == before
         enlarge(sink.place)

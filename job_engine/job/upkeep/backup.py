@@ -30,6 +30,7 @@ from job_engine.sinks.kinds import publishing
 from job_engine.sources.listing.batch_log import RECORD, last_begun
 from querylang.errors import InputError, counted
 from querylang.printable import warn
+from querylang.system_errors import refused
 from runtime.json_shapes import Count
 
 BACKUP_VERSION = 2
@@ -93,7 +94,7 @@ def back_up(path: Path | str, target: Place) -> BackupReport:
             copied = _copied(deployment.checkpoint, target / _COPY)
         except OSError as error:
             _remove(target)
-            raise InputError(f"{target}: the backup cannot be written: {error.strerror or error}") from error
+            raise refused(error, f"{target}: the backup cannot be written") from error
         finally:
             lock.release()
         batch = last_begun(deployment.checkpoint)
@@ -143,7 +144,7 @@ def refuse_damage(source: Place, listed: _Listed) -> None:
         try:
             _refuse_changed(file, file, told)
         except OSError as error:
-            raise InputError(f"{file}: {error.strerror or error}; the backup is not whole") from error
+            raise refused(error, f"{file}: the backup is not whole") from error
     more = sorted({name for name, _ in _files(copy)} - listed.files.keys())
     if more:
         raise InputError(f"{copy / more[0]}: is not in the list of the backup; remove it, or choose another backup")
@@ -266,7 +267,7 @@ def _place(copy: Place, checkpoint: Place, listed: _Listed, mode: int | None) ->
         raise
     except OSError as error:
         _remove(draft)
-        raise InputError(f"{checkpoint}: cannot be written: {error.strerror or error}; nothing was restored") from error
+        raise refused(error, f"{checkpoint}: cannot be written", "Nothing was restored") from error
     if isinstance(checkpoint, Path) and isinstance(draft, Path):
         LocalPath.of(checkpoint).remove_tree()  # at most the lock of a run that has ended
         draft.rename(checkpoint)

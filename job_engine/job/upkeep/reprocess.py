@@ -26,6 +26,7 @@ from job_engine.sources.kinds import running_of
 from job_engine.sources.source import Source
 from querylang.errors import InputError, counted, listed
 from querylang.plan.model import EventType, Plan
+from querylang.system_errors import refused
 from runtime.file_forms import USUAL_CSV
 from runtime.instants import EXPECTED, parse_moment
 from runtime.json_reader import DamagedJson, json_of_text
@@ -104,7 +105,7 @@ def _rows(file: Path) -> Iterator[tuple[str, Row]]:
     try:
         lines = file.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        raise refused(error, f"{file}: cannot be read") from error
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -246,4 +247,4 @@ def _write(target: Place, text: str) -> None:
         finally:
             draft.unlink(missing_ok=True)
     except OSError as error:
-        raise InputError(f"{target}: cannot be written: {error.strerror or error}") from error
+        raise refused(error, f"{target}: cannot be written") from error

@@ -20,8 +20,9 @@ from job_engine.job.watching.prometheus import Metrics
 from job_engine.job.watching.status import backlog_of
 from job_engine.settings.deployment import Address, Deployment
 from job_engine.threads import in_background, new_event
-from querylang.errors import InputError, PassingError
+from querylang.errors import PassingError
 from querylang.plan.model import Plan
+from querylang.system_errors import refused
 from runtime.policies.settings_text import parse_duration
 
 WITHIN = 300.0
@@ -162,4 +163,4 @@ def _server(address: Address, answer: Callable[[str], tuple[int, str, bytes]]) -
             raise PassingError(
                 f"metrics: the port {address} is taken by another process; choose another one with `metrics`"
             ) from error
-        raise InputError(f"metrics: cannot listen at {address}: {error.strerror or error}") from error
+        raise refused(error, f"metrics: cannot listen at {address}") from error

@@ -13,13 +13,13 @@ from typing import Annotated, BinaryIO, TypedDict
 import pyarrow as pa
 
 from job_engine.durable_files import AT_ONCE, RESTORE, JobFile, complete, rename, sync
-from job_engine.errors import FULL
 from job_engine.places.arrow_files import parquet_rows, parquet_writer
 from job_engine.places.local_path import temporary_folder
 from job_engine.places.place import Place, RemotePath, files_below, files_with_sizes, writable
 from job_engine.sinks.kinds import Compacted, Compaction, Sink
 from job_engine.sinks.names import FIRST_COMPACTED, RESULT_FILE
 from querylang.errors import InputError
+from querylang.system_errors import refused
 from runtime.reading.formats.parquet_files import open_parquet
 from runtime.results.for_users import parquet_settings
 from runtime.threads import in_threads
@@ -360,8 +360,7 @@ def _replace(
     except BaseException as error:
         local.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            reason = "the disk is full" if FULL.search(str(error)) else error.strerror or str(error)
-            raise InputError(f"{folder}: cannot be compacted: {reason}. No result was changed") from error
+            raise refused(error, f"{folder}: cannot be compacted", "No result was changed") from error
         raise
     replacement.finish()
     names.add(replacement.new)

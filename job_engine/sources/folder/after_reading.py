@@ -17,6 +17,7 @@ from job_engine.sources.folder.listing import FileStamp
 from job_engine.sources.folder.pieces import FolderMemory, StampRows, stamps_of_plain, stamps_to_plain
 from job_engine.sources.folder.settings import ListedSource
 from job_engine.sources.listing.batch_log import DamagedManifest, inputs_folder
+from querylang.system_errors import reason_of
 from runtime.json_shapes import Count
 
 
@@ -80,7 +81,7 @@ def settle(source: ListedSource, memory: FolderMemory, committed: int, settled: 
         try:
             is_done = _settle_file(source, path, files[path].stamp)
         except OSError as error:
-            problems[path] = f"cannot be {_DONE[source.after]}: {error.strerror}"
+            problems[path] = f"cannot be {_DONE[source.after]}: {reason_of(error)}"
             is_done = False
         except OutsidePath as error:
             problems[path] = f"is not {_DONE[source.after]}: {error}"

@@ -17,6 +17,7 @@ from job_engine.places.local_path import LocalPath
 from job_engine.places.place import RemotePath, Stat
 from job_engine.sources.folder.settings import ListedSource
 from querylang.errors import is_passing
+from querylang.system_errors import reason_of
 
 # Which names in a folder are files of a source, by Spark's rules.
 
@@ -156,7 +157,7 @@ class FolderWatch:
         except OSError as error:
             if is_passing(error):  # left out, it would be read behind later files
                 raise
-            found.skipped[path] = str(error.strerror)
+            found.skipped[path] = reason_of(error)
             return
         if stat.S_ISDIR(status.st_mode):
             found.skipped[path] = "is a folder; `recursiveFileLookup: true` reads what is in it"

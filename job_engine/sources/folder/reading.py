@@ -30,6 +30,7 @@ from job_engine.wire.reports import Report
 from querylang.errors import InputError, PassingError, is_passing
 from querylang.plan.model import Plan
 from querylang.printable import one_line
+from querylang.system_errors import reason_of
 from runtime.columns.arrivals import place_of
 from runtime.file_forms import COMPRESSIONS, USUAL_CSV, UTF_8, CsvForm, kind_of
 from runtime.file_paths import keys_of
@@ -333,7 +334,7 @@ def _refuse_unopened(path: Place) -> None:
     except PermissionError:
         pass
     except OSError as error:
-        raise failed(error, f"{shown(path)}: cannot be opened: {error.strerror}") from error
+        raise failed(error, f"{shown(path)}: cannot be opened: {reason_of(error)}") from error
 
 
 # Look up when the first record of a file arrives, before the file is read.

@@ -37,6 +37,7 @@ from job_engine.sources.listing.manifests import (
     tasks_of,
 )
 from job_engine.wire.clock_sources import Clock
+from querylang.system_errors import reason_of
 from runtime.json_reader import json_of_text
 
 # Decide what the next micro-batch reads, which signals go with it, and what is to be reported.
@@ -353,7 +354,7 @@ def plain_errors() -> Iterator[None]:
         if isinstance(error, OSError) and error.filename is not None:
             from job_engine.errors import failed
 
-            raise failed(error, f"{error.filename}: {error.strerror}") from error
+            raise failed(error, f"{error.filename}: {reason_of(error)}") from error
         if isinstance(error, SourceProblem) and error.is_passing:
             from job_engine.errors import Unreachable
 

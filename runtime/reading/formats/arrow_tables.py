@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from querylang.errors import InputError
+from querylang.errors import InputError, kind_in_words
 from runtime.file_forms import EVERYTHING, Asked
 from runtime.interpreter.written_values import NOT_TEXT, is_unicode
 from runtime.reading.formats.python_rows import PythonCells, cells_of, is_missing
@@ -77,7 +77,7 @@ def _as_arrow(table: Any) -> pa.Table:
     if hasattr(table, "to_arrow"):
         return pa.table(table.to_arrow())
     raise InputError(
-        f"{type(table).__name__} is not a table; give a path, a list of rows (mappings of names to values), or a pandas,"
+        f"{kind_in_words(table)} is not a table; give a path, a list of rows (mappings of names to values), or a pandas,"
         " Polars or Arrow table"
     )
 

@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.errors import InputError
+from querylang.system_errors import refused
 from runtime.file_forms import COMPRESSIONS, USUAL_CSV, UTF_8, Asked, CsvForm, kind_of, size_text
 from runtime.reading.formats.raw_table import RawTable, as_text_of_bytes, one_line, plain_array
-from runtime.temporary import temporary_folder
+from runtime.temporary import OTHER_PLACE, temporary_folder
 
 # Compressed files, and text in other encodings, as plain files of UTF-8 that readers know. A plain
 # file is written to the folder of temporary files, in pieces, and removed after it was read: so
@@ -88,6 +89,8 @@ def plain_file(path: Path, asked: Asked, encoding: str = UTF_8, escape: str | No
             source = pa.CompressedInputStream(file, COMPRESSIONS[compression]) if compression else file
             try:
                 _unfold(_Limited(path, cast("BinaryIO", source), asked), out, encoding, escape)
+            except OSError as error:
+                raise refused(error, f"{path}: cannot be unfolded into {folder}", OTHER_PLACE) from error
             except UnicodeError as error:  # such as UTF-16 of which nothing says the order of bytes
                 raise InputError(f"{path}: is not {encoding} text: {one_line(error)}") from None
         try:

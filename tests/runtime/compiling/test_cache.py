@@ -45,7 +45,7 @@ def test_a_kernel_that_cannot_be_stored_runs_all_the_same(
     monkeypatch.setattr(machine_code, "_warned", set())
     for _ in range(2):
         KernelCache(full).save_overload("signature", "code")
-    assert caplog.text.count("cannot be stored: No space left on device") == 1
+    assert caplog.text.count("cannot be stored: the disk is full") == 1
 
 
 def _saving(self: Any, signature: Any, data: Any) -> None:
