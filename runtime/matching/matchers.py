@@ -5,6 +5,7 @@ Each is behind `runtime.matching.interface.Matcher`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,21 @@ from runtime.matching import reference
 from runtime.matching.candidates import MOST_MATCHES, TOO_MANY
 from runtime.matching.find_every import aggregates_of
 from runtime.matching.interface import Bindings, Found, Ordered, Waiting, as_bindings, as_columns
-from runtime.matching.kernel.aggregates import Aggregated, Aggregation, Function, Running, new_exact_sums, new_seen
+from runtime.matching.kernel.aggregates import (
+    Aggregated,
+    Aggregation,
+    Function,
+    Running,
+    aggregate_found,
+    new_exact_sums,
+    new_seen,
+)
 from runtime.matching.kernel.building import RANKED
 from runtime.matching.kernel.chain import search_chain
 from runtime.matching.kernel.columns import Reader
 from runtime.matching.kernel.compilation import (
+    CompiledQuery,
+    CompiledRuns,
     compile_query,
     compile_runs,
     form_of,
@@ -36,8 +47,8 @@ from runtime.matching.kernel.compilation import (
     types_with_actions,
 )
 from runtime.matching.kernel.evaluator import LoadedProgram
-from runtime.matching.kernel.program import Form, NotForKernel, Operand
-from runtime.matching.kernel.run_search import NO_ROOM_FOR_MATCHES, NO_ROOM_IN_MEMORY, search_runs
+from runtime.matching.kernel.program import Form, NotForKernel
+from runtime.matching.kernel.run_search import EVERY, NO_ROOM_FOR_MATCHES, NO_ROOM_IN_MEMORY, search_runs
 from runtime.matching.kernel.search import search
 from runtime.matching.kernel.sliding import new_queues, slide
 from runtime.matching.kernel.tables import Records
@@ -50,6 +61,7 @@ from runtime.matching.kernel.workspace import (
     Events,
     Matches,
     Query,
+    RunWorkspace,
     Workspace,
     new_matches,
     new_memory,
@@ -158,6 +170,56 @@ class ReferenceOverColumns:
         return [Released(*event) for event in zip(*columns, strict=True)]
 
 
+class _Aggregates:
+    """The aggregates of a `find every` on a kernel; of other queries there are none."""
+
+    def __init__(self, compiled: CompiledQuery | CompiledRuns, reader: Reader, query: QueryPlan) -> None:
+        self._reader, self._terms, self._is_every = reader, len(query.terms), query.every is not None
+        self._nodes, self._arguments = compiled.aggregates, compiled.arguments
+        # Those that a position or rank stands for, apart from whole events.
+        self._operands = {
+            index: compiled.program.integer_operands[self._arguments.operand[index]]
+            for index, node in enumerate(self._nodes)
+            if node.type in RANKED or (form_of(node) is Form.POSITION and not isinstance(node.arguments[0], EventOf))
+        }
+
+    def room(self, most: int, events: Ordered) -> Aggregation:
+        """Room for the aggregates of so many matches."""
+        count, numbers = len(self._nodes), len(events.table)
+        shape = count, most
+        results = Aggregated(np.zeros(shape, np.int64), np.zeros(shape, np.float64), np.zeros(shape, np.bool_))
+        best = np.full((count, self._terms), -1, np.int64)
+        seen = new_seen(count, numbers) if Function.COUNT_UNIQUE in self._arguments.function else new_seen(1, 1)
+        integers, floats = np.zeros(count, np.int64), np.zeros(count, np.float64)
+        running = Running(
+            np.zeros(count, np.int64), integers, floats, np.zeros(count, np.int64), new_exact_sums(count), seen, best
+        )
+        return Aggregation(self._is_every, self._arguments, running, results)
+
+    def columns(
+        self, results: Aggregated, matches: int, events: Ordered, program: LoadedProgram
+    ) -> tuple[pa.Array, ...]:
+        """A column for each; whole events are positions."""
+        return tuple(self._column(index, results, matches, events, program) for index in range(len(self._nodes)))
+
+    def _column(
+        self, index: int, results: Aggregated, matches: int, events: Ordered, program: LoadedProgram
+    ) -> pa.Array:
+        node, operand = self._nodes[index], self._operands.get(index)
+        valid = results.is_valid[index, :matches]
+        if operand is not None:
+            positions = results.integers[index, :matches][valid]
+            if operand.form is Form.VALUE:
+                number = int(self._arguments.operand[index])
+                positions = self._reader.positions_of_ranks(number, events, program)[positions]
+            column = self._reader.values_at(operand, events, positions)
+            return column.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
+        values = (results.floats if node.type == Type.FLOAT else results.integers)[index, :matches]
+        if node.type == Type.BOOLEAN:
+            values = values != 0
+        return pa.array(values, mask=None if valid.all() else ~valid)
+
+
 # The compiled matcher: reads a query's columns from ordered events and runs the search over them.
 #
 # Operands of conditions are computed as columns first. Then each new event starts a depth-first
@@ -177,18 +239,8 @@ class KernelMatcher:
         self._compiled = compile_query(query, types_with_actions(plan))
         self._reader = Reader(plan, query, self._compiled.program, self._compiled.counted)
         self.only_finds = query.skip is None and query.trailing is None
-        self._placed = self._values_at_positions()
+        self._aggregates = _Aggregates(self._compiled, self._reader, query)
         self._last: tuple[Ordered, tuple[Events, Query]] | None = None
-
-    def _values_at_positions(self) -> dict[int, Operand]:
-        """By aggregate that a position or rank stands for: its value; not for whole events."""
-        made = self._compiled
-        operands = dict(enumerate(made.arguments.operand.tolist()))
-        return {
-            index: made.program.integer_operands[operands[index]]
-            for index, node in enumerate(made.aggregates)
-            if node.type in RANKED or (form_of(node) is Form.POSITION and not isinstance(node.arguments[0], EventOf))
-        }
 
     def match(self, events: Ordered) -> Found:
         """One compiled search over all keys; or one pass, where aggregates follow the window."""
@@ -198,11 +250,7 @@ class KernelMatcher:
         latest = np.empty(most, np.int64)
         members = np.empty((most, 0 if self._is_every else self._terms), np.int64)
         free = events.free.copy()
-        aggregation, window, ages = (
-            self._aggregation(most, len(events.table)),
-            self._compiled.sliding,
-            self._compiled.ages,
-        )
+        aggregation, window, ages = self._aggregates.room(most, events), self._compiled.sliding, self._compiled.ages
         if ages is not None:
             workspace = self._workspace(loaded)
             matches = search_chain(loaded, query.automaton, query.program, ages, workspace, latest, members)
@@ -215,43 +263,8 @@ class KernelMatcher:
             matches = search(
                 loaded, query, workspace, is_ambiguous, aggregation, latest, members, free, self._skip_term
             )
-        columns = tuple(
-            self._column(index, aggregation.results, matches, events, query.program)
-            for index in range(len(self._compiled.aggregates))
-        )
+        columns = self._aggregates.columns(aggregation.results, matches, events, query.program)
         return Found(latest[:matches], members[:matches], columns, free)
-
-    def _aggregation(self, most: int, rows: int) -> Aggregation:
-        """Room for the aggregates of so many matches, of events in so many rows."""
-        count = len(self._compiled.aggregates)
-        shape = count, most
-        results = Aggregated(np.zeros(shape, np.int64), np.zeros(shape, np.float64), np.zeros(shape, np.bool_))
-        best = np.full((count, self._terms), -1, np.int64)
-        is_asked = Function.COUNT_UNIQUE in self._compiled.arguments.function
-        seen = new_seen(count, rows) if is_asked else new_seen(1, 1)
-        integers, floats = np.zeros(count, np.int64), np.zeros(count, np.float64)
-        running = Running(
-            np.zeros(count, np.int64), integers, floats, np.zeros(count, np.int64), new_exact_sums(count), seen, best
-        )
-        return Aggregation(self._is_every, self._compiled.arguments, running, results)
-
-    def _column(
-        self, index: int, results: Aggregated, matches: int, events: Ordered, program: LoadedProgram
-    ) -> pa.Array:
-        """The values of one aggregate, by match; of events their positions."""
-        node, operand = self._compiled.aggregates[index], self._placed.get(index)
-        valid = results.is_valid[index, :matches]
-        if operand is not None:
-            positions = results.integers[index, :matches][valid]
-            if operand.form is Form.VALUE:
-                number = int(self._compiled.arguments.operand[index])
-                positions = self._reader.positions_of_ranks(number, events, program)[positions]
-            column = self._reader.values_at(operand, events, positions)
-            return column.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
-        values = (results.floats if node.type == Type.FLOAT else results.integers)[index, :matches]
-        if node.type == Type.BOOLEAN:
-            values = values != 0
-        return pa.array(values, mask=None if valid.all() else ~valid)
 
     def outlives(self, events: Ordered, waiting: Waiting) -> NDArray[np.bool_]:
         """One compiled pass over all waits."""
@@ -296,6 +309,7 @@ class RunKernelMatcher:
         may_fail = query.finds_all or any(counted_states(query))
         self.only_finds = query.skip is None and query.trailing is None and not may_fail
         self._reader = Reader(plan, query, program_for_types(self._compiled, plan, query), self._compiled.counted)
+        self._aggregates = _Aggregates(self._compiled, self._reader, query)
         self._of_waits = _of_waits(plan, query)
 
     def match(self, events: Ordered) -> Found:
@@ -313,6 +327,7 @@ class RunKernelMatcher:
         memory = new_memory(LEAST_ROOM, max(1, parts))
         new = int((events.start[1:] - events.fresh).sum())
         matches = new_matches(new, max(LEAST_ROOM, len(query.terms) * new), new)
+        every = None if query.every is None else self._new_every(new, events)
         while ending := search_runs(
             loaded,
             events.number,
@@ -322,9 +337,9 @@ class RunKernelMatcher:
             made.followed,
             made.within,
             made.leading,
-            made.is_ambiguous,
+            made.is_ambiguous and every is None,
             remembering.MOST_BOUND,
-            MOST_MATCHES if query.finds_all else 0,
+            MOST_MATCHES if query.finds_all else 0 if every is None else EVERY,
             workspace,
             memory,
             matches,
@@ -335,8 +350,43 @@ class RunKernelMatcher:
             if ending == NO_ROOM_IN_MEMORY:
                 memory = new_memory(4 * len(memory.value), max(1, parts))
             if ending == NO_ROOM_FOR_MATCHES:
-                matches = _larger(matches, int(workspace.place[MATCHES]))
+                # Candidates of a `find every` go when they are aggregated.
+                if every is not None and workspace.place[MATCHES] > 0:
+                    self._aggregate(every, program, matches, workspace)
+                else:
+                    matches = _larger(matches, int(workspace.place[MATCHES]))
+        if every is not None:
+            self._aggregate(every, program, matches, workspace)
+            columns = self._aggregates.columns(every.aggregation.results, every.count, events, program)
+            return Found(every.latest[: every.count], np.empty((every.count, 0), np.int64), columns, free)
         return self._found(matches, int(workspace.place[MATCHES]), int(workspace.place[ERRORS]), free)
+
+    def _new_every(self, most: int, events: Ordered) -> _Every:
+        terms, slots = len(self._query.terms), self._compiled.slots
+        ours, theirs = np.zeros(terms, np.int64), np.zeros(terms, np.int64)
+        return _Every(
+            self._aggregates.room(most, events), np.empty(most, np.int64), np.empty(slots, np.int64), ours, theirs
+        )
+
+    def _aggregate(self, every: _Every, program: LoadedProgram, found: Matches, workspace: RunWorkspace) -> None:
+        """Makes matches of the candidates that were found, which makes room for others."""
+        made = self._compiled
+        every.count = aggregate_found(
+            program,
+            every.aggregation,
+            made.is_ambiguous,
+            made.tables.transitions,
+            made.tables.binds,
+            found,
+            int(workspace.place[MATCHES]),
+            every.count,
+            every.bindings,
+            workspace.stacks,
+            every.ours,
+            every.theirs,
+            every.latest,
+        )
+        workspace.place[MATCHES] = 0
 
     def _found(self, matches: Matches, count: int, errors: int, free: Integers) -> Found:
         tables, query = self._compiled.tables, self._query
@@ -362,6 +412,21 @@ class RunKernelMatcher:
     def outlives(self, events: Ordered, waiting: Waiting) -> NDArray[np.bool_]:
         """One compiled pass over all waits, or by the reference matcher."""
         return self._of_waits.outlives(events, waiting)
+
+
+@dataclass(slots=True)
+class _Every:
+    """The matches of a `find every` while candidates are searched; `count`: how many there are.
+
+    The others as in `runtime.matching.kernel.aggregates.aggregate_found`.
+    """
+
+    aggregation: Aggregation
+    latest: Integers
+    bindings: Integers
+    ours: Integers
+    theirs: Integers
+    count: int = 0
 
 
 def _of_waits(plan: Plan, query: QueryPlan) -> WaitsOfRuns | ReferenceOverColumns:

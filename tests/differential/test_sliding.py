@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +40,29 @@ AGGREGATES = (
     *("first(a.s + a.s)", "last(6.0d / a.d)", "countUnique(3 / a.n)", "countUnique(a.k)", 'last([a.s, "x"])'),
 )
 LONGER = ("A as a -> B as b", "A as a or B as b", "A as a and A as c", "A as a and B as b")
+ADDED = (
+    "A as a -> wait(1.0) as w -> B as b",
+    "B as b -> wait(0.5) as w -> A as a",
+    "A as a -> wait(1.5) as w -> A as c",
+    "A as a and A as c -> wait(1.0) as w -> B as b",
+    "(A as a or B as b) -> wait(1.0) as w -> A as d",
+    "A as a -> wait(1.0) as w -> (A as c and A as d)",
+    "wait(1.0) as u -> A as a -> wait(1.0) as w -> B as b",
+    "A as a => B as b",
+    "A as a => A as c",
+    "B as b -> A as a => A as c",
+)
+"""Patterns that have a search of their own."""
+CLAUSES = (
+    "",
+    "",
+    "",
+    "within 3.0",
+    "within 2.0",
+    "without B as x",
+    "without A as x where x.v > 3",
+    "within 2.5 without B as x where x.v > 2",
+)
 WHERE = ("", "", "where a.v > 1", "where a.v != 2 where a.f < 1.0e17", "where a.n > 1", "where 4 / a.v > 1")
 WINDOWS = (
     "within 4 seconds",
@@ -59,8 +84,11 @@ ODD_FLOATS = (
 )
 
 
-def random_query(chooser: random.Random) -> str:
-    """One name, most of the aggregates."""
+def random_query(chooser: random.Random, added: str = "") -> str:
+    """One name, most of the aggregates.
+
+    added: another pattern
+    """
     selects = " ".join(
         f"select {text} as s{number}"
         for number, text in enumerate(chooser.sample(AGGREGATES, chooser.choice((1, 4, 9))))
@@ -69,11 +97,20 @@ def random_query(chooser: random.Random) -> str:
     fields += "sequence<float> xs; optional<string> o; boolean t;"
     unique = chooser.choice(("", "", "", "", "", " with unique v"))
     window = chooser.choice(WINDOWS) + unique
-    pattern = chooser.choice(("A as a", "A as a", "A as a", "A as a", *LONGER))
+    pattern = added or chooser.choice(("A as a", "A as a", "A as a", "A as a", *LONGER))
     return f"""
     event A {{ {fields} }} event B {{ {fields} }}
     query Q {{ inputs {{ A() key k {window}; B() key k within 3 seconds; }} find every {pattern} {chooser.choice(WHERE)} {selects} }}
     """
+
+
+def random_added(chooser: random.Random) -> str:
+    """A pattern with a search of its own."""
+    pattern = chooser.choice(ADDED)
+    text = random_query(chooser, pattern)
+    if "c" in re.findall(r"as (.)", pattern) and chooser.randrange(2):
+        text = text.replace("select", "where a.v < c.v select", 1)
+    return text.replace("select", f"{chooser.choice(CLAUSES)} select", 1)
 
 
 def found(plan: Plan, table: pa.Table, matcher: str, cuts: list[int]) -> list[str]:
@@ -86,10 +123,11 @@ def found(plan: Plan, table: pa.Table, matcher: str, cuts: list[int]) -> list[st
     return sorted(map(repr, rows))
 
 
+@pytest.mark.parametrize("queries", [random_query, random_added])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_aggregates_follow_the_window(seed: int) -> None:
+def test_kernels_aggregate_what_is_enumerated(seed: int, queries: Callable[[random.Random], str]) -> None:
     chooser = random.Random(seed)
-    plan = querylang.compile_text(random_query(chooser)).plan
+    plan = querylang.compile_text(queries(chooser)).plan
     # Plans of an earlier version have no nulls that count.
     plan = replace(plan, queries=tuple(replace(query, nulls_fail=seed % 5 == 4) for query in plan.queries))
     table = random_events(chooser, chooser.choice((30, 60)), ODD_FLOATS if seed % 3 == 0 else FLOATS)

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.compiling.compiled import borrowing, inlined
-from runtime.matching.kernel.evaluator import KNOWN, LoadedProgram, state_of, state_of_operand
-from runtime.matching.kernel.workspace import Workspace, is_more_recent
+from runtime.matching.kernel.evaluator import KNOWN, LoadedProgram, Stacks, state_of, state_of_operand
+from runtime.matching.kernel.tables import Records
+from runtime.matching.kernel.workspace import Matches, is_more_recent
 from runtime.number_arrays import Integers
 
 # Exact sums of floats and means of integers, rounded once, when they are read.
@@ -323,10 +324,16 @@ def add_candidate(
     is_ambiguous: bool,
     is_new: bool,
     bindings: Integers,
-    workspace: Workspace,
+    stacks: Stacks,
+    ours: Integers,
+    theirs: Integers,
 ) -> None:
-    """Adds one candidate to each aggregate; `is_new`: it is the first one of a match."""
-    arguments, running, stacks = aggregation.arguments, aggregation.running, workspace.stacks
+    """Adds one candidate to each aggregate.
+
+    is_new: it is the first one of a match
+    ours, theirs: for comparing two candidates
+    """
+    arguments, running = aggregation.arguments, aggregation.running
     if is_new:
         clear(running)
     for index in range(len(arguments.function)):
@@ -352,7 +359,7 @@ def add_candidate(
             replaces = is_first or (function == Function.FIRST and not is_ambiguous)
             if is_ambiguous and not is_first and function >= Function.FIRST:
                 best, terms = running.best[index], running.best.shape[1]
-                is_newer = is_more_recent(bindings, best, terms, workspace.ours, workspace.theirs)
+                is_newer = is_more_recent(bindings, best, terms, ours, theirs)
                 replaces = is_newer == (function == Function.LAST)
             if replaces and is_ambiguous:
                 for term in range(running.best.shape[1]):
@@ -427,3 +434,44 @@ def finish_match(aggregation: Aggregation, candidates: int, match: int) -> None:
                 results.floats[index, match] = mean_of_integers(high, low, size)
         elif function == Function.SUM and arguments.is_float[index] and size > 0:
             results.floats[index, match] = rounded_sum(running.sums, index)
+
+
+@borrowing
+def aggregate_found(
+    program: LoadedProgram,
+    aggregation: Aggregation,
+    is_ambiguous: bool,
+    transitions: Records,
+    binds: Integers,
+    found: Matches,
+    count: int,
+    done: int,
+    bindings: Integers,
+    stacks: Stacks,
+    ours: Integers,
+    theirs: Integers,
+    latest: Integers,
+) -> int:
+    """Makes matches of candidates, those of one new event after the other; returns how many.
+
+    found: the candidates, the first `count` of it
+    done: how many matches there are already
+    bindings: room for the events of one candidate, by term; the last entry is the new event
+    latest: by match, the new event
+    """
+    candidates = 0
+    for number in range(count):
+        event = found.latest[number]
+        bindings[:] = -1
+        bindings[len(bindings) - 1] = event
+        for index in range(found.first[number], found.first[number + 1]):
+            taken = found.transition[index]
+            for bind in range(transitions[taken].first_bind, transitions[taken].stop_bind):
+                bindings[binds[bind]] = found.event[index]
+        add_candidate(program, aggregation, is_ambiguous, candidates == 0, bindings, stacks, ours, theirs)
+        candidates += 1
+        if number + 1 == count or found.latest[number + 1] != event:
+            latest[done] = event
+            finish_match(aggregation, candidates, done)
+            done, candidates = done + 1, 0
+    return done

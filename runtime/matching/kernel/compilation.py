@@ -128,7 +128,6 @@ def compile_query(query: QueryPlan, types: tuple[EventType, ...] = ()) -> Compil
     windows = window_columns(query)
     aggregates = aggregates_of(query)
     functions = [_function(node) for node in aggregates]
-    argument_forms = [form_of(node) for node in aggregates]
     events = [query.inputs[term.input].event for term in query.terms]
     # One program per condition over several events, then one per argument of an aggregate.
     parts: list[tuple[Expression, Sequence[str | tuple[str, ...]]]] = []
@@ -150,8 +149,7 @@ def compile_query(query: QueryPlan, types: tuple[EventType, ...] = ()) -> Compil
         count_rows.append(row)
     argument_programs = list(_argument_programs(aggregates, len(parts)))
     parts += [(node.arguments[0], [*events, events[0]]) for node in aggregates if node.arguments]
-    forms = {number: form for number, form in zip(argument_programs, argument_forms, strict=True) if form}
-    program_of_all = build_program(parts, actions_of(query, types), forms)
+    program_of_all = build_program(parts, actions_of(query, types), _forms(aggregates, argument_programs))
     conditions = condition_tables(query, programs, count_rows, program_of_all)
     automaton = automaton_tables(query, conditions.conditions, program_of_all)
     followed = followed_windows(query, windows.is_used_later)
@@ -190,6 +188,12 @@ def _argument_programs(aggregates: Sequence[Aggregate], first: int) -> Iterator[
     for node in aggregates:
         yield first if node.arguments else -1
         first += bool(node.arguments)
+
+
+def _forms(aggregates: Sequence[Aggregate], programs: Sequence[int]) -> dict[int, Form]:
+    """By program of an argument that has another form than its value: that form."""
+    forms = zip(programs, map(form_of, aggregates), strict=True)
+    return {number: form for number, form in forms if form is not Form.VALUE}
 
 
 def _arguments(
@@ -272,10 +276,13 @@ class CompiledRuns:
     counted, followed, within, leading, is_ambiguous: as in `runtime.matching.kernel.compilation`
     slots: how many slots its programs read
     reads_other_slots: some of them are not of terms
+    aggregates, arguments: of a `find every`
     """
 
     program: KernelProgram
     tables: RunTables
+    aggregates: tuple[Aggregate, ...]
+    arguments: Arguments
     counted: tuple[Counted, ...]
     windows: WindowColumns
     followed: np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -289,17 +296,22 @@ class CompiledRuns:
 @lru_cache(maxsize=1024)  # a job makes an engine per bucket and micro-batch
 def compile_runs(query: QueryPlan, types: tuple[EventType, ...] = ()) -> CompiledRuns:
     """As `compile_query`."""
-    if query.every is not None:
-        raise NotForKernel("`find every` with " + ("a `wait` between steps" if query.gaps else "`prev`"))
     if query.finds_all and (is_ambiguous(query) or any(term.sides for term in query.terms)):
         raise NotForKernel("`find all` where one event may serve different names")
+    aggregates = aggregates_of(query)
+    functions = [_function(node) for node in aggregates]
     query = query_with_exact_times(query)
     made = _Tables(query, slots_of(query), window_columns(query))
     made.add_conditions()
-    program = build_program(made.parts, actions_of(query, types))
+    events = made.slots.events(query.inputs[0].event)
+    numbers = list(_argument_programs(aggregates, len(made.parts)))
+    made.parts += [(node.arguments[0], events) for node in aggregates if node.arguments]
+    program = build_program(made.parts, actions_of(query, types), _forms(aggregates, numbers))
     return CompiledRuns(
         program=program,
         tables=made.tables(program),
+        aggregates=aggregates,
+        arguments=_arguments(aggregates, functions, query, program, numbers),
         counted=tuple(made.counted),
         windows=made.windows,
         followed=followed_windows(query, made.windows.is_used_later),

@@ -3,7 +3,8 @@
 It is the search of `runtime.matching.reference`: depth first, newer events first, more events
 before the end of the candidate. Where one event may serve different names, equally many, all tied
 transitions are explored, and the best completion is kept and stored. In all other queries the first
-candidate wins. A `find all` continues after each candidate.
+candidate wins. A `find all` continues after each candidate; a `find every` continues with older
+events as the newest one of a candidate, if the new event is in any.
 
 The search stops where an array is full. It continues with the same event in a larger one.
 """
@@ -51,6 +52,9 @@ from runtime.number_arrays import Integers
 DONE, NO_ROOM_FOR_MATCHES, NO_ROOM_IN_MEMORY = range(3)
 """How `search` ends."""
 
+EVERY = -1
+"""In place of a number of matches: a `find every`."""
+
 FOUND, NONE, ENDED, FULL_MATCHES, FULL_MEMORY = range(5)
 """How the search of one event ends."""
 
@@ -82,7 +86,8 @@ def search_runs(
     leading: µs, the length of the leading wait; NEVER = none
     is_ambiguous: some transitions can tie
     most_bound: so many events may count in one search
-    most_matches: of a `find all`, so many are given for one event; 0 = the most recent one is
+    most_matches: of a `find all`, so many are given for one event; 0 = the most recent one is;
+        EVERY = all candidates in the windows are
     free, skip_term: as in `runtime.matching.kernel.search`
     skips_to_last: the term's last event counts, not the first one
     """
@@ -106,7 +111,6 @@ def search_runs(
                     oldest_time = min(oldest_time, search_state.oldest_time[item])
             if len(free) > 0:
                 oldest_position = max(oldest_position, free[key])
-            oldest_time = max(oldest_time, events.time[event] - within + 1)
             place[PREVIOUS] = event
             place[SEARCH] += 1
             first_match = place[MATCHES]
@@ -118,6 +122,7 @@ def search_runs(
                     number,
                     tables,
                     program,
+                    within,
                     leading,
                     is_ambiguous,
                     most_bound,
@@ -167,6 +172,7 @@ def search_from(
     number: Integers,
     tables: RunTables,
     program: LoadedProgram,
+    within: int,
     leading: int,
     is_ambiguous: bool,
     most_bound: int,
@@ -188,7 +194,8 @@ def search_from(
     frames, bound, failures, place = workspace.frames, workspace.bound, workspace.failures, workspace.place
     window_position, window_time = workspace.search_state.oldest_position, workspace.search_state.oldest_time
     links, path, stacks = workspace.links, workspace.frames.position, workspace.stacks
-    has_superseded, finds_all, search = len(events.superseded) > 0, most_matches > 0, place[SEARCH]
+    has_superseded, finds_all, search = len(events.superseded) > 0, most_matches != 0, place[SEARCH]
+    is_every = most_matches == EVERY
     forget(memory, tables.keeps_memory, place[FIRST_SEARCH], search)
     bound.counts[:] = 0
     # For conditions on the key alone, which any event of the key can answer.
@@ -196,6 +203,8 @@ def search_from(
     depth, state, position, transition, best, binds_made, given = 0, 0, event, 0, NOTHING, 0, 0
     item, link_row, stop = states[0].input, -1, states[0].stop_transition
     oldest, limit = event, events.time[event]
+    # The pattern's `within`, counted from the candidate's newest event.
+    oldest_in_match = max(oldest_time, events.time[event] - within + 1)
     ending = NONE
     # Invariant: the events of `path` before `depth` are bound and fulfil all conditions that they
     # decide. `state` is next; what comes before `position` and `transition` in the order of
@@ -261,6 +270,8 @@ def search_from(
                 return ENDED
             target, failed = transitions[transition - 1].target, -1
             frames.state[depth], frames.next_transition[depth], frames.best[depth] = state, transition, best
+            if is_every and depth == 0:
+                oldest_in_match = max(oldest_time, events.time[position] - within + 1)
             # 2. What the target finds, if that is known.
             if target < 0:
                 result = END
@@ -289,7 +300,7 @@ def search_from(
                 depth, state, best = depth + 1, target, NOTHING
                 item, link_row = states[state].input, states[state].link_row
                 transition, stop = states[state].first_transition, states[state].stop_transition
-                oldest, limit = oldest_position, oldest_time
+                oldest, limit = oldest_position, oldest_in_match
                 if item >= 0:
                     oldest, limit = max(oldest, window_position[item]), max(limit, window_time[item])
                 oldest = max(oldest, failed)
@@ -349,7 +360,7 @@ def search_from(
         # completes it. The first candidate wins, unless there are ties or all are wanted.
         if result >= 0 and not is_ambiguous:
             if result == END and not _add_match(
-                frames.next_transition, path, depth, given, most_matches, matches, place
+                frames.next_transition, path, depth, event, given, most_matches, matches, place
             ):
                 return FULL_MATCHES
             given += result == END
@@ -357,7 +368,7 @@ def search_from(
                 return FOUND
             ending = FOUND
             # The most recent ones come first, so no more need be searched.
-            if given > most_matches:
+            if given > most_matches and not is_every:
                 break
         elif result >= 0:
             completion = new_completion(memory, position, transition - 1, result)
@@ -371,13 +382,13 @@ def search_from(
         # 6. On with this state.
         item, link_row = states[state].input, states[state].link_row
         stop = states[state].stop_transition
-        if depth == 0:
+        if depth == 0 and not (is_every and given > 0):
             oldest, limit = event, events.time[event]
         else:
-            oldest, limit = oldest_position, oldest_time
+            oldest, limit = oldest_position, oldest_in_match if depth > 0 else oldest_time
             if item >= 0:
                 oldest, limit = max(oldest, window_position[item]), max(limit, window_time[item])
-            if states[state].is_next_only == 1:
+            if states[state].is_next_only == 1 and depth > 0:
                 oldest = max(oldest, path[depth - 1] - 1)
             # This event has failed in the same state: what is older fails for the same reason. Only
             # other transitions on this event are left.
@@ -394,7 +405,7 @@ def search_from(
             stop = transitions[transition - 1].tied_until
     if best >= 0:
         return FOUND if _add_completion(memory, best, matches, place) else FULL_MATCHES
-    if finds_all and given > most_matches:
+    if finds_all and given > most_matches and not is_every:
         matches.errors[place[ERRORS]] = event
         place[ERRORS] += 1
     return ending
@@ -427,9 +438,19 @@ def _unbind(tables: RunTables, bound: Bound, transition: int) -> None:
 
 @borrowing
 def _add_match(
-    next_transition: Integers, path: Integers, deepest: int, given: int, most: int, matches: Matches, place: Integers
+    next_transition: Integers,
+    path: Integers,
+    deepest: int,
+    event: int,
+    given: int,
+    most: int,
+    matches: Matches,
+    place: Integers,
 ) -> bool:
-    """Adds the candidate of the path, unless `most` are given; whether there was room."""
+    """Adds the candidate of the path, unless `most` are given; whether there was room.
+
+    event: the new event, which of a `find every` need not be in the candidate
+    """
     if most > 0 and given >= most:
         return True
     match = place[MATCHES]
@@ -440,7 +461,7 @@ def _add_match(
     for depth in range(deepest + 1):
         matches.event[first + depth] = path[depth]
         matches.transition[first + depth] = next_transition[depth] - 1
-    matches.latest[match], matches.first[match + 1] = path[0], end
+    matches.latest[match], matches.first[match + 1] = event, end
     place[MATCHES] = match + 1
     return True
 

@@ -498,7 +498,16 @@ def search_from(
         if target < 0:
             candidates += 1
             if is_every:
-                add_candidate(program, aggregation, is_ambiguous, candidates == 1, bindings, workspace)
+                add_candidate(
+                    program,
+                    aggregation,
+                    is_ambiguous,
+                    candidates == 1,
+                    bindings,
+                    workspace.stacks,
+                    workspace.ours,
+                    workspace.theirs,
+                )
             elif candidates == 1 or is_more_recent(bindings, members[match], terms, workspace.ours, workspace.theirs):
                 for term in range(terms):
                     members[match, term] = bindings[term]
