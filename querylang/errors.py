@@ -219,6 +219,8 @@ class Mistake(Enum):
     KEY_TYPE = "keys-differ", "the key '{name}' is {type} here and {expected} for '{first}'"
     KEY_NEEDS_NAME = "key-name", "an action as a key needs a name: `key {name}() as ...`"
     KEY_KIND = "key-type", "{what} is boolean, integer, float, decimal, string or location; '{name}' is {type}"
+    KEY_MEMBER_NAME = "key-name", "a member as a key needs a name: `key {name} as ...`"
+    KEY_MAY_MISS = "key-type", "'{name}' is {type}: a key that may be missing is written `{name}?`"
     KEY_NOT_FIELD = "key-type", "'{name}' is {found} of '{event}', not a field"
     KEY_TIME = "key-type", "the event's time cannot be a key: it is decided per key"
     COMPARED_TWICE = "duplicate-name", "'{name}' appears twice in this {clause}"

@@ -173,7 +173,9 @@ def _filter(item: ast.Filter) -> str:
 
 def _key(key: ast.Key) -> str:
     arguments = "" if key.arguments is None else f"({argument_list(key.arguments)})"
-    return f"{name(key.source)}{arguments}" + ("" if key.name is None else f" as {name(key.name)}")
+    source = ".".join(map(name, (key.source, *key.members)))
+    sign = "?" if key.may_miss else ""
+    return f"{source}{arguments}{sign}" + ("" if key.name is None else f" as {name(key.name)}")
 
 
 def _clocking(clocking: ast.Clocking) -> str:

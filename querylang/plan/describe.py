@@ -99,7 +99,8 @@ def _parameter(parameter: Parameter) -> str:
 def key_text(item: Input, query: QueryPlan) -> str:
     """The key of an input as it is written; empty: the query has none."""
     pairs = zip(query.key_names, item.keys, strict=True)
-    return ", ".join(_key(name, expression) for name, expression in pairs)
+    signs = ["?" if place in item.optional_keys else "" for place in range(len(item.keys))]
+    return ", ".join(_key(*pair, sign) for pair, sign in zip(pairs, signs, strict=True))
 
 
 def window_text(item: Input) -> str:
@@ -135,10 +136,10 @@ def _input(item: Input, query: QueryPlan) -> list[str]:
     return lines
 
 
-def _key(name: str, expression: Expression) -> str:
+def _key(name: str, expression: Expression, sign: str) -> str:
     is_plain = isinstance(expression, FieldOf) and expression.field == name
     written = written_name(name)
-    return written if is_plain else f"{expression_text(expression, INPUT_NAMES)} as {written}"
+    return f"{written}{sign}" if is_plain else f"{expression_text(expression, INPUT_NAMES)}{sign} as {written}"
 
 
 def _comma_separated(expressions: tuple[Expression, ...]) -> str:

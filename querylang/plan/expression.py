@@ -70,6 +70,11 @@ class Type:
         return cls(Kind.EVENT, name=name)
 
     @property
+    def required(self) -> Type:
+        """The type of a value that is set: of an optional that of its value."""
+        return self.of[0] if self.kind is Kind.OPTIONAL else self
+
+    @property
     def is_scalar(self) -> bool:
         """Whether numeric columns can hold the values: booleans, integers, floats, strings."""
         return self in SCALARS

@@ -28,8 +28,11 @@ from querylang.plan.expression import (
     terms_of,
 )
 
-PLAN_VERSION = 8
-"""Of a plan with a query whose results have its metadata."""
+PLAN_VERSION = 9
+"""Of a plan with a query whose keys may be missing."""
+
+TOLD_VERSION = 8
+"""Of another plan with a query whose results have its metadata."""
 
 VALUES_VERSION = 7
 """Columns of results that say something of their query; the second is a key of the first."""
@@ -409,6 +412,7 @@ class Input:
     - `policy`: the ordering policy of its source, if one was chosen.
     - `sources`: the sources that can deliver its events; empty: not known.
     - `new`: which of its events count for the pattern; None: all.
+    - `optional_keys`: the places of keys whose null is a value of its own.
     """
 
     event: str
@@ -424,6 +428,7 @@ class Input:
     policy: TimePolicy | None = None
     sources: tuple[str, ...] = ()
     new: NewBy | None = None
+    optional_keys: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -706,6 +711,11 @@ class QueryPlan:
         return {item.name: item.value.term for item in self.selects if isinstance(item.value, EventOf | EndOf)}
 
     @property
+    def optional_keys(self) -> frozenset[int]:
+        """The places of keys that may be missing in events of some input."""
+        return frozenset(place for item in self.inputs for place in item.optional_keys)
+
+    @property
     def remembers(self) -> bool:
         """Whether something depends on values of the past that are not in its windows."""
         return self.at_most is not None or any(item.new is not None for item in self.inputs)
@@ -870,7 +880,7 @@ ADDED: Mapping[type, Mapping[str, Any]] = {
         "at_most": None,
         "shows_metadata": False,
     },
-    Input: {"new": None},
+    Input: {"new": None, "optional_keys": ()},
     Wait: {"most": 1},
     Term: {"sides": (), "group": None, "may_be_empty": False, "side": ()},
     Between: {"middle": ()},
@@ -881,7 +891,7 @@ ADDED: Mapping[type, Mapping[str, Any]] = {
 """By class, the fields that later versions have added, with their defaults.
 
 Version 5: those of event types; version 6: `nulls_fail`; version 7: `new` and `at_most`;
-version 8: `shows_metadata`; version 4: all others.
+version 8: `shows_metadata`; version 9: `optional_keys`; version 4: all others.
 """
 
 _CLASSES: tuple[type, ...] = (
@@ -926,8 +936,10 @@ def to_dict(plan: Plan) -> dict[str, Any]:
 
 
 def _version(plan: Plan) -> int:
-    if any(query.shows_metadata for query in plan.queries):
+    if any(query.optional_keys for query in plan.queries):
         return PLAN_VERSION
+    if any(query.shows_metadata for query in plan.queries):
+        return TOLD_VERSION
     if any(query.remembers for query in plan.queries) or _has_new_parts(plan.queries):
         return VALUES_VERSION
     if not all(query.nulls_fail for query in plan.queries):

@@ -534,15 +534,25 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """`field [as name]`, or `action(...) as name` with `arguments`.
+    """`field [as name]`, or `action(...) as name` with `arguments`; `?` behind either.
 
-    Also of `with unique` and `new by`, without `as`.
+    Also of `with unique` and `new by`, without `as` and `?`.
+
+    - `members`: of `src.ip`, the names behind the field's.
+    - `may_miss`: whether there is a `?`.
     """
 
     span: Span = field(compare=False)
     source: Name
     arguments: tuple[Expression, ...] | None
     name: Name | None
+    members: tuple[Name, ...] = ()
+    may_miss: bool = False
+
+    @property
+    def written(self) -> str:
+        """The field with its members, or the action."""
+        return ".".join(part.text for part in (self.source, *self.members))
 
 
 @dataclass(frozen=True, slots=True)

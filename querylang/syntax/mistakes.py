@@ -282,7 +282,7 @@ def _hint_of_foreign_word(token: Token, expected: Sequence[str], before: Sequenc
 
 
 def _hint_of_members(token: Token, expected: frozenset[str], before: Sequence[Token]) -> str | None:
-    """What to write where `user.id` is not possible: in keys and times of an input."""
+    """What to write where `user.id` is not possible: in the time of an input."""
     match before[-2:]:
         case [Token(), Token(type="NAME") as name] if token.type == "DOT" and expected & _AFTER_INPUT_NAME:
             found = _MEMBER.match(token.source.text, token.end)

@@ -28,6 +28,7 @@ from querylang.plan.expression import (
     KeyOf,
     Kind,
     Literal,
+    MemberOf,
     Type,
     Unary,
     children,
@@ -149,8 +150,10 @@ def _value(expression: Expression, rows: EventRows) -> Column:
             return _constant(type_, value, len(rows))
         case FieldOf(type=type_, field=field):
             return _field(rows, field, type_)
+        case MemberOf(type=type_) if type_.is_scalar and (column := _member(expression, rows)) is not None:
+            return _of_scalars(column, type_, rows)
         case KeyOf(type=type_, index=index):
-            return _field(rows, key_field(index), type_)
+            return _field(rows, key_field(index), rows.keys[index] if rows.keys else type_)
         case EventOf():
             return Column(row_events(rows.event, rows.table, rows.world, _times(rows)))
         case Unary(operator="is null", operand=operand):
@@ -219,12 +222,35 @@ def _field(rows: EventRows, field: str, type_: Type) -> Column:
         present = np.fromiter((value is not None for value in values), np.bool_, len(values))
         return _read(values, None if type_.kind is Kind.OPTIONAL or present.all() else present, rows)
     column = one_chunk(table.column(name)) if has_column(table, name) else pa.nulls(len(table), _ARROW[type_])
+    return _of_scalars(column, type_, rows)
+
+
+def _of_scalars(column: pa.Array, type_: Type, rows: EventRows) -> Column:
     valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
     if type_ == Type.STRING:
         return _read(column, valid, rows)
     if valid is not None:
         column = column.fill_null(False if type_ == Type.BOOLEAN else 0)
     return _read(column.to_numpy(zero_copy_only=False), valid, rows)
+
+
+def _member(expression: MemberOf, rows: EventRows) -> pa.Array | None:
+    """A member of a field that is an event, or of an event in it; None = it is something else."""
+    names: list[str] = []
+    node: Expression = expression
+    while isinstance(node, MemberOf) and type_of(node.receiver).kind is Kind.EVENT:
+        names.append(node.field)
+        node = node.receiver
+    name = column_name(node.field, node.type) if isinstance(node, FieldOf) else ""
+    if not has_column(rows.table, name):
+        return None
+    column = one_chunk(rows.table.column(name))
+    for member in reversed(names):
+        place = column.type.get_field_index(member) if pa.types.is_struct(column.type) else -1
+        if place < 0:
+            return None
+        column = column.flatten()[place]
+    return column
 
 
 def _read(values: Any, valid: Mask | None, rows: EventRows) -> Column:

@@ -49,23 +49,105 @@ def key_sources(query: QueryPlan) -> dict[str, tuple[Expression, ...]]:
     return sources
 
 
+def may_miss(query: QueryPlan) -> dict[str, frozenset[int]]:
+    """By event type: the places of its keys whose null is a value; types without any are left out.
+
+    A heartbeat of several inputs has those of all of them.
+    """
+    found: dict[str, frozenset[int]] = {}
+    for item in query.inputs:
+        of_heartbeat = [item.heartbeat.event] if item.heartbeat is not None and item.heartbeat.keys else []
+        for event in (item.event, *of_heartbeat) if item.optional_keys else ():
+            found[event] = found.get(event, frozenset()) | frozenset(item.optional_keys)
+    return found
+
+
+def key_types(plan: Plan, query: QueryPlan) -> list[pa.DataType]:
+    """The types of `key_columns`: of a key that may be missing, a struct that is never null.
+
+    It says whether there is a value. The struct itself is null on records without the key.
+    """
+    types, optional = [arrow_type(key.type, plan) for key in query.keys], query.optional_keys
+    return [_either(type_) if place in optional else type_ for place, type_ in enumerate(types)]
+
+
+def _either(type_: pa.DataType) -> pa.DataType:
+    return pa.struct([(_IS_THERE, pa.bool_()), (_VALUE, type_)])
+
+
+_IS_THERE, _VALUE = "is there", "value"
+
+
+def key_values(query: QueryPlan, columns: Sequence[pa.Array]) -> list[pa.Array]:
+    """Key columns as users and expressions see them: a missing value is a null."""
+    found = list(columns)
+    for place in query.optional_keys:
+        is_there, value = columns[place].flatten()
+        found[place] = pc.if_else(is_there, value, pa.scalar(None, value.type))
+    return found
+
+
+def key_cells(query: QueryPlan, cells: Sequence[Any]) -> list[Any]:
+    """Cells of `key_columns` as those of `key_values`."""
+    found = list(cells)
+    for place in query.optional_keys:
+        cell = cells[place]
+        found[place] = cell[_VALUE] if cell is not None and cell[_IS_THERE] else None
+    return found
+
+
+def cells_of_values(plan: Plan, query: QueryPlan, values: Sequence[Any]) -> list[Any]:
+    """The inverse of `key_cells`, for the key of a record that has one."""
+    found = list(values)
+    for place in query.optional_keys:
+        type_ = arrow_type(query.keys[place].type, plan)
+        found[place] = _missing_or(pa.array([values[place]], type_), np.ones(1, np.bool_))[0].as_py()
+    return found
+
+
+def _missing_or(column: pa.Array, may_miss: NDArray[np.bool_]) -> pa.StructArray:
+    """The column of a key that may be missing; `may_miss`: the rows on which a null is a value."""
+    is_there = column.is_valid()
+    type_ = _either(column.type)
+    has_no_key = pc.and_not(pc.invert(is_there), pa.array(may_miss))
+    return pa.StructArray.from_arrays([is_there, filled(column)], fields=list(type_), mask=has_no_key)
+
+
+def filled(column: pa.Array) -> pa.Array:
+    """The column with some value in place of each null."""
+    if not column.null_count:
+        return column
+    if pa.types.is_struct(column.type):
+        return pa.StructArray.from_arrays(list(map(filled, column.flatten())), fields=list(column.type))
+    return column.fill_null("" if pa.types.is_string(column.type) else pa.scalar(0, pa.int8()).cast(column.type))
+
+
 def key_identity(query: QueryPlan) -> list[list[Any]]:
     """`key_sources` as sorted plain data; equal for all queries of a partition group."""
+    missing = may_miss(query)
+
+    def text_of(event: str, place: int, source: Expression) -> str:
+        text = plain_field(source) or json.dumps(expression_to_dict(source))
+        return json.dumps([text, "?"]) if place in missing.get(event, ()) else text
+
     return sorted(
-        [event, [plain_field(source) or json.dumps(expression_to_dict(source)) for source in sources]]
+        [event, [text_of(event, place, source) for place, source in enumerate(sources)]]
         for event, sources in key_sources(query).items()
     )
 
 
 def key_columns(table: pa.Table, kinds: NDArray[np.int64], plan: Plan, query: QueryPlan) -> list[pa.Array]:
-    """One column per key of the query; null on records without the key."""
-    sources, numbers = key_sources(query), event_numbers(plan)
+    """One column per key of the query (`key_types`); null on records without the key."""
+    sources, numbers, missing = key_sources(query), event_numbers(plan), may_miss(query)
     columns = []
     for position, key in enumerate(query.keys):
         wanted: dict[Expression, list[int]] = {}
         for kind in sorted(numbers[event] for event in sources if event in numbers):
             wanted.setdefault(sources[plan.events[kind].name][position], []).append(kind)
-        columns.append(_coalesce(table, kinds, plan, query, wanted, arrow_type(key.type, plan)))
+        column = _coalesce(table, kinds, plan, query, wanted, arrow_type(key.type, plan))
+        if place_may_miss := [event for event, places in missing.items() if position in places]:
+            column = _missing_or(column, np.isin(kinds, [numbers[event] for event in place_may_miss]))
+        columns.append(column)
     return columns
 
 
@@ -155,7 +237,11 @@ def number_values(columns: Sequence[pa.Array], length: int) -> tuple[NDArray[np.
 
 def plain_columns(columns: Sequence[pa.Array]) -> list[pa.Array]:
     """Columns of scalars: a location becomes four columns of coordinates."""
-    return [part for column in columns for part in (column.flatten() if pa.types.is_struct(column.type) else [column])]
+    return [part for column in columns for part in _scalars(column)]
+
+
+def _scalars(column: pa.Array) -> list[pa.Array]:
+    return plain_columns(column.flatten()) if pa.types.is_struct(column.type) else [column]
 
 
 def _number(column: pa.Array) -> tuple[NDArray[np.int64], int]:
@@ -313,7 +399,11 @@ class GivenKey:
         if not names or parts.keys() != set(names):
             return None
         try:
-            return tuple(_scalar(parts[key.name], arrow_type(key.type, plan)) for key in query.keys)
+            given = [_scalar(parts[key.name], arrow_type(key.type, plan)) for key in query.keys]
+            if any(not part.is_valid and place not in query.optional_keys for place, part in enumerate(given)):
+                return None
+            cells = cells_of_values(plan, query, [value.as_py() for value in given])
+            return tuple(map(pa.scalar, cells, key_types(plan, query)))
         except (ValueError, TypeError, OverflowError, pa.ArrowException):
             return None
 

@@ -17,7 +17,7 @@ from querylang.plan.expression import type_of
 from querylang.plan.model import Plan, QueryPlan, known
 from querylang.plan.text import Names, expression_text
 from runtime.arrow_types import arrow_type, one_chunk
-from runtime.columns.keys import group_rows
+from runtime.columns.keys import group_rows, key_types
 from runtime.compiling.compiled import borrowing
 from runtime.engine.stored_values import Numbered, StoredValues
 from runtime.number_arrays import Integers
@@ -37,7 +37,7 @@ def given_times(plan: Plan, query: QueryPlan) -> StoredValues | None:
     names = Names.of(query)
     return StoredValues(
         "`at most`",
-        [arrow_type(key.type, plan) for key in query.keys],
+        key_types(plan, query),
         [(expression_text(value, names), arrow_type(type_of(value), plan)) for value in query.at_most.values],
         _OWN,
         known(query.at_most.duration),

@@ -16,6 +16,7 @@ from querylang.plan.expression import Call, EndOf, EventOf, Expression, FieldOf,
 from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import column_name, from_cell, row_events, to_cell
 from runtime.columns.expressions import over_columns
+from runtime.columns.keys import key_values
 from runtime.exact_times import with_exact_times
 from runtime.interpreter import Context, EvaluationError, Event, PlanWorld, Value, evaluate, run_action, seconds
 from runtime.matching.interface import columns_of
@@ -154,7 +155,7 @@ class _Matches:
                     events += 1
         if events:
             return None
-        keys = taken_columns(self.later.keys, matched.latest)
+        keys = key_values(query, taken_columns(self.later.keys, matched.latest))
         return over_columns(value, known, plan, query, keys, len(matched))
 
     def _field(self, term: int, field: str, type_: Type) -> pa.Array:
@@ -183,7 +184,7 @@ class _Matches:
         latest = self.later.matched.latest[matches]
         keys = [
             [from_cell(cell, key.type, world) for cell in column.to_pylist()]
-            for key, column in zip(query.keys, taken_columns(self.later.keys, latest), strict=True)
+            for key, column in zip(query.keys, key_values(query, taken_columns(self.later.keys, latest)), strict=True)
         ]
         found = list[Value | EvaluationError]()
         for number in range(len(matches)):

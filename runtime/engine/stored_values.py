@@ -22,7 +22,7 @@ from querylang.plan.text import INPUT_NAMES, expression_text
 from runtime.admission import Released
 from runtime.arrow_types import arrow_type, one_chunk
 from runtime.columns.expressions import as_array
-from runtime.columns.keys import hash_keys, is_of_key, number_values
+from runtime.columns.keys import filled, hash_keys, is_of_key, key_types, number_values
 from runtime.columns.rows import ColdRows, Hashes
 from runtime.compiling.compiled import borrowing
 from runtime.engine.snapshot import fitted, refuse_nulls
@@ -185,21 +185,13 @@ class StoredValues:
 
 def _hashes(columns: Sequence[pa.Array], length: int) -> Hashes:
     """Of values; a null may have the hash of another value."""
-    return hash_keys([_filled(column) for column in columns]) if columns else np.zeros(length, np.uint64)
+    return hash_keys([filled(column) for column in columns]) if columns else np.zeros(length, np.uint64)
 
 
 def _different(hashes: Hashes) -> Hashes:
     """Each hash once, in order; numpy's `unique` takes several times as long."""
     ordered = np.sort(hashes)
     return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
-
-
-def _filled(column: pa.Array) -> pa.Array:
-    if not column.null_count:
-        return column
-    if pa.types.is_struct(column.type):
-        return pa.StructArray.from_arrays(list(map(_filled, column.flatten())), fields=list(column.type))
-    return column.fill_null("" if pa.types.is_string(column.type) else pa.scalar(0, pa.int8()).cast(column.type))
 
 
 def _as(column: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -218,7 +210,7 @@ def seen_values(plan: Plan, query: QueryPlan) -> dict[int, StoredValues]:
     """By input with `new by`, room for the values of its events."""
     if all(item.new is None for item in query.inputs):
         return {}
-    keys = [arrow_type(key.type, plan) for key in query.keys]
+    keys = key_types(plan, query)
     return {
         index: StoredValues(
             f"`new by` of {item.event}",

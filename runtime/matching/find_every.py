@@ -18,7 +18,7 @@ from querylang.plan.model import EventType, Every, MatchLimit, Plan, QueryPlan
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import from_cell, row_events, to_cell
 from runtime.columns.expressions import over_columns
-from runtime.columns.keys import key_columns
+from runtime.columns.keys import key_columns, key_values
 from runtime.exact_times import with_exact_times
 from runtime.interpreter import Context, EvaluationError, Event, PlanWorld, Value, World, evaluate, run_action
 from runtime.number_arrays import Integers
@@ -69,7 +69,7 @@ def selected(
     """
     assert query.every is not None, "only `find every` has selects"
     kinds = table.column("_kind").to_numpy()
-    keys = [key.take(pa.array(latest)) for key in key_columns(table, kinds, plan, query)]
+    keys = [key.take(pa.array(latest)) for key in key_values(query, key_columns(table, kinds, plan, query))]
     row = _Row(plan, query, keys, _Events(table, order), len(latest))
     for node, column in zip(aggregates_of(query), aggregates, strict=True):
         if query.every.term_of(node) is None:

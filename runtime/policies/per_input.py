@@ -59,7 +59,8 @@ def key_places(query: QueryPlan, inputs: tuple[int, ...]) -> tuple[int, ...] | N
     assert policy is not None, "the inputs of a clock have a policy"
     places = []
     for index in inputs:
-        fields = [plain_field(key) for key in query.inputs[index].keys]
+        keys = query.inputs[index].keys
+        fields = [None if place in query.optional_keys else plain_field(key) for place, key in enumerate(keys)]
         if not set(policy.over) <= set(fields):
             return None
         places.append(tuple(fields.index(field) for field in policy.over))

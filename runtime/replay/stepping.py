@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.plan.model import Plan
+from querylang.plan.model import Plan, QueryPlan
 from runtime.admission import KeyTimes, Lengths, Outcome, Selector
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import RecordKind, Shape, column_name, event_of, is_moved
-from runtime.columns.keys import key_columns
+from runtime.columns.keys import cells_of_values, key_cells, key_columns
 from runtime.engine import Engine
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
 from runtime.interpreter import PlanWorld, event_text
@@ -287,7 +287,7 @@ class Stepping:
     def _key(self, index: int, concerned: Sequence[int]) -> Plain | None:
         for place in concerned:
             cells = cells_of(self.roles[place].keys[index])
-            return dict(plain_value(dict(zip(self.plan.queries[place].key_names, cells, strict=True))))
+            return named_key(self.plan.queries[place], cells)
         return None
 
     def _event_name(self, index: int) -> str | None:
@@ -321,6 +321,16 @@ class Stepping:
 def key_of(cells: Iterable[Any]) -> Key:
     """The key with these cells."""
     return tuple(tuple(cell.items()) if isinstance(cell, dict) else cell for cell in cells)
+
+
+def named_key(query: QueryPlan, cells: Sequence[Any]) -> Plain:
+    """A key of the engine by its names, as JSON has it."""
+    return dict(plain_value(dict(zip(query.key_names, key_cells(query, cells), strict=True))))
+
+
+def key_of_match(plan: Plan, query: QueryPlan, key: Mapping[str, Any]) -> Key:
+    """The engine's key of a match, or of an output."""
+    return key_of(cells_of_values(plan, query, list(key.values())))
 
 
 def cells_of(key: Key) -> tuple[Any, ...]:

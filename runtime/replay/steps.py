@@ -16,8 +16,18 @@ from runtime.columns.arrivals import AT_THE_END, Arrivals
 from runtime.engine import Engine
 from runtime.instants import NEVER
 from runtime.replay.records import FileRecords, Records
-from runtime.replay.stepping import CONCERNED, Key, Step, Stepping, StepTimes, cells_of, have_own_time, key_of
-from runtime.results.for_users import Plain, plain_matches, plain_outputs, plain_value
+from runtime.replay.stepping import (
+    CONCERNED,
+    Key,
+    Step,
+    Stepping,
+    StepTimes,
+    cells_of,
+    have_own_time,
+    key_of_match,
+    named_key,
+)
+from runtime.results.for_users import Plain, plain_matches, plain_outputs
 from runtime.results.schemas import Results, in_order, matches_in_order
 
 # The steps of a replay, from calls of the engine with many records each. The engine finds the
@@ -121,7 +131,9 @@ class ChunkedSteps(Stepping):
 
     def _keys_of(self, title: str, table: pa.Table) -> list[tuple[int, Key]]:
         place = self._places[title]
-        return [(place, key_of(key.values())) for key in table.column("key").to_pylist()]
+        return [
+            (place, key_of_match(self.plan, self.plan.queries[place], key)) for key in table.column("key").to_pylist()
+        ]
 
     def _record(self, index: int, arrival: int) -> Step:
         found = self._by_record.get(index, _NOTHING)
@@ -160,8 +172,8 @@ class ChunkedSteps(Stepping):
             found, released = self._by_moment.pop(due, _NOTHING), self._times.run(due)
             for place, key in sorted({*released, *found.keys}):
                 query = self.plan.queries[place]
-                named = dict(zip(query.key_names, cells_of(key), strict=True))
-                own: Plain = {"query": query.name, "instance": query.instance, "key": plain_value(named)}
+                named = named_key(query, cells_of(key))
+                own: Plain = {"query": query.name, "instance": query.instance, "key": named}
                 yield Step(
                     at=due,
                     key=own["key"],
@@ -262,10 +274,10 @@ class StepByStep(Stepping):
         for place, key in sorted({*self._release(), *self._matched(results)}):
             query = self.plan.queries[place]
             together.setdefault((query.public_title, query.key_names, key), []).append(query)
-        for (_, names, key), queries in together.items():
-            query, named = queries[0], dict(zip(names, cells_of(key), strict=True))
+        for (_, _, key), queries in together.items():
+            query, named = queries[0], named_key(queries[0], cells_of(key))
             known = [self.engine.definitive(item.title, cells_of(key)) for item in queries]
-            own: Plain = {"query": query.name, "instance": query.instance, "key": plain_value(named)}
+            own: Plain = {"query": query.name, "instance": query.instance, "key": named}
             its = [match for match in matches if {name: match[name] for name in own} == own]
             yield Step(
                 at=due,
@@ -280,7 +292,7 @@ class StepByStep(Stepping):
         for place, query in enumerate(self.plan.queries):
             table = results.matches.get(query.title)
             for key in table.column("key").to_pylist() if table is not None else []:
-                yield place, key_of(key.values())
+                yield place, key_of_match(self.plan, query, key)
 
     def _hold(self, place: int, index: int, adjusted: int | None, *, is_discarded: bool) -> None:
         """Store the definitive time that an event waits for."""

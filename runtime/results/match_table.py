@@ -20,7 +20,7 @@ from querylang.plan.text import SUPPRESSED
 from runtime.admission import Waited, reason_words
 from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import column_name
-from runtime.columns.keys import MIX_STEP, hash_keys, key_sources, mix
+from runtime.columns.keys import MIX_STEP, hash_keys, key_sources, key_values, mix
 from runtime.columns.rows import evenly, only_value, repeated, repeated_number, taken_by_term, taken_cells
 from runtime.compiling.compiled import inlined, kernel
 from runtime.instants import NEVER, NO_TIME
@@ -52,9 +52,10 @@ def match_table(plan: Plan, query: QueryPlan, table: pa.Table, keys: Sequence[pa
     """The matches of one query; `keys`: the key columns, by row of `table`."""
     count = len(matched)
     schema = match_schema(plan, query)
-    keys = taken_columns(keys, matched.latest)
+    own = taken_columns(keys, matched.latest)
+    keys = key_values(query, own)
     columns = [
-        match_ids(query, table, matched, keys),
+        match_ids(query, table, matched, own),
         repeated(query.name, count),
         repeated(query.instance, count),
         _struct(keys, key_struct(plan, query), count),

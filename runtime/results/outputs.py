@@ -21,6 +21,7 @@ from querylang.plan.model import EventType, Plan, QueryPlan, Stopped
 from runtime.admission import Outcome
 from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import RecordKind, event_of, field_columns, from_cell
+from runtime.columns.keys import key_values
 from runtime.instants import NO_TIME
 from runtime.interpreter import Context, EvaluationError, Event, LimitError, Output, PlanWorld, Value, World, run_action
 from runtime.interpreter import run_block as run_statements
@@ -203,7 +204,8 @@ def error_outputs(
     if not texts:
         return NO_OUTPUTS
     count = len(texts)
-    struct = pa.StructArray.from_arrays(list(keys), fields=list(key_struct(plan, query))) if keys else None
+    fields = list(key_struct(plan, query))
+    struct = pa.StructArray.from_arrays(key_values(query, keys), fields=fields) if keys else None
     values = [{}] * count if struct is None else column_cells(pa.chunked_array([struct]))
     columns = {
         "kind": pa.repeat("error", count),

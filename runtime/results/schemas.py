@@ -322,8 +322,9 @@ def _sorted_matches(table: pa.Table) -> pa.Table:
 
 
 def _keys_of(table: pa.Table, rows: NDArray[np.int64]) -> list[pa.Array]:
-    keys = table.column("key").take(pa.array(rows)).combine_chunks()
-    return list(keys.flatten())
+    """Null first, as the engine has it."""
+    keys = table.column("key").take(pa.array(rows)).combine_chunks().flatten()
+    return [part for key in keys for part in ([key.is_valid()] * bool(key.null_count) + [key])]
 
 
 def _sorted_outputs(plan: Plan, matches: dict[str, pa.Table], outputs: pa.Table) -> pa.Table:

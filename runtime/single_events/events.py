@@ -193,6 +193,7 @@ def _is_simple(query: QueryPlan) -> bool:
         query.has_runs
         or query.remembers
         or query.forget_keys is not None
+        or query.optional_keys
         or any(key.type not in _KEYS for key in query.keys)
     ):
         return False

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tests.support.scenario import EVENTS, SECOND, InputSetup, Row, Scenario, key_of
+from tests.support.scenario import EVENTS, SECOND, InputSetup, Row, Scenario, key_of, may_be_key, null_first
 
-Key = tuple[int | str, ...]
+Key = tuple[int | str | None, ...]
 NEVER = float("inf")
 LONG_AGO = float("-inf")
 
@@ -178,7 +178,7 @@ class AdmissionOracle:
     def _look_at(self, keys: Iterable[Key], step: int) -> None:
         """Release what definitive time has reached."""
         assert self.now is not None
-        for key in sorted(keys):
+        for key in sorted(keys, key=null_first):
             partition = self.partitions[key]
             definitive = self.definitive(key)
             ready = [event for event in partition.waiting if event.time <= definitive]
@@ -221,7 +221,8 @@ class AdmissionOracle:
             return "unrelated"
         keyed = bool(self.keys) and row.kind != "H"
         key = key_of(row, self.keys) if keyed else ()
-        if keyed and None in key:
+        missing = {name for index in served for name in self.inputs[index].missing}
+        if keyed and not may_be_key(key, self.keys, missing):
             return "null_key"
         if row.time is None:
             return "null_time"
@@ -240,7 +241,7 @@ class AdmissionOracle:
         key = key_of(row, self.keys)
         if not all(rule.takes(getattr(row, rule.field)) for rule in item.filters):
             return Fate(offset, "filtered")
-        if None in key:
+        if not may_be_key(key, self.keys, item.missing):
             return Fate(offset, "null_key")
         time = row.at if item.wait is None else row.time
         if time is None:

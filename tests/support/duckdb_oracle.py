@@ -41,6 +41,7 @@ def can_say(scenario: Scenario) -> bool:
         is_sequence(scenario)
         and all(_takes_all(scenario, index) for index in range(len(scenario.inputs)))
         and all(sql_can_say(condition) for condition in wheres(scenario))
+        and not any(item.missing for item in scenario.inputs)
         and not any(row.v is not None and abs(row.v) > 2**31 for row in scenario.rows)
         and not any(row.f is not None and math.isnan(row.f) for row in scenario.rows)
     )

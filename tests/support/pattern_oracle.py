@@ -14,7 +14,7 @@ from tests.support import admission_oracle
 from tests.support.admission_oracle import AdmissionOracle, Key, Released, Rung
 from tests.support.aggregates import selected
 from tests.support.candidates import Candidate, Judge, reaches_wait, recency
-from tests.support.scenario import Scenario
+from tests.support.scenario import Scenario, null_first
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def find(scenario: Scenario, admitted: AdmissionOracle) -> list[Found]:
             own = [rung for rung in admitted.rung if events and rung.key == events[0].key]
             outcomes = (_waited(scenario, events, rung) for rung in own)
         found += [match for match in outcomes if match is not None]
-    return sorted(found, key=lambda match: (match.emitted, match.step, match.key, match.time, match.rank))
+    return sorted(found, key=lambda match: (match.emitted, match.step, null_first(match.key), match.time, match.rank))
 
 
 def best(judge: Judge) -> Candidate | None:

@@ -8,7 +8,7 @@ heartbeats, H is one without keys for all, U is an event that no query takes. `h
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,7 +114,10 @@ def _literal(value: Any) -> str:
 
 @dataclass(frozen=True, repr=False)
 class InputSetup(Short):
-    """An input of the query. `time`: column, field or annotation says the source time; `unique`: fields, or `half`."""
+    """An input of the query. `time`: column, field or annotation says the source time; `unique`: fields, or `half`.
+
+    `missing`: the keys whose null is a value.
+    """
 
     event: str
     within: int | None = None
@@ -125,6 +128,7 @@ class InputSetup(Short):
     time: str = "column"
     filters: tuple[Filter, ...] = ()
     unique: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, repr=False)
@@ -189,7 +193,7 @@ class Scenario(Short):
     def _input(self, item: InputSetup) -> str:
         text = f"{item.event}({', '.join(rule.text() for rule in item.filters)})"
         if self.keys:
-            text += " key " + ", ".join(_key_text(item.event, name) for name in self.keys)
+            text += " key " + ", ".join(_key_text(item, name) for name in self.keys)
         text += "" if item.within is None else f" within {seconds_text(item.within)}"
         text += "" if item.retain is None else f" retain {item.retain}"
         if item.unique:
@@ -340,10 +344,12 @@ def field_name(event: str, field: str) -> str:
     return "kk" if (event, field) == ("B", "k") else field
 
 
-def _key_text(event: str, name: str) -> str:
+def _key_text(item: InputSetup, name: str) -> str:
+    sign = "?" if name in item.missing else ""
     if name == "h":
-        return "half() as h"
-    return name if field_name(event, name) == name else f"{field_name(event, name)} as {name}"
+        return f"half(){sign} as h"
+    field = field_name(item.event, name)
+    return f"{field}{sign}" if field == name else f"{field}{sign} as {name}"
 
 
 def half_of(row: Row) -> int | None:
@@ -354,6 +360,16 @@ def half_of(row: Row) -> int | None:
 def key_of(row: Row, keys: Sequence[str]) -> tuple[Any, ...]:
     """The key of a row's event or heartbeat."""
     return tuple(half_of(row) if name == "h" else getattr(row, name) for name in keys)
+
+
+def may_be_key(key: Sequence[Any], keys: Sequence[str], missing: Collection[str]) -> bool:
+    """Whether it is the key of a partition; `missing`: the parts that may be null."""
+    return all(part is not None or name in missing for name, part in zip(keys, key, strict=True))
+
+
+def null_first(key: Sequence[Any]) -> tuple[tuple[bool, Any], ...]:
+    """What keys are sorted by."""
+    return tuple((part is not None, 0 if part is None else part) for part in key)
 
 
 def leeway_text(leeway: float, reorder: float) -> str:

@@ -24,7 +24,7 @@ from job_engine.wire.partition_groups import PartitionGroup
 from querylang.plan.model import Plan, QueryPlan
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import column_name
-from runtime.columns.keys import GivenKey, bucket_of_key, is_of_key, key_columns
+from runtime.columns.keys import GivenKey, bucket_of_key, is_of_key, key_cells, key_columns
 from runtime.engine import Engine, KeyContents
 from runtime.instants import NEVER, NO_TIME
 from runtime.json_reader import json_of_text
@@ -174,7 +174,7 @@ def _of_query(
     return KeyState(
         query.name,
         query.instance,
-        {key.name: plain_value(value) for key, value in zip(query.keys, plain, strict=True)},
+        {key.name: plain_value(value) for key, value in zip(query.keys, key_cells(query, plain), strict=True)},
         None if definitive is None else format_time(definitive),
         _events(plan, query, contents.events),
         _waits(plan, query, contents.waits),

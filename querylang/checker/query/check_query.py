@@ -188,7 +188,7 @@ class _Scopes:
     def block(self, selected: Mapping[str, Expression | None], *, is_every: bool) -> Scope:
         """The scope of the block: selected names, and without `every` those of the pattern."""
         forbidden = self._forbidden
-        names = {**self._everywhere, **selected}
+        names = {**self._in_statements, **selected}
         if is_every:
             forbidden = {**forbidden, **dict.fromkeys(self.pattern.events(), Mistake.EVERY_NAME)}
         else:
@@ -203,7 +203,7 @@ class _Scopes:
     def actions(self) -> Scope:
         """The scope of the query's actions; they get events only as arguments."""
         forbidden = dict.fromkeys(self.pattern.events(), Mistake.ACTION_NAME)
-        return self._scope(self._everywhere, forbidden, Mistake.UNKNOWN_HERE)
+        return self._scope(self._in_statements, forbidden, Mistake.UNKNOWN_HERE)
 
     @property
     def without_names(self) -> dict[str, ast.Name]:
@@ -218,6 +218,11 @@ class _Scopes:
     def _everywhere(self) -> dict[str, Expression | None]:
         """The names that everything after the inputs sees: parameters and keys."""
         return {**self.inputs.key_names, **self.constants.parameters}
+
+    @property
+    def _in_statements(self) -> dict[str, Expression | None]:
+        """The same in blocks and actions."""
+        return {**self.inputs.key_names_in_statements, **self.constants.parameters}
 
     @property
     def _forbidden(self) -> dict[str, Mistake]:

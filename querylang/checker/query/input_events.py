@@ -13,7 +13,7 @@ from querylang.checker.expressions.inference import Inference, parts_of
 from querylang.checker.expressions.members import no_field
 from querylang.checker.namespaces import EventSchema
 from querylang.checker.query.durations import Constants
-from querylang.checker.scope import Scope, alike
+from querylang.checker.scope import Scope, alike, type_of
 from querylang.errors import Mistake, counted
 from querylang.plan.constant_folding import NoValueError, is_constant, value_of
 from querylang.plan.expression import Binary, EventOf, Expression, FieldOf, Type
@@ -226,6 +226,15 @@ def event_value(
     return Inference(scope, constants.namespace).value(ast.Call(name.span, receiver, name, arguments))
 
 
+def event_member(schema: EventSchema, key: ast.Key, constants: Constants) -> Expression | None:
+    """A member of a field of the event: `src.ip`."""
+    scope = constants.scope(Mistake.NOT_CONSTANT).with_names({key.source.text: event_field(schema, key.source.text)})
+    node: ast.Expression = ast.NameUse(key.source)
+    for name in key.members:
+        node = ast.Member(key.source.span.until(name.span), node, name)
+    return Inference(scope, constants.namespace).value(node)
+
+
 # Where the source time comes from, and the heartbeat.
 
 
@@ -265,19 +274,22 @@ class Clock:
         if schema.out_of_order:
             self._report(Mistake.HEARTBEAT_OUT_OF_ORDER, name, event=schema.name)
         values = [self._key_value(node, schema) for node in self.node.keys]
-        missing = [node.source.text for node, value in zip(self.node.keys, values, strict=True) if value is None]
+        missing = [node.written for node, value in zip(self.node.keys, values, strict=True) if value is None]
         if missing and len(missing) < len(values) and not schema.is_open:
             self._report(Mistake.HEARTBEAT_KEYS, name, event=schema.name, name=missing[0])
         for node, value, key in zip(self.node.keys, values, keys, strict=False):
-            if value is not None and key is not None and value.type != key.type:
+            if value is not None and key is not None and type_of(value).required != type_of(key).required:
                 types = {"type": str(value.type), "expected": str(key.type)}
-                facts = {"name": node.source.text, "event": schema.name, "input": self.schema.name, **types}
+                facts = {"name": node.written, "event": schema.name, "input": self.schema.name, **types}
                 self._report(Mistake.HEARTBEAT_KEY_TYPE, name, **facts)
         found = () if missing else tuple(value for value in values if value is not None)
         return Heartbeat(schema.name, found, self._time_of(schema, name))
 
     def _key_value(self, key: ast.Key, schema: EventSchema) -> Expression | None:
         """The heartbeat's field or action for a key of the input, which has the same name."""
+        if key.members and event_field(schema, key.source.text) is not None:
+            silent = replace(self.constants.namespace, diagnostics=Diagnostics())
+            return event_member(schema, key, replace(self.constants, namespace=silent))
         if key.arguments is None:
             return event_field(schema, key.source.text)
         signature = schema.action(key.source.text)

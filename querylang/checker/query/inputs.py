@@ -8,7 +8,7 @@ from querylang.checker.checked import Diagnostics
 from querylang.checker.expressions.members import no_field
 from querylang.checker.namespaces import EventSchema, Namespace
 from querylang.checker.query.durations import Constants
-from querylang.checker.query.input_events import Clock, check_filters, event_field, event_value
+from querylang.checker.query.input_events import Clock, check_filters, event_field, event_member, event_value
 from querylang.checker.scope import type_of
 from querylang.errors import Mistake, QueryError, counted, nearest
 from querylang.plan.expression import SIMPLE, Call, Expression, KeyOf, Kind, Type, walk
@@ -23,16 +23,17 @@ MOST_HEARTBEATS = 60
 class CheckedKey:
     """A key of an input under the query's name for it.
 
-    `value` None: its type is open, or its mistake was reported.
+    `value` None: its type is open, or its mistake was reported. `may_miss`: it has a `?`.
     """
 
     name: str
     value: Expression | None
+    may_miss: bool = False
 
     @property
     def type(self) -> Type | None:
-        """The type, if it is known."""
-        return None if self.value is None else self.value.type
+        """The type, if it is known, of a value that is there."""
+        return None if self.value is None or self.value.type is None else self.value.type.required
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,16 @@ class CheckedInputs:
     def key_names(self) -> dict[str, Expression | None]:
         """What the names of keys mean."""
         return {key.name: None if key.type is None else KeyOf(key.type, index) for index, key in enumerate(self._keys)}
+
+    @property
+    def key_names_in_statements(self) -> dict[str, Expression | None]:
+        """The same in blocks and actions: a key that may be missing is an optional."""
+        names = self.key_names
+        may_miss = {key.name for item in self.items for key in item.keys if key.may_miss}
+        return {
+            name: KeyOf(Type.optional(key.type), key.index) if isinstance(key, KeyOf) and name in may_miss else key
+            for name, key in names.items()
+        }
 
     @property
     def _keys(self) -> tuple[CheckedKey, ...]:
@@ -150,6 +161,7 @@ def _checked(node: ast.InputDefinition, schema: EventSchema, constants: Constant
         out_of_order=schema.out_of_order,
         heartbeat=clock.heartbeat(tuple(key.value for key in keys)) if has_wait else None,
         new=None if node.new is None else _new(node.new, schema, constants),
+        optional_keys=tuple(place for place, key in enumerate(keys) if key.may_miss),
     )
     return CheckedInput(node, item, schema, keys)
 
@@ -158,19 +170,21 @@ def _keys(node: ast.InputDefinition, schema: EventSchema, constants: Constants) 
     """The keys by name; an action needs a name."""
     keys: dict[str, CheckedKey] = {}
     for item in node.keys:
-        value = _value(item, schema, constants, "a key")
+        value = _value(item, schema, constants, "a key", is_key=True)
         if value is not None and any(isinstance(part, Call) and part.method == "getTime" for part in walk(value)):
             constants.diagnostics.report(Mistake.KEY_TIME, item.source.span)
         name = item.name if item.name is not None else item.source
         if item.name is None and item.arguments is not None:
             constants.diagnostics.report(Mistake.KEY_NEEDS_NAME, item.span, name=item.source.text)
+        elif item.name is None and item.members:
+            constants.diagnostics.report(Mistake.KEY_MEMBER_NAME, item.span, name=item.written)
         elif name.text in keys:
             constants.diagnostics.report(Mistake.DUPLICATE_KEY, name.span, name=name.text)
         elif name.text in constants.parameters:
             facts = {"name": name.text, "what": "the key"}
             mistake = QueryError.of(Mistake.NAME_IS_PARAMETER, name.span, **facts)
-            constants.diagnostics.add(mistake.with_hint(f"`{item.source.text} as ...` renames it"))
-        keys.setdefault(name.text, CheckedKey(name.text, value))
+            constants.diagnostics.add(mistake.with_hint(f"`{item.written} as ...` renames it"))
+        keys.setdefault(name.text, CheckedKey(name.text, value, item.may_miss))
     return tuple(keys.values())
 
 
@@ -189,17 +203,21 @@ def _compared(
     for position, item in enumerate(nodes):
         value = _value(item, schema, constants, f"what {clause} compares")
         if item in nodes[:position]:
-            constants.diagnostics.report(Mistake.COMPARED_TWICE, item.span, name=item.source.text, clause=clause)
+            constants.diagnostics.report(Mistake.COMPARED_TWICE, item.span, name=item.written, clause=clause)
         elif value is not None and value not in values:  # a field, and an action that returns it
             values.append(value)
     return tuple(values)
 
 
-def _value(item: ast.Key, schema: EventSchema, constants: Constants, what: str) -> Expression | None:
-    """A field, or the result of an action of the event, of a type that can be a key."""
+def _value(
+    item: ast.Key, schema: EventSchema, constants: Constants, what: str, *, is_key: bool = False
+) -> Expression | None:
+    """A field, a member of one, or the result of an action, of a type that can be a key."""
     diagnostics = constants.diagnostics
     if item.arguments is not None:
         value = event_value(schema, item.source, item.arguments, constants)
+    elif item.members and event_field(schema, item.source.text) is not None:
+        value = event_member(schema, item, constants)
     else:
         value = event_field(schema, item.source.text)
         if value is None and item.source.text in dict(schema.constants):
@@ -207,10 +225,16 @@ def _value(item: ast.Key, schema: EventSchema, constants: Constants, what: str) 
             diagnostics.report(Mistake.KEY_NOT_FIELD, item.source.span, **facts)
         elif value is None and not schema.may_have(item.source.text):
             diagnostics.add(no_field(schema, item.source))
+    if value is not None and is_key and value.type is not None and value.type.required in SIMPLE:
+        if value.type.required != value.type and not item.may_miss:
+            facts = {"name": item.written + "()" * (item.arguments is not None), "type": str(value.type)}
+            diagnostics.report(Mistake.KEY_MAY_MISS, item.span, **facts)
+            return None
+        return value
     if value is not None and value.type not in SIMPLE:
-        facts = {"what": what, "name": item.source.text, "type": str(value.type)}
+        facts = {"what": what, "name": item.written, "type": str(value.type)}
         mistake = QueryError.of(Mistake.KEY_KIND, item.source.span, **facts)
-        diagnostics.add(mistake.with_hint(_way_into(item.source.text, type_of(value), constants)))
+        diagnostics.add(mistake.with_hint(_way_into(item.written, type_of(value), constants)))
         return None
     return value
 
@@ -220,8 +244,7 @@ def _way_into(name: str, type_: Type, constants: Constants) -> str | None:
     fields = constants.namespace.of(type_).fields if type_.kind is Kind.EVENT else ()
     for item in fields:
         if item.type in SIMPLE:
-            body = f"{{ return {name}.{item.name}; }}"
-            return f"take a value out of it, `action of_{name}() returns {item.type} {body}`, `key of_{name}() as ...`"
+            return f"take a value out of it: `{name}.{item.name}`, of a key `{name}.{item.name} as ...`"
     return None
 
 

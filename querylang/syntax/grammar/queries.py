@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from querylang.errors import Mistake
 from querylang.source import Span
@@ -272,8 +272,12 @@ class InputRules(Rules):
     def p_key(self, p: Parts) -> None:
         """key : key_source
         | key_source AS name"""
-        source = p[1]
-        p[0] = source if len(p) == 2 else ast.Key(source.span, source.source, source.arguments, p[3])
+        p[0] = p[1] if len(p) == 2 else replace(p[1], name=p[3])
+
+    def p_key_that_may_miss(self, p: Parts) -> None:
+        """key : key_source QUESTION
+        | key_source QUESTION AS name"""
+        p[0] = replace(p[1], span=p[1].span.until(p[2].span), name=p[4] if len(p) == 5 else None, may_miss=True)
 
     def p_key_source(self, p: Parts) -> None:
         """key_source : name
@@ -281,6 +285,15 @@ class InputRules(Rules):
         is_field = len(p) == 2
         span = p[1].span if is_field else p[1].span.until(p[4].span)
         p[0] = ast.Key(span, p[1], None if is_field else tuple(p[3]), None)
+
+    def p_key_member(self, p: Parts) -> None:
+        """key_source : name key_members"""
+        p[0] = ast.Key(p[1].span.until(p[2][-1].span), p[1], None, None, tuple(p[2]))
+
+    def p_key_members(self, p: Parts) -> None:
+        """key_members : key_members DOT name
+        | DOT name"""
+        p[0] = [p[2]] if len(p) == 3 else [*p[1], p[3]]
 
     def p_unique(self, p: Parts) -> None:
         """unique : WITH UNIQUE unique_list

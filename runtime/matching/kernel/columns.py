@@ -21,7 +21,7 @@ from querylang.plan.model import Plan, QueryPlan
 from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.arrivals import column_name
 from runtime.columns.expressions import Column, as_array, evaluate, with_keys
-from runtime.columns.keys import key_columns
+from runtime.columns.keys import key_columns, key_values
 from runtime.compiling.compiled import kernel
 from runtime.interpreter import PlanWorld, order_key
 from runtime.matching.interface import Ordered
@@ -79,7 +79,9 @@ class Reader:
         if not self._may_mention_keys:
             return table
         kinds = table.column("_kind").to_numpy()
-        return with_keys(table, self._query, key_columns(table, kinds, self._plan, self._query))
+        return with_keys(
+            table, self._query, key_values(self._query, key_columns(table, kinds, self._plan, self._query))
+        )
 
     def values_at(self, item: Operand, events: Ordered, positions: Integers) -> pa.Array:
         """The values of an operand's expression at these positions."""

@@ -60,6 +60,12 @@ INPUTS = {
     "A() key k within 3;": "InputDefinition(A [] [Key(k - -)] 3 - [] -)",
     "A() key k, l as m within 3;": "InputDefinition(A [] [Key(k - -) Key(l - m)] 3 - [] -)",
     "A() key f() as k, g(1, x) as l within 3;": "InputDefinition(A [] [Key(f [] k) Key(g [1 x] l)] 3 - [] -)",
+    "A() key k?, l? as m, f()? as n within 3;": (
+        "InputDefinition(A [] [Key(k - - True) Key(l - m True) Key(f [] n True)] 3 - [] -)"
+    ),
+    "A() key a.b.c as d, a.b? as e within 3;": (
+        "InputDefinition(A [] [Key(a - d [b c]) Key(a - e [b] True)] 3 - [] -)"
+    ),
     "A() within 3 with unique u;": "InputDefinition(A [] [] 3 - [Key(u - -)] -)",
     "A() within 3 with unique u, f(1);": "InputDefinition(A [] [] 3 - [Key(u - -) Key(f [1] -)] -)",
     "A() within 3 with unique u new by v, f(1) within 7 days wait 5;": "InputDefinition(A [] [] 3 - [Key(u - -)] Clocking(- 5 -) NewBy([Key(v - -) Key(f [1] -)] TimeLiteral([[7 days]])))",
