@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from ensue.rendering.match_tables import matches_paths, matches_table
-from querylang.plan.model import Plan
+from querylang.plan.model import METADATA, Plan
 from runtime.results.for_users import column_cells, row_is_offset
-from runtime.results.schemas import TIMESTAMP, Results
+from runtime.results.schemas import TIMESTAMP, TOLD, Results
 
 _NULLABLE = {
     pa.int64(): pd.Int64Dtype(),
@@ -28,6 +29,9 @@ _TYPES: dict[pa.DataType, Any] = _NULLABLE | {TIMESTAMP: pd.DatetimeTZDtype("us"
 
 _BY_NUMBER = {type_.id: type_ for type_ in _TYPES}
 """By Arrow's number of a type: a type is slow to look up."""
+
+_TEXTS = TOLD[METADATA]
+"""Texts by name, which a column of Python's dictionaries holds."""
 
 _FEW = 100
 """Rows. Of a smaller table, columns of one type are converted together: each conversion costs."""
@@ -47,11 +51,16 @@ def _small_frame(table: pa.Table) -> pd.DataFrame | None:
     """None = a column is of another type."""
     types = table.schema.types
     chunks: dict[int, list[pa.Array]] = {}
+    texts: list[Any] = []
     for type_, column in zip(types, table.itercolumns(), strict=True):
+        if type_ == _TEXTS:
+            texts.append(_objects(column.to_pylist()))
+            continue
         if type_ != _BY_NUMBER.get(type_.id):
             return None
         chunks.setdefault(type_.id, []).extend(column.chunks)
     parts = {number: _converted(number, its_chunks, len(table)) for number, its_chunks in chunks.items()}
+    parts[_TEXTS.id] = iter(texts)
     columns = [next(parts[type_.id]) for type_ in types]
     return _frame(columns, pd.Index(table.column_names), len(table))
 
@@ -60,6 +69,13 @@ def _converted(number: int, chunks: list[pa.Array], rows: int) -> Iterator[Any]:
     """The columns of one type, one after another and each with so many rows, as pandas has them."""
     values = _TYPES[_BY_NUMBER[number]].__from_arrow__(pa.concat_arrays(chunks))
     return (values[start : start + rows] for start in range(0, len(values), rows))
+
+
+def _objects(cells: Sequence[Sequence[tuple[str, str]] | None]) -> Any:
+    """A column of dictionaries."""
+    column = np.empty(len(cells), object)
+    column[:] = [None if cell is None else dict(cell) for cell in cells]
+    return column
 
 
 def _frame(columns: list[Any], names: pd.Index[str], rows: int) -> pd.DataFrame:
@@ -77,7 +93,7 @@ class RowFrames:
 
     def __init__(self, schema: pa.Schema) -> None:
         types = schema.types
-        self.is_possible = all(type_ == _BY_NUMBER.get(type_.id) for type_ in types)
+        self.is_possible = all(type_ in (_BY_NUMBER.get(type_.id), _TEXTS) for type_ in types)
         self._names = pd.Index(schema.names)
         self._numbers = [type_.id for type_ in types]
         self._places = {
@@ -91,8 +107,11 @@ class RowFrames:
         columns: by column its cells, at least one; times in µs
         """
         rows = len(columns[0])
-        parts = {}
+        parts: dict[int, Iterator[Any]] = {}
         for number, places in self._places.items():
+            if number == _TEXTS.id:
+                parts[number] = iter([_objects(columns[place]) for place in places])
+                continue
             values = [value for place in places for value in columns[place]]
             parts[number] = _converted(number, [pa.array(values, _BY_NUMBER[number])], rows)
         # A view, because users may name the columns of theirs.
