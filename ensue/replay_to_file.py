@@ -148,7 +148,7 @@ def replay_to_file(
     plan = with_forget_keys(plan, parse_forget_keys(options.forget_keys))
     refuse_several_queries(out, plan)
     if tell_slow is not None:
-        tell_slow(slow_queries(plan, about_rows_of(files)))
+        tell_slow(slow_queries(plan, about_rows_of(file.path for file in files)))
     run = _Run(plan, files, out, stop, flush=flush, progress=progress, most_shown=most_shown)
     try:
         written = run.with_pieces(Reading.sorted_pieces)

@@ -30,6 +30,7 @@ from querylang.plan.expression import Type
 from querylang.plan.model import Plan
 from querylang.printable import warn
 from runtime.columns.arrivals import Arrivals
+from runtime.matching.choose import warn_if_slow
 from runtime.policies.plan_policies import SourceOrdering, parse_orderings, policy_of, with_ordering
 from runtime.policies.settings_text import parse_duration, parse_forget_keys, with_forget_keys
 from runtime.reading import (
@@ -59,7 +60,7 @@ from runtime.reading import (
     unused_source_time,
     without_unread,
 )
-from runtime.replay import plan_for_files, refuse_unknown
+from runtime.replay import about_rows_of, plan_for_files, refuse_unknown
 from spark_backend.frames import matching
 from spark_backend.frames.batches import Batch, Streams, batch_of, counted
 from spark_backend.frames.frames import arrow_type, matches_frame
@@ -101,6 +102,7 @@ def _bounded(
     sources = matching.frame_sources(frames, readings)
     changing = _changing(loaded.template(schemas), plan, sources, infer, finish)
     plan = plan if changing is None else changing.script.plan
+    warn_if_slow(plan, None)
     tagged = matching.match_tagged(frames, plan, reading=readings, changing=changing, logs_discards=logs_discards)
     return tagged, plan
 
@@ -165,6 +167,7 @@ def _streaming(
     given = _idle(how.clock, how.idle)
     _refuse_kind(frames, is_stream=True)
     plan, columns, _ = _plan_for_frames(load_and_warn(queries), frames, options)
+    warn_if_slow(plan, None)
     reading = {name: Reading.of_columns(columns[name], name) for name in _by_name(frames)}
     return matching.stream(
         frames,
@@ -238,6 +241,7 @@ def match_files(queries: Queries, paths: Sequence[Path], options: DataOptions) -
     source = matching.file_source(session, paths, readings)
     changing = _changing(ready.template, plan, [source], InferredTypes(paths, columns).of_text, finish)
     plan = plan if changing is None else changing.script.plan
+    warn_if_slow(plan, about_rows_of(paths) or None)  # folders are not looked into
     return matches_frame(matching.match_files(session, paths, plan, readings=readings, changing=changing), plan)
 
 

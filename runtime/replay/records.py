@@ -4,7 +4,7 @@ piece.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -359,7 +359,7 @@ class FileRecords:
 
     def about(self) -> int:
         """How many there are, about, before any is read."""
-        return about_rows_of(self._files)
+        return about_rows_of(file.path for file in self._files)
 
     def pieces(self) -> Iterator[pa.Table] | None:
         """All records in order of arrival, piece by piece; None = all of them are in memory.
@@ -444,9 +444,9 @@ class FileRecords:
         return Records, (records.arrivals, records.rows, records.sources, records.warnings)
 
 
-def about_rows_of(files: Sequence[FileToRead]) -> int:
+def about_rows_of(paths: Iterable[Path]) -> int:
     """How many rows files have together, about; one that can be read only once counts none."""
-    return sum(about_rows(file.path) or 0 for file in files if file.path.is_file())
+    return sum(about_rows(path) or 0 for path in paths if path.is_file())
 
 
 def are_worth_it(tables: Sequence[Any]) -> bool:

@@ -58,6 +58,22 @@ def test_a_data_frame_gives_the_matches_of_a_replay(session: SparkSession) -> No
     assert len(wanted) == 2
 
 
+def test_slow_queries_are_named_before_the_first_row(
+    session: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """How many rows a DataFrame has is known only when it has been read, so the estimate is for a million."""
+    frame = session.createDataFrame(TABLE)
+    slow = TEXT.replace("b.v > a.v", 'a.card + b.card = "xx"')
+    estimate = "about 100 times slower than a kernel (50 s of a processor for a million rows, more where"
+    ensue.match(frame, slow)
+    ensue.batch(frame, slow)
+    ensue.stream(session.readStream.schema(frame.schema).parquet(str(tmp_path)), slow)
+    assert [estimate in line for line in caplog.messages if "reference matcher" in line] == [True] * 3
+    caplog.clear()
+    ensue.match(frame, TEXT)
+    assert not [line for line in caplog.messages if "reference matcher" in line]
+
+
 def test_a_streaming_data_frame_gives_a_streaming_one(session: SparkSession, tmp_path: Path) -> None:
     frame = session.createDataFrame(TABLE)
     stream = session.readStream.schema(frame.schema).parquet(str(tmp_path))

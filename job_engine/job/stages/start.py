@@ -96,10 +96,9 @@ def _repeat(
 
 def _warn_of_slow_queries(plan: Plan) -> None:
     """Say which queries run on the reference matcher, while the first micro-batch is planned."""
-    from runtime.matching.choose import slow_queries
+    from runtime.matching.choose import warn_if_slow
 
-    for line in slow_queries(plan):
-        warn(line)
+    warn_if_slow(plan, None)
 
 
 # A run of the driver: how it begins, and what it leaves behind at its end.
