@@ -14,6 +14,7 @@ from ensue.rendering.text_table import TimeFormat, text_table
 from job_engine.job.upkeep.keys import JobState, KeyState
 from job_engine.job.watching.status import QueryStatus, SourceStatus, Status, TimelineStatus
 from job_engine.operator.clocks import FILE, place_name
+from job_engine.sources.source import PartitionBacklog
 from querylang.errors import counted, listed
 from querylang.printable import json_text, one_line
 from runtime.results.ledger import Account, ledger_table
@@ -120,10 +121,19 @@ def _backlog(status: Status) -> Iterator[str]:
         else:
             rows.append([item.source, counted(item.messages or 0, "message"), "", ""])
         rows += [
-            [f"  {part.topic}/{part.partition}", counted(part.messages, "message"), "", ""] for part in item.partitions
+            [f"  {part.topic}/{part.partition}", counted(part.messages, "message"), "", _open(part)]
+            for part in item.partitions
         ]
     if rows:
         yield text_table(["not processed yet", "", "size", ""], rows, right=frozenset({"size"}))
+
+
+def _open(part: PartitionBacklog) -> str:
+    """What of a partition waits for a transaction, and since when."""
+    if not part.open:
+        return ""
+    since = "" if part.since is None else f" since {TimeFormat(None, 3).text(part.since)}"
+    return f"{part.open} of them behind an open transaction{since}"
 
 
 def _queries(status: Status) -> str:

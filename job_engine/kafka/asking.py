@@ -18,9 +18,13 @@ from job_engine.kafka.client import (
 )
 from job_engine.kafka.listing import BrokerError, Listing, PartitionListing, TopicListing
 from job_engine.kafka.topic_choice import TopicChoice
+from runtime.instants import LATEST
 
 ANSWER_WITHIN = 10.0
 """Seconds that a broker may take to answer."""
+
+AT_ONCE = 0.5
+"""Seconds that it may take for what is good to know, and not needed."""
 
 _ATTEMPTS = 2
 """So often a broker that cannot be reached is tried at the start, a second each."""
@@ -106,6 +110,28 @@ class AskedBroker:
             found = self._asked(partitions, OffsetSpec.for_timestamp(-(-moment // 1000)), is_committed=True)()
         return {name: None if offset < 0 else offset for name, offset in found.items()}
 
+    def arrival_of(self, topic: str, partition: int, offset: int) -> int | None:
+        """The timestamp (µs) of the first message from an offset on, committed or not.
+
+        None = there is none, or the broker does not say it at once.
+        """
+        from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+        own = {"group.id": "ensue", "enable.auto.commit": "false", "isolation.level": "read_uncommitted"}
+        try:
+            consumer = Consumer({**common_options(self._client), **own, **QUIET})
+            try:
+                consumer.assign([TopicPartition(topic, partition, offset)])
+                message = consumer.poll(AT_ONCE)
+            finally:
+                consumer.close()
+        except KafkaException:
+            return None
+        if message is None or message.error() is not None:
+            return None
+        stamp: int = message.timestamp()[1]
+        return stamp * 1000 if 0 < stamp <= LATEST // 1000 else None
+
     def cluster(self) -> str | None:
         """What identifies the cluster; None = the broker does not say it."""
         with self._errors():
@@ -148,14 +174,10 @@ class AskedBroker:
         return answered
 
     def _offsets(self, partitions: Sequence[tuple[str, int]]) -> Callable[[], dict[tuple[str, int], PartitionListing]]:
-        """What partitions have. Asks now; gives the answer when called.
-
-        Whether a message waits for its transaction matters only to topics of which the broker's
-        clock gives the timestamps.
-        """
+        """What partitions have. Asks now; gives the answer when called."""
         from confluent_kafka.admin import OffsetSpec
 
-        settling = [item for item in partitions if self._is_committed and self._append_times.get(item[0], True)]
+        settling = partitions if self._is_committed else ()
         until = self._asked(partitions, OffsetSpec.latest(), is_committed=self._is_committed)
         ends = self._asked(settling, OffsetSpec.latest(), is_committed=False)
         first = self._asked(partitions, OffsetSpec.earliest(), is_committed=False)
@@ -163,8 +185,9 @@ class AskedBroker:
         def answered() -> dict[tuple[str, int], PartitionListing]:
             behind, all_ends, begin = until(), ends(), first()
             return {
-                name: PartitionListing(begin[name], behind[name], behind[name] == all_ends.get(name, behind[name]))
+                name: PartitionListing(begin[name], behind[name], behind[name] == end, end)
                 for name in partitions
+                for end in (all_ends.get(name, behind[name]),)
             }
 
         return answered

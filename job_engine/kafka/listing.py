@@ -27,12 +27,19 @@ class PartitionListing:
 
     first: its least offset
     until: the offset behind the last message that can be read
+    end: that behind all messages, also those that wait for an open transaction; None = `until`
     is_settled: whether no message before the end waits for its transaction
     """
 
     first: int
     until: int
     is_settled: bool = True
+    end: int | None = None
+
+    @property
+    def open(self) -> int:
+        """How many offsets wait for an open transaction."""
+        return 0 if self.end is None else max(0, self.end - self.until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,9 @@ class Broker(Protocol):
 
     def listing(self, choice: TopicChoice) -> Listing:
         """The topics of a source. A topic that is missing there does not exist."""
+
+    def arrival_of(self, topic: str, partition: int, offset: int) -> int | None:
+        """The timestamp (µs) of the first message from an offset on; None = not known."""
 
     def offsets_at(self, partitions: Sequence[tuple[str, int]], moment: int) -> dict[tuple[str, int], int | None]:
         """By topic and partition: the first offset from a time (µs) on; None = there is none."""

@@ -67,11 +67,17 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class PartitionBacklog:
-    """How many messages of a partition of a topic have not been processed."""
+    """How many messages of a partition of a topic have not been processed.
+
+    open: of these how many wait behind an open transaction
+    since: when the first of those arrived, µs; None = none waits, or it is not known
+    """
 
     topic: str
     partition: int
     messages: int
+    open: int = 0
+    since: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ CAUSES: Mapping[str, str] = {
     "new_partition": "partitions are new in topics; they are read from their beginning",
     "no_answer": "brokers do not answer; they are asked again",
     "answers_again": "brokers answer again",
+    "open_transaction": "messages wait behind open transactions; this run ends before them, and a later one reads them",
     "skipped_changes": "commits of Delta tables that change or delete rows were passed over",
     "missing_column": "tables lack columns that others have; these are null there",
     "unread_values": "values of fields that no query reads are wrong; they are null",

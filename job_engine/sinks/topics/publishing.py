@@ -59,6 +59,16 @@ _SILENT.setLevel(logging.CRITICAL + 1)
 """The client prints fatal errors whatever its log level is; we say them ourselves."""
 
 
+_OF_COORDINATOR = "__transaction_state"
+"""The topic of transaction coordinators: a broker makes it for the first transaction."""
+
+NO_COORDINATOR = (
+    f"the broker answers, but cannot make the topic `{_OF_COORDINATOR}` (one broker alone needs"
+    " `transaction.state.log.replication.factor=1` and `transaction.state.log.min.isr=1`): there is no transaction"
+    " coordinator"
+)
+
+
 def transactional_id(identity: str, name: str) -> str:
     """The transactional id of a sink, and the name of the group that has its progress."""
     return f"ensue-{identity}-{name}"
@@ -308,13 +318,25 @@ class TopicPublisher:
 
     def _wait(self, error: Any, wait: Callable[[str], None]) -> None:
         """Note an outage; `error`: None = nothing is known but that no answer comes."""
-        silent = f"{self._where}: the broker does not answer"
+        if error is None:
+            text = f"{self._where}: the broker does not answer"
+        elif error.name() == "_TIMED_OUT" and self._has_no_coordinator():
+            text = f"{self._where}: {NO_COORDINATOR}"
+        else:
+            text = str(broker_error(self._sink.client, error))
         try:
-            wait(silent if error is None else str(broker_error(self._sink.client, error)))
+            wait(text)
         except OutageTooLong as found:
             raise Unreachable(
                 f"sink '{self._sink.name}': {found}. Run the job again: it continues where it stopped"
             ) from found
+
+    def _has_no_coordinator(self) -> bool:
+        """Whether the broker answers, and has not been able to make what transactions need."""
+        try:
+            return _OF_COORDINATOR not in self._producer.list_topics(timeout=1).topics
+        except kafka_client().KafkaException:
+            return False
 
     def _take(self, error: Any) -> None:
         """What the client says of connections."""

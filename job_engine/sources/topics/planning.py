@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -25,8 +25,10 @@ from job_engine.sources.topics.pieces import (
     TopicsWork,
 )
 from job_engine.sources.topics.settings import SECOND, KafkaSource
+from querylang.errors import counted
 from runtime.instants import NO_TIME
 from runtime.json_reader import shaped
+from runtime.timestamps import format_time
 
 # Decide which offsets the next micro-batch reads, and how far partitions without messages advance.
 #
@@ -39,6 +41,27 @@ GRACE = 10 * SECOND
 
 class LostOffsets(SourceProblem):
     """Messages that were not read no longer exist; the text says which, and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """What of a partition waits for a transaction that has not ended.
+
+    offset: of the first message
+    count: of offsets from there on
+    since: its timestamp, µs; None = not known
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    count: int
+    since: int | None
+
+    def __str__(self) -> str:
+        """As a report says it."""
+        since = "" if self.since is None else f", the first since {format_time(self.since)}"
+        return f"{self.topic}/{self.partition}: {counted(self.count, 'message')} from offset {self.offset} on{since}"
 
 
 class OffsetPlanner:
@@ -66,6 +89,7 @@ class OffsetPlanner:
         self._advanced: dict[str, int] = {}
         self._missing_since: dict[tuple[str, str], int] = {}
         self._found_none: set[str] = set()
+        self._told_open: set[str] = set()
         self._is_fixed = False
 
     def fix_end(self) -> None:
@@ -95,6 +119,14 @@ class OffsetPlanner:
             positions,
         )
 
+    def opened(self, source: KafkaSource) -> Iterator[OpenTransaction]:
+        """What of the last listing waits for open transactions. Raises BrokerError."""
+        for name, topic in sorted(self._listings[source.name].topics.items()):
+            for number, item in sorted(topic.partitions.items()):
+                if item.open:
+                    since = self._broker(source).arrival_of(name, number, item.until)
+                    yield OpenTransaction(name, number, item.until, item.open, since)
+
     def _broker(self, source: KafkaSource) -> Broker:
         if source.name not in self._brokers:
             self._brokers[source.name] = self._open(source)
@@ -106,6 +138,10 @@ class OffsetPlanner:
         listing = self._listing(source, report)
         if listing is None:
             return [], [], before
+        if self._is_fixed and source.name not in self._told_open:
+            self._told_open.add(source.name)
+            for item in self.opened(source):
+                report("open_transaction", source.name, str(item))
         known = self._with_new(source, before, listing, report)
         lost, known = self._without_lost(source, known, listing)
         ranges, after = self._ranges(source, known, listing)

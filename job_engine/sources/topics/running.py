@@ -25,7 +25,7 @@ from job_engine.sources.topics.pieces import (
     TopicsWork,
     topics_to_plain,
 )
-from job_engine.sources.topics.planning import OffsetPlanner
+from job_engine.sources.topics.planning import OffsetPlanner, OpenTransaction
 from job_engine.sources.topics.settings import AvroForm, KafkaSource
 from querylang.errors import InputError, counted, did_you_mean
 from querylang.printable import warn
@@ -187,12 +187,15 @@ class RunningTopics(SourceRunning):
         planner = OffsetPlanner([everything], lambda it: AskedBroker(it.client), accepts_loss=True)
         next_ = planner.next({own.name: memory.position}, lambda *_: None)
         waiting = {(item.topic, item.partition): len(item) for item in next_.ranges if not item.is_lost}
+        opened = {(item.topic, item.partition): item for item in planner.opened(own)}
         partitions = tuple(
-            PartitionBacklog(topic, partition, waiting.get((topic, partition), 0))
+            PartitionBacklog(topic, partition, waiting.get(name, 0) + (held.count if held else 0), *_held(held))
             for topic, position in sorted(next_.positions[own.name].items())
             for partition in sorted(position.next)
+            for name in ((topic, partition),)
+            for held in (opened.get(name),)
         )
-        return SourceBacklog(own.name, messages=sum(waiting.values()), partitions=partitions)
+        return SourceBacklog(own.name, messages=sum(item.messages for item in partitions), partitions=partitions)
 
     def done(self, memory: TopicsMemory) -> dict[str, Any]:
         """As `SourceRunning.done`: its position."""
@@ -204,6 +207,10 @@ class RunningTopics(SourceRunning):
 
 
 RUNNING = RunningTopics()
+
+
+def _held(held: OpenTransaction | None) -> tuple[int, int | None]:
+    return (0, None) if held is None else (held.count, held.since)
 
 
 def _kinds(source: Source, listing: Listing) -> Iterator[str]:

@@ -13,10 +13,12 @@ import pandas as pd
 import pytest
 
 import querylang
+from ensue.commands.status_text import status_text
 from job_engine.document.setting_keys import Engine
 from job_engine.errors import Unreachable
 from job_engine.job.job import deploy, run
-from job_engine.job.watching.status import status_of
+from job_engine.job.watching.status import Status, status_of
+from job_engine.sources.source import PartitionBacklog, SourceBacklog
 from querylang.errors import InputError
 from runtime.reading.tables import read_arrivals
 from tests.support.embedded import embedded, match_ids
@@ -304,3 +306,38 @@ def test_messages_in_avro_give_the_matches_of_a_replay(tmp_path: Path, broker: B
     (poison,) = lost[lost["reason"] == "malformed"].drop_duplicates("offset").to_dict("records")
     assert (poison["source"], poison["partition"]) == (topic, 0)
     assert poison["text"].endswith("the schema registry has no schema 7: b'\\x00\\x00\\x00\\x00\\x07poison'")
+
+
+def test_what_waits_for_a_hung_transaction_is_counted_with_its_time_and_not_waited_for(
+    tmp_path: Path, broker: Broker
+) -> None:
+    from confluent_kafka import Producer
+
+    topic = broker.topic()
+    good = json.dumps({"sensor": "s", "value": 1.0, "ts": 1.0}).encode()
+    broker.produce(topic, [(0, 1000, good), (0, 2000, good)])
+    hung = Producer({"bootstrap.servers": broker.servers, "transactional.id": topic, "log_level": "0"})
+    hung.init_transactions(30)
+    hung.begin_transaction()
+    hung.produce(topic, good, partition=0, timestamp=3000)
+    assert hung.flush(30) == 0
+    broker.produce(topic, [(0, 4000, good)])
+    path = project(tmp_path, broker, f"subscribe: {topic}")
+    path.write_text(path.read_text() + "engine: local\n")
+    run(path, once=True)
+    found = wait_for(lambda: next((item for item in [status_of(path)] if since(item)), None))
+    waiting = PartitionBacklog(topic, 0, messages=2, open=2, since=3_000_000)
+    assert found.backlog == (SourceBacklog("readings", messages=2, partitions=(waiting,)),)
+    assert "2 of them behind an open transaction since 1970-01-01" in status_text(found)
+    (told,) = [report for report in found.reports if report.cause == "open_transaction"]
+    assert told.example.startswith(f"{topic}/0: 2 messages from offset 2 on")
+    hung.commit_transaction(30)
+    run(path, once=True)
+    found = wait_for(lambda: next((item for item in [status_of(path)] if not item.backlog[0].problem), None))
+    assert found.backlog[0].partitions == (PartitionBacklog(topic, 0, messages=0),)
+
+
+def since(status: Status) -> int | None:
+    """When the first message came that waits; a slow broker may not say it at once."""
+    partitions = status.backlog[0].partitions
+    return partitions[0].since if partitions else None

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from job_engine.errors import Unreachable
 from job_engine.sinks.kinds import Sink
 from job_engine.sinks.names import by_channel, channel_sink
 from job_engine.sinks.topics import publishing
@@ -214,3 +215,35 @@ def test_a_topic_that_is_deleted_while_a_job_runs_is_named(broker: Broker, monke
     with pytest.raises(InputError, match=f"sink 'matches': .*the topic '{sink.topic}' does not exist any more"):
         publisher.publish(1, drafts(sink, [2]))
     publisher.close()
+
+
+def test_a_broker_without_a_transaction_coordinator_is_named_as_that(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from confluent_kafka import KafkaError, KafkaException, Producer
+
+    class Alone:
+        """A client of one broker that would need three for the topic of transactions."""
+
+        def __init__(self, settings: dict[str, Any], **_: object) -> None:
+            del settings["transactional.id"]
+            self._client = Producer(settings)
+
+        def init_transactions(self, _: float) -> None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+        def list_topics(self, timeout: float) -> Any:
+            found = self._client.list_topics(timeout=timeout)
+            found.topics.pop("__transaction_state", None)
+            return found
+
+        def poll(self, seconds: float) -> int:
+            return int(self._client.poll(seconds))
+
+    monkeypatch.setattr("confluent_kafka.Producer", Alone)
+    told: list[str] = []
+    sink = TopicSink("output", broker.topic(), client={"bootstrap.servers": broker.servers}, retry=0.0)
+    with pytest.raises(
+        Unreachable, match=r"cannot make the topic `__transaction_state` .*: there is no transaction coordinator"
+    ):
+        TopicPublisher(sink, "0", told.append).open()

@@ -41,6 +41,9 @@ class Fake:
     def offsets_at(self, partitions: Sequence[tuple[str, int]], moment: int) -> dict[tuple[str, int], int | None]:
         return {name: moment // SECOND if name[1] == 0 else None for name in partitions}
 
+    def arrival_of(self, topic: str, partition: int, offset: int) -> int | None:
+        return None if topic == "silent" else (partition * 100 + offset) * SECOND
+
     def has(self, *ends: int | PartitionListing, topic: str = "t", identity: str = "a", append: bool = False) -> None:
         parts = [end if isinstance(end, PartitionListing) else PartitionListing(0, end) for end in ends]
         self.topics[topic] = TopicListing(identity, append, dict(enumerate(parts)))
@@ -377,3 +380,25 @@ def test_the_latest_timestamp_is_on_record_before_the_messages_are_read() -> Non
     run.next()
     (found,) = written_and_read(run.planned).ranges
     assert found.latest == START + 5 * SECOND
+
+
+def test_a_run_to_the_end_says_what_waits_for_a_transaction_and_does_not_wait() -> None:
+    broker = Fake()
+    broker.has(PartitionListing(0, 3, is_settled=False, end=5), 4)
+    run = Run(broker, is_once=True)
+    assert run.next() == [(0, 0, 3), (1, 0, 4)]
+    told = "t/0: 2 messages from offset 3 on, the first since 1970-01-01T00:00:03.000000Z"
+    assert run.reports == [("open_transaction", "s", told)]
+    broker.has(8, 4)
+    assert run.next() == []
+    assert run.reports == [("open_transaction", "s", told)]
+
+
+def test_a_run_that_goes_on_waits_for_transactions_without_a_word() -> None:
+    broker = Fake()
+    broker.has(PartitionListing(0, 3, is_settled=False, end=5))
+    run = Run(broker)
+    assert run.next() == [(0, 0, 3)]
+    broker.has(5)
+    assert run.next() == [(0, 3, 5)]
+    assert run.reports == []
