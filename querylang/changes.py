@@ -24,6 +24,7 @@ from querylang.plan.changes import (
 )
 from querylang.plan.expression import Type
 from querylang.plan.model import EventType, Input, Plan, QueryPlan, known
+from querylang.plan.routing import cycle_of, receivers
 from querylang.running import LIVE, ChangeError, Running, RunningQuery, Version, with_events
 from querylang.source import Source
 from querylang.syntax.parser import parse
@@ -111,6 +112,9 @@ def with_plan(applied: Applied, check: Check) -> Applied:
     Raises InputError if it cannot run here.
     """
     plan = check(applied.running.plan())
+    circle = cycle_of(receivers(plan.queries))
+    if circle:
+        raise InputError(f"{', which feeds '.join(repr(name) for name in circle)}: queries must not feed each other")
     ordered = {query.name for query in plan.queries if any(item.policy is not None for item in query.inputs)}
     queries = dict(applied.running.queries)
     for name in ordered & queries.keys():
@@ -211,8 +215,8 @@ def _unchanged(before: Applied, name: str) -> Applied:
 
 
 def is_same_text(one: QueryPlan, other: QueryPlan) -> bool:
-    """Whether two texts of a query mean the same."""
-    return replace(one, edition=other.edition) == other
+    """Whether two texts of a query mean the same; what they route depends on the text alone."""
+    return replace(one, edition=other.edition, routes=other.routes) == other
 
 
 def replaced(

@@ -192,6 +192,18 @@ class Mistake(Enum):
     UNKNOWN_TYPE = "unknown-type", "unknown type '{name}'"
     UNKNOWN_TIME = "unknown-field", "'{event}' has neither a field nor an action '{name}'"
     DUPLICATE_QUERY = "duplicate-query", "duplicate query '{name}', already defined at {place}"
+    ROUTE_CYCLE = (
+        "route-cycle",
+        "queries feed each other in a circle: {path}; route another type, or `send` it to a channel",
+    )
+    ROUTE_CONTROL = "route-control", "'{event}' is a control event: data must not change parameters or queries"
+    ROUTE_HEARTBEAT = (
+        "route-heartbeat",
+        (
+            "this heartbeat of '{input}' in query '{query}' needs the whole key: one without it counts for every key,"
+            " and one key's match would make the others' events late"
+        ),
+    )
     DUPLICATE_EVENT = "duplicate-event", "'{name}' is defined with other fields or annotations at {place}"
     DUPLICATE_FIELD = "duplicate-name", "'{event}' already has a field or action '{name}'"
     DUPLICATE_INPUT = "duplicate-input", "'{event}' is already an input of this query; a type may be an input only once"
@@ -427,6 +439,13 @@ class Mistake(Enum):
     )
     NEVER_TRUE = "never-matches", "this never matches: the condition is always false"
     NEVER_OTHER_KEY = "never-matches", "this never matches: all events of a match have the same key"
+    ROUTE_LATE = (
+        "route-late",
+        (
+            "query '{query}' waits {wait} for '{event}', whose time may be {delay} old when it is routed: give it a"
+            " longer `wait`"
+        ),
+    )
     NEVER_TOGETHER = "never-matches", "this never matches: no value fulfils this and what is asked of it before"
     KEPT_KEYS = (
         "kept-keys",

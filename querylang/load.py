@@ -17,10 +17,12 @@ from pathlib import Path, PurePath
 from querylang.checker.catalogue import Catalogue
 from querylang.checker.checked import Checked, Diagnostics, Written
 from querylang.checker.query.check_query import check_query, written_by
+from querylang.checker.routes import check_routes
 from querylang.errors import InputError, Mistake, QueryError, QueryErrors, limited_hints, near_file
 from querylang.paths import exists, is_folder
 from querylang.plan.expression import Type
 from querylang.plan.model import EventType, Plan, QueryPlan
+from querylang.plan.routing import with_routes
 from querylang.source import Source, Span
 from querylang.syntax import ast
 from querylang.syntax.definition_files import parse_definitions
@@ -230,16 +232,18 @@ def _check_all(
             queries.append(check_query(query, name, namespace))
             readings[name] = partial(written_by, query, namespace)
     diagnostics.extend(catalogue.problems(of_all=not sources))
-    if sources and len(catalogue.event_types()) > MOST_EVENT_TYPES:
+    events = catalogue.event_types()
+    checked = with_routes([query for query in queries if query is not None], events)
+    written = {name: read() for name, read in readings.items()} if not diagnostics.mistakes else {}
+    check_routes(checked, written, diagnostics)
+    if sources and len(events) > MOST_EVENT_TYPES:
         diagnostics.report(Mistake.TOO_MANY_TYPES, sources[0].span(0, 0), limit=MOST_EVENT_TYPES)
     if diagnostics.mistakes:
         raise QueryErrors(_in_text_order(diagnostics.mistakes, [*sources, *definitions]))
-    checked = tuple(query for query in queries if query is not None)
     assert len(checked) == len(queries), "a query that could not be checked has a mistake"
     warnings = tuple(_in_text_order(diagnostics.warnings, sources))
-    written = {name: read() for name, read in readings.items()}
     files_of = {name: span.source.path for name, span in places.items()}
-    return Checked(catalogue.event_types(), checked, warnings, written, files_of)
+    return Checked(events, checked, warnings, written, files_of)
 
 
 def _folder(source: Source) -> str:

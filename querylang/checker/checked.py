@@ -15,13 +15,15 @@ class Written:
     """A statement that writes: `print`, `log`, `send`, `emit` or `route`.
 
     - `channel`: None: it has none, or an expression gives it.
-    - `event`: of `route`, the type of the event; None: not known.
+    - `event`: of what is routed to queries, the type of the event; None: not known.
+    - `span`: where it is written; None: not known.
     """
 
     word: str
     channel: str | None = None
     has_computed_channel: bool = False
     event: str | None = None
+    span: Span | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

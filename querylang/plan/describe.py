@@ -26,6 +26,7 @@ from querylang.plan.model import (
     Within,
     Without,
 )
+from querylang.plan.routing import routes_between
 from querylang.plan.text import (
     INPUT_NAMES,
     Names,
@@ -419,6 +420,27 @@ def to_dot(query: QueryPlan) -> str:
         *(f"  {name};" for name in graph.nodes if name != MATCH),
         f"  {MATCH} [shape=doublecircle];",
         *edges,
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def program_to_dot(queries: Sequence[QueryPlan]) -> str:
+    """Which queries feed which, as a graph for graphviz: queries are boxes; empty = none does."""
+    hops = routes_between(queries)
+    if not hops:
+        return ""
+    names = dict.fromkeys(query.name for query in queries)
+    lines = [
+        'digraph "program" {',
+        "  rankdir=LR;",
+        '  node [shape=box, fontname="sans-serif"];',
+        '  edge [fontname="sans-serif"];',
+        *(f"  {_quoted(name)};" for name in names),
+        *(
+            f"  {_quoted(source)} -> {_quoted(target)} [label={_quoted(', '.join(events))}];"
+            for source, target, events in hops
+        ),
         "}",
     ]
     return "\n".join(lines)

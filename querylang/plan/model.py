@@ -29,13 +29,14 @@ from querylang.plan.expression import (
 )
 
 PLAN_VERSION = 9
-"""Of a plan with a query whose keys may be missing."""
+"""Of a plan with a query whose keys may be missing, or that routes events to queries."""
 
 TOLD_VERSION = 8
 """Of another plan with a query whose results have its metadata."""
 
 VALUES_VERSION = 7
-"""Columns of results that say something of their query; the second is a key of the first."""
+"""Of another plan with a query that remembers values or asks for nulls, or with parameters that are
+lists."""
 
 NULLS_VERSION = 6
 """Of another plan with a query in which nulls are as in SQL."""
@@ -649,6 +650,8 @@ class QueryPlan:
       be given out; None: there is no such limit. They are set while one text hands over to another.
     - `at_most`: which matches are given; None: all.
     - `shows_metadata`: whether results have the metadata, as in no plan before version 8.
+    - `routes`: the event types that its block routes to the queries of the plan that take them;
+      empty in plans before version 9: what is routed is an output only.
     - `nulls_fail`: whether a null that is used is a failure, as in all plans before version 6; else
       it is a null of SQL (docs/language.md).
     """
@@ -680,6 +683,7 @@ class QueryPlan:
     nulls_fail: bool = True
     at_most: MatchLimit | None = None
     shows_metadata: bool = False
+    routes: tuple[str, ...] = ()
 
     @property
     def told(self) -> dict[str, Any]:
@@ -826,6 +830,12 @@ class Plan:
         )
         return replace(self, queries=tuple(queries))
 
+    def without_routes(self) -> Plan:
+        """The same where a routed event is an output only."""
+        if not any(query.routes for query in self.queries):
+            return self
+        return replace(self, queries=tuple(replace(query, routes=()) for query in self.queries))
+
     def time_sources(self) -> tuple[tuple[str, Expression], ...]:
         """As `QueryPlan.time_sources`, over all queries."""
         return tuple(dict.fromkeys(pair for query in self.queries for pair in query.time_sources()))
@@ -879,6 +889,7 @@ ADDED: Mapping[type, Mapping[str, Any]] = {
         "nulls_fail": True,
         "at_most": None,
         "shows_metadata": False,
+        "routes": (),
     },
     Input: {"new": None, "optional_keys": ()},
     Wait: {"most": 1},
@@ -891,7 +902,7 @@ ADDED: Mapping[type, Mapping[str, Any]] = {
 """By class, the fields that later versions have added, with their defaults.
 
 Version 5: those of event types; version 6: `nulls_fail`; version 7: `new` and `at_most`;
-version 8: `shows_metadata`; version 9: `optional_keys`; version 4: all others.
+version 8: `shows_metadata`; version 9: `optional_keys` and `routes`; version 4: all others.
 """
 
 _CLASSES: tuple[type, ...] = (
@@ -936,7 +947,7 @@ def to_dict(plan: Plan) -> dict[str, Any]:
 
 
 def _version(plan: Plan) -> int:
-    if any(query.optional_keys for query in plan.queries):
+    if any(query.optional_keys or query.routes for query in plan.queries):
         return PLAN_VERSION
     if any(query.shows_metadata for query in plan.queries):
         return TOLD_VERSION

@@ -35,6 +35,7 @@ from querylang.checker.scope import Repeats, Run, Scope
 from querylang.errors import Mistake, QueryError
 from querylang.plan.expression import NUMBERS, Expression, Items, Literal, ParameterOf, Type
 from querylang.plan.model import Automaton, Condition, Parameter, QueryPlan
+from querylang.plan.routing import QUERIES_CHANNEL
 from querylang.plan.text import literal_text
 from querylang.source import Span
 from querylang.syntax import ast
@@ -411,6 +412,8 @@ def _of_block(block: ast.Block, outer: Mapping[str, str], namespace: Namespace) 
                 yield Written("print")
             case ast.Log():
                 yield Written("log")
+            case ast.Send(channel=ast.Constant(value=str(name)), event=event) if name == QUERIES_CHANNEL:
+                yield Written("send", name, event=_event_type(event, names, namespace), span=event.span)
             case ast.Send(channel=channel):
                 yield _to_channel("send", channel)
             case ast.VendorSend(channel=to):
@@ -418,7 +421,7 @@ def _of_block(block: ast.Block, outer: Mapping[str, str], namespace: Namespace) 
             case ast.Emit(channel=to):
                 yield Written("emit") if to is None else _to_channel("emit", to)
             case ast.Route(event=event):
-                yield Written("route", event=_event_type(event, names, namespace))
+                yield Written("route", event=_event_type(event, names, namespace), span=event.span)
             case _:  # the others write nothing
                 pass
 

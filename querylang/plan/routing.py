@@ -1,0 +1,171 @@
+"""Which queries of a program feed which: a routed event is a record for all queries that take it.
+
+`route E(...)` does it, and `send E(...) to "com.apama.queries"`; other channels are outputs only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from querylang.plan.changes import CHANGES
+from querylang.plan.expression import Expression, Invoke, Literal, type_of
+from querylang.plan.model import Action, EventType, QueryPlan, Route, Send
+
+QUERIES_CHANNEL = "com.apama.queries"
+"""What is sent to it is routed."""
+
+ROUTE_SOURCE = "route:"
+"""Begins the name of the source that a query is for those that take what it routes."""
+
+CONTROL_TYPES = frozenset({"SetDelayedEventsLeeway", "Heartbeat", *CHANGES})
+"""Names of control events, without a package: data must not change parameters or texts."""
+
+
+def taken_types(query: QueryPlan) -> frozenset[str]:
+    """The event types that the query takes: those of its inputs and of their heartbeats."""
+    heartbeats = (item.heartbeat.event for item in query.inputs if item.heartbeat is not None)
+    return frozenset((*(item.event for item in query.inputs), *heartbeats))
+
+
+Actions = Mapping[tuple[str | None, str], Action]
+"""By the name of their event type, or None for those of a query, and their own."""
+
+
+def with_routes(queries: Sequence[QueryPlan], events: Iterable[EventType]) -> tuple[QueryPlan, ...]:
+    """The queries with what their blocks can route."""
+    actions: Actions = {(event.name, action.name): action for event in events for action in event.actions}
+    return tuple(replace(query, routes=_routed(query, actions)) if query.block else query for query in queries)
+
+
+def _routed(query: QueryPlan, of_events: Actions) -> tuple[str, ...]:
+    """The event types that the block of a query can route, in text order.
+
+    Actions that it calls count.
+    """
+    own: Actions = {(None, action.name): action for action in query.actions}
+    actions = {**of_events, **own}
+    found: dict[str, None] = {}
+    waiting: list[Any] = [query.block]
+    called: set[tuple[str | None, str]] = set()
+    while waiting:
+        for part in _parts(waiting.pop()):
+            match part:
+                case Route(event=event):
+                    found[_name(event)] = None
+                case Send(event=event, channel=Literal(value=channel)) if channel == QUERIES_CHANNEL:
+                    found[_name(event)] = None
+                case Invoke(receiver=receiver, action=name):
+                    key = None if receiver is None else _name(receiver), name
+                    if key in actions and key not in called:
+                        called.add(key)
+                        waiting.append(actions[key].body)
+    return tuple(found)
+
+
+def _name(event: Expression) -> str:
+    """The event type of an expression; an optional one's, too."""
+    type_ = type_of(event)
+    return type_.name if type_.name or not type_.of else type_.of[0].name
+
+
+def _parts(part: Any) -> Iterator[Any]:
+    """A part of a plan with all that is in it, in text order."""
+    if isinstance(part, tuple):
+        for item in part:
+            yield from _parts(item)
+    elif is_dataclass(part):
+        yield part
+        for item in fields(part):
+            yield from _parts(getattr(part, item.name))
+
+
+def source_types(queries: Sequence[QueryPlan]) -> list[str]:
+    """The event types of all inputs that sources have to bring: those that no query routes.
+
+    All of them, if queries route every one.
+    """
+    inputs = list(dict.fromkeys(item.event for query in queries for item in query.inputs))
+    routed = {event for query in queries for event in query.routes}
+    return [event for event in inputs if event not in routed] or inputs
+
+
+def receivers(queries: Sequence[QueryPlan]) -> dict[str, list[str]]:
+    """By a query's name, the names of the queries that take what it routes."""
+    taking: dict[str, dict[str, None]] = {}
+    for query in queries:
+        for event in taken_types(query):
+            taking.setdefault(event, {})[query.name] = None
+    found: dict[str, dict[str, None]] = {}
+    for query in queries:
+        own = found.setdefault(query.name, {})
+        for event in query.routes:
+            own |= taking.get(event, {})
+    return {name: list(own) for name, own in found.items()}
+
+
+def routes_between(queries: Sequence[QueryPlan]) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Which query feeds which, by their names, and the event types that it routes to it."""
+    by_name = {query.name: query for query in queries}
+    found = []
+    for name, targets in receivers(queries).items():
+        for target in targets:
+            taken = taken_types(by_name[target])
+            events = tuple(event for event in by_name[name].routes if event in taken)
+            found.append((name, target, events))
+    return found
+
+
+def chained(queries: Sequence[QueryPlan]) -> frozenset[str]:
+    """The names of the queries that feed others or are fed."""
+    if not any(query.routes for query in queries):
+        return frozenset()
+    edges = receivers(queries)
+    return frozenset(name for name, targets in edges.items() if targets).union(*edges.values())
+
+
+def has_chains(queries: Sequence[QueryPlan]) -> bool:
+    """Whether any query takes what another one routes."""
+    return bool(chained(queries))
+
+
+def levels(queries: Sequence[QueryPlan]) -> dict[str, int]:
+    """By a query's name, how many routes lead to it one after the other, at most.
+
+    Raises ValueError if queries feed each other in a circle: no checked plan has them.
+    """
+    edges = receivers(queries)
+    found = dict.fromkeys(edges, 0)
+    changed = list(edges)
+    while changed:
+        name = changed.pop()
+        for target in edges[name]:
+            if found[target] <= found[name]:
+                found[target] = found[name] + 1
+                if found[target] > len(edges):
+                    raise ValueError("queries feed each other in a circle")
+                changed.append(target)
+    return found
+
+
+def cycle_of(edges: Mapping[str, Sequence[str]]) -> list[str]:
+    """Queries that feed each other in a circle, the first one last again; empty = there are none.
+
+    edges: as of `receivers`
+    """
+    done: set[str] = set()
+    for start in edges:
+        path: list[str] = [start]
+        left = [iter(edges[start])]
+        while path:
+            following = next(left[-1], None)
+            if following is None:
+                done.add(path.pop())
+                left.pop()
+            elif following in path:
+                return [*path[path.index(following) :], following]
+            elif following not in done:
+                path.append(following)
+                left.append(iter(edges[following]))
+    return []
