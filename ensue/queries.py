@@ -18,6 +18,7 @@ from querylang.load import NAMELESS, PATH_SUFFIXES, Schemas, is_query_text, text
 from querylang.parameters import NOTHING, Given, with_instances
 from querylang.paths import exists
 from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.routing import source_types
 from querylang.printable import warn
 from querylang.source import Source
 
@@ -64,8 +65,8 @@ class Queries:
 
     @property
     def input_types(self) -> tuple[str, ...]:
-        """The event types of all inputs, without heartbeats."""
-        return tuple(dict.fromkeys(item.event for query in self.checked.queries for item in query.inputs))
+        """The event types that tables have to bring, without heartbeats."""
+        return tuple(source_types(self.checked.queries))
 
     @property
     def known_types(self) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from querylang.errors import InputError, QueryErrors
 from querylang.load import Schemas, check_text
 from querylang.plan.expression import Type
 from querylang.plan.model import Plan
+from querylang.plan.routing import source_types
 from querylang.printable import warn
 from runtime.columns.arrivals import Arrivals
 from runtime.matching.choose import warn_if_slow
@@ -437,7 +438,7 @@ def _with_orderings(
     if not orderings:
         return plan
     refuse_unknown(orderings, list(frames))
-    inputs = dict.fromkeys(item.event for query in plan.queries for item in query.inputs)
+    inputs = source_types(plan.queries)
     chosen = []
     for name, frame in frames.items():
         has_types = columns[name].of(TYPE) in frame.columns

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from runtime.admission.arrays import KeyedRows, Punctuation, Ready, Released, RowOrigin, Timelines, Timers, Waited
+from runtime.admission.arrays import (
+    BoundRule,
+    KeyedRows,
+    Punctuation,
+    Ready,
+    Released,
+    RowOrigin,
+    Timelines,
+    Timers,
+    Waited,
+)
 from runtime.admission.key_times import KeyTimes, Lengths, Release
 from runtime.admission.per_key import Admitted, admit
 from runtime.admission.rules import ADMITTED, NO_MOVES, Group, Moves, Outcome, after_admission, reason_words
@@ -22,6 +32,7 @@ __all__ = [
     "CLOCK_SCHEMA",
     "NO_MOVES",
     "Admitted",
+    "BoundRule",
     "ClocksRun",
     "Group",
     "KeyTimes",

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from runtime.compiling.compiled import inlined, kernel
 from runtime.number_arrays import Integers
+from runtime.policies.per_input import PolicyColumns
 
 
 class RowOrigin(IntEnum):
@@ -40,6 +41,19 @@ TIMER = -1
 """In place of a new record's number: no record, arrival time alone."""
 
 
+class BoundRule(IntEnum):
+    """Whether a record advances its input's bound.
+
+    BY_INPUT: as the input says
+    IN_ORDER: yes: it was routed, and happens when it is
+    OUT_OF_ORDER: no: it was routed, and has a time of its own
+    """
+
+    BY_INPUT = 0
+    IN_ORDER = 1
+    OUT_OF_ORDER = 2
+
+
 class KeyedRows(NamedTuple):
     """All rows of a call, stored ones first.
 
@@ -54,6 +68,7 @@ class KeyedRows(NamedTuple):
     arrival: by row; µs
     buffer_end: by row; when the reorder buffer of a delayed event ends, µs; NO_TIME = not delayed
     first_new: the first row that is a new record
+    rule: by new record; a `BoundRule`; empty = of all the input says it
     """
 
     start: Integers
@@ -66,6 +81,7 @@ class KeyedRows(NamedTuple):
     arrival: Integers
     buffer_end: Integers
     first_new: int
+    rule: NDArray[np.int8]
 
 
 class Punctuation(NamedTuple):
@@ -223,6 +239,14 @@ def is_ready(ready: Ready, rows: KeyedRows, timers: Timers, entry: int, now: int
         return True
     moment, by = ready_of(ready, rows, timers, entry)
     return moment < now or (moment == now and by <= record)
+
+
+@inlined
+def advances_bound(rows: KeyedRows, policies: PolicyColumns, row: int, item: int) -> bool:
+    """Whether a new record of an input with a wait advances the input's bound."""
+    if len(rows.rule) > 0 and rows.rule[row - rows.first_new] != BoundRule.BY_INPUT:
+        return bool(rows.rule[row - rows.first_new] == BoundRule.IN_ORDER)
+    return bool(policies.moves[item])
 
 
 @inlined

@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from typing import Generic, NamedTuple, TypeVar
 
 from querylang.plan.model import QueryPlan
-from runtime.admission.arrays import Waited
+from runtime.admission.arrays import BoundRule, Waited
 from runtime.instants import NEVER, NO_TIME
 from runtime.policies.per_input import NO_WAIT, policy_columns
 
@@ -78,10 +78,13 @@ class KeyTimes(Generic[Entry]):
         delay = self.lengths.delay[item]
         return time - now > self.lengths.early[item] or time < max(self.bound[item], now - delay)
 
-    def admit(self, item: int, time: int, now: int, number: int, entry: Entry) -> None:
+    def admit(
+        self, item: int, time: int, now: int, number: int, entry: Entry, *, rule: int = BoundRule.BY_INPUT
+    ) -> None:
         """A record that is not refused; `number`: of the record."""
         until, lengths = NO_TIME, self.lengths
-        if lengths.delay[item] != NO_WAIT and lengths.moves[item]:
+        moves = lengths.moves[item] if rule == BoundRule.BY_INPUT else rule == BoundRule.IN_ORDER
+        if lengths.delay[item] != NO_WAIT and moves:
             if now - time > lengths.leeway[item]:
                 until = NEVER if lengths.reorder[item] >= NEVER else now + lengths.reorder[item]
                 heappush(self.delayed[item], (time, until))

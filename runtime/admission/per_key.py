@@ -31,6 +31,7 @@ from runtime.admission.arrays import (
     Timelines,
     Timers,
     Waited,
+    advances_bound,
     by_place,
     copy_window,
     end_of_window,
@@ -425,7 +426,7 @@ def _take_record(
             is_admitted = False
             released.verdict[row - rows.first_new] = judged.reason
             released.verdict_bound[row - rows.first_new] = judged.bound
-        elif policies.moves[item]:
+        elif advances_bound(rows, policies, row, item):
             follows_clock = False
             change = leeway_at(admission.punctuation, change, row)
             # In time: the bound advances at once. Delayed: only when the buffer ends.

@@ -25,6 +25,7 @@ from runtime.admission.arrays import (
     KeyedRows,
     Places,
     Waited,
+    advances_bound,
     copy_window,
     end_of_window,
     is_ready,
@@ -132,7 +133,7 @@ def _collect(admission: Admission, workspace: Workspace, bound: Integers, key: i
                 if not is_admitted:
                     released.verdict[row - first_new] = judged.reason
                     released.verdict_bound[row - first_new] = judged.bound
-                elif policies.moves[item]:
+                elif advances_bound(rows, policies, row, item):
                     change = leeway_at(punctuation, change, row)
                     # Only now is it known that the key has a delayed event: what was written of it
                     # is written again by the general path, from the same values.

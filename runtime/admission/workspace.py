@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runtime.admission.arrays import KeyedRows, Places, Punctuation, Ready, Released, Timers
+from runtime.admission.arrays import BoundRule, KeyedRows, Places, Punctuation, Ready, Released, Timers
 from runtime.compiling.compiled import borrowing
 from runtime.instants import NO_TIME
 from runtime.number_arrays import Integers
@@ -95,7 +95,9 @@ class Facts(NamedTuple):
 def facts_of(admission: Admission) -> Facts:
     """What holds for all keys of a run, before it begins."""
     delay, everywhere = admission.policies.delay, admission.everywhere
-    records_advance = bool((admission.policies.moves & (delay >= 0)).any())
+    records_advance = bool(
+        (admission.policies.moves & (delay >= 0)).any() or (admission.rows.rule == BoundRule.IN_ORDER).any()
+    )
     is_advanced = max(int(everywhere.max()), int(admission.bounds.max(initial=NO_TIME))) != NO_TIME
     is_shared = bool(delay.min() == BY_CLOCK)
     # timelines of shared clocks are judged elsewhere: here they only hold back a release

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
 from runtime.admission import (
+    BoundRule,
     ClocksRun,
     KeyedRows,
     Moves,
@@ -41,6 +42,7 @@ from runtime.policies.per_input import NO_WAIT, PolicyColumns
 from runtime.reading import ControlEvents
 
 _NONE = np.empty(0, np.int64)
+_ALL_BY_INPUT = np.empty(0, np.int8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class CallRecords:
     now: the clock after all records and ticks, µs
     limit: timers run up to this moment, µs; NEVER = all
     is_last: no more records will come
+    is_routed: which records queries have routed; None = none of them
     """
 
     table: pa.Table
@@ -65,6 +68,7 @@ class CallRecords:
     now: int
     limit: int
     is_last: bool = False
+    is_routed: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +78,13 @@ class Wanted:
     records: numbers of the records that concern the query; "new record" n of admission is
         `records[n]`
     new: these records as rows with the query's columns
+    rule: as in `runtime.admission.KeyedRows`
     """
 
     selection: Selection
     records: Integers
     new: pa.Table
+    rule: NDArray[np.int8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +134,17 @@ def wanted_records(parts: QueryParts, records: CallRecords) -> Wanted:
     concerns[list(heartbeats)] = True
     numbers = np.flatnonzero(concerns)
     table = _own_columns(parts.schema, records, selection)
-    return Wanted(selection, numbers, table if len(numbers) == len(table) else table.take(pa.array(numbers)))
+    new = table if len(numbers) == len(table) else table.take(pa.array(numbers))
+    return Wanted(selection, numbers, new, _bound_rules(parts, records, numbers))
+
+
+def _bound_rules(parts: QueryParts, records: CallRecords, numbers: Integers) -> NDArray[np.int8]:
+    """What is known of routed records: those without a time of their own are in order."""
+    if records.is_routed is None:
+        return _ALL_BY_INPUT
+    has_time = np.isin(records.kinds[numbers], [kind for kind, _ in parts.selector.time_from])
+    rule = np.where(has_time, np.int8(BoundRule.OUT_OF_ORDER), np.int8(BoundRule.IN_ORDER))
+    return np.where(records.is_routed[numbers], rule, np.int8(BoundRule.BY_INPUT))
 
 
 def _own_columns(schema: pa.Schema, records: CallRecords, selection: Selection) -> pa.Table:
@@ -233,6 +249,7 @@ def _keyed_rows(
         arrival=table.column("_arrival").to_numpy(),
         buffer_end=np.concatenate([stored.column("_ripe").to_numpy(), no_buffer]),
         first_new=first_new,
+        rule=wanted.rule,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from querylang.plan.model import Plan
 from runtime.admission import CLOCK_SCHEMA, NO_MOVES, Moves
 from runtime.columns.arrivals import Arrivals, in_arrival_order, is_moved
 from runtime.engine.call_rows import CallRecords
+from runtime.engine.chains import Chains
 from runtime.engine.key_contents import Key, KeyContents, forget_key, key_contents, query_sizes
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
 from runtime.engine.query_state import all_parts
@@ -75,6 +76,7 @@ class Engine:
         self._matcher, self._gathers_later, self._has_changes = matcher, gathers_later, has_changes
         self._runners = runners_of(all_parts(plan, matcher), saved, gathers_later=gathers_later)
         self._by_title = {runner.query.title: runner for runner in self._runners}
+        self._chains = Chains(plan, self._runners)
         self._clock = NO_TIME
         self._clock_without_idle = NO_TIME
         self._leeway: SetDelayedEventsLeeway | None = None
@@ -340,13 +342,16 @@ class Engine:
         controls = ControlEvents.of(table, self.plan, self._leeway, has_changes=self._has_changes)
         self._leeway = controls.leeway
         records = CallRecords(table, kinds, arrival, moves, controls, self._clock, limit, is_last)
-        members = self._members()
+        members = self._chains.in_order(self._members())
         by_title: dict[str, QueryOutcome] = {}
         carries: list[list[Carry]] = []
+        chains = self._chains.of_call(records)
         for admission, own in members.items():
-            call = admission.admitted(records)
-            found = [runner.run(records, call) for runner in own]
-            by_title |= {runner.query.title: outcome for runner, (outcome, _) in zip(own, found, strict=True)}
+            given = chains.records_for(own[0].query)
+            call = admission.admitted(given.records)
+            found = [runner.run(given.records, call) for runner in own]
+            for runner, (outcome, _) in zip(own, found, strict=True):
+                by_title[runner.query.title] = chains.add(runner.query, given, outcome)
             carries.append([carry for _, carry in found])
         outcomes = [by_title[runner.query.title] for runner in self._runners]
         if limit == NEVER:
@@ -357,7 +362,8 @@ class Engine:
         refused = refused_at_source(self.plan, table, kinds, arrival)
         # A key belongs to no source.
         changes = Counter({(title, "", "forgotten_keys"): count for title, count in forgotten.items() if count})
-        return self._results(outcomes, refused, control_errors(controls.errors, arrival), changes)
+        results = self._results(outcomes, refused, control_errors(controls.errors, arrival), changes)
+        return replace(results, routed=chains.table())
 
     def _evicted(self, members: Sequence[QueryRunner], carries: Sequence[Carry], clock: int) -> dict[str, int]:
         """Evicts what queries that share an admission do not need any more; by title, how many keys

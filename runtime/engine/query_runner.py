@@ -32,9 +32,16 @@ from runtime.matching.trailing_waits import timers_of
 from runtime.number_arrays import Integers
 from runtime.results.ledger import FOUND, GIVEN, SUPPRESSED, Account
 from runtime.results.match_table import gather_table
-from runtime.results.matched import FindsMatches, Matched, OrderedMatches, ordered_steps, taken_columns
-from runtime.results.outputs import block_outputs, error_outputs, refused_records
-from runtime.results.schemas import ADJUSTED_SCHEMA, NO_ADJUSTED, NO_OUTPUTS, no_discards, rows_of
+from runtime.results.matched import (
+    FindsMatches,
+    Matched,
+    OrderedMatches,
+    found_with_steps,
+    ordered_steps,
+    taken_columns,
+)
+from runtime.results.outputs import Routed, block_outputs, error_outputs, refused_records
+from runtime.results.schemas import ADJUSTED_SCHEMA, NO_ADJUSTED, NO_OUTPUTS, no_discards, numbered, rows_of
 
 # The columns of a call's matches, put into the order of `runtime.results.matched`. Matches are
 # found key by key. What is known by position is read in that order, in which positions ascend. What
@@ -135,6 +142,7 @@ class QueryOutcome:
     matches: None = there are none, or they are in `found`
     found: matches that are put in order, and whose table is gathered, later; None = none
     account: changes of the ledger
+    routed: what blocks have routed to other queries
     last_release: the latest moment at which a timer released something, µs; NO_TIME = none
     """
 
@@ -145,6 +153,18 @@ class QueryOutcome:
     account: Account
     last_release: int
     adjusted: pa.Table
+    routed: Sequence[Routed] = ()
+
+    def with_steps(self, steps: Integers) -> QueryOutcome:
+        """The same with other numbers of steps, by record."""
+        return replace(
+            self,
+            matches=None if self.matches is None else numbered(self.matches, steps, 0),
+            found=None if self.found is None else found_with_steps(self.found, steps, 0),
+            outputs=numbered(self.outputs, steps, 0),
+            discarded=numbered(self.discarded, steps, 0),
+            adjusted=numbered(self.adjusted, steps, 0),
+        )
 
 
 class QueryRunner:
@@ -152,6 +172,7 @@ class QueryRunner:
 
     parts: of this query
     admission: what admits records for it, maybe for others, too
+    feeds: the event types that it routes to other queries
     """
 
     def __init__(self, parts: QueryParts, admission: SharedAdmission, *, gathers_later: bool = False) -> None:
@@ -159,6 +180,7 @@ class QueryRunner:
         self.query, self.parts, self.admission = query, parts, admission
         self._gathers_later = gathers_later and not query.block  # a block runs over the table at once
         self._orders_later = self._gathers_later and _keeps_all(query)
+        self.feeds: frozenset[str] = frozenset()
 
     @property
     def state(self) -> QueryState:
@@ -175,6 +197,7 @@ class QueryRunner:
         matches: pa.Table | None = None
         later: FindsMatches | None = None
         outputs, counts = NO_OUTPUTS, NO_COUNTS
+        routed: list[Routed] = []
         if call.has_new or self.query.trailing is not None:
             find = cache(partial(self.parts.matcher.match, events))
             # A shared clock changes with the next call: what it says of this one is asked now.
@@ -186,10 +209,10 @@ class QueryRunner:
                 carry = replace(carry, free=found.free)
                 if self.query.trailing is not None:
                     carry, expired = self._expired_waits(records, carry, events, found, wanted.records)
-                    matches, later, outputs, counts = self._gathered(carry, expired.by_step(carry.rows.keys))
+                    matches, later, outputs, counts = self._gathered(carry, expired.by_step(carry.rows.keys), routed)
                 elif len(found.latest) and not is_later:
                     ordered = self._matched(carry, find, wanted.records)
-                    matches, later, outputs, counts = self._gathered(carry, ordered)
+                    matches, later, outputs, counts = self._gathered(carry, ordered, routed)
                 if found.errors:
                     outputs = rows_of(NO_OUTPUTS, [outputs, self._errors(carry, found, wanted.records)])
         account = renamed(call.account, self.query.title)
@@ -202,6 +225,7 @@ class QueryRunner:
             account=account,
             last_release=carry.admitted.last_release,
             adjusted=self._adjusted(carry.rows.clocks, wanted.records),
+            routed=routed,
         )
         return outcome, carry
 
@@ -210,10 +234,13 @@ class QueryRunner:
         return OrderedMatches(self.parts.plan, self.query, carry.rows.table, carry.rows.keys, ordered())
 
     def _gathered(
-        self, carry: Carry, matched: Matched
+        self, carry: Carry, matched: Matched, routed: list[Routed]
     ) -> tuple[pa.Table | None, FindsMatches | None, pa.Table, Account]:
         """The table of matches, or how it is gathered later, their outputs, and counts of the
-        ledger; None = no match."""
+        ledger; None = no match.
+
+        routed: gets what blocks route to other queries
+        """
         if self.query.at_most is None:
             matched = self._of_its_time(matched)
         if not len(matched):
@@ -232,7 +259,8 @@ class QueryRunner:
         matches = gather_table(later)
         if self.query.block:
             numbers = carry.rows.numbers[later.matched.latest]
-            of_blocks = block_outputs(self.parts.plan, self.query, matches, numbers, carry.cut_off)
+            of_blocks, own = block_outputs(self.parts.plan, self.query, matches, numbers, carry.cut_off, self.feeds)
+            routed += own
             outputs = rows_of(NO_OUTPUTS, [of_blocks, outputs])
         return matches, None, outputs, counts
 

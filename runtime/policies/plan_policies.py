@@ -307,15 +307,21 @@ class SourceOrdering:
 def with_ordering(plan: Plan, orderings: Sequence[SourceOrdering], unseen: Collection[str] = ()) -> Plan:
     """The plan in which each input has the policy and the names of the sources of its events.
 
+    An input whose events queries route has none: policies do not concern these.
+
     `unseen`: event types whose fields are only known from data. Raises OrderingError with all
     mistakes, by source.
     """
     found: list[Found] = []
     queries = []
+    routed = {event for query in plan.queries for event in query.routes}
     for query in plan.queries:
         inputs = []
         for item in query.inputs:
             chosen = [ordering for ordering in orderings if ordering.brings(item.event)]
+            if item.event in routed:
+                found += _of_two_origins(item, chosen)
+                chosen = []
             found += _misfits(plan, query, item, chosen, unseen)
             inputs.append(_with_policy(item, chosen) if chosen else item)
         queries.append(replace(query, inputs=tuple(inputs)))
@@ -324,6 +330,17 @@ def with_ordering(plan: Plan, orderings: Sequence[SourceOrdering], unseen: Colle
     if found:
         raise OrderingError(tuple(dict.fromkeys(found)))
     return replace(plan, queries=tuple(queries))
+
+
+def _of_two_origins(item: Input, chosen: Sequence[SourceOrdering]) -> Iterator[Found]:
+    """A source with a policy that brings what queries route, too."""
+    for ordering in chosen:
+        is_known = ordering.source is not None and ordering.events is not None
+        if is_known and ordering.policy is not None and not ordering.policy.is_per_key:
+            reason = (
+                f"the policy '{ordering.policy.name}' does not order what queries route: give one of both another type"
+            )
+            yield ordering.source, f"'{item.event}' comes from {_called(ordering.source)} and from queries; {reason}"
 
 
 def policy_of(orderings: Orderings, source: str) -> TimePolicy | None:

@@ -36,6 +36,7 @@ from querylang.plan.model import (
     Without,
     plain_field,
 )
+from querylang.plan.routing import source_types
 from runtime.policies.per_input import uses_source_time
 
 FieldPair = tuple[str, str]
@@ -61,8 +62,8 @@ def needs_source_time(plan: Plan, event: str, is_history: bool) -> bool:
 
 
 def input_types(plan: Plan) -> list[str]:
-    """The event types of all inputs, without heartbeats."""
-    return list(dict.fromkeys(item.event for query in plan.queries for item in query.inputs))
+    """As `querylang.plan.routing.source_types`."""
+    return source_types(plan.queries)
 
 
 def timed_events(plan: Plan) -> set[str]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from querylang.errors import InputError, listed
 from querylang.plan.expression import Kind
 from querylang.plan.model import EventType, Plan
+from querylang.plan.routing import source_types
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import RecordKind
 from runtime.columns.rows import counts_of
@@ -105,7 +106,7 @@ def refuse_types(raw: RawTable, plan: Plan, refusals: Refusals) -> None:
 
 
 def _only_event(raw: RawTable, plan: Plan, elsewhere: Container[str]) -> int:
-    needed = list(dict.fromkeys(item.event for query in plan.queries for item in query.inputs))
+    needed = source_types(plan.queries)
     indexes = [event_index(plan, name) for name in needed]
     known = [index for index in indexes if index is not None]
     assert len(known) == len(needed), "an input's event type is one of the plan's"

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.plan.model import Plan, QueryPlan
-from runtime.columns.arrivals import AT_THE_END, Arrivals, RecordKind
+from querylang.plan.routing import has_chains
+from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.columns.keys import bucket_of, key_identity
 from runtime.engine import Engine
 from runtime.number_arrays import Integers
@@ -22,7 +23,7 @@ from runtime.policies.per_input import shares_clock
 from runtime.results.ledger import ledger_table
 from runtime.results.matched import OrderedMatches
 from runtime.results.matched import found_with_steps as later_steps
-from runtime.results.schemas import Results
+from runtime.results.schemas import Results, numbered
 from runtime.threads import in_threads
 
 LEAST = 100_000
@@ -38,7 +39,7 @@ def can_divide(plan: Plan, threads: int, records: pa.Table | None = None) -> boo
 
     records: all records; None = there are many, of which nothing is known
     """
-    if threads < 3 or not plan.queries or plan.stopped:  # of two, one reads and gathers
+    if threads < 3 or not plan.queries or plan.stopped or has_chains(plan.queries):  # of two, one reads and gathers
         return False
     if records is not None and (len(records) < LEAST * threads or _has_control(records)):
         return False
@@ -126,20 +127,11 @@ def results_with_steps(results: Results, records: Integers, end: int) -> Results
     records: by record of the call, its number among all
     end: is added to the number of the end of the input
     """
-
-    def numbered(table: pa.Table) -> pa.Table:
-        place = table.schema.get_field_index("_step")
-        step = table.column(place).to_numpy()
-        is_record = (step >= 0) & (step < AT_THE_END)
-        moved = np.where(step < AT_THE_END, step, step + end)
-        if len(records):
-            moved = np.where(is_record, records[np.where(is_record, step, 0)], moved)
-        return table.set_column(place, table.schema.field(place), pa.array(moved))
-
     return replace(
         results,
-        matches={name: numbered(table) for name, table in results.matches.items()},
-        outputs=numbered(results.outputs),
-        discarded=None if results.discarded is None else numbered(results.discarded),
+        matches={name: numbered(table, records, end) for name, table in results.matches.items()},
+        outputs=numbered(results.outputs, records, end),
+        routed=None if results.routed is None else numbered(results.routed, records, end),
+        discarded=None if results.discarded is None else numbered(results.discarded, records, end),
         found={name: later_steps(finding, records, end) for name, finding in results.found.items()},
     )

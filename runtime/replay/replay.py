@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.plan.model import Plan
+from querylang.plan.routing import has_chains
 from runtime.columns.arrivals import Arrivals, in_arrival_order
 from runtime.engine import Engine, metrics_table, output_events
 from runtime.reading import STANDARD, ColumnNames, TableRecords, read_table
@@ -313,6 +314,8 @@ class _Run:
 
 def _in_order_already(plan: Plan) -> set[str]:
     """The queries whose matches are gathered in order, call by call."""
+    if has_chains(plan.queries):  # what one record causes one after the other is of one step
+        return set()
     return {query.title for query in plan.queries if not query.block}
 
 
@@ -396,11 +399,13 @@ def concatenated_results(plan: Plan, found: Sequence[Results], ledger: pa.Table)
         for name, table in results.matches.items():
             parts[name].append(table)
     discards = [results.discarded for results in found if results.discarded is not None]
+    routed = [results.routed for results in found if results.routed is not None]
     return Results(
         matches={name: pa.concat_tables(tables) for name, tables in parts.items() if tables},
         outputs=rows_of(NO_OUTPUTS, [results.outputs for results in found]),
         discarded=rows_of(no_discards(plan), discards),
         ledger=ledger,
+        routed=pa.concat_tables(routed, promote_options="default") if routed else None,
     )
 
 

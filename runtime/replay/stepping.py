@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan.model import Plan, QueryPlan
-from runtime.admission import KeyTimes, Lengths, Outcome, Selector
+from runtime.admission import BoundRule, KeyTimes, Lengths, Outcome, Selector
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import RecordKind, Shape, column_name, event_of, is_moved
 from runtime.columns.keys import cells_of_values, key_cells, key_columns
@@ -28,6 +28,7 @@ from runtime.policies.per_input import uses_source_time
 from runtime.reading import control_name
 from runtime.replay.records import Records
 from runtime.results.for_users import Plain, plain_value
+from runtime.results.schemas import Results
 from runtime.timestamps import format_time
 
 # Definitive times of keys, record by record: what a replay's steps show of them. For keys whose
@@ -67,6 +68,17 @@ class _Entry:
         return bool(released)
 
 
+class RoutedEvent(NamedTuple):
+    """A routed event that the query at a place takes; parameters as of `StepTimes.take`."""
+
+    place: int
+    key: Key
+    item: int
+    time: int
+    now: int
+    rule: int
+
+
 class StepTimes:
     """The definitive times of all keys of all queries, as far as records have come."""
 
@@ -76,12 +88,19 @@ class StepTimes:
         self._due: list[tuple[int, int, _Entry]] = []
         self._order = count()
 
-    def take(self, place: int, key: Key, item: int, time: int, now: int) -> None:
-        """A record is admitted as an event of the query at this place, at its arrival `now`, µs."""
+    def take(self, place: int, key: Key, item: int, time: int, now: int, rule: int = BoundRule.BY_INPUT) -> bool:
+        """A record is admitted as an event of the query at this place, at its arrival `now`, µs.
+        Returns whether it makes an event definitive that was pending before.
+
+        rule: as in `runtime.admission.KeyedRows`
+        """
         own = self._of(place, key)
-        own.times.admit(item, time, now, next(self._order), None)
+        before = len(own.times.pending)
+        own.times.admit(item, time, now, next(self._order), None, rule=rule)
         own.release(now)
         self._schedule(own)
+        is_definitive = time <= own.times.definitive(now)
+        return before + (not is_definitive) > len(own.times.pending)
 
     def definitive(self, place: int, key: Key, clock: int) -> int | None:
         """The definitive time of a query for a key; None = there is none."""
@@ -175,7 +194,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class _Role:
+class Role:
     """How one query reads the records; all by record.
 
     outcome: an `Outcome`
@@ -207,7 +226,7 @@ class Stepping:
         self.table = records.arrivals.table
         self.kinds = records.arrivals.system("kind").astype(np.int64)
         self.arrival = records.arrivals.system("arrival")
-        self.roles = [self._role(index) for index in range(len(plan.queries))]
+        self.roles = [self.role(query, self.table, self.kinds) for query in plan.queries]
         shapes = (
             self.table.column("_shape").to_pylist() if has_column(self.table, "_shape") else [None] * len(self.kinds)
         )
@@ -217,17 +236,34 @@ class Stepping:
         self._cells_from = 0
         self.row_of = records.row_of()
 
-    def _role(self, index: int) -> _Role:
-        query = self.plan.queries[index]
-        selection = Selector(self.plan, query).select(self.table, self.kinds)
-        columns = [column.to_pylist() for column in key_columns(self.table, self.kinds, self.plan, query)]
-        keys = [key_of(cells) for cells in zip(*columns, strict=True)] if columns else [()] * len(self.kinds)
+    def role(self, query: QueryPlan, table: pa.Table, kinds: NDArray[np.int64]) -> Role:
+        """How a query reads records."""
+        selection = Selector(self.plan, query).select(table, kinds)
+        columns = [column.to_pylist() for column in key_columns(table, kinds, self.plan, query)]
+        keys = [key_of(cells) for cells in zip(*columns, strict=True)] if columns else [()] * len(kinds)
         # The last place of both lists, index -1, is for heartbeats, which belong to no input.
         timed_by_input = [*(uses_source_time(item) for item in query.inputs), True]
         timed = [timed_by_input[place] for place in selection.input.tolist()]
         strict_by_input = [*(item.policy is not None and item.policy.is_strict for item in query.inputs), False]
         strict = [strict_by_input[place] for place in selection.input.tolist()]
-        return _Role(selection.outcome.tolist(), selection.time.tolist(), keys, selection.input.tolist(), timed, strict)
+        return Role(selection.outcome.tolist(), selection.time.tolist(), keys, selection.input.tolist(), timed, strict)
+
+    def routed(self, results: Results) -> Iterator[tuple[int, RoutedEvent]]:
+        """What queries take of routed events, with the step that each belongs to."""
+        table, discarded = results.routed, results.discarded
+        if table is None:
+            return
+        refused = set() if discarded is None else set(zip(*_coordinates(discarded), strict=True))
+        kinds, arrival = table.column("_kind").to_numpy().astype(np.int64), table.column("_arrival").to_pylist()
+        steps, places = table.column("_step").to_pylist(), list(zip(*_coordinates(table, "_"), strict=True))
+        for place, query in enumerate(self.plan.queries):
+            role = self.role(query, table, kinds)
+            has_time = {kind for kind, _ in Selector(self.plan, query).time_from}
+            for row, (step, now, own) in enumerate(zip(steps, arrival, places, strict=True)):
+                if role.outcome[row] == Outcome.USED and (query.public_title, *own) not in refused:
+                    rule = BoundRule.OUT_OF_ORDER if int(kinds[row]) in has_time else BoundRule.IN_ORDER
+                    time = role.time[row] if role.timed[row] else now
+                    yield step, RoutedEvent(place, role.keys[row], role.input[row], time, now, rule)
 
     def step_of(
         self,
@@ -316,6 +352,12 @@ class Stepping:
             cells = self.table.column(name).slice(self._cells_from, _AT_ONCE).to_pylist()
             self._cells[name] = cells
         return cells[index - self._cells_from]
+
+
+def _coordinates(table: pa.Table, prefix: str = "") -> list[list[Any]]:
+    """The coordinates of records; of discarded ones, the query that refused them comes first."""
+    names = [f"{prefix}{name}" for name in ("source", "partition", "offset")]
+    return [table.column(name).to_pylist() for name in (names if prefix else ["query", *names])]
 
 
 def key_of(cells: Iterable[Any]) -> Key:

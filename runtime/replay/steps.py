@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.routing import ROUTE_SOURCE
 from runtime.admission import Outcome
 from runtime.columns.arrivals import AT_THE_END, Arrivals
 from runtime.engine import Engine
@@ -19,6 +20,7 @@ from runtime.replay.records import FileRecords, Records
 from runtime.replay.stepping import (
     CONCERNED,
     Key,
+    RoutedEvent,
     Step,
     Stepping,
     StepTimes,
@@ -46,6 +48,7 @@ class _Found:
     keys: by match, the (query, key) that it belongs to
     discarded: (query, reason)
     adjusted: by query, the time and the reason
+    routed: what it has routed to queries
     """
 
     matches: list[Plain] = field(default_factory=list)
@@ -53,6 +56,7 @@ class _Found:
     outputs: list[Plain] = field(default_factory=list)
     discarded: set[tuple[str | None, str]] = field(default_factory=set)
     adjusted: dict[str, tuple[int, str]] = field(default_factory=dict)
+    routed: list[RoutedEvent] = field(default_factory=list)
 
 
 _NOTHING = _Found()
@@ -123,10 +127,13 @@ class ChunkedSteps(Stepping):
         for output, step, emitted in zip(plain_outputs(outputs), *_steps_of(outputs), strict=True):
             owner(step, emitted).outputs.append(output)
         if results.discarded is not None:
-            for row in results.discarded.select(["query", "reason", "_step"]).to_pylist():
-                by_record[first + row["_step"]].discarded.add((row["query"], row["reason"]))
+            for row in results.discarded.select(["query", "reason", "source", "_step"]).to_pylist():
+                if not (row["source"] or "").startswith(ROUTE_SOURCE):  # these have no row
+                    by_record[first + row["_step"]].discarded.add((row["query"], row["reason"]))
         for row in results.adjusted.to_pylist() if len(results.adjusted) else []:
             by_record[first + row["_step"]].adjusted[row["query"]] = row["time"], row["reason"]
+        for step, item in self.routed(results):
+            owner(step, item.now).routed.append(item)
         self._by_record, self._by_moment = dict(by_record), dict(sorted(by_moment.items()))
 
     def _keys_of(self, title: str, table: pa.Table) -> list[tuple[int, Key]]:
@@ -144,6 +151,8 @@ class ChunkedSteps(Stepping):
             if role.outcome[index] == Outcome.USED and title not in refused_by:
                 time = role.time[index] if role.timed[index] else arrival
                 self._times.take(place, role.keys[index], role.input[index], time, arrival)
+        for item in found.routed:
+            self._times.take(*item)
         return self.step_of(
             index,
             concerned,
@@ -170,6 +179,7 @@ class ChunkedSteps(Stepping):
             if due > until:
                 return
             found, released = self._by_moment.pop(due, _NOTHING), self._times.run(due)
+            released += [(item.place, item.key) for item in found.routed if self._times.take(*item)]
             for place, key in sorted({*released, *found.keys}):
                 query = self.plan.queries[place]
                 named = named_key(query, cells_of(key))
@@ -239,6 +249,7 @@ class StepByStep(Stepping):
             query = self.plan.queries[place]
             moment, _ = adjusted.get(query.title, (None, None))
             self._hold(place, index, moment, is_discarded=query.public_title in {name for name, _ in discarded})
+        self._hold_routed(results)
         self._release()
         return self.step_of(
             index,
@@ -267,11 +278,13 @@ class StepByStep(Stepping):
             yield from self._timer_steps(self.engine.clock, results)
 
     def _timer_steps(self, due: int, results: Results) -> Iterator[Step]:
-        matches, outputs = self._matches(results), self._outputs(results)
+        matches, outputs, released = self._matches(results), self._outputs(results), self._release()
+        self._hold_routed(results)
+        self._release()  # what is definitive at once was not held
         # The texts that a query has while one hands over to the next share a step: to users they
         # are one query.
         together: dict[tuple[str, tuple[str, ...], Key], list[QueryPlan]] = {}
-        for place, key in sorted({*self._release(), *self._matched(results)}):
+        for place, key in sorted({*released, *self._matched(results)}):
             query = self.plan.queries[place]
             together.setdefault((query.public_title, query.key_names, key), []).append(query)
         for (_, _, key), queries in together.items():
@@ -301,6 +314,11 @@ class StepByStep(Stepping):
             time = role.time[index] if role.timed[index] else int(self.arrival[index])
             time = time if adjusted is None else adjusted
             self.held.setdefault((place, role.keys[index]), []).append(time + role.strict[index])
+
+    def _hold_routed(self, results: Results) -> None:
+        """The same for what queries have routed."""
+        for _, item in self.routed(results):
+            self.held.setdefault((item.place, item.key), []).append(item.time)
 
     def _release(self) -> list[tuple[int, Key]]:
         """Release events that definitive time has reached; return their (query, key) pairs."""
@@ -338,7 +356,8 @@ class StepByStep(Stepping):
 def _discards(results: Results) -> list[dict[str, Any]]:
     if results.discarded is None or not len(results.discarded):
         return []
-    return results.discarded.select(["query", "reason"]).to_pylist()
+    rows = results.discarded.select(["query", "reason", "source"]).to_pylist()
+    return [row for row in rows if not (row["source"] or "").startswith(ROUTE_SOURCE)]
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:

@@ -6,7 +6,8 @@ Outputs are prints, sends and logs of blocks, errors, and what became of changes
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -16,13 +17,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan.changes import Outcome as ChangeOutcome
-from querylang.plan.expression import Type, type_of
+from querylang.plan.expression import Kind, Type, type_of
 from querylang.plan.model import EventType, Plan, QueryPlan, Stopped
+from querylang.plan.routing import QUERIES_CHANNEL
 from runtime.admission import Outcome
 from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import RecordKind, event_of, field_columns, from_cell
 from runtime.columns.keys import key_values
-from runtime.instants import NO_TIME
+from runtime.instants import NO_TIME, micros_of
 from runtime.interpreter import Context, EvaluationError, Event, LimitError, Output, PlanWorld, Value, World, run_action
 from runtime.interpreter import run_block as run_statements
 from runtime.number_arrays import Integers
@@ -61,32 +63,98 @@ _MOST_ROWS = 50_000
 """Rows that are held as Python values before they become a table."""
 
 
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """An event that a block has routed to queries.
+
+    match: the number of its match among those of the call, in order
+    output: its number among the outputs of the block
+    identity: of its match
+    emitted: µs
+    step: as in `runtime.results.matched.Matched`
+    """
+
+    match: int
+    output: int
+    event: Event
+    identity: str
+    emitted: int
+    step: int
+
+
 def block_outputs(
-    plan: Plan, query: QueryPlan, matches: pa.Table, keys: NDArray[np.int64], cut_off: NDArray[np.int64]
-) -> pa.Table:
-    """The outputs of a query's matches (`match_schema`).
+    plan: Plan,
+    query: QueryPlan,
+    matches: pa.Table,
+    keys: NDArray[np.int64],
+    cut_off: NDArray[np.int64],
+    feeds: Collection[str] = (),
+) -> tuple[pa.Table, list[Routed]]:
+    """The outputs of a query's matches (`match_schema`), and what other queries take of them.
 
     keys: by match, the number of its key
     cut_off: by key number, how many blocks in a row were cut off; it is updated
+    feeds: the event types that are routed to queries
     """
+    routed: list[Routed] = []
     order = np.lexsort([matches.column(name).to_numpy() for name in ("_rank", "time", "_step", "emitted")])
     # A key's count depends on the order of its matches, so that has to be the same for every cut.
     if (np.diff(order) < 0).any():
         matches, keys = matches.take(pa.array(order)), keys[order]
+    else:
+        order = np.arange(len(matches))
     common = matches.select(["query", "instance", "time", "emitted", "match_id", "_step", "_rank"]).to_pylist()
     values = column_cells(matches.column("key"))
     told = told_cells(query)
     tables, rows = list[pa.Table](), list[Row]()
-    each = zip(common, values, keys.tolist(), _contexts(plan, query, matches), strict=True)
-    for shared, value, key, context in each:
+    each = zip(common, values, keys.tolist(), order.tolist(), _contexts(plan, query, matches), strict=True)
+    for shared, value, key, number, context in each:
         shared["key"] = json.dumps(plain_value(value))
         shared.update(told)
         own, cut_off[key] = _run(query, context, int(cut_off[key]))
+        if feeds:
+            for place, event in _fed(context.outputs):
+                problem = _problem(event, query.routes)
+                if problem is not None:
+                    own[place] = {"kind": "error", "text": f"not routed: {problem}"}
+                elif event.type.name in feeds:
+                    emitted = micros_of(shared["emitted"])
+                    routed.append(Routed(number, place, event, shared["match_id"], emitted, shared["_step"]))
         rows.extend({**shared, **row} for row in own)
         if len(rows) > _MOST_ROWS:
             tables.append(pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA))
             rows = []
-    return rows_of(NO_OUTPUTS, [*tables, pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)])
+    return rows_of(NO_OUTPUTS, [*tables, pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)]), routed
+
+
+def _fed(outputs: Sequence[Output]) -> Iterator[tuple[int, Event]]:
+    """What is routed to queries, with its number among the outputs of the block."""
+    for place, output in enumerate(outputs):
+        is_routed = output.kind == "route" or (output.kind == "send" and output.channel == QUERIES_CHANNEL)
+        if is_routed and output.event is not None:
+            yield place, output.event
+
+
+def _problem(event: Event, routes: Collection[str]) -> str | None:
+    """Why an event cannot be routed; None = it can.
+
+    routes: the event types that the text routes
+    """
+    if event.type.name not in routes:
+        return f"the channel is an expression; write it as a text, {json.dumps(QUERIES_CHANNEL)}"
+    missing = _missing_field(event)
+    return None if missing is None else f"{missing!r} of {event.type.name} has no value"
+
+
+def _missing_field(event: Event) -> str | None:
+    """A field without a value that is not optional; of an event in a field, too."""
+    for item in event.type.fields:
+        value = event.values.get(item.name)
+        if value is None and item.type.kind is not Kind.OPTIONAL:
+            return item.name
+        if isinstance(value, Event) and (inner := _missing_field(value)) is not None:
+            return f"{item.name}.{inner}"
+    return None
 
 
 def _contexts(plan: Plan, query: QueryPlan, matches: pa.Table) -> Iterator[Context]:

@@ -8,7 +8,7 @@ users see a table.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from querylang.plan.expression import EndOf, type_of
 from querylang.plan.model import METADATA, SEVERITY, EventType, Plan, QueryPlan, Select
 from querylang.plan.text import SUPPRESSED
 from runtime.arrow_types import arrow_type, made_once
-from runtime.columns.arrivals import field_columns
+from runtime.columns.arrivals import AT_THE_END, field_columns
 from runtime.instants import EARLIEST, LATEST, NO_TIME
 from runtime.policies.per_input import adjusts, has_ends
 from runtime.results.matched import FindsMatches, match_order
@@ -235,6 +235,8 @@ class Results:
     adjusted: adjusted records
     found: by query title, matches that are not in `matches`: they are put in order, and their table
         is gathered, later
+    routed: what queries have routed to each other, in total order, as `Arrivals` with the column
+        `_step`; None = nothing
     """
 
     matches: dict[str, pa.Table] = field(default_factory=dict)
@@ -243,6 +245,7 @@ class Results:
     ledger: pa.Table = field(default_factory=LEDGER_SCHEMA.empty_table)
     adjusted: pa.Table = field(default_factory=ADJUSTED_SCHEMA.empty_table)
     found: dict[str, FindsMatches] = field(default_factory=dict)
+    routed: pa.Table | None = None
 
 
 # Tables of results without rows, made once: an Arrow table costs time even if it is empty.
@@ -298,6 +301,23 @@ def rows_of(nothing: pa.Table, parts: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(some) if some else nothing
 
 
+def numbered(table: pa.Table, records: NDArray[np.int64], end: int) -> pa.Table:
+    """Rows with other numbers of steps; timers keep their negative ones.
+
+    records: by record, its new number
+    end: is added to the number of the end of the input
+    """
+    if not len(table):
+        return table
+    place = table.schema.get_field_index("_step")
+    step = table.column(place).to_numpy()
+    is_record = (step >= 0) & (step < AT_THE_END)
+    moved = np.where(step < AT_THE_END, step, step + end)
+    if len(records):
+        moved = np.where(is_record, records[np.where(is_record, step, 0)], moved)
+    return table.set_column(place, table.schema.field(place), pa.array(moved))
+
+
 # The guaranteed order of a replay's results: by the step that produced them, then query, key, match
 # time, and candidate (oldest first).
 
@@ -309,7 +329,12 @@ def in_order(plan: Plan, results: Results, in_order_already: Collection[str] = (
     """
     tables = {query.title: results.matches[query.title] for query in plan.queries if query.title in results.matches}
     matches = {name: table if name in in_order_already else _sorted_matches(table) for name, table in tables.items()}
-    return Results(matches, _sorted_outputs(plan, matches, results.outputs), _sorted_discards(results), results.ledger)
+    return replace(
+        results,
+        matches=matches,
+        outputs=_sorted_outputs(plan, matches, results.outputs),
+        discarded=_sorted_discards(results),
+    )
 
 
 def _sorted_matches(table: pa.Table) -> pa.Table:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from querylang.plan.expression import Type
 from querylang.plan.model import Plan, QueryPlan, known
+from querylang.plan.routing import has_chains
 from runtime.admission import KeyTimes, Lengths, Release
 from runtime.columns.arrivals import row_events
 from runtime.engine import Engine, StoredEvents
@@ -184,6 +185,8 @@ Found = Sequence[tuple[QueryPlan, FoundMatch]]
 
 def can_foresee(plan: Plan) -> bool:
     """Whether it is known here when events count: by the clock and their own times."""
+    if has_chains(plan.queries):
+        return False
     sources = [event for event, _ in plan.time_sources()]
     return not plan.stopped and len(sources) == len(set(sources)) and all(map(_is_simple, plan.queries))
 

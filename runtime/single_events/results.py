@@ -170,7 +170,7 @@ class EarlyResults:
             if query.block and query.title in matches:
                 # The engine counts how often blocks of a key are cut off by a limit.
                 cut_off = np.zeros(len(matches[query.title]), np.int64)
-                outputs.append(block_outputs(plan, query, matches[query.title], np.arange(len(cut_off)), cut_off))
+                outputs.append(block_outputs(plan, query, matches[query.title], np.arange(len(cut_off)), cut_off)[0])
                 if cut_off.any():
                     return None
         return in_order(plan, Results(matches, rows_of(NO_OUTPUTS, outputs), discarded))

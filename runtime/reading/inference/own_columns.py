@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from querylang.errors import InputError, listed
 from querylang.plan.expression import Kind, Type
 from querylang.plan.model import EventType, Plan
+from querylang.plan.routing import source_types
 from runtime.instants import NO_TIME
 from runtime.policies.settings_text import USUAL_TIMES, TimeForm, patterns_of
 from runtime.reading.assembly import integers_of, partitions_of, sources_of
@@ -121,7 +122,7 @@ def refuse_untyped(tables: Sequence[Any], decided: Decided, plan: Plan, names: C
     So this is one error, with what is in the column; not a remark about a field and an error about
     columns. Of JSON, columns may be there that are not: then its reader says what is wrong.
     """
-    needed = [plan.event(name) for name in dict.fromkeys(item.event for query in plan.queries for item in query.inputs)]
+    needed = [plan.event(name) for name in source_types(plan.queries)]
     if not decided.untyped or not needed or not all(event.fields for event in needed):
         return
     required = {

@@ -21,6 +21,7 @@ from runtime.interpreter.values import Dictionary, EvaluationError, Event
 FILE = Path(__file__).with_name("blocks.cases")
 TEXT = """
 event B {{ integer m; action next() returns B {{ return B(m + 1); }} }}
+event C {{ integer m; }}
 event A {{
     integer i; float x; string s; decimal d; sequence<float> xs; dictionary<string, integer> counts;
     optional<integer> o; B nested;
@@ -151,12 +152,12 @@ def test_each_match_has_its_own_copies() -> None:
 
 
 def test_outputs_have_kind_channel_and_event() -> None:
-    rows = replayed('log "l" at WARN; send a.nested to "c"; emit b; route b;')[:4]
+    rows = replayed('log "l" at WARN; send a.nested to "c"; emit b; route C(b.m);')[:4]
     assert [(row["kind"], row["channel"], row["event"]) for row in rows] == [
         ("log", "WARN", None),
         ("send", "c", '{"type": "B", "fields": {"m": 3}}'),
         ("emit", None, '{"type": "B", "fields": {"m": 5}}'),
-        ("route", None, '{"type": "B", "fields": {"m": 5}}'),
+        ("route", None, '{"type": "C", "fields": {"m": 5}}'),
     ]
 
 

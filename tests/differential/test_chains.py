@@ -1,0 +1,365 @@
+"""Queries that feed each other, against each query alone, which gets what others route one event after the other.
+
+The oracle knows the order by recursion only: timers of a moment first, then a record in all queries, then what each of
+them has routed, each event with all that it causes before the next.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import ensue
+import querylang
+from querylang.plan.model import Plan
+from runtime.columns.arrivals import Arrivals, arrivals_schema, column_name
+from runtime.engine.engine import Engine
+from runtime.reading.tables import read_arrivals
+from runtime.replay.replay import read_all, replay_records
+from runtime.replay.steps import ChunkedSteps, StepByStep
+from runtime.results.for_users import plain_matches
+from runtime.results.schemas import Results, in_order
+
+Row = dict[str, Any]
+SECOND = 1_000_000
+FIELDS = "integer h; integer u; integer v; float w;"
+LEVELS = 4
+
+
+TIMED = '@TimeFrom("w") '
+UNORDERED = "@OutOfOrder() "
+
+
+@dataclass(frozen=True)
+class Book:
+    """A program. `annotations`: by event type; `queries`: their texts."""
+
+    annotations: list[str]
+    queries: list[str]
+
+    @property
+    def text(self) -> str:
+        return self.text_with(self.annotations)
+
+    @property
+    def text_alone(self) -> str:
+        """As the rules say of routed events: with a time of their own they are out of order, else not."""
+        return self.text_with(
+            [TIMED + UNORDERED if TIMED in one and at else "" for at, one in enumerate(self.annotations)]
+        )
+
+    @property
+    def from_sources(self) -> list[str]:
+        """The event types that sources bring, too: the same is said of both."""
+        return [f"E{level}" for level, one in enumerate(self.annotations) if not one or not level]
+
+    def text_with(self, annotations: list[str]) -> str:
+        types = [f"{one}event E{level} {{ {FIELDS} }}" for level, one in enumerate(annotations)]
+        return "\n".join([*types, *self.queries])
+
+
+def an_input(chance: random.Random, event: str, key: str) -> str:
+    window = chance.choice(["within 20.0", "within 7.0", "retain 2", "within 30.0 retain 3"])
+    new = chance.choice(["", "", "", " new by v within 6.0"])
+    wait = chance.choice(["", "", "", " wait 3.0", " wait 9.0"])
+    wanted = chance.choice(["", "", "v > 1"])
+    return f"{event}({wanted}){key} {window}{new}{wait};"
+
+
+def pattern(chance: random.Random, one: str, other: str) -> tuple[str, list[str]]:
+    """A pattern over two event types, and the names that its block may use."""
+    return chance.choice(
+        [
+            (f"find {one} as a", ["a"]),
+            (f"find {one} as a -> {other} as b", ["a", "b"]),
+            (f"find {one} as a -> {other} as b where a.v <= b.v within 8.0", ["a", "b"]),
+            (f"find {one} as a => {other} as b", ["a", "b"]),
+            (f"find all {one} as a -> {other} as b", ["a", "b"]),
+            (f"find {one} as a -> wait(4.0)", ["a"]),
+            (f"find {one} as a -> wait(2.5) without {other} as x", ["a"]),
+            (f"find {one} as a -> {other} as b without {one} as x", ["a", "b"]),
+            (f"find {one} as a or {other} as b", []),
+            (f"find every {one} as a select last(a) as e having count() % 2 = 0", ["e"]),
+        ]
+    )
+
+
+def a_query(chance: random.Random, name: str, level: int) -> str:
+    """A query that takes events up to a level, and routes some of the next."""
+    key = chance.choice(["", " key h", " key u", " key h, u"])
+    one = f"E{level}" if chance.random() < 0.7 else f"E{chance.randint(0, level)}"
+    other = f"E{chance.randint(0, level)}"
+    inputs = "\n".join(an_input(chance, event, key) for event in dict.fromkeys([one, other]))
+    found, names = pattern(chance, one, other)
+    limit = chance.choice(["", "", "", " at most 1 per 5.0"])
+    body = ['print "x";']
+    if level + 1 < LEVELS:
+        levels = [chance.randint(level + 1, LEVELS - 1) for _ in range(chance.choice([1, 1, 2]))]
+        body += [a_route(chance, names, f"E{fed}") for fed in levels]
+    return f"query {name} {{ inputs {{ {inputs} }} {found}{limit} {{ {' '.join(body)} }} }}"
+
+
+def a_route(chance: random.Random, names: list[str], event: str) -> str:
+    if not names:
+        return f"route {event}(1, 2, 3, 5.0);"
+    name = chance.choice(names)
+    values = f"{name}.{chance.choice('hu')}, {name}.{chance.choice('hu')}, {name}.v + {chance.randint(0, 1)}, {name}.w"
+    routed = f"route {event}({values});"
+    if chance.random() < 0.3:
+        routed = f'send {event}({values}) to "com.apama.queries";'
+    return f"if {name}.v > 1 {{ {routed} }}" if chance.random() < 0.3 else routed
+
+
+def book(chance: random.Random) -> Book:
+    """A program whose queries feed each other, in any order of their names."""
+    names = [f"Q{number}" for number in range(chance.randint(2, 5))]
+    chance.shuffle(names)
+    levels = [0, *(chance.randint(0, LEVELS - 1) for _ in names[1:])]
+    queries = [a_query(chance, name, level) for name, level in zip(names, levels, strict=True)]
+    annotations = ["", *(chance.choice(["", "", UNORDERED, TIMED, TIMED + UNORDERED]) for _ in range(1, LEVELS))]
+    return Book(annotations, queries)
+
+
+def rows(chance: random.Random, events: list[str]) -> list[Row]:
+    at, found = 0, []
+    for _ in range(chance.randint(4, 18)):
+        at += chance.choice([0, 0, 1, 1, 2, 3, 7])
+        event = chance.choice(["E0", "E0", *events])
+        values = {name: chance.randint(0, 2) for name in "huv"}
+        times = {name: float(max(0, at - chance.choice([0, 0, 1, 2, 5]))) for name in ("ts", "w")}
+        found.append({"at": at, "event": event, **values, **times})
+    return found
+
+
+@dataclass
+class Alone:
+    """Each query by itself, fed by hand. `found`: by query what it gives, in order."""
+
+    plan: Plan
+    engines: dict[str, Engine] = field(default_factory=dict)
+    found: list[tuple[str, Any]] = field(default_factory=list)
+    facts: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        apart = self.plan.without_routes()
+        for query in sorted(apart.queries, key=lambda query: query.name):
+            self.engines[query.name] = Engine(Plan(apart.events, (query,)))
+
+    def begin(self, name: str, plan: Plan, at: int) -> None:
+        """A query begins."""
+        self.engines[name] = Engine(plan)
+        self.engines[name].process(nothing(plan), now=at * SECOND)
+        self.engines = dict(sorted(self.engines.items()))
+
+    def run(self, arrivals: Arrivals) -> None:
+        for place in range(len(arrivals)):
+            self.run_one(Arrivals(arrivals.table.slice(place, 1)))
+        self.timers(None)
+
+    def run_one(self, record: Arrivals) -> None:
+        (moment,) = record.system("arrival").tolist()
+        self.timers(moment)
+        self.deliver(record, moment)
+
+    def timers(self, until: int | None) -> None:
+        """All timers up to a moment, moment by moment; None = until none is left."""
+        while True:
+            due = [moment for engine in self.engines.values() if (moment := engine.next_wake()) is not None]
+            if not due or (until is not None and min(due) > until):
+                break
+            caused = [(name, engine.process(nothing(self.plan), now=min(due))) for name, engine in self.engines.items()]
+            for name, results in caused:
+                self.give(name, results, min(due))
+        if until is not None:
+            for name, engine in self.engines.items():
+                results = engine.process(nothing(self.plan), now=until)
+                assert not results.matches, name
+
+    def deliver(self, record: Arrivals, moment: int) -> None:
+        """A record in all queries, then what they have routed, each with all that it causes."""
+        caused = [(name, engine.process(record, now=moment)) for name, engine in self.engines.items()]
+        for name, results in caused:
+            self.give(name, results, moment)
+
+    def give(self, name: str, results: Results, moment: int) -> None:
+        self.found += [(name, shown) for shown in matches_of(results, name)]
+        self.facts += [
+            facts_of(plain) for table in results.matches.values() for plain in plain_matches(table, lambda *_: None)
+        ]
+        for kind, channel, event in outputs_of(self.engines[name].plan, results):
+            if kind == "route" or channel == "com.apama.queries":
+                told = json.loads(event)
+                self.deliver(as_record(self.plan, told["type"], told["fields"], moment), moment)
+
+
+def nothing(plan: Plan) -> Arrivals:
+    return Arrivals.empty(plan)
+
+
+def outputs_of(plan: Plan, results: Results) -> list[tuple[str, str | None, str]]:
+    table = in_order(plan, results).outputs.select(["kind", "channel", "event"])
+    return [(row["kind"], row["channel"], row["event"]) for row in table.to_pylist()]
+
+
+def matches_of(results: Results, name: str) -> list[str]:
+    """What matches say, but for coordinates and identities."""
+    found = []
+    for row in results.matches[name].to_pylist() if name in results.matches else []:
+        members = {
+            term: None if one is None else (one["event"], str(one["time"]), str(one["fields"]))
+            for term, one in row["members"].items()
+        }
+        found.append(str((row["key"], row["time"], row["definitive"], row["emitted"], members)))
+    return found
+
+
+def as_record(plan: Plan, event: str, fields: Row, moment: int) -> Arrivals:
+    """A routed event as a record that was read: it is definitive at once, or out of order."""
+    kinds = {item.name: kind for kind, item in enumerate(plan.events)}
+    row: Row = {
+        "_kind": kinds[event],
+        "_arrival": moment,
+        "_source": "r",
+        "_partition": 0,
+        "_offset": next(OFFSETS),
+        "_source_time": moment,
+        "_place": 0,
+        **{column_name(item.name, item.type): fields[item.name] for item in plan.event(event).fields},
+    }
+    schema = arrivals_schema(plan)
+    return Arrivals(pa.table({name: pa.array([value], schema.field(name).type) for name, value in row.items()}))
+
+
+OFFSETS = iter(range(10**9))
+
+
+def in_engine(plan: Plan, arrivals: Arrivals, chance: random.Random) -> list[tuple[str, Any]]:
+    """All queries in one engine, in calls of any size, with states that are saved between them."""
+    engine, at, found = Engine(plan), 0, list[tuple[str, Any]]()
+
+    def add(results: Results) -> None:
+        ordered = in_order(plan, results)
+        found.extend((query.name, shown) for query in plan.queries for shown in matches_of(ordered, query.name))
+
+    while at < len(arrivals):
+        size = chance.choice([1, 2, 5, 100])
+        add(engine.process(Arrivals(arrivals.table.slice(at, size))))
+        at += size
+        if chance.random() < 0.2:
+            engine = Engine.restore(plan, engine.snapshot())
+    add(engine.flush())
+    return found
+
+
+def compare(seed: int) -> int:
+    chance = random.Random(seed)
+    program = book(chance)
+    given, text = rows(chance, program.from_sources), program.text
+    plan = querylang.compile_text(text).plan
+    arrivals = read_arrivals(given, plan)
+    alone = Alone(querylang.compile_text(program.text_alone).plan)
+    alone.run(arrivals)
+    together = in_engine(plan, arrivals, chance)
+    for query in plan.queries:
+        expected = [shown for name, shown in alone.found if name == query.name]
+        got = [shown for name, shown in together if name == query.name]
+        assert Counter(got) == Counter(expected), (seed, query.name, text, given)
+    return len(alone.found)
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_books_give_what_each_query_gives_alone(block: int) -> None:
+    assert sum(compare(seed) for seed in range(40 * block, 40 * block + 40)) > 100
+
+
+def compare_steps(seed: int) -> None:
+    """Steps from many records at once are those from one record after the other."""
+    chance = random.Random(seed)
+    program = book(chance)
+    given = rows(chance, program.from_sources)
+    plan = querylang.compile_text(program.text).plan
+    records = read_all([given], plan)
+    one_by_one = [step.to_plain() for step in StepByStep(plan, records, "auto").steps(None, flush=True)]
+    assert [step.to_plain() for step in ChunkedSteps(plan, records, "auto").steps(None, flush=True)] == one_by_one, seed
+    known = replay_records(plan, records)
+    assert [
+        step.to_plain() for step in ChunkedSteps(plan, records, "auto", known).steps(None, flush=True)
+    ] == one_by_one
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_steps_of_chains_are_those_of_single_records(block: int) -> None:
+    for seed in range(20 * block, 20 * block + 20):
+        compare_steps(seed)
+
+
+def one_text(program: Book, query: str, *, alone: bool) -> str:
+    return replace(program, queries=[query]).text_alone if alone else replace(program, queries=[query]).text
+
+
+def compare_changes(seed: int) -> int:
+    """Queries of a chain that begin and end while events arrive."""
+    chance = random.Random(seed)
+    program = book(chance)
+    given = rows(chance, program.from_sources)
+    names = [re.search(r"query (\w+)", query)[1] for query in program.queries]  # type: ignore[index]
+    begun = [name for name in names if chance.random() < 0.7] or names[:1]
+    texts = dict(zip(names, program.queries, strict=True))
+    began = replace(program, queries=[texts[name] for name in begun])
+    alone, table, running = Alone(querylang.compile_text(began.text_alone).plan), list[Row](), set(begun)
+    whole = querylang.compile_text(program.text).plan
+    for row in given:
+        if chance.random() < 0.25:
+            name = chance.choice(names)
+            at = table[-1]["at"] if table else 0
+            alone.timers(at * SECOND)
+            if name in running:
+                running.discard(name)
+                del alone.engines[name]
+                told = f'UndeployQuery("{name}")'
+            else:
+                running.add(name)
+                plan = querylang.compile_text(one_text(program, texts[name], alone=True)).plan
+                alone.begin(name, plan, at)
+                told = json.dumps({"DeployQuery": [one_text(program, texts[name], alone=False)]})
+            table.append(dict.fromkeys(row) | {"at": at, "event": told})
+        table.append(row)
+        alone.run_one(read_arrivals([row], whole))
+    alone.timers(None)
+    result = ensue.replay(began.text, table)
+    assert not [row for row in result.output_objects() if row["kind"] == "error"], seed
+    got = Counter(facts_of(match) for match in result.match_objects())
+    expected = Counter(alone.facts)
+    assert got == expected, (seed, got - expected, expected - got, program.text, table)
+    return len(alone.facts)
+
+
+def facts_of(match: Row) -> str:
+    members = {name: one and (one["event"], one["time"], one["fields"]) for name, one in match["members"].items()}
+    return str((match["query"], match["key"], match["time"], match["emitted"], members))
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_queries_of_a_chain_begin_and_end(block: int) -> None:
+    assert sum(compare_changes(seed) for seed in range(20 * block, 20 * block + 20)) > 50
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_open_queries_give_what_a_replay_gives(seed: int) -> None:
+    chance = random.Random(seed)
+    program = book(chance)
+    given = rows(chance, program.from_sources)
+    live = ensue.open(program.text)
+    answers = [live.send([row]) for row in given]
+    looked = [len(answer) for answer in answers if chance.random() < 0.5]  # what waits is processed at each look
+    answers.append(live.flush())
+    found = [facts_of(match) for answer in answers for match in answer.match_objects()]
+    assert Counter(found) == Counter(facts_of(match) for match in ensue.replay(program.text, given).match_objects())
+    assert len(looked) < len(answers)
