@@ -216,7 +216,10 @@ class BatchWriter:
     def __post_init__(self) -> None:
         """What is the same in all micro-batches of a run is found once."""
         self.first_records = FirstRecords(self.program.sources)
-        self.orders = {query.public_title: shared_order(query) for query in self.program.running().queries}
+        chains = self.program.chains
+        self.orders = {
+            query.public_title: shared_order(query, chains=chains) for query in self.program.running().queries
+        }
         self.titles = frozenset(query.public_title for query in self.program.plan().queries)
 
     def write(self, results: Callable[[], Iterable[bytes]], batch: int) -> None:

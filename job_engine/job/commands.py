@@ -10,7 +10,7 @@ from job_engine.clock import monotonic, sleep
 from job_engine.errors import in_plain_words
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.job.compilation import compile_deployment
+from job_engine.job.compilation import compiled_as_kept
 from job_engine.job.journal.journal import InstancesCommand
 from job_engine.job.journal.written import instances_text, read_journal
 from job_engine.settings.deployment import Deployment
@@ -159,7 +159,7 @@ def _running(deployment: Deployment) -> Plan:
     if journal is not None:
         return journal.plan
     record = read_record(deployment.checkpoint)
-    return compile_deployment(deployment, None if record is None else record.types()).plan
+    return compiled_as_kept(deployment, record).plan
 
 
 def refuse_unheeded(text: str, plan: Plan) -> None:
@@ -266,8 +266,7 @@ def _running_queries(deployment: Deployment) -> Running:
         if journal is not None:
             return journal.running
         record = read_record(deployment.checkpoint)
-        compiled = compile_deployment(deployment, None if record is None else record.types())
-        return compiled.running
+        return compiled_as_kept(deployment, record).running
 
 
 def _hint(name: str, running: Running) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import querylang
-from job_engine.job.checkpoint.checkpoint_record import Schemas
+from job_engine.job.checkpoint.checkpoint_record import Record, Schemas
 from job_engine.job.plan_rules import clock_sources, with_source_orderings
 from job_engine.places.local_path import temporary_folder
 from job_engine.settings.deployment import Deployment
@@ -28,6 +28,7 @@ from querylang.formatter.formatting import definitions
 from querylang.load import texts_of, words_of
 from querylang.parameters import hidden_values, with_instances
 from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.routing import has_chains
 from querylang.printable import warn
 from querylang.running import Hidden, Running
 from runtime.policies.settings_text import with_forget_keys
@@ -67,6 +68,8 @@ class Compiled:
     idle: queries without an instance, because their parameters have no values
     template, instances: the queries of the files, and their instances as the files have them
     hidden: as of `Running.of`
+    chains: as of `Program`
+    would_chain: whether the files have queries that feed each other
     """
 
     plan: Plan
@@ -76,6 +79,8 @@ class Compiled:
     template: Plan
     instances: Plan
     hidden: Mapping[str, Hidden]
+    chains: bool
+    would_chain: bool
 
     @property
     def running(self) -> Running:
@@ -86,7 +91,7 @@ class Compiled:
         """What buckets run of it."""
         sources = clock_sources(deployment)
         program = Program.of(self.plan, buckets=deployment.buckets, clock=deployment.clock, sources=sources)
-        return replace(program, live=deployment.live)
+        return replace(program, live=deployment.live, chains=self.chains)
 
     def by_rules_of(self, known: Mapping[str, QueryPlan]) -> Compiled:
         """As `Plan.by_rules_of`."""
@@ -101,20 +106,32 @@ class Compiled:
         )
 
 
-def compile_deployment(deployment: Deployment, kept: Schemas | None) -> Compiled:
+def compiled_as_kept(deployment: Deployment, record: Record | None) -> Compiled:
+    """As `compile_deployment`; `record`: of the checkpoint, None = a new one."""
+    if record is None:
+        return compile_deployment(deployment, None)
+    return compile_deployment(deployment, record.types(), chains=record.chains)
+
+
+def compile_deployment(deployment: Deployment, kept: Schemas | None, *, chains: bool | None = None) -> Compiled:
     """Compile what the deployment runs; raises QueryErrors or InputError.
 
     kept: the event types that the checkpoint was made with; None = a new checkpoint
+    chains: as the checkpoint has it: without them, what is routed is an output only. None = if any
+        query feeds another
     """
     with temporary_folder() as copies:
         template, schemas, fields = _compiled(deployment, kept, copies)
+    would_chain = has_chains(template.queries)
+    chains = would_chain if chains is None else chains
+    template = template if chains else template.without_routes()
     instances = with_instances(template, deployment.parameters)
     plan = with_source_orderings(instances, deployment)
     plan = with_forget_keys(plan, deployment.forget_keys)
     running = {query.name for query in plan.queries}
     idle = tuple(query for query in template.queries if query.name not in running)
     hidden = hidden_values(template, deployment.parameters)
-    return Compiled(plan, schemas, fields, idle, template, instances, hidden)
+    return Compiled(plan, schemas, fields, idle, template, instances, hidden, chains, would_chain)
 
 
 def _compiled(

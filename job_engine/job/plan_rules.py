@@ -15,6 +15,7 @@ from querylang.checker.checked import Written
 from querylang.errors import FileErrors, InputError, did_you_mean, listed
 from querylang.plan.expression import Expression, Literal, type_of
 from querylang.plan.model import Emit, For, If, IfPresent, Log, Plan, Print, QueryPlan, Route, Send, Statement, While
+from querylang.plan.routing import QUERIES_CHANNEL, has_chains, with_routes
 from runtime.policies.plan_policies import OrderingError, SourceOrdering, with_ordering
 from runtime.policies.settings_text import with_forget_keys
 
@@ -35,22 +36,37 @@ Finish = Callable[[Plan], Plan]
 """Gives a plan the settings of the job; raises InputError for one that cannot run here."""
 
 
-def finishing(deployment: Deployment) -> Finish:
+NO_CHAINS = (
+    "its queries would feed each other, and their state is divided among buckets by different keys: begin with a new"
+    " checkpoint, or `send` what is routed to a channel"
+)
+"""Why a job that began without queries that feed each other refuses them."""
+
+
+def finishing(deployment: Deployment, *, chains: bool) -> Finish:
     """What makes the plan of changed queries fit to run in a job, as `finished`."""
-    return partial(finished, deployment=deployment)
+    return partial(finished, deployment=deployment, chains=chains)
 
 
-def finished(plan: Plan, deployment: Deployment) -> Plan:
+def finished(plan: Plan, deployment: Deployment, *, chains: bool) -> Plan:
     """The plan of changed queries with the settings of the job.
+
+    chains: as of `job_engine.wire.program.Program`
 
     Raises InputError for one that cannot run here.
     """
     from job_engine.sinks.bucket_results import refuse_unwritable  # slow to import
 
-    types = {source.event for source in deployment.sources}
+    routing = with_routes(plan.queries, plan.events)
+    if not chains:
+        if has_chains(routing):
+            raise InputError(NO_CHAINS)
+        plan = plan.without_routes()
+    types: set[str | None] = {source.event for source in deployment.sources}
     if None not in types:
         wanted = dict.fromkeys(item.event for query in plan.queries for item in query.inputs)
-        missing = [name for name in wanted if name not in types]
+        routed = {name for query in routing for name in query.routes}
+        missing = [name for name in wanted if name not in types and name not in routed]
         if missing:
             names, known = listed(f"'{name}'" for name in missing), sorted(str(name) for name in types)
             raise InputError(
@@ -175,6 +191,8 @@ def _written(statement: Print | Log | Send | Emit | Route) -> Written:
             return Written("print")
         case Log():
             return Written("log")
+        case Send(event=event, channel=Literal(value=str(name))) if name == QUERIES_CHANNEL:
+            return Written("send", name, event=type_of(event).name)
         case Send(channel=channel):
             return _to_channel("send", channel)
         case Emit(channel=to):

@@ -21,10 +21,10 @@ from job_engine.job.checkpoint.checkpoint_record import (
     refuse_other_engine,
 )
 from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.job.compilation import Compiled, compile_deployment, with_fields
+from job_engine.job.compilation import Compiled, compiled_as_kept, with_fields
 from job_engine.job.journal.file_changes import foretell, refuse_changed_files
 from job_engine.job.journal.written import JOURNAL_VERSION, is_same, read_files
-from job_engine.job.plan_rules import refuse_name_conflicts
+from job_engine.job.plan_rules import NO_CHAINS, refuse_name_conflicts
 from job_engine.operator.bucket_state import STATE_VERSION
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, RemotePath, names_in, refuse_missing_bucket
@@ -157,7 +157,9 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
         _refuse_unwritable(folder)
     kept = read_record(deployment.checkpoint)
     refuse_damaged_logs(deployment.checkpoint, deployment.engine)
-    compiled = compile_deployment(deployment, None if kept is None else kept.types())
+    compiled = compiled_as_kept(deployment, kept)
+    if apply and compiled.would_chain and not compiled.chains:
+        raise InputError(f"{deployment.checkpoint}: {NO_CHAINS}; nothing was changed")
     refuse_name_conflicts(deployment.file, compiled.plan)
     before = None if kept is None else read_files(deployment)
     earlier = compiled if kept is None else _by_kept_rules(compiled, before, kept, deployment)

@@ -2,8 +2,9 @@
 
 A group knows which records it needs, which bucket each one goes to, and how the records are
 counted that are not sent. Queries whose keys share a timeline (of a source partition or an event
-type) form groups of their own, and all records of such a group go to one bucket. All queries of a
-group can have records of the same sources, so that they have one clock.
+type) form groups of their own, and all records of such a group go to one bucket. So do those of a
+program whose queries feed each other, because their keys differ. All queries of a group can have
+records of the same sources, so that they have one clock.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from job_engine.wire.clock_sources import ClockSource, sources_of
 from querylang.plan.model import Input, Plan, QueryPlan, TimelineKind
+from querylang.plan.routing import has_chains
 from runtime.admission import Outcome, Selector, shared_selectors
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.columns.keys import bucket_of, key_identity
@@ -182,14 +184,18 @@ def _different(uses: Mapping[str, NDArray[np.int8]]) -> Iterable[NDArray[np.int8
     return {id(use): use for use in uses.values()}.values()
 
 
-def partition_groups(plan: Plan, sources: Sequence[ClockSource] = ()) -> tuple[PartitionGroup, ...]:
+def partition_groups(
+    plan: Plan, sources: Sequence[ClockSource] = (), *, chains: bool | None = None
+) -> tuple[PartitionGroup, ...]:
     """The groups of a plan's queries, in order of their first query.
 
     sources: those of the job; none = not known
+    chains: whether all queries are in one group; None = if any feeds another
     """
     members: dict[GroupName, list[QueryPlan]] = {}
+    names = group_names(plan.queries, sources, chains=has_chains(plan.queries) if chains is None else chains)
     for query in plan.queries:
-        members.setdefault(group_name(query, sources), []).append(query)
+        members.setdefault(names[query.title], []).append(query)
     parts = (
         Plan(plan.events, tuple(queries), () if number else plan.stopped)
         for number, queries in enumerate(members.values())
@@ -200,10 +206,23 @@ def partition_groups(plan: Plan, sources: Sequence[ClockSource] = ()) -> tuple[P
     )
 
 
-def group_name(query: QueryPlan, sources: Sequence[ClockSource]) -> GroupName:
-    """As `PartitionGroup.name` of the group that a query belongs to."""
-    met = sources_of(query, sources) if sources else None
-    return json.dumps(key_identity(query)), shares_clock(query), met
+CHAINS = "chains"
+"""The identity of the group of queries that feed each other."""
+
+
+def group_names(queries: Sequence[QueryPlan], sources: Sequence[ClockSource], *, chains: bool) -> dict[str, GroupName]:
+    """As `PartitionGroup.name` of the groups that queries belong to, by their titles.
+
+    chains: whether any feeds another: all are in one group, so that changes find their state there
+    """
+    if chains:
+        met = tuple(sorted(source.name for source in sources)) if sources else None
+        return {query.title: (CHAINS, True, met) for query in queries}
+    found: dict[str, GroupName] = {}
+    for query in queries:
+        met = sources_of(query, sources) if sources else None
+        found[query.title] = json.dumps(key_identity(query)), shares_clock(query), met
+    return found
 
 
 _ORDERED_BY = {
@@ -223,10 +242,13 @@ def refusing_group(groups: Sequence[PartitionGroup], source: str) -> int:
     return next((group.number for group in [*(group for group in able if group.meets(source)), *able]), 0)
 
 
-def shared_order(query: QueryPlan) -> str | None:
-    """What forces all records of a query into one task; None: it has a task per bucket."""
+def shared_order(query: QueryPlan, *, chains: bool) -> str | None:
+    """What forces all records of a query into one task; None: it has a task per bucket.
+
+    chains: whether queries of its program feed each other
+    """
     if not shares_clock(query):
-        return None
+        return "in a program whose queries feed each other" if chains else None
     timelines = dict.fromkeys(item.policy.timeline for item in query.inputs if item.policy and is_clocked(item))
     return "ordered " + " and ".join(_ORDERED_BY[timeline] for timeline in timelines)
 
@@ -246,12 +268,12 @@ def describe_pushdown(plan: Plan, query: QueryPlan) -> list[str]:
     if filtered:
         lines.append(f"filters of {', '.join(filtered)}: what they refuse is counted, not shipped")
     lines.append("records of other types: counted, not shipped")
-    lines.append(f"bucket: {_buckets(query)}")
+    lines.append(f"bucket: {_buckets(query, chains=has_chains(plan.queries))}")
     return lines
 
 
-def _buckets(query: QueryPlan) -> str:
-    order = shared_order(query)
+def _buckets(query: QueryPlan, *, chains: bool) -> str:
+    order = shared_order(query, chains=chains)
     if order is not None:
         return f"one, for all records: {order}"
     return f"by {', '.join(query.key_names)}" if query.keys else "one, for all records"

@@ -16,10 +16,11 @@ from itertools import count
 import pyarrow as pa
 
 from job_engine.wire.clock_sources import Clock, ClockSource, IdleTimes
-from job_engine.wire.partition_groups import GroupName, PartitionGroup, group_name, partition_groups
+from job_engine.wire.partition_groups import GroupName, PartitionGroup, group_names, partition_groups
 from job_engine.wire.plan_text import fingerprint, load_plan, plan_text
 from querylang.plan.changes import Outcome
 from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.routing import has_chains
 from runtime.admission import shared_selectors
 from runtime.json_reader import json_of_text
 from runtime.replay import Script
@@ -98,21 +99,25 @@ class Stage:
 
 
 @lru_cache(maxsize=16)
-def epoch_stages(whole: str, epochs: tuple[Epoch, ...], sources: tuple[ClockSource, ...]) -> tuple[Stage, ...]:
+def epoch_stages(
+    whole: str, epochs: tuple[Epoch, ...], sources: tuple[ClockSource, ...], chains: bool
+) -> tuple[Stage, ...]:
     """The stages of a program; computed once per process.
 
     whole: the plan of all queries, as text
+    chains: as of `Program`
     """
     plan, until = load_plan(whole), epochs[-1].begins
     routers: dict[GroupName, QueryPlan] = {}
+    names = group_names(plan.queries, sources, chains=chains)
     for query in plan.queries:
-        routers.setdefault(group_name(query, sources), query)
+        routers.setdefault(names[query.title], query)
     stages = []
     for epoch in epochs:
         own = load_plan(epoch.plan)
         members: dict[GroupName, list[QueryPlan]] = {}
         for query in own.queries:
-            members.setdefault(group_name(query, sources), []).append(query)
+            members.setdefault(names[query.title], []).append(query)
         groups = []
         for number, (name, router) in enumerate(routers.items()):
             queries = tuple(members.get(name, ()))
@@ -232,6 +237,7 @@ class Program:
     has_changes: whether control events that change queries are those of `epochs`, which then go
         up to their records
     nulls: who says the rule for nulls
+    chains: whether queries feed each other: then all of them are in one bucket, whatever changes
     """
 
     plans: tuple[str, ...]
@@ -249,6 +255,7 @@ class Program:
     live: bool = False
     has_changes: bool = False
     nulls: NullRule = NullRule.PLAN
+    chains: bool = False
 
     @staticmethod
     def of(
@@ -262,7 +269,8 @@ class Program:
     ) -> Program:
         """A program for these plans."""
         texts = tuple(plan_text(plan) for plan in plans)
-        return Program(texts, buckets, clock, idle, tuple(sources), is_bounded, nulls=nulls)
+        chains = len(plans) == 1 and has_chains(plans[0].queries)
+        return Program(texts, buckets, clock, idle, tuple(sources), is_bounded, nulls=nulls, chains=chains)
 
     def fingerprint(self) -> str:
         """A hash of the plans, equal for equal plans."""
@@ -287,12 +295,16 @@ class Program:
 
     def groups(self, index: int = 0) -> tuple[PartitionGroup, ...]:
         """The partition groups of a plan; those of the last epoch, if there are any."""
-        return self.stages[-1].groups if self.epochs else _load_groups(self.plans[index], self.sources)
+        return (
+            self.stages[-1].groups
+            if self.epochs
+            else _load_groups(self.plans[index], self.sources, self.chains or None)
+        )
 
     @property
     def stages(self) -> tuple[Stage, ...]:
         """The groups of each epoch; the groups of a number have the same name in all of them."""
-        return epoch_stages(self.plans[0], self.epochs, self.sources)
+        return epoch_stages(self.plans[0], self.epochs, self.sources, self.chains)
 
     def running(self) -> Plan:
         """The queries that run in the end."""
@@ -337,9 +349,9 @@ class Program:
 
 
 @lru_cache(maxsize=64)
-def _load_groups(plan: str, sources: tuple[ClockSource, ...]) -> tuple[PartitionGroup, ...]:
-    """Computed once per process and plan."""
-    return partition_groups(load_plan(plan), sources)
+def _load_groups(plan: str, sources: tuple[ClockSource, ...], chains: bool | None) -> tuple[PartitionGroup, ...]:
+    """Computed once per process and plan; chains: as of `partition_groups`."""
+    return partition_groups(load_plan(plan), sources, chains=chains)
 
 
 @lru_cache(maxsize=64)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
+
 import pytest
 from pyspark.sql import SparkSession
 
+import querylang
 from job_engine.operator.cases import Case
 from runtime.columns.arrivals import Arrivals
+from runtime.reading.tables import read_arrivals
 from spark_backend.frames.verify import run_bounded, run_streams
+from tests.differential.test_chains import book, rows
 from tests.spark_backend.samples import PLAN
 from tests.support.cut_cases import CASES
 from tests.support.embedded import embedded, plain
@@ -35,3 +41,24 @@ def test_one_case_alone(spark: SparkSession) -> None:
 def test_an_empty_table_gives_nothing(spark: SparkSession) -> None:
     results = run_streams([Case(PLAN, Arrivals.empty(PLAN))])[0]
     assert (results.matches, len(results.outputs), len(results.ledger)) == ({}, 0, 0)
+
+
+def books() -> list[Case]:
+    """Random programs whose queries feed each other, over random rows, cut anywhere."""
+    found = []
+    for seed in range(12):
+        chance = random.Random(seed)
+        program = book(chance)
+        program = replace(program, queries=sorted(program.queries))  # rows of one step are shown in this order
+        plan = querylang.compile_text(program.text).plan
+        arrivals = read_arrivals(rows(chance, program.from_sources), plan)
+        cut = chance.randrange(len(arrivals))
+        found.append(Case(plan, arrivals, (cut,) if cut else (), flush=chance.random() < 0.5))
+    return found
+
+
+def test_queries_that_feed_each_other_give_the_embedded_results(spark: SparkSession) -> None:
+    cases = books()
+    for run in (run_bounded, lambda cases: run_streams(cases, restart=False)):
+        for case, results in zip(cases, run(cases), strict=True):
+            assert plain(results) == plain(embedded(case.plan, case.arrivals, flush=case.flush))

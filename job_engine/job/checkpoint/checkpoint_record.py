@@ -27,12 +27,16 @@ from querylang.plan.expression import Type
 from runtime.json_reader import OtherVersion
 from runtime.json_shapes import Count
 
-RECORD_VERSION = 5
-"""Every later version reads this one. This one reads version 4, which has no `engine`, version 3,
+RECORD_VERSION = 6
+"""Of checkpoints whose queries feed each other. Every later version reads this one. This one reads
+version 5, which has no `chains`, version 4, which has no `engine`, version 3,
 which has no `moved` either, and version 2, which has no `tasks` either.
 
 Version 1, of release 0.1, is refused.
 """
+
+LOCAL_VERSION = 5
+"""The version of other checkpoints with an `engine`."""
 
 SPARK_VERSION = 4
 """The version of Spark's checkpoints: it has no `engine`, so earlier releases read it."""
@@ -81,6 +85,7 @@ class Record:
     fields: by source: roles, by the names of their standard columns, which are fields; of older
         releases there are none
     engine: whose files the checkpoint has
+    chains: as of `Program`
     """
 
     identity: Annotated[str, IDENTITY]
@@ -93,6 +98,7 @@ class Record:
     moved: Moved | None = None
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     engine: Engine = Engine.SPARK
+    chains: bool = False
 
     @staticmethod
     def of(
@@ -109,17 +115,21 @@ class Record:
             schemas={name: {item: str(type_) for item, type_ in types.items()} for name, types in schemas.items()},
             fields={name: tuple(roles) for name, roles in fields.items()},
             engine=deployment.engine,
+            chains=program.chains,
         )
 
     @property
     def version(self) -> int:
         """The version that it is written in."""
-        return SPARK_VERSION if self.engine is Engine.SPARK else RECORD_VERSION
+        if self.chains:
+            return RECORD_VERSION
+        return SPARK_VERSION if self.engine is Engine.SPARK else LOCAL_VERSION
 
     def to_plain(self) -> dict[str, Any]:
         """As it is written."""
         plain = {"version": self.version, **asdict(self)}
-        return {key: value for key, value in plain.items() if key != "engine" or self.version == RECORD_VERSION}
+        later = {"engine": LOCAL_VERSION, "chains": RECORD_VERSION}
+        return {key: value for key, value in plain.items() if self.version >= later.get(key, 0)}
 
     def types(self) -> Schemas:
         """The inferred event types."""

@@ -57,7 +57,8 @@ def history_program(journal: Journal, program: Program) -> Program:
     assert history is not None, "its last change has one"
     queries = tuple(query for query in journal.plan.queries if query.title in history.titles)
     plan = Plan(journal.plan.events, queries)
-    return Program.of(plan, buckets=program.buckets, clock=program.clock, sources=program.sources).without_idle()
+    own = Program.of(plan, buckets=program.buckets, clock=program.clock, sources=program.sources)
+    return replace(own, chains=program.chains).without_idle()
 
 
 Begun = tuple[HistoryRun, HistoryMark]
@@ -300,11 +301,11 @@ def _program(deployment: Deployment, command: HistoryCommand) -> Program:
         raise InputError(
             f"{deployment.checkpoint}: no job has run on this checkpoint yet; start it with `ensue run {deployment.file}`"
         )
-    compiled = compile_deployment(deployment, record.types())
+    compiled = compile_deployment(deployment, record.types(), chains=record.chains)
     program, files = compiled.program(deployment), compiled.running
     journal = (read_journal(deployment) or Journal.begin(files, program.plan())).annotated_by(files)
     moment = moment_of_change(JobFolder(deployment.checkpoint).last_progress(), None)
-    foretold = journal.joined(command, Taking(0, moment, 0, finishing(deployment)), "")
+    foretold = journal.joined(command, Taking(0, moment, 0, finishing(deployment, chains=program.chains)), "")
     if foretold.taken[-1].errors:
         raise InputError("; ".join(foretold.taken[-1].errors))
     return history_program(foretold, program)

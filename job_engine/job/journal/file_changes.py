@@ -91,10 +91,11 @@ def foretell(deployment: Deployment, change: FileChange, program: Program) -> Fo
     reached = folder.reached()
     journal = (read_journal(deployment) or _begun(deployment, change, program)).annotated_by(change.files)
     changes = [(command.text, command.at) for command in folder.commands.waiting() if command.kind == CHANGE]
+    finish = finishing(deployment, chains=program.chains)
     for text, at in (*changes, (files_text(change), None)):
         moment = moment_of_change(reached.progress, at)
         asked = asked_of_text(text, deployment.value_of)
-        journal = journal.changed(asked, Taking(0, moment, reached.batches.ended, finishing(deployment)))
+        journal = journal.changed(asked, Taking(0, moment, reached.batches.ended, finish))
     last = journal.taken[-1]
     if last.errors:
         raise InputError(f"{deployment.file}: {'; '.join(last.errors)}")
@@ -135,5 +136,7 @@ def take_files(deployment: Deployment, change: FileChange, program: Program, *, 
 
 def _begun(deployment: Deployment, change: FileChange, program: Program) -> Journal:
     """The journal of a checkpoint whose queries have never changed."""
-    is_other = not is_same(change.before, change.files)
-    return Journal.begin(change.before, finished(change.before.plan(), deployment) if is_other else program.plan())
+    if is_same(change.before, change.files):
+        return Journal.begin(change.before, program.plan())
+    plan = finished(change.before.plan(), deployment, chains=program.chains)
+    return Journal.begin(change.before, plan)

@@ -22,6 +22,7 @@ from querylang.merging import FileChange, merge
 from querylang.parameters import bind
 from querylang.plan.changes import Change, DeployQuery, Outcome
 from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.routing import chained
 from querylang.running import ChangeError, Running, RunningQuery, Version, known_value, with_events
 from runtime.instants import EARLIEST
 
@@ -227,6 +228,10 @@ class Journal:
         new = tuple(query for query in after.plan.queries if query.title not in titles)
         if not new:
             return before.refused("DeployQuery: a history needs values for all parameters", taking)
+        in_chains = [query.name for query in new if query.name in chained(after.plan.queries)]
+        if in_chains:
+            reason = f"DeployQuery: '{in_chains[0]}' feeds other queries, or is fed; deploy it without a history"
+            return before.refused(reason, taking)
         ended = [query.name for query in new if query.name in left]
         if ended:
             reason = f"DeployQuery: records of the '{ended[0]}' that has ended are still to be processed; try later"

@@ -62,7 +62,8 @@ def changed_program(ready: Checked, reached: Reached) -> Program:
 def _changed(journal: Journal, ready: Checked, reached: Reached, command: Command) -> Journal:
     """The journal after a change that a command asks for."""
     deployment, moment = ready.deployment, moment_of_change(reached.progress, command.at)
-    taking = Taking(command.number, moment, reached.batches.ended, finishing(deployment))
+    finish = finishing(deployment, chains=ready.program.chains)
+    taking = Taking(command.number, moment, reached.batches.ended, finish)
     try:
         asked = asked_of_text(command.text, deployment.value_of)
     except DamagedJson as error:
@@ -89,7 +90,7 @@ def kept_program(program: Program, deployment: Deployment) -> Program:
 
 def _program(journal: Journal, program: Program, deployment: Deployment, batch: int) -> Program:
     """What runs, with the ends of handovers that are known."""
-    journal = journal.handed_over(None, batch, finishing(deployment))
+    journal = journal.handed_over(None, batch, finishing(deployment, chains=program.chains))
     return journal.program(program, histories(deployment.checkpoint))
 
 

@@ -128,15 +128,18 @@ def _prepared(ready: Checked, lock: RunLock | StoreLock, machine: Machine, watch
     remove_old_files(deployment.checkpoint, ready.record)  # what a run that was killed has left
     if ready.record.tasks is not None:
         machine.keep_tasks(deployment, ready.record.tasks)
-    _warn_of_single_tasks(ready.program.plan())
+    _warn_of_single_tasks(ready.program.plan(), chains=ready.program.chains)
     for source in deployment.all_sources:
         running_of(source).begin(source)
     return Job(ready, machine, lock, watch)
 
 
-def _warn_of_single_tasks(plan: Plan) -> None:
-    """Say which queries do not get faster with more buckets and cores."""
+def _warn_of_single_tasks(plan: Plan, *, chains: bool) -> None:
+    """Say which queries do not get faster with more buckets and cores; chains: as of `Program`."""
+    if chains:
+        warn("the queries feed each other, so all of them run as one task")
+        return
     for query in plan.queries:
-        order = shared_order(query)
+        order = shared_order(query, chains=False)
         if order is not None:
             warn(f"query {query.title}: {order}, runs as one task")

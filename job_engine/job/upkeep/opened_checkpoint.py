@@ -54,14 +54,16 @@ def open_record(deployment: Deployment, kept: Record) -> Record:
 
 def _wanted(deployment: Deployment, kept: Record) -> tuple[Program, Record]:
     """What the files say, by the rules that the checkpoint has."""
-    compiled = compile_deployment(deployment, kept.types())
-    programs = [_program(plan, deployment) for plan in (compiled.plan, *compiled.plan.earlier())]
+    compiled = compile_deployment(deployment, kept.types(), chains=kept.chains)
+    programs = [_program(plan, deployment, kept) for plan in (compiled.plan, *compiled.plan.earlier())]
     chosen = next((program for program in programs if program.fingerprint() == kept.plan), programs[0])
     return chosen, Record.of(deployment, chosen, compiled.schemas)
 
 
-def _program(plan: Plan, deployment: Deployment) -> Program:
-    return Program.of(plan, buckets=deployment.buckets, clock=deployment.clock, sources=clock_sources(deployment))
+def _program(plan: Plan, deployment: Deployment, kept: Record) -> Program:
+    sources = clock_sources(deployment)
+    program = Program.of(plan, buckets=deployment.buckets, clock=deployment.clock, sources=sources)
+    return replace(program, chains=kept.chains)
 
 
 def kept_record(deployment: Deployment) -> Record:

@@ -1,0 +1,79 @@
+"""Jobs whose queries feed each other: they give what a replay gives, wherever they end and begin again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from job_engine.job.checkpoint.checkpoint_record import read_record
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.stages.prepare import prepare
+from job_engine.settings.deployment_file import load_deployment
+from querylang.errors import InputError
+from tests.support.local_jobs import NEVER, CrashAt, crashed, local, run
+from tests.support.sensors import add_files, expected, project, streamed, table, totals
+
+QUERY = """\
+@TimeFrom("ts")
+@OutOfOrder()
+event Reading { string sensor; float value; float ts; }
+@TimeFrom("ts")
+event Risen { string sensor; float by; float ts; }
+event Pair { string sensor; float by; }
+
+query Rise {
+    inputs { Reading() key sensor within 20.0 wait 5.0; }
+    find Reading as first -> Reading as second where second.value > first.value + 50.0 {
+        route Risen(second.sensor, second.value - first.value, second.ts);
+    }
+}
+query Both {
+    inputs { Risen() within 10.0 wait 9.0; }
+    find Risen as a -> Risen as b where a.sensor != b.sensor and b.by > 60.0 { route Pair(b.sensor, a.by); }
+}
+query Again {
+    inputs { Pair() key sensor within 60.0; Reading(value > 20.0) key sensor within 30.0 wait 20.0; }
+    find Pair as p -> Reading as r { print r.sensor; }
+}
+"""
+
+
+def job(folder: Path, files: int = 5, query: str = QUERY) -> Path:
+    path = local(project(folder, files=1))
+    (folder / "sensors.query").write_text(query)
+    add_files(folder, table(), files)
+    return path
+
+
+def assert_exactly_once(folder: Path) -> None:
+    wanted = expected(folder)
+    assert all(len(ids) > 20 for ids in wanted.values())
+    assert streamed(folder) == wanted
+    counts = totals(JobFolder(folder / "state").ledger.total(), "Both")
+    assert counts.pop("received") == sum(counts.values()) > len(table())
+
+
+@pytest.mark.parametrize(
+    ("point", "count", "interval"),
+    [("begun", 2, 0.0), ("stepped", 2, NEVER), ("published", 1, 0.0), ("states", 0, NEVER), ("committed", 0, 0.0)],
+)
+def test_a_chain_continues_behind_each_durable_write(tmp_path: Path, point: str, count: int, interval: float) -> None:
+    path = job(tmp_path)
+    crashed(path, CrashAt(point, count), interval=interval)
+    run(path)
+    assert_exactly_once(tmp_path)
+    record = read_record(load_deployment(path).checkpoint)
+    assert record is not None
+    assert (record.chains, record.version) == (True, 6)
+
+
+def test_a_checkpoint_without_chains_stays_so(tmp_path: Path) -> None:
+    first, *_ = QUERY.partition("query Both")
+    path = job(tmp_path, query=first)
+    run(path)
+    (tmp_path / "sensors.query").write_text(QUERY)
+    with pytest.raises(InputError, match=r"its queries would feed each other.*begin with a new checkpoint"):
+        prepare(path, apply=True)
+    (tmp_path / "sensors.query").write_text(first)
+    run(path)
