@@ -89,7 +89,7 @@ def explain(
     from ensue.data_options import read_parameters
     from ensue.rendering import explanation
     from querylang.parameters import with_instances
-    from querylang.plan.describe import to_dot
+    from querylang.plan.describe import program_to_dot, to_dot
     from runtime.policies.plan_policies import SourceOrdering, parse_orderings, with_ordering
     from runtime.policies.settings_text import parse_forget_keys, with_forget_keys
 
@@ -102,7 +102,8 @@ def explain(
         for path in explanation.draw(plan, svg):
             print_line(str(path))
     elif dot:
-        print_text("\n\n".join(map(to_dot, plan.queries)))
+        graphs = [program_to_dot(plan.queries), *map(to_dot, plan.queries)]
+        print_text("\n\n".join(filter(None, graphs)))
     elif program:
         print_text(explanation.programs(plan))
     elif as_json:

@@ -12,10 +12,11 @@ from typing import Any
 import querylang
 from ensue.rendering.text_table import width_of
 from job_engine.wire.partition_groups import describe_pushdown
-from querylang.errors import InputError
+from querylang.errors import InputError, listed
 from querylang.parameters import bind, needed
 from querylang.plan.describe import MATCH, Edge, Graph, graph_of, to_dot
 from querylang.plan.model import Plan, QueryPlan, to_dict
+from querylang.plan.routing import routes_between
 from querylang.printable import one_line, printable
 from querylang.system_errors import refused
 from runtime.matching.choose import limit_of, listing, why_enumerated, why_not_kernel
@@ -32,6 +33,8 @@ class Explanation:
     pushed: what Spark does before the shuffle, a line each
     aggregates: how a `find every` computes them; None = another query
     limit: what ends a search that takes too many steps, and why; None = no search needs it
+    feeds: what it routes to other queries, a line each
+    fed: what other queries route to it, a line each
     """
 
     query: QueryPlan
@@ -40,14 +43,18 @@ class Explanation:
     pushed: tuple[str, ...]
     aggregates: str | None
     limit: str | None
+    feeds: tuple[str, ...]
+    fed: tuple[str, ...]
 
     def text(self) -> str:
         """For people."""
-        pushed = "".join(f"\n    {one_line(line)}" for line in self.pushed)
+        pushed = _lines(self.pushed)
+        feeds = f"\n  feeds{_lines(self.feeds)}" if self.feeds else ""
+        fed = f"\n  fed by{_lines(self.fed)}" if self.fed else ""
         aggregates = f"\n  aggregates\n    {self.aggregates}" if self.aggregates else ""
         limit = f"\n  limit\n    {self.limit}" if self.limit else ""
         matcher = f"\n  matcher\n    {one_line(self.matcher)}{aggregates}{limit}"
-        return f"{self.description}{matcher}\n  before the shuffle, on Spark{pushed}"
+        return f"{self.description}{feeds}{fed}{matcher}\n  before the shuffle, on Spark{pushed}"
 
     def to_plain(self) -> dict[str, Any]:
         """For machines, without the plan, which holds all queries."""
@@ -56,6 +63,8 @@ class Explanation:
             "instance": self.query.instance,
             "matcher": self.matcher,
             "pushed": list(self.pushed),
+            "feeds": list(self.feeds),
+            "fed_by": list(self.fed),
             "text": self.text(),
             "dot": to_dot(self.query),
         }
@@ -63,14 +72,25 @@ class Explanation:
 
 def explain(plan: Plan) -> list[Explanation]:
     """Explain each query of the plan, in order."""
-    return [_explanation(plan, query) for query in plan.queries]
+    hops = routes_between(plan.queries)
+    return [_explanation(plan, query, hops) for query in plan.queries]
 
 
-def _explanation(plan: Plan, query: QueryPlan) -> Explanation:
-    pushed = tuple(describe_pushdown(plan, query))
+def _explanation(plan: Plan, query: QueryPlan, hops: Sequence[tuple[str, str, tuple[str, ...]]]) -> Explanation:
     return Explanation(
-        query, querylang.describe(query), _matcher(plan, query), pushed, _aggregates(plan, query), limit_of(query)
+        query,
+        querylang.describe(query),
+        _matcher(plan, query),
+        tuple(describe_pushdown(plan, query)),
+        _aggregates(plan, query),
+        limit_of(query),
+        tuple(f"{target}, with {listed(events)}" for source, target, events in hops if source == query.name),
+        tuple(f"{source}, with {listed(events)}" for source, target, events in hops if target == query.name),
     )
+
+
+def _lines(lines: Sequence[str]) -> str:
+    return "".join(f"\n    {one_line(line)}" for line in lines)
 
 
 def _matcher(plan: Plan, query: QueryPlan) -> str:
