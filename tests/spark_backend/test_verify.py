@@ -13,8 +13,8 @@ from job_engine.operator.cases import Case
 from runtime.columns.arrivals import Arrivals
 from runtime.reading.tables import read_arrivals
 from spark_backend.frames.verify import run_bounded, run_streams
-from tests.differential.test_chains import book, rows
 from tests.spark_backend.samples import PLAN
+from tests.support.books import book, rows
 from tests.support.cut_cases import CASES
 from tests.support.embedded import embedded, plain
 

@@ -1,0 +1,116 @@
+"""Random programs whose queries feed each other, and rows for them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+Row = dict[str, Any]
+FIELDS = "integer h; integer u; integer v; float w;"
+LEVELS = 4
+
+
+TIMED = '@TimeFrom("w") '
+UNORDERED = "@OutOfOrder() "
+
+
+@dataclass(frozen=True)
+class Book:
+    """A program. `annotations`: by event type; `queries`: their texts."""
+
+    annotations: list[str]
+    queries: list[str]
+
+    @property
+    def text(self) -> str:
+        return self.text_with(self.annotations)
+
+    @property
+    def text_alone(self) -> str:
+        """As the rules say of routed events: with a time of their own they are out of order, else not."""
+        return self.text_with(
+            [TIMED + UNORDERED if TIMED in one and at else "" for at, one in enumerate(self.annotations)]
+        )
+
+    @property
+    def from_sources(self) -> list[str]:
+        """The event types that sources bring, too: the same is said of both."""
+        return [f"E{level}" for level, one in enumerate(self.annotations) if not one or not level]
+
+    def text_with(self, annotations: list[str]) -> str:
+        types = [f"{one}event E{level} {{ {FIELDS} }}" for level, one in enumerate(annotations)]
+        return "\n".join([*types, *self.queries])
+
+
+def an_input(chance: random.Random, event: str, key: str) -> str:
+    window = chance.choice(["within 20.0", "within 7.0", "retain 2", "within 30.0 retain 3"])
+    new = chance.choice(["", "", "", " new by v within 6.0"])
+    wait = chance.choice(["", "", "", " wait 3.0", " wait 9.0"])
+    wanted = chance.choice(["", "", "v > 1"])
+    return f"{event}({wanted}){key} {window}{new}{wait};"
+
+
+def pattern(chance: random.Random, one: str, other: str) -> tuple[str, list[str]]:
+    """A pattern over two event types, and the names that its block may use."""
+    return chance.choice(
+        [
+            (f"find {one} as a", ["a"]),
+            (f"find {one} as a -> {other} as b", ["a", "b"]),
+            (f"find {one} as a -> {other} as b where a.v <= b.v within 8.0", ["a", "b"]),
+            (f"find {one} as a => {other} as b", ["a", "b"]),
+            (f"find all {one} as a -> {other} as b", ["a", "b"]),
+            (f"find {one} as a -> wait(4.0)", ["a"]),
+            (f"find {one} as a -> wait(2.5) without {other} as x", ["a"]),
+            (f"find {one} as a -> {other} as b without {one} as x", ["a", "b"]),
+            (f"find {one} as a or {other} as b", []),
+            (f"find every {one} as a select last(a) as e having count() % 2 = 0", ["e"]),
+        ]
+    )
+
+
+def a_query(chance: random.Random, name: str, level: int) -> str:
+    """A query that takes events up to a level, and routes some of the next."""
+    key = chance.choice(["", " key h", " key u", " key h, u"])
+    one = f"E{level}" if chance.random() < 0.7 else f"E{chance.randint(0, level)}"
+    other = f"E{chance.randint(0, level)}"
+    inputs = "\n".join(an_input(chance, event, key) for event in dict.fromkeys([one, other]))
+    found, names = pattern(chance, one, other)
+    limit = chance.choice(["", "", "", " at most 1 per 5.0"])
+    body = ['print "x";']
+    if level + 1 < LEVELS:
+        levels = [chance.randint(level + 1, LEVELS - 1) for _ in range(chance.choice([1, 1, 2]))]
+        body += [a_route(chance, names, f"E{fed}") for fed in levels]
+    return f"query {name} {{ inputs {{ {inputs} }} {found}{limit} {{ {' '.join(body)} }} }}"
+
+
+def a_route(chance: random.Random, names: list[str], event: str) -> str:
+    if not names:
+        return f"route {event}(1, 2, 3, 5.0);"
+    name = chance.choice(names)
+    values = f"{name}.{chance.choice('hu')}, {name}.{chance.choice('hu')}, {name}.v + {chance.randint(0, 1)}, {name}.w"
+    routed = f"route {event}({values});"
+    if chance.random() < 0.3:
+        routed = f'send {event}({values}) to "com.apama.queries";'
+    return f"if {name}.v > 1 {{ {routed} }}" if chance.random() < 0.3 else routed
+
+
+def book(chance: random.Random) -> Book:
+    """A program whose queries feed each other, in any order of their names."""
+    names = [f"Q{number}" for number in range(chance.randint(2, 5))]
+    chance.shuffle(names)
+    levels = [0, *(chance.randint(0, LEVELS - 1) for _ in names[1:])]
+    queries = [a_query(chance, name, level) for name, level in zip(names, levels, strict=True)]
+    annotations = ["", *(chance.choice(["", "", UNORDERED, TIMED, TIMED + UNORDERED]) for _ in range(1, LEVELS))]
+    return Book(annotations, queries)
+
+
+def rows(chance: random.Random, events: list[str]) -> list[Row]:
+    at, found = 0, []
+    for _ in range(chance.randint(4, 18)):
+        at += chance.choice([0, 0, 1, 1, 2, 3, 7])
+        event = chance.choice(["E0", "E0", *events])
+        values = {name: chance.randint(0, 2) for name in "huv"}
+        times = {name: float(max(0, at - chance.choice([0, 0, 1, 2, 5]))) for name in ("ts", "w")}
+        found.append({"at": at, "event": event, **values, **times})
+    return found
