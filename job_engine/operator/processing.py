@@ -46,7 +46,8 @@ class Processed:
 
 def process(visit: Visit, rows: ReadRows, turns: Sequence[Turn], released: Released) -> Processed:
     """Let the engines of a bucket process what is released; `turns`: per partition group."""
-    work = _Work(visit, released.records, turns, Signal.FLUSH in rows.signals)
+    furthest = furthest_read(released.state.clock)
+    work = _Work(visit, released.records, turns, furthest, Signal.FLUSH in rows.signals)
     # bucket HOME answers for all, before the engines process control events of commands
     answers = _answers(visit, rows.inputs, released.state, work) if visit.is_home else []
     state, results = (
@@ -112,12 +113,14 @@ class _Work:
 
     records: released
     turns: per partition group
+    furthest: the furthest arrival that the job has read, also of sources that a group does not read
     flush: whether time advances afterwards until no timer is left
     """
 
     visit: Visit
     records: Sequence[GroupRecords]
     turns: Sequence[Turn]
+    furthest: int
     flush: bool
 
     @property
@@ -141,7 +144,7 @@ class _Work:
         limit: time advances no further, µs
         """
         turn = self.turns[group.number]
-        reached = limit if self.flush and self.runs_all and not is_last else turn.now
+        reached = limit if self.flush and not is_last else turn.now
         now = None if turn.now is None or reached is None else min(reached, limit)
         arrivals = pieces.all
         if self.arrive_now:
@@ -178,7 +181,7 @@ class _Work:
             return False
         if pieces.have_begun(next_) or (self.flush and self.runs_all):
             return True
-        return now > next_.begins or (self.flush and now >= next_.begins)
+        return now > next_.begins or (self.flush and max(now, self.furthest) >= next_.begins)
 
     def begin(self, state: BucketState) -> int | None:
         """The earliest arrival of the bucket's records, else where time is, µs; None = none."""
