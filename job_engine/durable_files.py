@@ -71,7 +71,7 @@ def new_file(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
 
     mode: its permissions; None = those of its folder: 0600 in a folder of 0700
     """
-    with _named(path):
+    with named(path):
         path.unlink(missing_ok=True)
         mode = path.parent.stat().st_mode & _OF_FILES if mode is None else mode
         with LocalPath.of(path).new_file(mode) as file:
@@ -152,12 +152,12 @@ def sync(path: Place) -> None:
     """Wait until the content of a file or folder is on the disk."""
     if isinstance(path, RemotePath):
         return
-    with _named(path):
+    with named(path):
         LocalPath.of(path).sync()
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def named(path: Path | RemotePath) -> Iterator[None]:
     """Errors of a write carry no path by themselves: a full disk is found once the file is open."""
     try:
         yield

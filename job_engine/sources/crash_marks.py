@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypedDict
 
-from job_engine.durable_files import JobFile, make_kept_folder
+from job_engine.durable_files import JobFile, make_kept_folder, named
 from job_engine.places.place import Place, names_in, place_of_plain
 from runtime.json_reader import DamagedJson, json_of_text
 from runtime.json_shapes import Count
@@ -118,7 +118,8 @@ class CrashMarks:
             deaths = 0 if before is None else before.deaths + 1
         except DamagedJson:
             deaths = 1  # it died while it wrote this
-        file.write_text(json.dumps(asdict(Mark(range_, deaths))))
+        with named(file):
+            file.write_text(json.dumps(asdict(Mark(range_, deaths))))
         try:
             yield deaths >= self.enough
         finally:

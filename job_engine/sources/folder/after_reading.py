@@ -72,9 +72,11 @@ def forget_settled(memories: Mapping[str, FolderMemory], settled: Mapping[str, S
 def settle(source: ListedSource, memory: FolderMemory, committed: int, settled: Settled) -> dict[str, str]:
     """Archive or delete a source's files up to the committed manifest; gives problems by path.
 
-    A file that is not what was read stays where it is.
+    A file that is not what was read stays where it is. Those that were removed are forgotten once
+    that is on the disk: a power cut would bring them back, and they would be read again.
     """
     problems: dict[str, str] = {}
+    gone: dict[Place, list[str]] = {}
     files = memory.files
     due = [path for path, item in files.items() if item.manifest <= committed and path not in settled.left]
     for path in due:
@@ -87,9 +89,20 @@ def settle(source: ListedSource, memory: FolderMemory, committed: int, settled: 
             problems[path] = f"is not {_DONE[source.after]}: {error}"
             is_done = False
         if is_done:
-            del files[path]
+            gone.setdefault(source.file(path).parent, []).append(path)
         else:
             settled.left[path] = files[path].stamp
+    for folder, paths in gone.items():
+        try:
+            sync(folder)
+        except FileNotFoundError:
+            pass  # it was removed, too
+        except OSError as error:
+            problems |= dict.fromkeys(paths, f"cannot be {_DONE[source.after]}: {error.strerror}")
+            settled.left |= {path: files[path].stamp for path in paths}
+            continue
+        for path in paths:
+            del files[path]
     settled.manifest = max(settled.manifest, committed)
     for path in [path for path in settled.left if path not in files]:
         del settled.left[path]
@@ -128,7 +141,6 @@ def _archive(file: Place, target: Place, stamp: FileStamp) -> None:
     else:
         _move(file, place, stamp)
         sync(place.parent)
-    sync(file.parent)
 
 
 def _free_place(target: Place, file: Place) -> Place | None:
