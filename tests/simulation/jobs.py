@@ -18,6 +18,7 @@ from tests.simulation.faults import CRASHES, Aim, Fault, Met
 from tests.simulation.world import World
 from tests.support.scenario import query_text
 from tests.torture.answers import replayed, written
+from tests.torture.changes import Changes
 from tests.torture.deployments import cells_of
 from tests.torture.project import SINKS, write_project
 from tests.torture.streams import Row, Source, random_sources, write_next
@@ -65,6 +66,10 @@ class _Telling:
         self._chooser = random.Random(f"job {story.seed}")
         self._folder = world.folder
         self._path, self._sources = _deployment(self._chooser, self._folder, story.seed)
+        self._changes = Changes(self._path)
+        is_changed = self._path.name == "torture.yaml" and self._chooser.random() < 0.3
+        self._change_rate = 0.3 if is_changed else 0.0
+        self._settle(self._chooser.choice(("keep", "keep", "archive old", "delete")))
 
     def tell(self, aim: Aim | None) -> None:
         lives = self._chooser.choice((1, 2, 3, 4))
@@ -110,18 +115,44 @@ class _Telling:
         """A job in the background that is stopped some time, while files arrive."""
         scheduler = self._world.scheduler
         scheduler.start(self._arrivals, "arrivals")
+        if self._chooser.random() < 0.2:
+            scheduler.start(self._starts_too, "second")
         handle = deploy(self._path)
         left = self._chooser.choice((1.0, 3.0, 10.0, 30.0))
         if not handle.await_termination(left):
             handle.stop()
 
+    def _starts_too(self) -> None:
+        """Somebody else starts the same job meanwhile: one of both is refused."""
+        self._world.scheduler.wait(lambda: False, self._chooser.uniform(0, 3))
+        try:
+            deploy(self._path).stop()
+        except EnsueError:
+            pass  # as it should be
+        except Exception as error:  # noqa: BLE001 # whatever it is, it is reported with its seed
+            self._story.problems.append(f"the second start: {error!r}")
+
     def _arrivals(self) -> None:
+        """Files come, queries are changed, and the clock of the machine is set."""
         scheduler = self._world.scheduler
         while any(source.is_waiting for source in self._sources):
             scheduler.wait(lambda: False, self._chooser.uniform(0, 2))
             waiting = [source for source in self._sources if source.is_waiting]
             with scheduler.outside():
                 self._write(self._chooser.choice(waiting))
+                if self._chooser.random() < self._change_rate:
+                    self._changes.send(self._chooser)
+            if self._chooser.random() < 0.05:
+                scheduler.skew += self._chooser.choice((-3600.0, -2.0, 2.0, 3600.0))
+
+    def _settle(self, after: str) -> None:
+        """Say what becomes of files that were read."""
+        text = self._path.read_text("utf-8")
+        parts = text.split("options: {maxFiles")
+        for number in range(1, len(parts)):
+            own = f"{after}{number}" if after.startswith("archive") else after
+            parts[number] = f"after: {own}, options: {{maxFiles{parts[number]}"
+        self._path.write_text("".join(parts), "utf-8")
 
     def _write(self, source: Source) -> None:
         longest = max(2, len(source.rows) // self._chooser.choice((1, 2, 4)))
@@ -136,7 +167,9 @@ class _Telling:
 
     def _check(self) -> None:
         (query,) = self._folder.glob("*.query")
-        answer, expected = written(self._folder / "out"), replayed(query, self._sources, [])
+        controls, wrong = self._changes.controls()
+        answer, expected = written(self._folder / "out"), replayed(query, self._sources, controls)
+        self._story.problems += wrong
         self._story.problems += answer.differences(expected)
         left = [path for path in (self._folder / "out").rglob("*") if path.is_file() and path.name[0] == "."]
         self._story.problems += [f"{path} was left" for path in left]
@@ -149,7 +182,8 @@ def _is_plain(error: JobError) -> bool:
 def _deployment(chooser: random.Random, folder: Path, seed: int) -> tuple[Path, list[Source]]:
     """Write a job without files; gives its deployment file, and its sources with the rows that are to come."""
     if chooser.random() < 0.5:
-        sources = random_sources(chooser, chooser.choice((8, 25, 60)))
+        # a change takes over at the furthest time that was read, a replay at that of all that had arrived
+        sources = random_sources(chooser, chooser.choice((8, 25, 60)), ahead=0)
         path = write_project(chooser, folder, sources)
         path.write_text(path.read_text("utf-8") + "engine: local\n", "utf-8")
         return path, sources

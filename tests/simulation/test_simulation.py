@@ -7,17 +7,24 @@ import pytest
 from tests.simulation.faults import Aim, Fault
 from tests.simulation.jobs import tell
 
-SEEDS = range(40)
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""A process that was killed leaves open files behind, which Python closes some time later."""
+
+SEEDS = range(30)
 FOUND = [
     # a source file that the disk could not read for a moment was discarded for good
     (9, Aim("open", "json_files:read_json", Fault.BROKEN, 2)),
     (4, Aim("open", "csv_files:read_csv", Fault.BROKEN, 2)),
     (4, Aim("stat", "files:refuse_special", Fault.BROKEN, 2)),
     # a file whose state the disk could not tell for a moment was read behind later ones, or never
-    (22, Aim("stat", "FolderWatch.stamp", Fault.BROKEN, 3)),
-    (17, Aim("stat", "FolderWatch._look_at", Fault.BROKEN, 3)),
+    (35, Aim("stat", "FolderWatch.stamp", Fault.BROKEN, 2)),
+    (35, Aim("stat", "FolderWatch._look_at", Fault.BROKEN, 1)),
     # files of a checkpoint that the disk could not read for a moment were said to be damaged, or taken for missing
     (4, Aim("open", "json_reader:_of_local_file", Fault.BROKEN, 40)),
+    # an error of a mark beside a reader came without a place
+    (4, Aim("write", "CrashMarks.reading", Fault.BROKEN, 1)),
+    # a file that was deleted was forgotten before that was on the disk: it came back, and was read again
+    (210, Aim("rmdir", "start:put_away", Fault.POWER_AFTER)),
     # an error at the end of a run came without plain words
     (4, Aim("stat", "checkpoint_record:remove_unused", Fault.BROKEN, 2)),
 ]

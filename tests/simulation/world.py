@@ -207,6 +207,13 @@ def _users_of_writers() -> list[Any]:
     return [writing, compaction]
 
 
+class _Parquet(pa.parquet.ParquetWriter):  # type: ignore[misc] # it has no types
+    """One that a killed process leaves as it is."""
+
+    def __del__(self) -> None:
+        pass
+
+
 class _Writer:
     """Writes tables to an open file through a writer of Arrow."""
 
@@ -229,7 +236,7 @@ class _Writer:
 
 def _parquet_writer(path: Path, schema: pa.Schema, **settings: Any) -> _Writer:
     file = open(path, "wb")  # noqa: SIM115 # it is closed with the writer
-    return _Writer(pa.parquet.ParquetWriter(file, schema, **settings), file)
+    return _Writer(_Parquet(file, schema, **settings), file)
 
 
 def _csv_writer(path: Path, schema: pa.Schema) -> _Writer:
