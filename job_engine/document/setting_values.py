@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from itertools import combinations
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,7 +15,17 @@ import yaml
 from job_engine.delta.package import unknown_settings
 from job_engine.document.yaml_document import Node
 from job_engine.places.local_path import LocalPath
-from job_engine.places.place import SHOWN, Place, StoreOptions, UnknownScheme, is_within, place_of, scheme_of
+from job_engine.places.place import (
+    SHOWN,
+    Mark,
+    Place,
+    StoreOptions,
+    UnknownScheme,
+    is_within,
+    marks_of,
+    place_of,
+    scheme_of,
+)
 from job_engine.wire.clock_sources import Idle
 from querylang.errors import InputError
 from querylang.paths import can_be
@@ -185,14 +195,34 @@ class Folder:
 
 def overlaps(folders: Sequence[Folder]) -> Iterator[tuple[int, str]]:
     """The lines and messages of folders that are one, or that lie in each other."""
-    for one, other in combinations(sorted(folders, key=lambda folder: folder.line), 2):
+    ordered = sorted(folders, key=lambda folder: folder.line)
+    for first, second in sorted(_close_pairs([folder.path for folder in ordered])):
+        one, other = ordered[first], ordered[second]
         inner, outer = (one, other) if is_within(one.path, other.path) else (other, one)
-        if not is_within(inner.path, outer.path):
-            continue
         if is_within(outer.path, inner.path):
             yield max(one.line, other.line), f"{one} and {other} have the same folder"
         elif not (inner.kind in _READ and outer.kind in _READ and not outer.is_recursive):
             yield inner.line, f"the folder of {inner} lies in that of {outer}; choose folders beside each other"
+
+
+def _close_pairs(places: Sequence[Place]) -> set[tuple[int, int]]:
+    """The pairs of places, by number, of which one is the other, or lies in it.
+
+    There may be thousands of places, so each is looked at once.
+    """
+    marks = [marks_of(place) for place in places]
+    numbers: dict[Mark, list[int]] = defaultdict(list)
+    for number, (own, *_) in enumerate(marks):
+        for mark in own:
+            numbers[mark].append(number)
+    return {
+        (min(number, other), max(number, other))
+        for number, around in enumerate(marks)
+        for own in around
+        for mark in own
+        for other in numbers.get(mark, ())
+        if other != number
+    }
 
 
 class Stream(Protocol):

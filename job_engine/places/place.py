@@ -234,12 +234,33 @@ def place_of_plain(data: Sequence[Any]) -> Place:
 
 def is_within(inner: Place, outer: Place) -> bool:
     """Whether a place is another one, or lies in it; links, `..` and mounts are resolved."""
-    if isinstance(inner, RemotePath) or isinstance(outer, RemotePath):
-        return isinstance(inner, RemotePath) and isinstance(outer, RemotePath) and inner.is_relative_to(outer)
-    inside, outside = LocalPath.of(inner).real(), LocalPath.of(outer).real()
-    if inside.is_relative_to(outside):
-        return True
-    return outside.exists() and any(path.exists() and path.samefile(outside) for path in (inside, *inside.parents))
+    own, *_ = marks_of(outer)
+    return any(not own.isdisjoint(marks) for marks in marks_of(inner))
+
+
+def marks_of(place: Place) -> list[frozenset[Mark]]:
+    """What tells a place from others; then the same of each place that it lies in.
+
+    Places are the same if they have a mark in common; links, `..` and mounts are resolved.
+    """
+    if isinstance(place, RemotePath):
+        parts = place.path.split("/") if place.path else []
+        above = ("/".join(parts[:count]) for count in range(len(parts), -1, -1))
+        return [frozenset({(place.root, path)}) for path in above]
+    real = LocalPath.of(place).real()
+    return [_marks_of_local(path) for path in (real, *real.parents)]
+
+
+Mark = tuple[str, str] | tuple[int, int]
+"""A root and a path, or the numbers of a device and of a file on it."""
+
+
+def _marks_of_local(path: LocalPath) -> frozenset[Mark]:
+    named: Mark = ("", str(path))
+    if not path.exists():
+        return frozenset({named})
+    found = path.stat()
+    return frozenset({named, (found.st_dev, found.st_ino)})
 
 
 def in_same_system(place: Place, text: str) -> Place:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.document.setting_values import Folder, FolderKind, overlaps
+from job_engine.places.local_path import LocalPath
 from job_engine.settings.deployment_file import load_deployment
 from querylang.errors import FileErrors
 
@@ -79,6 +81,22 @@ def test_a_source_below_another_is_refused_if_the_other_reads_subfolders(folder:
     assert mistakes(folder, below) == []
     (mistake,) = mistakes(folder, below, ("recursiveFileLookup: false", "recursiveFileLookup: true"))
     assert mistake.startswith("4: the folder of the source 'a' lies in that of the source 'b'")
+
+
+def test_each_folder_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    real = LocalPath.real
+
+    def counted(path: LocalPath) -> LocalPath:
+        looked.append(str(path))
+        return real(path)
+
+    monkeypatch.setattr(LocalPath, "real", counted)
+    folders = [
+        Folder(FolderKind.SINK, f"s{number}", LocalPath(tmp_path / f"s{number}"), number) for number in range(50)
+    ]
+    assert list(overlaps(folders)) == []
+    assert len(looked) == 50
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
