@@ -65,6 +65,11 @@ class EventSchema:
     is_unseen: bool = False
     package: str = ""
     span: Span | None = field(default=None, compare=False)
+    _types: Mapping[str, Type] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Remember the fields' types by name; of equal names the first one counts."""
+        object.__setattr__(self, "_types", {item.name: item.type for item in reversed(self.fields)})
 
     @property
     def type(self) -> Type:
@@ -93,7 +98,7 @@ class EventSchema:
 
     def type_of(self, name: str) -> Type | None:
         """The type of a field; None if there is no such field."""
-        return next((item.type for item in self.fields if item.name == name), None)
+        return self._types.get(name)
 
     def action(self, name: str) -> ActionSignature | None:
         """The action of that name; None if there is no such action."""
