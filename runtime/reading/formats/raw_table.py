@@ -238,7 +238,7 @@ def _of_extension(column: pa.Array, kind: pa.DataType) -> pa.Array:
 def cell_of(cell: pa.Scalar) -> Any:
     """A cell as a Python value; what Python cannot represent, such as some dates, as text."""
     try:
-        return cell.as_py()
+        return _python_value(cell)
     except UnicodeDecodeError:
         return _broken_text(cell, "backslashreplace")
     except (ArithmeticError, ValueError):  # decimals with more digits than their type has, too
@@ -247,6 +247,16 @@ def cell_of(cell: pa.Scalar) -> Any:
         return cell.cast(pa.string()).as_py()
     except pa.ArrowException:
         return f"a {cell.type}"
+
+
+def _python_value(cell: pa.Scalar) -> Any:
+    """As `as_py`, which searches each field of a struct by its name."""
+    if not isinstance(cell, pa.StructScalar) or not cell.is_valid:
+        return cell.as_py()
+    names = [part.name for part in cell.type]
+    if len(set(names)) < len(names):
+        return cell.as_py()  # which refuses it
+    return {name: _python_value(cell[number]) for number, name in enumerate(names)}
 
 
 def _broken_text(cell: pa.Scalar, errors: str) -> str:
