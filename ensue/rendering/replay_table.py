@@ -160,11 +160,10 @@ def match_text(plan: Plan, match: Plain) -> str:
     if "selected" in match:
         named = (query for query in plan.queries if query.name == match["query"])
         query = next(own for own in named if {item.name for item in own.selected} == match["selected"].keys())
+        events = query.selected_events
         types = {select.name: type_of(select.value) for select in query.selected}
         texts = {
-            name: _member(value, plan)
-            if value is not None and name in query.selected_events
-            else _text(value, types[name], plan)
+            name: _member(value, plan) if value is not None and name in events else _text(value, types[name], plan)
             for name, value in match["selected"].items()
         }
         return ", ".join(f"{name}={text}" for name, text in texts.items())

@@ -34,10 +34,11 @@ def with_selected(later: OrderedMatches) -> tuple[OrderedMatches | None, pa.Tabl
     """
     found = _Matches(later)
     problems: dict[int, str] = {}
+    events = later.query.selected_events
     columns = [
         found.column(item.value, f"select {item.name}", problems)
         for item in later.query.selects
-        if item.name not in later.query.selected_events
+        if item.name not in events
     ]
     return _without(replace(later, matched=replace(later.matched, selected=tuple(columns))), problems)
 

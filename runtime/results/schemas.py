@@ -130,11 +130,14 @@ def _member_type(plan: Plan, query: QueryPlan, term: int) -> pa.DataType:
 @made_once
 def selected_struct(plan: Plan, query: QueryPlan) -> pa.DataType:
     """What each match selects, by name: events as in `member_struct`, and other values."""
-    return pa.struct([(select.name, _selected_type(plan, query, select)) for select in query.selected])
+    terms = query.selected_events
+    return pa.struct(
+        [(select.name, _selected_type(plan, query, select, terms.get(select.name))) for select in query.selected]
+    )
 
 
-def _selected_type(plan: Plan, query: QueryPlan, select: Select) -> pa.DataType:
-    term = query.selected_events.get(select.name)
+def _selected_type(plan: Plan, query: QueryPlan, select: Select, term: int | None) -> pa.DataType:
+    """Of a select; `term`: whose event it is."""
     if term is None:
         return arrow_type(type_of(select.value), plan)
     if isinstance(select.value, EndOf):

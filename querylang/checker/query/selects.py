@@ -37,21 +37,24 @@ def check_selects(find: ast.Find, pattern: CheckedPattern, scope: Scope, constan
     """
     open_scope = scope.forbidding(select_names(find).keys() - scope.names.keys(), Mistake.SELECTED_LATER)
     values: dict[str, Expression | None] = {}
+    # There may be thousands of clauses: the scope grows with them, and is not copied for each.
+    known = dict(open_scope.names)
+    own_scope, columns = replace(open_scope, names=known), _columns(find)
     plan: list[Select] = []
     names: dict[str, Expression | None] = {}
     for clause in find.clauses:
         if not isinstance(clause, ast.Select):
             continue
         name = clause.name.text
-        value = Inference(open_scope.with_names(values), constants.namespace).value(clause.value)
+        value = Inference(own_scope, constants.namespace).value(clause.value)
         if name in values:
             constants.diagnostics.report(Mistake.DUPLICATE_SELECT, clause.name.span, name=name)
             continue
-        if name.casefold() in _columns(find):
+        if name.casefold() in columns:
             constants.diagnostics.report(Mistake.SELECT_IS_COLUMN, clause.name.span, name=name)
         if name in scope.names:  # of the pattern, a parameter or a key: that was reported
             continue
-        values[name], names[name] = value, None
+        values[name], known[name], names[name] = value, value, None
         if value is not None and value.type is not None:
             names[name] = SelectOf(_type_in_block(value, pattern), len(plan))
             plan.append(Select(name, value))
