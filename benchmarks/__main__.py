@@ -19,6 +19,7 @@ from benchmarks import (
     duckdb_compare,
     embedded,
     engines,
+    everything,
     latency,
     many,
     ordering,
@@ -31,8 +32,8 @@ from benchmarks import (
 )
 
 PARTS = (
-    *("embedded", "many", "patterns", "words", "ordering", "cold", "duckdb", "latency", "streaming", "topics"),
-    "engines",
+    *("embedded", "many", "everything", "patterns", "words", "ordering", "cold", "duckdb", "latency", "streaming"),
+    *("topics", "engines"),
 )
 
 _PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
@@ -50,6 +51,7 @@ class Extent:
     batches: int
     keys: tuple[int, ...]
     many: tuple[int, ...]
+    everything: tuple[int, ...]
     pattern_keys: int | None
     said: words.Size
     timelines: int
@@ -67,6 +69,7 @@ FULL = Extent(
     batches=12,
     keys=(10_000, 1_000_000),
     many=(1, 10, 100, 1_000),
+    everything=(1, 10, 100, 1_000, 10_000),
     pattern_keys=None,
     said=words.Size(events=200_000, tried=5_000, of_key=50),
     timelines=1_000_000,
@@ -91,6 +94,7 @@ SMALL = Extent(
     batches=4,
     keys=(100,),
     many=(1, 3),
+    everything=(1, 10),
     pattern_keys=2_000,
     said=words.Size(events=200, tried=200, of_key=10, most=4),
     timelines=20_000,
@@ -139,6 +143,10 @@ def _embedded(extent: Extent) -> list[embedded.Embedded]:
 
 def _many(extent: Extent) -> list[many.Many]:
     return many.measure(extent.events // 10, extent.keys[0], min(extent.batches, 5), extent.many)
+
+
+def _everything(extent: Extent) -> list[everything.Grown]:
+    return everything.measure(extent.everything)
 
 
 def _patterns(extent: Extent) -> list[patterns.Measured]:
@@ -191,6 +199,7 @@ def _latency(extent: Extent) -> list[latency.Delays]:
 _MEASUREMENTS: dict[str, tuple[Callable[[Extent], Sequence[Any]], Callable[[Any], list[Table]]]] = {
     "embedded": (_embedded, report.embedded),
     "many": (_many, report.many),
+    "everything": (_everything, report.everything),
     "patterns": (_patterns, report.patterns),
     "words": (_words, report.words),
     "ordering": (_ordering, report.ordering),

@@ -9,6 +9,7 @@ from rich.table import Table
 from benchmarks import engines as engine_figures
 from benchmarks.duckdb_compare import Compared
 from benchmarks.embedded import Embedded
+from benchmarks.everything import Grown
 from benchmarks.latency import Delays
 from benchmarks.many import Many
 from benchmarks.ordering import ColdKeys, Ordered
@@ -44,6 +45,23 @@ def many(items: Sequence[Many]) -> list[Table]:
             f"{item.state_times:.2f} x",
         )
     return [table]
+
+
+def everything(items: Sequence[Grown]) -> list[Table]:
+    """Each kind of thing, a column for each number of them, with growth over a tenth as many."""
+    counts = sorted({item.count for item in items})
+    table = Table("things", *(f"{count:,}" for count in counts), "grows")
+    table.title = "Many of everything: processor time, and how many times that of a tenth as many"
+    for name in dict.fromkeys(item.things for item in items):
+        own = {item.count: item for item in items if item.things == name}
+        cells = [_grown(own[count]) if count in own else "" for count in counts]
+        table.add_row(name, *cells, "**steeply**" if any(item.is_steep for item in own.values()) else "")
+    return [table]
+
+
+def _grown(item: Grown) -> str:
+    growth = "" if item.growth is None else f", {item.growth:.2g} x"
+    return f"{item.seconds:.2f} s{growth}"
 
 
 def patterns(items: Sequence[Measured]) -> list[Table]:

@@ -9,7 +9,7 @@ import pytest
 from rich.table import Table
 
 import querylang
-from benchmarks import page, words
+from benchmarks import everything, page, words
 from benchmarks.__main__ import PARTS
 from benchmarks.duckdb_compare import QUESTIONS
 from benchmarks.ordering import PAIRS
@@ -32,6 +32,9 @@ def test_a_little_of_everything_is_measured(tmp_path: Path) -> None:
     assert all(item[name] > 0 for item in measured["latency"] for name in ("batch_ratio", "p50_ratio", "p99_ratio"))
     assert [item["name"] for item in measured["patterns"]] == [pattern.name for pattern in PATTERNS]
     assert all(item["rate"] > 0 for item in measured["patterns"])
+    things = [(item["things"], item["count"]) for item in measured["everything"]]
+    assert things == [(name, count) for name in everything.THINGS for count in (1, 10)]
+    assert all(item["seconds"] > 0 for item in measured["everything"])
     groups = {item["group"] for item in measured["words"]}
     assert groups == {word.group for word in words.words()}
     assert all(item["rate"] > 0 and item["part"] > 0 for item in measured["words"])
