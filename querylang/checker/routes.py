@@ -8,8 +8,9 @@ from itertools import pairwise
 from querylang.checker.checked import Diagnostics, Written
 from querylang.errors import Mistake
 from querylang.plan.model import Duration, Input, QueryPlan
-from querylang.plan.routing import CONTROL_TYPES, cycle_of, taken_types
+from querylang.plan.routing import CONTROL_TYPES, cycle_of, in_order, taken_types
 from querylang.plan.text import duration_text
+from querylang.source import Span
 
 Texts = Mapping[str, Sequence[Written]]
 """By a query's name, what its text writes."""
@@ -26,23 +27,36 @@ def check_routes(queries: Sequence[QueryPlan], texts: Texts, diagnostics: Diagno
         if written.event.rpartition(".")[2] in CONTROL_TYPES:
             diagnostics.report(Mistake.ROUTE_CONTROL, written.span, event=written.event)
     takers = {query.name: taken_types(query) for query in queries}
+    taking: dict[str, list[str]] = {}
+    for name, taken in takers.items():
+        for event in taken:
+            taking.setdefault(event, []).append(name)
     edges = {
-        name: [taker for taker, taken in takers.items() if taken & own.keys()] for name, own in sorted(routed.items())
+        name: list(dict.fromkeys(taker for event in own for taker in taking.get(event, ())))
+        for name, own in sorted(routed.items())
     }
     _refuse_circle(edges, takers, routed, diagnostics)
+    routes: dict[str, list[tuple[str, Span]]] = {}
+    for name, own in routed.items():
+        for event, written in own.items():
+            if written.span is not None:
+                routes.setdefault(event, []).append((name, written.span))
     for query in queries:
         for item in query.inputs:
-            _check_heartbeat(query, item, routed, diagnostics)
+            _check_heartbeat(query, item, routes, diagnostics)
     if diagnostics.mistakes:
         return
-    delays = _Delays(queries, edges)
+    delays = _delays(queries, edges)
     for query in queries:
         for item in query.inputs:
-            _warn_of_late(item, query, delays, routed, diagnostics)
+            _warn_of_late(item, query, delays, routes, diagnostics)
 
 
 Routed = Mapping[str, Mapping[str, Written]]
 """By the name of a query and an event type, where the query routes it first."""
+
+Routes = Mapping[str, Sequence[tuple[str, Span]]]
+"""By event type, the queries that route it, each with the first place."""
 
 
 def _refuse_circle(
@@ -68,35 +82,24 @@ def _between(source: str, target: str, takers: Mapping[str, frozenset[str]], rou
     return next(written for event, written in routed[source].items() if event in takers[target])
 
 
-def _check_heartbeat(query: QueryPlan, item: Input, routed: Routed, diagnostics: Diagnostics) -> None:
+def _check_heartbeat(query: QueryPlan, item: Input, routes: Routes, diagnostics: Diagnostics) -> None:
     """A heartbeat that queries route needs the whole key: it comes from one match of one key."""
     if item.heartbeat is None or item.heartbeat.keys or not item.keys:
         return
-    for own in routed.values():
-        written = own.get(item.heartbeat.event)
-        if written is not None and written.span is not None:
-            words = {"event": item.heartbeat.event, "input": item.event, "query": query.name}
-            diagnostics.report(Mistake.ROUTE_HEARTBEAT, written.span, **words)
+    for _, span in routes.get(item.heartbeat.event, ()):
+        diagnostics.report(Mistake.ROUTE_HEARTBEAT, span, input=item.event, query=query.name)
 
 
-class _Delays:
-    """How late what a query routes can be, by the waits on its longest way, in µs."""
-
-    def __init__(self, queries: Sequence[QueryPlan], edges: Mapping[str, Sequence[str]]) -> None:
-        self._queries = {query.name: query for query in queries}
-        self._sources: dict[str, list[str]] = {}
-        for source, targets in edges.items():
-            for target in targets:
-                self._sources.setdefault(target, []).append(source)
-        self._known: dict[str, int] = {}
-
-    def of(self, name: str) -> int:
-        """Of one query; there are no circles."""
-        if name not in self._known:
-            query = self._queries.get(name)
-            before = max((self.of(source) for source in self._sources.get(name, ())), default=0)
-            self._known[name] = before + (0 if query is None else _own_delay(query))
-        return self._known[name]
+def _delays(queries: Sequence[QueryPlan], edges: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """How late what a query routes can be, by the waits on its longest way, in µs; no circles."""
+    own = {query.name: _own_delay(query) for query in queries}
+    before: dict[str, int] = {}
+    found: dict[str, int] = {}
+    for name in in_order(edges):
+        found[name] = before.get(name, 0) + own.get(name, 0)
+        for target in edges.get(name, ()):
+            before[target] = max(before.get(target, 0), found[name])
+    return found
 
 
 def _own_delay(query: QueryPlan) -> int:
@@ -109,18 +112,15 @@ def _length(duration: Duration | None) -> int:
     return duration if isinstance(duration, int) else 0
 
 
-def _warn_of_late(item: Input, query: QueryPlan, delays: _Delays, routed: Routed, diagnostics: Diagnostics) -> None:
+def _warn_of_late(
+    item: Input, query: QueryPlan, delays: Mapping[str, int], routes: Routes, diagnostics: Diagnostics
+) -> None:
     """An event with a time of its own that comes later than the input waits for it."""
     if item.time_from is None or not isinstance(item.wait, int):
         return
-    for source, own in routed.items():
-        written = own.get(item.event)
-        if written is not None and written.span is not None and 0 < delays.of(source) >= item.wait:
-            diagnostics.warn(
-                Mistake.ROUTE_LATE,
-                written.span,
-                query=query.name,
-                wait=duration_text(item.wait),
-                event=item.event,
-                delay=duration_text(delays.of(source)),
-            )
+    for source, span in routes.get(item.event, ()):
+        delay = delays[source]
+        if delay > 0 and delay >= item.wait:
+            words = {"query": query.name, "event": item.event}
+            lengths = {"wait": duration_text(item.wait), "delay": duration_text(delay)}
+            diagnostics.warn(Mistake.ROUTE_LATE, span, **words, **lengths)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -45,7 +46,6 @@ def _routed(query: QueryPlan, of_events: Actions) -> tuple[str, ...]:
     Actions that it calls count.
     """
     own: Actions = {(None, action.name): action for action in query.actions}
-    actions = {**of_events, **own}
     found: dict[str, None] = {}
     waiting: list[Any] = [query.block]
     called: set[tuple[str | None, str]] = set()
@@ -58,9 +58,10 @@ def _routed(query: QueryPlan, of_events: Actions) -> tuple[str, ...]:
                     found[_name(event)] = None
                 case Invoke(receiver=receiver, action=name):
                     key = None if receiver is None else _name(receiver), name
-                    if key in actions and key not in called:
+                    action = own.get(key) or of_events.get(key)
+                    if action is not None and key not in called:
                         called.add(key)
-                        waiting.append(actions[key].body)
+                        waiting.append(action.body)
     return tuple(found)
 
 
@@ -130,22 +131,33 @@ def has_chains(queries: Sequence[QueryPlan]) -> bool:
     return bool(chained(queries))
 
 
+def in_order(edges: Mapping[str, Sequence[str]]) -> list[str]:
+    """Queries behind those that feed them; without those in a circle, and behind one.
+
+    edges: as of `receivers`
+    """
+    waits_for = Counter(target for targets in edges.values() for target in targets)
+    ready = [name for name in {**edges, **waits_for} if not waits_for[name]]
+    for name in ready:  # it grows
+        for target in edges.get(name, ()):
+            waits_for[target] -= 1
+            if not waits_for[target]:
+                ready.append(target)
+    return ready
+
+
 def levels(queries: Sequence[QueryPlan]) -> dict[str, int]:
     """By a query's name, how many routes lead to it one after the other, at most.
 
     Raises ValueError if queries feed each other in a circle: no checked plan has them.
     """
     edges = receivers(queries)
-    found = dict.fromkeys(edges, 0)
-    changed = list(edges)
-    while changed:
-        name = changed.pop()
+    ordered, found = in_order(edges), dict.fromkeys(edges, 0)
+    if len(ordered) < len(edges):
+        raise ValueError("queries feed each other in a circle")
+    for name in ordered:
         for target in edges[name]:
-            if found[target] <= found[name]:
-                found[target] = found[name] + 1
-                if found[target] > len(edges):
-                    raise ValueError("queries feed each other in a circle")
-                changed.append(target)
+            found[target] = max(found[target], found[name] + 1)
     return found
 
 
@@ -156,16 +168,17 @@ def cycle_of(edges: Mapping[str, Sequence[str]]) -> list[str]:
     """
     done: set[str] = set()
     for start in edges:
-        path: list[str] = [start]
+        path: dict[str, None] = {start: None}
         left = [iter(edges[start])]
-        while path:
+        while left:
             following = next(left[-1], None)
             if following is None:
-                done.add(path.pop())
+                done.add(path.popitem()[0])
                 left.pop()
             elif following in path:
-                return [*path[path.index(following) :], following]
+                names = list(path)
+                return [*names[names.index(following) :], following]
             elif following not in done:
-                path.append(following)
-                left.append(iter(edges[following]))
+                path[following] = None
+                left.append(iter(edges.get(following, ())))
     return []
