@@ -16,7 +16,7 @@ from querylang.errors import InputError, listed
 from querylang.parameters import bind, needed
 from querylang.plan.describe import MATCH, Edge, Graph, graph_of, to_dot
 from querylang.plan.model import Plan, QueryPlan, to_dict
-from querylang.plan.routing import routes_between
+from querylang.plan.routing import levels, routes_between
 from querylang.printable import one_line, printable
 from querylang.system_errors import refused
 from runtime.matching.choose import limit_of, listing, why_enumerated, why_not_kernel
@@ -129,15 +129,19 @@ def plain(plan: Plan) -> dict[str, Any]:
 def draw(plan: Plan, out: Path) -> list[Path]:
     """Write each automaton as SVG; gives the files.
 
-    out: the file; of several queries each has its name after the file's stem
+    out: the file; of several queries each has its name after the file's stem. If any feeds another,
+        the file itself shows which
     """
     titles = {query.title: query for query in plan.queries}
     targets = {title: out if len(titles) == 1 else _beside(out, query) for title, query in titles.items()}
-    for target in targets.values():
+    program = [out] if routes_between(plan.queries) else []
+    for target in (*program, *targets.values()):
         _refuse_other_files(target)
+    for target in program:
+        _write(target, program_svg(plan.queries))
     for title, target in targets.items():
         _write(target, automaton_svg(graph_of(titles[title])))
-    return list(targets.values())
+    return [*program, *targets.values()]
 
 
 def _refuse_other_files(target: Path) -> None:
@@ -368,3 +372,64 @@ def _text(lines: Sequence[str], x: float, y: float, anchor: str, first: str) -> 
         style = f' class="{first}"' if first and not number else ""
         place = f'x="{x:.1f}" y="{y + number * LINE:.1f}"'
         yield f'<text {place} text-anchor="{anchor}"{style}>{escape(one_line(line))}</text>'
+
+
+# Draw which queries feed which: boxes from left to right, by how many routes lead to them.
+
+HEIGHT, STEP = 34, 70
+"""Of the box of a query, and from one to the next below."""
+
+
+def program_svg(queries: Sequence[QueryPlan]) -> str:
+    """The picture of which queries feed which; others are left out."""
+    hops = routes_between(queries)
+    fed = dict.fromkeys(name for source, target, _ in hops for name in (source, target))
+    boxes = _query_places({name: level for name, level in levels(queries).items() if name in fed}, hops)
+    left, top = -MARGIN, min(box.y for box in boxes.values()) - HEIGHT - MARGIN
+    width = max(box.x + box.width / 2 for box in boxes.values()) - left + MARGIN
+    height = max(box.y for box in boxes.values()) + HEIGHT + MARGIN - top
+    size = f'width="{width:.0f}" height="{height:.0f}"'
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="{left:.0f} {top:.0f} {width:.0f} {height:.0f}">',
+        f"<style>{STYLE}</style>",
+        f"<defs>{TIP}</defs>",
+        f'<rect class="paper" x="{left:.0f}" y="{top:.0f}" {size}/>',
+        *(line for source, target, events in hops for line in _hop(boxes[source], boxes[target], events)),
+        *(line for name, box in boxes.items() for line in _query(name, box)),
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _query_places(by_level: dict[str, int], hops: Sequence[tuple[str, str, tuple[str, ...]]]) -> dict[str, Box]:
+    """Where each query is: a column for each level, with room for the event types before the next."""
+    labels = [0.0] * (max(by_level.values()) + 1)
+    for source, _, events in hops:
+        labels[by_level[source]] = max(labels[by_level[source]], _width(", ".join(events)))
+    places: dict[str, Box] = {}
+    x = 0.0
+    for level, label in enumerate(labels):
+        names = [name for name, own in by_level.items() if own == level]
+        width = max(_width(name) for name in names) + 16
+        for row, name in enumerate(names):
+            places[name] = Box(x + width / 2, (row - (len(names) - 1) / 2) * STEP, width, HEIGHT)
+        x += width + label + 2 * GAP
+    return places
+
+
+def _hop(source: Box, target: Box, events: Sequence[str]) -> Iterator[str]:
+    begin, end = source.x + source.width / 2, target.x - target.width / 2
+    middle = (begin + end) / 2
+    curve = (
+        f"M{begin:.1f} {source.y:.1f}C{middle:.1f} {source.y:.1f} {middle:.1f} {target.y:.1f} {end:.1f} {target.y:.1f}"
+    )
+    yield f'<path class="edge" d="{curve}" marker-end="url(#tip)"/>'
+    place = f'x="{middle:.1f}" y="{(source.y + target.y) / 2 - LINE / 2:.1f}"'
+    yield f'<text {place} text-anchor="middle">{escape(one_line(", ".join(events)))}</text>'
+
+
+def _query(name: str, box: Box) -> Iterator[str]:
+    left, top = box.x - box.width / 2, box.y - box.height / 2
+    size = f'width="{box.width:.1f}" height="{box.height:.1f}"'
+    yield f'<rect x="{left:.1f}" y="{top:.1f}" {size} rx="6" style="fill:#fff;stroke:#1f2933;stroke-width:1.5"/>'
+    yield f'<text x="{box.x:.1f}" y="{box.y + 5:.1f}" text-anchor="middle">{escape(one_line(name))}</text>'

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ensue.rendering.explanation import MOST_TRANSITIONS, RADIUS, _labels, _places, automaton_svg
-from querylang import InputError, compile_paths
+from ensue.rendering.explanation import MOST_TRANSITIONS, RADIUS, _labels, _places, automaton_svg, program_svg
+from querylang import InputError, compile_paths, compile_text
 from querylang.plan.describe import MATCH, Edge, Graph, graph_of
 
 QUERIES = sorted((Path(__file__).parent.parent / "querylang" / "plan" / "explain").glob("*.query"))
@@ -46,3 +46,23 @@ def test_an_automaton_that_nobody_can_read_is_refused() -> None:
     edges = tuple(Edge("0", MATCH, (str(number),)) for number in range(MOST_TRANSITIONS + 1))
     with pytest.raises(InputError, match="251 transitions, more than the 250 that can be drawn; `--dot` prints it"):
         automaton_svg(Graph("Q", (), ("0", MATCH), edges))
+
+
+PROGRAM = "event S {} event A {} event B {} event C {}" + "".join(
+    f" query {name} {{ inputs {{ {takes}() within 9.0; }} find {takes} as x {{ {routes} }} }}"
+    for name, takes, routes in [
+        ("First", "S", "route A(); route B();"),
+        ("Second", "A", "route C();"),
+        ("Third", "B", 'send C() to "com.apama.queries";'),
+        ("Last", "C", ""),
+        ("Apart", "S", 'print "x";'),
+    ]
+)
+
+
+def test_a_program_shows_who_feeds_whom_from_left_to_right() -> None:
+    root = ElementTree.fromstring(program_svg(compile_text(PROGRAM).plan.queries))
+    shown = {item.text: float(item.attrib["x"]) for item in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert shown.keys() == {"First", "Second", "Third", "Last", "A", "B", "C"}
+    assert shown["First"] < shown["A"] < shown["Second"] == shown["Third"] < shown["C"] < shown["Last"]
+    assert len(list(root.iter("{http://www.w3.org/2000/svg}path"))) == 5  # four routes, and the tip
