@@ -60,6 +60,7 @@ class SavedBucket:
     snapshots: of the engines, one per partition group
     names: of the partition groups, and the numbers of their epochs; none = the queries never change
     reported, joined, sql_nulls: as in `BucketState`
+    chains: as in `Program`
     """
 
     buckets: int
@@ -70,6 +71,7 @@ class SavedBucket:
     reported: int = 0
     joined: int = 0
     sql_nulls: bool = False
+    chains: bool = False
 
     def to_bytes(self) -> bytes:
         """The value that the driver keeps."""
@@ -88,6 +90,8 @@ class SavedBucket:
             header["joined"] = self.joined
         if self.sql_nulls:
             header["nulls"] = _AS_IN_SQL
+        if self.chains:
+            header["chains"] = True
         parts = [*self.snapshots, *(item.arrivals.to_bytes() for item in self.held)]
         return pack(_USE, STATE_VERSION, header, parts, is_stored=True)
 
@@ -105,6 +109,7 @@ class SavedBucket:
             header.get("reported", 0),
             header.get("joined", 0),
             header.get("nulls") == _AS_IN_SQL,
+            bool(header.get("chains", False)),
         )
 
 
@@ -123,6 +128,8 @@ def open_state(program: Program, bucket: int, data: bytes | None) -> BucketState
         return BucketState(tuple(Engine(plan, program.matcher) for plan in plans), sql_nulls=is_kept)
     try:
         saved = SavedBucket.from_bytes(data)
+        if program.chains and not saved.chains:
+            raise ContainerError("its queries did not feed each other, and were in other buckets")
         _refuse_other_shape(saved, program.buckets, groups)
         if program.nulls is NullRule.STATE and not saved.sql_nulls:
             plans, is_kept = [_with_failing_nulls(plan) for plan in plans], False
@@ -264,7 +271,7 @@ def close_state(program: Program, state: BucketState) -> SavedBucket:
         if state.epochs
         else ()
     )
-    said = (state.reported, state.joined, state.sql_nulls)
+    said = (state.reported, state.joined, state.sql_nulls, program.chains)
     return SavedBucket(program.buckets, state.clock, snapshots, state.held, names, *said)
 
 

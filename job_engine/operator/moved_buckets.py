@@ -140,6 +140,7 @@ def _united(program: Program, parts: Sequence[SavedBucket], buckets: int) -> Sav
         "reported": max,
         "joined": max,
         "sql_nulls": all,
+        "chains": all,
     }
     return SavedBucket(**by_rules(rules, [_fields(part) for part in parts]))
 

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+import querylang
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.stages.prepare import prepare
+from job_engine.operator.bucket_state import close_state, open_state
 from job_engine.settings.deployment_file import load_deployment
+from job_engine.wire.program import Program
 from querylang.errors import InputError
 from tests.support.local_jobs import NEVER, CrashAt, crashed, local, run
 from tests.support.sensors import add_files, expected, project, streamed, table, totals
@@ -77,3 +80,18 @@ def test_a_checkpoint_without_chains_stays_so(tmp_path: Path) -> None:
         prepare(path, apply=True)
     (tmp_path / "sensors.query").write_text(first)
     run(path)
+
+
+def test_the_state_of_keys_that_were_apart_is_refused() -> None:
+    text = "event A { integer k; } event B { integer k; } " + "".join(
+        f"query {name} {{ inputs {{ {takes}() key k within 9.0; }} find {takes} as x {{ {does} }} }} "
+        for name, takes, does in [("P", "A", "route B(x.k);"), ("Q", "B", 'print "x";')]
+    )
+    plan = querylang.compile_text(text).plan
+    apart, together = (Program.of(own, buckets=2) for own in (plan.without_routes(), plan))
+    saved = close_state(apart, open_state(apart, 0, None)).to_bytes()
+    assert open_state(apart, 0, saved).engines
+    with pytest.raises(InputError, match="its queries did not feed each other"):
+        open_state(together, 0, saved)
+    own = close_state(together, open_state(together, 0, None)).to_bytes()
+    assert open_state(together, 0, own).engines
