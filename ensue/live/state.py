@@ -22,6 +22,8 @@ from querylang.errors import InputError
 from querylang.parameters import with_instances
 from querylang.plan.expression import Type
 from querylang.plan.model import Plan
+from querylang.plan.routing import NOT_FED, has_chains
+from querylang.printable import warn
 from querylang.system_errors import refused
 from runtime.instants import NO_TIME
 from runtime.policies.plan_policies import SourceOrdering, parse_orderings, policy_of, with_ordering
@@ -135,6 +137,8 @@ def plan_of_state(path: Path, saved: SavedLive, plan: Plan) -> Plan:
         return plan
     for earlier in plan.earlier():
         if saved.plan == identity_of(earlier)[0]:
+            if has_chains(plan.queries) and not has_chains(earlier.queries):
+                warn(f"{path}: {NOT_FED}; begin without `state`, and queries feed each other")
             return earlier
     without = [title for title in titles if title not in saved.queries]
     more = [title for title in saved.queries if title not in titles]

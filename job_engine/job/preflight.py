@@ -43,7 +43,8 @@ from querylang.errors import InputError, did_you_mean, is_passing, listed
 from querylang.merging import FileChange
 from querylang.paths import exists
 from querylang.plan.model import PLAN_VERSION, EventType, QueryPlan
-from querylang.printable import masked
+from querylang.plan.routing import NOT_FED
+from querylang.printable import masked, warn
 from querylang.running import Running
 from querylang.system_errors import reason_of, refused
 from runtime.engine import STATE_VERSION as ENGINE_VERSION
@@ -158,8 +159,10 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
     kept = read_record(deployment.checkpoint)
     refuse_damaged_logs(deployment.checkpoint, deployment.engine)
     compiled = compiled_as_kept(deployment, kept)
-    if apply and compiled.would_chain and not compiled.chains:
-        raise InputError(f"{deployment.checkpoint}: {NO_CHAINS}; nothing was changed")
+    if compiled.would_chain and not compiled.chains:
+        if apply:
+            raise InputError(f"{deployment.checkpoint}: {NO_CHAINS}; nothing was changed")
+        warn(f"{deployment.checkpoint}: {NOT_FED}; begin with a new checkpoint, and queries feed each other")
     refuse_name_conflicts(deployment.file, compiled.plan)
     before = None if kept is None else read_files(deployment)
     earlier = compiled if kept is None else _by_kept_rules(compiled, before, kept, deployment)

@@ -128,9 +128,7 @@ def open_state(program: Program, bucket: int, data: bytes | None) -> BucketState
         return BucketState(tuple(Engine(plan, program.matcher) for plan in plans), sql_nulls=is_kept)
     try:
         saved = SavedBucket.from_bytes(data)
-        if program.chains and not saved.chains:
-            raise ContainerError("its queries did not feed each other, and were in other buckets")
-        _refuse_other_shape(saved, program.buckets, groups)
+        _refuse_other_shape(saved, program, groups)
         if program.nulls is NullRule.STATE and not saved.sql_nulls:
             plans, is_kept = [_with_failing_nulls(plan) for plan in plans], False
         engines = tuple(
@@ -253,7 +251,10 @@ _IMPOSSIBLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueErr
 """What reading a header or a table raises whose content cannot be."""
 
 
-def _refuse_other_shape(saved: SavedBucket, buckets: int, groups: Sequence[PartitionGroup]) -> None:
+def _refuse_other_shape(saved: SavedBucket, program: Program, groups: Sequence[PartitionGroup]) -> None:
+    buckets = program.buckets
+    if program.chains and not saved.chains:
+        raise ContainerError("its queries did not feed each other, and were in other buckets")
     if saved.buckets != buckets or len(saved.snapshots) != len(groups):
         raise ContainerError(
             f"it was written for {saved.buckets} buckets and {len(saved.snapshots)} partition groups; this run has"

@@ -818,7 +818,9 @@ class Plan:
 
     def earlier(self) -> tuple[Plan, ...]:
         """What earlier releases made of the same text, the latest first."""
-        return self.without_told(), self.without_told().with_failing_nulls()
+        without = self.without_routes()
+        told = without.without_told()
+        return *([] if without is self else [without]), told, told.with_failing_nulls()
 
     def by_rules_of(self, known: Mapping[str, QueryPlan]) -> Plan:
         """The same with the rules that the texts of these names have."""

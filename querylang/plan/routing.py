@@ -126,6 +126,10 @@ def chained(queries: Sequence[QueryPlan]) -> frozenset[str]:
     return frozenset(name for name, targets in edges.items() if targets).union(*edges.values())
 
 
+NOT_FED = "was written before queries fed each other: what they route is an output only"
+"""In a warning of a state or checkpoint whose queries feed each other by their texts."""
+
+
 def has_chains(queries: Sequence[QueryPlan]) -> bool:
     """Whether any query takes what another one routes."""
     return bool(chained(queries))

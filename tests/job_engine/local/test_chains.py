@@ -71,11 +71,14 @@ def test_a_chain_continues_behind_each_durable_write(tmp_path: Path, point: str,
     assert (record.chains, record.version) == (True, 6)
 
 
-def test_a_checkpoint_without_chains_stays_so(tmp_path: Path) -> None:
+def test_a_checkpoint_without_chains_stays_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     first, *_ = QUERY.partition("query Both")
     path = job(tmp_path, query=first)
     run(path)
     (tmp_path / "sensors.query").write_text(QUERY)
+    with pytest.raises(InputError, match=r"the files: its queries would feed each other"):
+        run(path)
+    assert "was written before queries fed each other" in caplog.text
     with pytest.raises(InputError, match=r"its queries would feed each other.*begin with a new checkpoint"):
         prepare(path, apply=True)
     (tmp_path / "sensors.query").write_text(first)
