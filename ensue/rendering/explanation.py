@@ -402,7 +402,7 @@ def program_svg(queries: Sequence[QueryPlan]) -> str:
 
 
 def _query_places(by_level: dict[str, int], hops: Sequence[tuple[str, str, tuple[str, ...]]]) -> dict[str, Box]:
-    """Where each query is: a column for each level, with room for the event types before the next."""
+    """Where each query is: a column for each level, with room for event types before the next."""
     labels = [0.0] * (max(by_level.values()) + 1)
     for source, _, events in hops:
         labels[by_level[source]] = max(labels[by_level[source]], _width(", ".join(events)))
