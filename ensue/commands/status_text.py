@@ -130,10 +130,10 @@ def _backlog(status: Status) -> Iterator[str]:
 
 def _open(part: PartitionBacklog) -> str:
     """What of a partition waits for a transaction, and since when."""
-    if not part.open:
+    if not part.held_open:
         return ""
     since = "" if part.since is None else f" since {TimeFormat(None, 3).text(part.since)}"
-    return f"{part.open} of them behind an open transaction{since}"
+    return f"{part.held_open} of them behind an open transaction{since}"
 
 
 def _queries(status: Status) -> str:

@@ -69,14 +69,14 @@ class Source:
 class PartitionBacklog:
     """How many messages of a partition of a topic have not been processed.
 
-    open: of these how many wait behind an open transaction
+    held_open: of these how many wait behind an open transaction
     since: when the first of those arrived, µs; None = none waits, or it is not known
     """
 
     topic: str
     partition: int
     messages: int
-    open: int = 0
+    held_open: int = 0
     since: int | None = None
 
 

@@ -85,14 +85,14 @@ def test_a_checkpoint_of_before_has_no_columns_until_files_are_applied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = job(tmp_path, "json")
-    compiled = preflight.compile_deployment
+    compiled = preflight.compiled_as_kept
 
     def earlier(*given: Any) -> Compiled:
         today = compiled(*given)
         return today.by_rules_of({query.name: query for query in today.template.without_told().queries})
 
     with monkeypatch.context() as patch:
-        patch.setattr(preflight, "compile_deployment", earlier)
+        patch.setattr(preflight, "compiled_as_kept", earlier)
         run_once(path, once=True)
     none, said = {("Rise", None), ("Plain", None)}, {("Rise", "high"), ("Plain", None)}
     assert found(tmp_path, "matches") == found(tmp_path, "output") == none

@@ -326,7 +326,7 @@ def test_what_waits_for_a_hung_transaction_is_counted_with_its_time_and_not_wait
     path.write_text(path.read_text() + "engine: local\n")
     run(path, once=True)
     found = wait_for(lambda: next((item for item in [status_of(path)] if since(item)), None))
-    waiting = PartitionBacklog(topic, 0, messages=2, open=2, since=3_000_000)
+    waiting = PartitionBacklog(topic, 0, messages=2, held_open=2, since=3_000_000)
     assert found.backlog == (SourceBacklog("readings", messages=2, partitions=(waiting,)),)
     assert "2 of them behind an open transaction since 1970-01-01" in status_text(found)
     (told,) = [report for report in found.reports if report.cause == "open_transaction"]
