@@ -25,7 +25,7 @@ class WorkerDied(PassingError):
 
 
 _OF_TEXTS = frozenset({errno.EMFILE, errno.ENFILE, errno.EROFS})
-"""What is known wherever a text says it, such as one of another process: no file of a user causes it."""
+"""What is known wherever a text says it, that of another process too: no file causes it."""
 
 KINDS: Mapping[str, type[InputError]] = {
     kind.__name__: kind for kind in (Unreachable, WorkerDied, PassingError, InputError)
