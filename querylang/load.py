@@ -235,7 +235,8 @@ def _check_all(
     events = catalogue.event_types()
     checked = with_routes([query for query in queries if query is not None], events)
     written = {name: read() for name, read in readings.items()} if not diagnostics.mistakes else {}
-    check_routes(checked, written, diagnostics)
+    if not diagnostics.mistakes:
+        check_routes(checked, written, places, diagnostics)
     if sources and len(events) > MOST_EVENT_TYPES:
         diagnostics.report(Mistake.TOO_MANY_TYPES, sources[0].span(0, 0), limit=MOST_EVENT_TYPES)
     if diagnostics.mistakes:

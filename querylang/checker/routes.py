@@ -16,9 +16,14 @@ Texts = Mapping[str, Sequence[Written]]
 """By a query's name, what its text writes."""
 
 
-def check_routes(queries: Sequence[QueryPlan], texts: Texts, diagnostics: Diagnostics) -> None:
-    """Report what queries must not route to each other, and warn of what is likely to be late."""
-    routed = {name: {item.event: item for item in reversed(items) if item.event} for name, items in texts.items()}
+def check_routes(
+    queries: Sequence[QueryPlan], texts: Texts, places: Mapping[str, Span], diagnostics: Diagnostics
+) -> None:
+    """Report what queries must not route to each other, and warn of what is likely to be late.
+
+    places: where each query is, by its name
+    """
+    routed = {query.name: _routed(query, texts.get(query.name, ()), places[query.name]) for query in queries}
     if not any(routed.values()):
         return
     for written in (item for own in routed.values() for item in own.values()):
@@ -50,6 +55,18 @@ def check_routes(queries: Sequence[QueryPlan], texts: Texts, diagnostics: Diagno
     for query in queries:
         for item in query.inputs:
             _warn_of_late(item, query, delays, routes, diagnostics)
+
+
+def _routed(query: QueryPlan, written: Sequence[Written], place: Span) -> dict[str, Written]:
+    """By event type, where the query routes it first.
+
+    The plan knows the types of all expressions, and what actions of events route. The text knows
+    what a plan lacks that depends on event types which nothing defines.
+    """
+    found = {item.event: item for item in reversed(written) if item.event is not None}
+    unsaid = next((item.span for item in written if item.word == "route" and item.event is None), None)
+    more = (event for event in query.routes if event not in found)
+    return found | {event: Written("route", event=event, span=unsaid or place) for event in more}
 
 
 Routed = Mapping[str, Mapping[str, Written]]

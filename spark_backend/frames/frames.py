@@ -23,6 +23,7 @@ from job_engine.wire.program import Program, load_program
 from job_engine.wire.tagged_rows import Tag, read_table, schema_of, table_of
 from querylang.errors import InputError
 from querylang.plan.model import Plan
+from querylang.plan.routing import source_types
 from querylang.printable import warn
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import PLACES_OF_A_SOURCE, Arrivals
@@ -191,9 +192,9 @@ def _mistake(table: pa.Table, plan: Plan, reading: Reading) -> InputError | None
 
 
 def _samples(empty: pa.Table, plan: Plan, reading: Reading) -> Mapping[str | None, pa.Table]:
-    """By event type that the queries read: a row of it without values, if a column has types."""
+    """By event type that DataFrames bring: a row of it without values, if a column has types."""
     column = reading.columns.of(TYPE)
-    events = dict.fromkeys(item.event for query in plan.queries for item in query.inputs)
+    events = source_types(plan.queries)
     if reading.is_control or column is None or not has_column(empty, column) or not events:
         return {None: empty}
     position = empty.schema.get_field_index(column)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+import ensue
 import querylang
 from job_engine.operator.cases import Case
 from runtime.columns.arrivals import Arrivals
@@ -62,3 +64,22 @@ def test_queries_that_feed_each_other_give_the_embedded_results(spark: SparkSess
     for run in (run_bounded, lambda cases: run_streams(cases, restart=False)):
         for case, results in zip(cases, run(cases), strict=True):
             assert plain(results) == plain(embedded(case.plan, case.arrivals, flush=case.flush))
+
+
+CHAIN = """event Login { string host; boolean ok; }
+event Suspect { string host; integer failures; }
+query Burst { inputs { Login(ok = false) key host within 9.0; }
+    find every Login as l select count() as n having count() = 2 { route Suspect(host, n); } }
+query Taken { inputs { Suspect() key host within 9.0; Login(ok = true) key host within 9.0; }
+    find Suspect as s -> Login as l }"""
+
+
+def test_dataframes_need_no_fields_of_what_is_routed(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [(at, "Login", host, at % 3 == 0) for at, host in enumerate("aaabbb", 1)]
+    frame = spark.createDataFrame(rows, "at long, event string, host string, ok boolean")
+    assert {row["query"] for row in ensue.match(frame, CHAIN).collect()} == {"Burst", "Taken"}
+    frame.coalesce(1).write.parquet(str(tmp_path / "in"))
+    stream = ensue.stream(spark.readStream.schema(frame.schema).parquet(str(tmp_path / "in")), CHAIN)
+    writer = stream.writeStream.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "state"))
+    writer.format("parquet").option("path", str(tmp_path / "out")).start().awaitTermination()
+    assert spark.read.parquet(str(tmp_path / "out")).groupBy("query").count().count() == 2
