@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -232,19 +232,30 @@ def automaton_svg(graph: Graph) -> str:
     wide = max(map(_width, notes)) * 1.25
     width = max(max(box.x + box.width / 2 for box in boxes) - left, wide + MARGIN) + MARGIN
     height = max(box.y + box.height / 2 for box in boxes) - top + MARGIN
+    return _picture(
+        (left, top, width, height),
+        [
+            *_text(notes, left + MARGIN, top + MARGIN, "start", "title"),
+            *(f'<path class="edge" d="{_path(label, nodes)}" marker-end="url(#tip)"/>' for label in labels),
+            *(part for label in labels for part in _label(label)),
+            *(part for name, box in nodes.items() for part in _node(name, box)),
+        ],
+    )
+
+
+def _picture(view: tuple[float, float, float, float], parts: Iterable[str]) -> str:
+    """A whole picture. `view`: left, top, width, height."""
+    left, top, width, height = view
     size = f'width="{width:.0f}" height="{height:.0f}"'
-    parts = [
+    lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="{left:.0f} {top:.0f} {width:.0f} {height:.0f}">',
         f"<style>{STYLE}</style>",
         f"<defs>{TIP}</defs>",
         f'<rect class="paper" x="{left:.0f}" y="{top:.0f}" {size}/>',
-        *_text(notes, left + MARGIN, top + MARGIN, "start", "title"),
-        *(f'<path class="edge" d="{_path(label, nodes)}" marker-end="url(#tip)"/>' for label in labels),
-        *(part for label in labels for part in _label(label)),
-        *(part for name, box in nodes.items() for part in _node(name, box)),
+        *parts,
         "</svg>",
     ]
-    return "\n".join(parts) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def _places(graph: Graph) -> dict[str, Box]:
@@ -388,17 +399,13 @@ def program_svg(queries: Sequence[QueryPlan]) -> str:
     left, top = -MARGIN, min(box.y for box in boxes.values()) - HEIGHT - MARGIN
     width = max(box.x + box.width / 2 for box in boxes.values()) - left + MARGIN
     height = max(box.y for box in boxes.values()) + HEIGHT + MARGIN - top
-    size = f'width="{width:.0f}" height="{height:.0f}"'
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="{left:.0f} {top:.0f} {width:.0f} {height:.0f}">',
-        f"<style>{STYLE}</style>",
-        f"<defs>{TIP}</defs>",
-        f'<rect class="paper" x="{left:.0f}" y="{top:.0f}" {size}/>',
-        *(line for source, target, events in hops for line in _hop(boxes[source], boxes[target], events)),
-        *(line for name, box in boxes.items() for line in _query(name, box)),
-        "</svg>",
-    ]
-    return "\n".join(parts) + "\n"
+    return _picture(
+        (left, top, width, height),
+        [
+            *(line for source, target, events in hops for line in _hop(boxes[source], boxes[target], events)),
+            *(line for name, box in boxes.items() for line in _query(name, box)),
+        ],
+    )
 
 
 def _query_places(by_level: dict[str, int], hops: Sequence[tuple[str, str, tuple[str, ...]]]) -> dict[str, Box]:
