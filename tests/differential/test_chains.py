@@ -256,3 +256,30 @@ def test_open_queries_give_what_a_replay_gives(seed: int) -> None:
     found = [facts_of(match) for answer in answers for match in answer.match_objects()]
     assert Counter(found) == Counter(facts_of(match) for match in ensue.replay(program.text, given).match_objects())
     assert len(looked) < len(answers)
+
+
+EVENTS = "event A { integer k; integer v; } event S { integer k; integer v; } "
+TAKER = "query R { inputs { S() key k within 30.0; } find S as s { print s.v.toString(); } }"
+
+
+def feeder(least: int, length: float) -> str:
+    return (
+        f"{EVENTS}query P {{ inputs {{ A() key k within {length}; }}"
+        f" find A as a -> A as b where b.v > a.v + {least} {{ route S(b.k, b.v); }} }}"
+    )
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_query_that_is_replaced_routes_each_match_once(seed: int) -> None:
+    chance, at, table = random.Random(seed), 0.0, list[Row]()
+    for number in range(60):
+        at += chance.choice([0, 0.5, 1, 2])
+        if number in (20, 40):
+            text = feeder(chance.randint(0, 3), chance.choice([4.0, 8.0]))
+            table.append({"at": at, "event": json.dumps({"ReplaceQuery": [text, chance.random() < 0.3]})})
+        table.append({"at": at, "event": "A", "k": chance.randint(0, 1), "v": chance.randint(0, 9)})
+    result = ensue.replay(feeder(1, 6.0) + TAKER, table)
+    routed = [row["event"]["fields"]["v"] for row in result.output_objects() if row["kind"] == "route"]
+    taken = [int(row["text"]) for row in result.output_objects() if row["kind"] == "print"]
+    assert taken == routed
+    assert len(routed) == sum(match["query"] == "P" for match in result.match_objects()) > 5
