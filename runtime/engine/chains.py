@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ import pyarrow as pa
 from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.routing import ROUTE_SOURCE, levels, taken_types
 from runtime.admission import Moves
-from runtime.columns.arrivals import AT_THE_END, Arrivals, arrivals_schema, column_name, to_cell
+from runtime.columns.arrivals import AT_THE_END, Arrivals, arrivals_schema, column_name, field_columns, to_cell
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
 from runtime.engine.shared_admission import SharedAdmission
@@ -39,11 +38,10 @@ _WORD = 1 << 64
 
 @dataclass(frozen=True, slots=True)
 class RoutedRecord:
-    """A routed event as a record. `query`: what routed it."""
+    """A routed event as a record."""
 
     path: Path
     routed: Routed
-    query: QueryPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +102,28 @@ class CallChains:
     def __init__(self, plan: Plan, records: CallRecords, types: Collection[str]) -> None:
         self._plan, self._records, self._types = plan, records, types
         self._routed: list[RoutedRecord] = []
+        self._tables: list[pa.Table] = []
+        self._given: dict[tuple[frozenset[str], int], ChainRecords] = {}
         self._sources = ChainRecords(records, np.empty(0, np.int64), {})
 
     def records_for(self, query: QueryPlan) -> ChainRecords:
-        """The records for a query; all that feed it have run."""
-        taken = taken_types(query).intersection(self._types) if self._routed else ()
-        routed = [item for item in self._routed if item.routed.event.type.name in taken]
-        return self._merged(sorted(routed, key=attrgetter("path"))) if routed else self._sources
+        """The records for a query, with the columns of the types it takes; all that feed it have
+        run."""
+        if not self._routed:
+            return self._sources
+        inputs = frozenset(item.event for item in query.inputs)
+        asked = inputs, len(self._routed)
+        if asked not in self._given:
+            taken = taken_types(query).intersection(self._types)
+            rows = [row for row, item in enumerate(self._routed) if item.routed.event.type.name in taken]
+            rows.sort(key=lambda row: self._routed[row].path)
+            self._given[asked] = self._merged(rows, self._columns(inputs)) if rows else self._sources
+        return self._given[asked]
+
+    def _columns(self, inputs: Collection[str]) -> list[str]:
+        """The columns of the call that a query may ask for; `inputs`: the types that it takes."""
+        fields = field_columns(self._plan.event(name) for name in inputs)
+        return [name for name in self._records.table.column_names if name.startswith("_") or name in fields]
 
     def add(self, query: QueryPlan, given: ChainRecords, outcome: QueryOutcome) -> QueryOutcome:
         """Adds what a query has routed; its outcome, with steps of the records from sources.
@@ -119,44 +132,52 @@ class CallChains:
         """
         for item in outcome.routed:
             hop = query.name, query.instance, item.match, item.output
-            self._routed.append(RoutedRecord((*given.cause(item.step, item.emitted), hop), item, query))
+            self._routed.append(RoutedRecord((*given.cause(item.step, item.emitted), hop), item))
+        if outcome.routed:
+            self._tables.append(self._table(query, outcome.routed))
         return outcome.with_steps(given.steps) if len(given.steps) else outcome
 
     def table(self) -> pa.Table | None:
         """All that has been routed, in total order, as `Results.routed`."""
         if not self._routed:
             return None
-        routed = sorted(self._routed, key=attrgetter("path"))
-        table = self._table(routed, np.array([item.routed.emitted for item in routed], np.int64))
-        return table.append_column("_step", pa.array([_step_of(item.path) for item in routed], pa.int64()))
+        rows = sorted(range(len(self._routed)), key=lambda row: self._routed[row].path)
+        steps = [_step_of(self._routed[row].path) for row in rows]
+        return self._taken(rows).append_column("_step", pa.array(steps, pa.int64()))
 
-    def _merged(self, routed: Sequence[RoutedRecord]) -> ChainRecords:
+    def _taken(self, rows: Sequence[int]) -> pa.Table:
+        """These of all routed records, as `Arrivals`."""
+        if len(self._tables) > 1:
+            self._tables = [Arrivals.concat([Arrivals(table) for table in self._tables]).table]
+        return self._tables[0].take(pa.array(rows, pa.int64()))
+
+    def _merged(self, rows: Sequence[int], columns: Sequence[str]) -> ChainRecords:
+        """These columns of the call, with these routed records in total order."""
         records, count = self._records, len(self._records.table)
-        before = np.array([self._place(item.path) for item in routed], np.int64)
-        places = before + np.arange(len(routed))
-        is_routed = np.zeros(count + len(routed), np.bool_)
+        paths = [self._routed[row].path for row in rows]
+        before = np.array([self._place(path) for path in paths], np.int64)
+        places = before + np.arange(len(rows))
+        is_routed = np.zeros(count + len(rows), np.bool_)
         is_routed[places] = True
         order = np.empty(len(is_routed), np.int64)
-        order[~is_routed], order[is_routed] = np.arange(count), count + np.arange(len(routed))
-        moments = np.array([item.routed.emitted for item in routed], np.int64)
-        table = Arrivals.concat([Arrivals(records.table), Arrivals(self._table(routed, moments))]).table
+        order[~is_routed], order[is_routed] = np.arange(count), count + np.arange(len(rows))
+        own = self._taken(rows)
+        moments = own.column("_arrival").to_numpy()
+        table = Arrivals.concat([Arrivals(records.table.select(columns)), Arrivals(own)]).table
         arrival = np.concatenate([records.arrival, moments])[order]
-        numbers = np.arange(count) + np.searchsorted(before, np.arange(count), side="right")
-        roots = np.array([_step_of(item.path) for item in routed], np.int64)
-        kinds = event_numbers(self._plan)
-        own = np.array([kinds[item.routed.event.type.name] for item in routed], np.int64)
+        roots = np.array([_step_of(path) for path in paths], np.int64)
         merged = replace(
             records,
             table=table.take(pa.array(order)),
-            kinds=np.concatenate([records.kinds, own])[order],
+            kinds=np.concatenate([records.kinds, own.column("_kind").to_numpy()])[order],
             arrival=arrival,
             moves=_moves(records, moments, order),
-            controls=_renumbered(records.controls, numbers),
+            controls=_renumbered(records.controls, before),
             now=max(records.now, int(arrival[-1])),
             is_routed=is_routed,
         )
-        paths = dict(zip(places.tolist(), (item.path for item in routed), strict=True))
-        return ChainRecords(merged, np.concatenate([np.arange(count), roots])[order], paths)
+        by_place = dict(zip(places.tolist(), paths, strict=True))
+        return ChainRecords(merged, np.concatenate([np.arange(count), roots])[order], by_place)
 
     def _place(self, path: Path) -> int:
         """How many records from sources come before a routed one."""
@@ -167,32 +188,30 @@ class CallChains:
             return len(self._records.table)
         return int(np.searchsorted(self._records.arrival, moment, side="left"))
 
-    def _table(self, routed: Sequence[RoutedRecord], moments: Integers) -> pa.Table:
-        """Routed events as `Arrivals`. Their coordinates are made from the identity of the match
-        and the number of the output."""
-        kinds, count = event_numbers(self._plan), len(routed)
-        ids = [item.routed.identity for item in routed]
+    def _table(self, query: QueryPlan, routed: Sequence[Routed]) -> pa.Table:
+        """What a query has routed as `Arrivals`. Coordinates are made from the identity of the
+        match and the number of the output."""
+        kinds, count, schema = event_numbers(self._plan), len(routed), arrivals_schema(self._plan)
+        moments = [item.emitted for item in routed]
+        ids = [item.identity for item in routed]
         columns: dict[str, Any] = {
-            "_kind": [kinds[item.routed.event.type.name] for item in routed],
+            "_kind": [kinds[item.event.type.name] for item in routed],
             "_arrival": moments,
-            "_source": [f"{ROUTE_SOURCE}{item.query.name}" for item in routed],
+            "_source": [f"{ROUTE_SOURCE}{query.name}"] * count,
             "_partition": [_signed(int(text[:16], 16)) for text in ids],
-            "_offset": [
-                _signed(int(text[16:], 16) + item.routed.output) for text, item in zip(ids, routed, strict=True)
-            ],
+            "_offset": [_signed(int(text[16:], 16) + item.output) for text, item in zip(ids, routed, strict=True)],
             "_source_time": moments,
             "_text": [None] * count,
-            "_place": np.zeros(count, np.int64),
+            "_place": [0] * count,
         }
-        cells: dict[str, list[Any]] = {}
-        for row, item in enumerate(routed):
-            event = item.routed.event
-            for field in event.type.fields:
-                column = cells.setdefault(column_name(field.name, field.type), [None] * count)
-                column[row] = to_cell(event.values.get(field.name))
-        schema = arrivals_schema(self._plan)
-        arrays = {name: pa.array(values, schema.field(name).type) for name, values in (columns | cells).items()}
-        return pa.table(arrays)
+        types = {item.event.type.name: item.event.type for item in routed}
+        for type_ in types.values():
+            rows = [row for row, item in enumerate(routed) if item.event.type.name == type_.name]
+            for field in type_.fields:
+                column = columns.setdefault(column_name(field.name, field.type), [None] * count)
+                for row in rows:
+                    column[row] = to_cell(routed[row].event.values.get(field.name))
+        return pa.table({name: pa.array(values, schema.field(name).type) for name, values in columns.items()})
 
 
 def _signed(word: int) -> int:
@@ -217,11 +236,16 @@ def _moves(records: CallRecords, moments: Integers, order: Integers) -> Moves:
     )
 
 
-def _renumbered(controls: ControlEvents, numbers: Integers) -> ControlEvents:
-    """Control events with other numbers of records."""
+def _renumbered(controls: ControlEvents, before: Integers) -> ControlEvents:
+    """Control events with other numbers of records; `before`: by routed record, how many records
+    from sources come before it."""
+
+    def number(record: int) -> int:
+        return record + int(np.searchsorted(before, record, side="right"))
+
     first, *leeways = controls.leeways
     return ControlEvents(
-        [first, *((int(numbers[record]), change) for record, change in leeways)],
-        {int(numbers[record]): event for record, event in controls.heartbeats.items()},
-        [(int(numbers[record]), text) for record, text in controls.errors],
+        [first, *((number(record), change) for record, change in leeways)],
+        {number(record): event for record, event in controls.heartbeats.items()},
+        [(number(record), text) for record, text in controls.errors],
     )
