@@ -216,9 +216,9 @@ class BatchWriter:
     def __post_init__(self) -> None:
         """What is the same in all micro-batches of a run is found once."""
         self.first_records = FirstRecords(self.program.sources)
-        chains = self.program.chains
+        names = self.program.names
         self.orders = {
-            query.public_title: shared_order(query, chains=chains) for query in self.program.running().queries
+            query.public_title: shared_order(query, names[query.title]) for query in self.program.running().queries
         }
         self.titles = frozenset(query.public_title for query in self.program.plan().queries)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import querylang
 from job_engine.job.checkpoint.checkpoint_record import Record, Schemas
-from job_engine.job.plan_rules import clock_sources, with_source_orderings
+from job_engine.job.plan_rules import clock_sources, with_source_orderings, would_chain
 from job_engine.places.local_path import temporary_folder
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.crash_marks import CRASHES, NO_MARKS, CrashMarks
@@ -68,8 +68,8 @@ class Compiled:
     idle: queries without an instance, because their parameters have no values
     template, instances: the queries of the files, and their instances as the files have them
     hidden: as of `Running.of`
-    chains: as of `Program`
-    would_chain: whether the files have queries that feed each other
+    feeds: as of `Program`
+    record: of the checkpoint; None = a new one
     """
 
     plan: Plan
@@ -79,8 +79,8 @@ class Compiled:
     template: Plan
     instances: Plan
     hidden: Mapping[str, Hidden]
-    chains: bool
-    would_chain: bool
+    feeds: bool
+    record: Record | None = None
 
     @property
     def running(self) -> Running:
@@ -91,7 +91,8 @@ class Compiled:
         """What buckets run of it."""
         sources = clock_sources(deployment)
         program = Program.of(self.plan, buckets=deployment.buckets, clock=deployment.clock, sources=sources)
-        return replace(program, live=deployment.live, chains=self.chains)
+        program = replace(program, live=deployment.live, feeds=self.feeds)
+        return program if self.record is None else replace(program, gathered=self.record.gathered_of(program))
 
     def by_rules_of(self, known: Mapping[str, QueryPlan]) -> Compiled:
         """As `Plan.by_rules_of`."""
@@ -106,32 +107,37 @@ class Compiled:
         )
 
 
-def compiled_as_kept(deployment: Deployment, record: Record | None) -> Compiled:
-    """As `compile_deployment`; `record`: of the checkpoint, None = a new one."""
+def compiled_as_kept(deployment: Deployment, record: Record | None, before: Running | None = None) -> Compiled:
+    """As `compile_deployment`.
+
+    record: of the checkpoint; None = a new one
+    before: what the files said when they were last applied; None = what they say now
+    """
     if record is None:
         return compile_deployment(deployment, None)
-    return compile_deployment(deployment, record.types(), chains=record.chains)
+    feeds = record.chains or not (before is not None and would_chain(before.plan()))
+    compiled = compile_deployment(deployment, record.types(), feeds=feeds)
+    if before is None and not record.chains and has_chains(compiled.template.queries):
+        compiled = compile_deployment(deployment, record.types(), feeds=False)
+    return replace(compiled, record=record)
 
 
-def compile_deployment(deployment: Deployment, kept: Schemas | None, *, chains: bool | None = None) -> Compiled:
+def compile_deployment(deployment: Deployment, kept: Schemas | None, *, feeds: bool = True) -> Compiled:
     """Compile what the deployment runs; raises QueryErrors or InputError.
 
     kept: the event types that the checkpoint was made with; None = a new checkpoint
-    chains: as the checkpoint has it: without them, what is routed is an output only. None = if any
-        query feeds another
+    feeds: as of `Program`
     """
     with temporary_folder() as copies:
         template, schemas, fields = _compiled(deployment, kept, copies)
-    would_chain = has_chains(template.queries)
-    chains = would_chain if chains is None else chains
-    template = template if chains else template.without_routes()
+    template = template if feeds and has_chains(template.queries) else template.without_routes()
     instances = with_instances(template, deployment.parameters)
     plan = with_source_orderings(instances, deployment)
     plan = with_forget_keys(plan, deployment.forget_keys)
     running = {query.name for query in plan.queries}
     idle = tuple(query for query in template.queries if query.name not in running)
     hidden = hidden_values(template, deployment.parameters)
-    return Compiled(plan, schemas, fields, idle, template, instances, hidden, chains, would_chain)
+    return Compiled(plan, schemas, fields, idle, template, instances, hidden, feeds)
 
 
 def _compiled(

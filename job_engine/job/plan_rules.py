@@ -36,32 +36,27 @@ Finish = Callable[[Plan], Plan]
 """Gives a plan the settings of the job; raises InputError for one that cannot run here."""
 
 
-NO_CHAINS = (
-    "its queries would feed each other, and their state is divided among buckets by different keys: begin with a new"
-    " checkpoint, or `send` what is routed to a channel"
-)
-"""Why a job that began without queries that feed each other refuses them."""
+def would_chain(plan: Plan) -> bool:
+    """Whether queries of a plan feed each other by their texts, whatever the plan says."""
+    return has_chains(with_routes(plan.queries, plan.events))
 
 
-def finishing(deployment: Deployment, *, chains: bool) -> Finish:
+def finishing(deployment: Deployment, *, feeds: bool) -> Finish:
     """What makes the plan of changed queries fit to run in a job, as `finished`."""
-    return partial(finished, deployment=deployment, chains=chains)
+    return partial(finished, deployment=deployment, feeds=feeds)
 
 
-def finished(plan: Plan, deployment: Deployment, *, chains: bool) -> Plan:
+def finished(plan: Plan, deployment: Deployment, *, feeds: bool) -> Plan:
     """The plan of changed queries with the settings of the job.
 
-    chains: as of `job_engine.wire.program.Program`
+    feeds: as of `job_engine.wire.program.Program`
 
     Raises InputError for one that cannot run here.
     """
     from job_engine.sinks.bucket_results import refuse_unwritable  # slow to import
 
     routing = with_routes(plan.queries, plan.events)
-    if not chains:
-        if has_chains(routing):
-            raise InputError(NO_CHAINS)
-        plan = plan.without_routes()
+    plan = replace(plan, queries=routing) if feeds and has_chains(routing) else plan.without_routes()
     types: set[str | None] = {source.event for source in deployment.sources}
     if None not in types:
         wanted = dict.fromkeys(item.event for query in plan.queries for item in query.inputs)

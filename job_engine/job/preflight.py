@@ -24,7 +24,7 @@ from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.compilation import Compiled, compiled_as_kept, with_fields
 from job_engine.job.journal.file_changes import foretell, refuse_changed_files
 from job_engine.job.journal.written import JOURNAL_VERSION, is_same, read_files
-from job_engine.job.plan_rules import NO_CHAINS, refuse_name_conflicts
+from job_engine.job.plan_rules import refuse_name_conflicts
 from job_engine.operator.bucket_state import STATE_VERSION
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, RemotePath, names_in, refuse_missing_bucket
@@ -43,7 +43,7 @@ from querylang.errors import InputError, did_you_mean, is_passing, listed
 from querylang.merging import FileChange
 from querylang.paths import exists
 from querylang.plan.model import PLAN_VERSION, EventType, QueryPlan
-from querylang.plan.routing import NOT_FED
+from querylang.plan.routing import NOT_FED, has_chains
 from querylang.printable import masked, warn
 from querylang.running import Running
 from querylang.system_errors import reason_of, refused
@@ -158,13 +158,11 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
         _refuse_unwritable(folder)
     kept = read_record(deployment.checkpoint)
     refuse_damaged_logs(deployment.checkpoint, deployment.engine)
-    compiled = compiled_as_kept(deployment, kept)
-    if compiled.would_chain and not compiled.chains:
-        if apply:
-            raise InputError(f"{deployment.checkpoint}: {NO_CHAINS}; nothing was changed")
+    before = None if kept is None else read_files(deployment)
+    compiled = compiled_as_kept(deployment, kept, before)
+    if not compiled.feeds:
         warn(f"{deployment.checkpoint}: {NOT_FED}; begin with a new checkpoint, and queries feed each other")
     refuse_name_conflicts(deployment.file, compiled.plan)
-    before = None if kept is None else read_files(deployment)
     earlier = compiled if kept is None else _by_kept_rules(compiled, before, kept, deployment)
     is_written, same, program = before is not None, earlier.running, earlier.program(deployment)
     if kept is not None:
@@ -177,6 +175,7 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
     wanted = Record.of(deployment, program, compiled.schemas, compiled.fields)
     if kept is not None:
         wanted = replace(kept, plan=wanted.plan, queries=wanted.queries)
+        wanted = wanted.feeding() if has_chains(program.plan().queries) else wanted
         refuse_changed_files(deployment, change, program)
     _refuse_unknown_events(deployment, (*compiled.plan.events, *change.before.events))
     for name, sink in deployment.sinks.items():

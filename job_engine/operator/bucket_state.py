@@ -14,8 +14,9 @@ from job_engine.durable_files import complete, make_kept_folder, new_file, sync
 from job_engine.operator.clocks import JobClock
 from job_engine.places.place import Place, local_copy, place_of, writable
 from job_engine.wire.container import ContainerError, pack, unpack
+from job_engine.wire.gathering import GroupName
 from job_engine.wire.packed_rows import COMMANDS, CONTROL, HOME, GroupRecords
-from job_engine.wire.partition_groups import GroupName, PartitionGroup
+from job_engine.wire.partition_groups import PartitionGroup
 from job_engine.wire.program import NullRule, Program, Stage
 from querylang.errors import InputError
 from querylang.plan.model import Plan
@@ -60,7 +61,7 @@ class SavedBucket:
     snapshots: of the engines, one per partition group
     names: of the partition groups, and the numbers of their epochs; none = the queries never change
     reported, joined, sql_nulls: as in `BucketState`
-    chains: as in `Program`
+    chains: whether queries that feed each other were gathered
     """
 
     buckets: int
@@ -253,7 +254,7 @@ _IMPOSSIBLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueErr
 
 def _refuse_other_shape(saved: SavedBucket, program: Program, groups: Sequence[PartitionGroup]) -> None:
     buckets = program.buckets
-    if program.chains and not saved.chains:
+    if program.gathered and not saved.chains:
         raise ContainerError("its queries did not feed each other, and were in other buckets")
     if saved.buckets != buckets or len(saved.snapshots) != len(groups):
         raise ContainerError(
@@ -272,7 +273,7 @@ def close_state(program: Program, state: BucketState) -> SavedBucket:
         if state.epochs
         else ()
     )
-    said = (state.reported, state.joined, state.sql_nulls, program.chains)
+    said = (state.reported, state.joined, state.sql_nulls, bool(program.gathered))
     return SavedBucket(program.buckets, state.clock, snapshots, state.held, names, *said)
 
 

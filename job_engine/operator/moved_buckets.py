@@ -10,8 +10,9 @@ import numpy as np
 
 from job_engine.operator.bucket_state import SavedBucket, close_state, open_state, unjoined
 from job_engine.operator.clocks import JobClock, SourceWatermark
+from job_engine.wire.gathering import GroupName
 from job_engine.wire.packed_rows import HOME, GroupRecords
-from job_engine.wire.partition_groups import EVERY_BUCKET, GroupName, PartitionGroup
+from job_engine.wire.partition_groups import EVERY_BUCKET, PartitionGroup
 from job_engine.wire.program import Program
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals

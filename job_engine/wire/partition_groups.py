@@ -2,14 +2,13 @@
 
 A group knows which records it needs, which bucket each one goes to, and how the records are
 counted that are not sent. Queries whose keys share a timeline (of a source partition or an event
-type) form groups of their own, and all records of such a group go to one bucket. So do those of a
-program whose queries feed each other, because their keys differ. All queries of a group can have
-records of the same sources, so that they have one clock.
+type) form groups of their own, and all records of such a group go to one bucket. Queries that feed
+each other form groups, too (`gathering`). All queries of a group can have records of the same
+sources, so that they have one clock.
 """
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,20 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from job_engine.wire.clock_sources import ClockSource, sources_of
+from job_engine.wire.clock_sources import ClockSource
+from job_engine.wire.gathering import CHAINS, Gathered, GroupName, gathered_anew, group_names, router_of
 from querylang.plan.model import Input, Plan, QueryPlan, TimelineKind
-from querylang.plan.routing import has_chains
 from runtime.admission import Outcome, Selector, shared_selectors
 from runtime.columns.arrivals import Arrivals, RecordKind
-from runtime.columns.keys import bucket_of, key_identity
+from runtime.columns.keys import bucket_of
 from runtime.policies.per_input import is_clocked, shares_clock
 from runtime.results.ledger import Account, count_records
 
 EVERY_BUCKET = -1
 """Among bucket numbers: a copy goes to each bucket."""
-
-GroupName = tuple[str, bool, tuple[str, ...] | None]
-"""As `PartitionGroup.name`."""
 
 _UNWANTED = (Outcome.UNRELATED, Outcome.FILTERED, Outcome.TICK)
 """Records that only advance the clock, which packed rows report anyway."""
@@ -52,7 +48,7 @@ class PartitionGroup:
     is_shared: whether their keys share timelines, so that all records must meet in one bucket
     sources: the names of the sources that can bring their records; None = all, because the sources
         are not known
-    router: a query that says where records go while the plan has none; None = it has some
+    router: a query that says where records go, also while the plan has none; None = all do
     until: records that arrived up to here, µs, are all sent, because other queries may have run
         then; None = no others have
     """
@@ -185,15 +181,15 @@ def _different(uses: Mapping[str, NDArray[np.int8]]) -> Iterable[NDArray[np.int8
 
 
 def partition_groups(
-    plan: Plan, sources: Sequence[ClockSource] = (), *, chains: bool | None = None
+    plan: Plan, sources: Sequence[ClockSource] = (), gathered: Gathered | None = None
 ) -> tuple[PartitionGroup, ...]:
     """The groups of a plan's queries, in order of their first query.
 
     sources: those of the job; none = not known
-    chains: whether all queries are in one group; None = if any feeds another
+    gathered: of the job; None = as of a new one
     """
     members: dict[GroupName, list[QueryPlan]] = {}
-    names = group_names(plan.queries, sources, chains=has_chains(plan.queries) if chains is None else chains)
+    names = group_names(plan.queries, sources, gathered_anew(plan, sources) if gathered is None else gathered)
     for query in plan.queries:
         members.setdefault(names[query.title], []).append(query)
     parts = (
@@ -201,28 +197,9 @@ def partition_groups(
         for number, queries in enumerate(members.values())
     )
     return tuple(
-        PartitionGroup(number, part, shared_selectors(part), *identity)
+        PartitionGroup(number, part, shared_selectors(part), *identity, router=router_of(part.queries))
         for number, (identity, part) in enumerate(zip(members, parts, strict=True))
     )
-
-
-CHAINS = "chains"
-"""The identity of the group of queries that feed each other."""
-
-
-def group_names(queries: Sequence[QueryPlan], sources: Sequence[ClockSource], *, chains: bool) -> dict[str, GroupName]:
-    """As `PartitionGroup.name` of the groups that queries belong to, by their titles.
-
-    chains: whether any feeds another: all are in one group, so that changes find their state there
-    """
-    if chains:
-        met = tuple(sorted(source.name for source in sources)) if sources else None
-        return {query.title: (CHAINS, True, met) for query in queries}
-    found: dict[str, GroupName] = {}
-    for query in queries:
-        met = sources_of(query, sources) if sources else None
-        found[query.title] = json.dumps(key_identity(query)), shares_clock(query), met
-    return found
 
 
 _ORDERED_BY = {
@@ -242,13 +219,15 @@ def refusing_group(groups: Sequence[PartitionGroup], source: str) -> int:
     return next((group.number for group in [*(group for group in able if group.meets(source)), *able]), 0)
 
 
-def shared_order(query: QueryPlan, *, chains: bool) -> str | None:
+def shared_order(query: QueryPlan, name: GroupName) -> str | None:
     """What forces all records of a query into one task; None: it has a task per bucket.
 
-    chains: whether queries of its program feed each other
+    name: of its group
     """
+    if name[0] == CHAINS:
+        return "in a chain of queries whose keys differ"
     if not shares_clock(query):
-        return "in a program whose queries feed each other" if chains else None
+        return "fed by, or feeding, a query that is" if name[1] else None
     timelines = dict.fromkeys(item.policy.timeline for item in query.inputs if item.policy and is_clocked(item))
     return "ordered " + " and ".join(_ORDERED_BY[timeline] for timeline in timelines)
 
@@ -268,12 +247,12 @@ def describe_pushdown(plan: Plan, query: QueryPlan) -> list[str]:
     if filtered:
         lines.append(f"filters of {', '.join(filtered)}: what they refuse is counted, not shipped")
     lines.append("records of other types: counted, not shipped")
-    lines.append(f"bucket: {_buckets(query, chains=has_chains(plan.queries))}")
+    lines.append(f"bucket: {_buckets(plan, query)}")
     return lines
 
 
-def _buckets(query: QueryPlan, *, chains: bool) -> str:
-    order = shared_order(query, chains=chains)
+def _buckets(plan: Plan, query: QueryPlan) -> str:
+    order = shared_order(query, group_names([query], (), gathered_anew(plan, ()))[query.title])
     if order is not None:
         return f"one, for all records: {order}"
     return f"by {', '.join(query.key_names)}" if query.keys else "one, for all records"

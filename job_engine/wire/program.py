@@ -16,11 +16,11 @@ from itertools import count
 import pyarrow as pa
 
 from job_engine.wire.clock_sources import Clock, ClockSource, IdleTimes
-from job_engine.wire.partition_groups import GroupName, PartitionGroup, group_names, partition_groups
+from job_engine.wire.gathering import Gathered, GroupName, gathered_anew, group_names, router_of
+from job_engine.wire.partition_groups import PartitionGroup, partition_groups
 from job_engine.wire.plan_text import fingerprint, load_plan, plan_text
 from querylang.plan.changes import Outcome
 from querylang.plan.model import Plan, QueryPlan
-from querylang.plan.routing import has_chains
 from runtime.admission import shared_selectors
 from runtime.json_reader import json_of_text
 from runtime.replay import Script
@@ -100,18 +100,19 @@ class Stage:
 
 @lru_cache(maxsize=16)
 def epoch_stages(
-    whole: str, epochs: tuple[Epoch, ...], sources: tuple[ClockSource, ...], chains: bool
+    whole: str, epochs: tuple[Epoch, ...], sources: tuple[ClockSource, ...], gathered: Gathered
 ) -> tuple[Stage, ...]:
     """The stages of a program; computed once per process.
 
     whole: the plan of all queries, as text
-    chains: as of `Program`
+    gathered: as of `Program`
     """
     plan, until = load_plan(whole), epochs[-1].begins
-    routers: dict[GroupName, QueryPlan] = {}
-    names = group_names(plan.queries, sources, chains=chains)
+    all_members: dict[GroupName, list[QueryPlan]] = {}
+    names = group_names(plan.queries, sources, gathered)
     for query in plan.queries:
-        routers.setdefault(names[query.title], query)
+        all_members.setdefault(names[query.title], []).append(query)
+    routers = {name: router_of(queries) for name, queries in all_members.items()}
     stages = []
     for epoch in epochs:
         own = load_plan(epoch.plan)
@@ -237,7 +238,8 @@ class Program:
     has_changes: whether control events that change queries are those of `epochs`, which then go
         up to their records
     nulls: who says the rule for nulls
-    chains: whether queries feed each other: then all of them are in one bucket, whatever changes
+    feeds: whether what queries route reaches others; else it is an output only
+    gathered: the groups of queries that feed each other; None = as of a new job
     """
 
     plans: tuple[str, ...]
@@ -255,7 +257,8 @@ class Program:
     live: bool = False
     has_changes: bool = False
     nulls: NullRule = NullRule.PLAN
-    chains: bool = False
+    feeds: bool = True
+    gathered: Gathered | None = None
 
     @staticmethod
     def of(
@@ -269,8 +272,8 @@ class Program:
     ) -> Program:
         """A program for these plans."""
         texts = tuple(plan_text(plan) for plan in plans)
-        chains = len(plans) == 1 and has_chains(plans[0].queries)
-        return Program(texts, buckets, clock, idle, tuple(sources), is_bounded, nulls=nulls, chains=chains)
+        gathered = gathered_anew(plans[0], sources) if len(plans) == 1 else None
+        return Program(texts, buckets, clock, idle, tuple(sources), is_bounded, nulls=nulls, gathered=gathered)
 
     def fingerprint(self) -> str:
         """A hash of the plans, equal for equal plans."""
@@ -295,16 +298,17 @@ class Program:
 
     def groups(self, index: int = 0) -> tuple[PartitionGroup, ...]:
         """The partition groups of a plan; those of the last epoch, if there are any."""
-        return (
-            self.stages[-1].groups
-            if self.epochs
-            else _load_groups(self.plans[index], self.sources, self.chains or None)
-        )
+        return self.stages[-1].groups if self.epochs else _load_groups(self.plans[index], self.sources, self.gathered)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
         """The groups of each epoch; the groups of a number have the same name in all of them."""
-        return epoch_stages(self.plans[0], self.epochs, self.sources, self.chains)
+        return epoch_stages(self.plans[0], self.epochs, self.sources, self.gathered or ())
+
+    @property
+    def names(self) -> dict[str, GroupName]:
+        """The names of the groups of all queries, by title."""
+        return group_names(self.plan().queries, self.sources, self.gathered or ())
 
     def running(self) -> Plan:
         """The queries that run in the end."""
@@ -349,9 +353,9 @@ class Program:
 
 
 @lru_cache(maxsize=64)
-def _load_groups(plan: str, sources: tuple[ClockSource, ...], chains: bool | None) -> tuple[PartitionGroup, ...]:
-    """Computed once per process and plan; chains: as of `partition_groups`."""
-    return partition_groups(load_plan(plan), sources, chains=chains)
+def _load_groups(plan: str, sources: tuple[ClockSource, ...], gathered: Gathered | None) -> tuple[PartitionGroup, ...]:
+    """Computed once per process and plan; gathered: as of `partition_groups`."""
+    return partition_groups(load_plan(plan), sources, gathered)
 
 
 @lru_cache(maxsize=64)

@@ -36,33 +36,49 @@ Actions = Mapping[tuple[str | None, str], Action]
 
 def with_routes(queries: Sequence[QueryPlan], events: Iterable[EventType]) -> tuple[QueryPlan, ...]:
     """The queries with what their blocks can route."""
-    actions: Actions = {(event.name, action.name): action for event in events for action in event.actions}
+    actions = _of_events(events)
     return tuple(replace(query, routes=_routed(query, actions)) if query.block else query for query in queries)
 
 
 def _routed(query: QueryPlan, of_events: Actions) -> tuple[str, ...]:
-    """The event types that the block of a query can route, in text order.
+    """The event types that the block of a query can route, in text order."""
+    events = (routed_by(part) for part in _executed(query, of_events))
+    return tuple(dict.fromkeys(_name(event) for event in events if event is not None))
 
-    Actions that it calls count.
-    """
+
+def routed_by(part: Any) -> Expression | None:
+    """What a part of a block gives to the queries that take it; None = nothing."""
+    match part:
+        case Route(event=event):
+            return event
+        case Send(event=event, channel=Literal(value=channel)) if channel == QUERIES_CHANNEL:
+            return event
+        case _:
+            return None
+
+
+def executed(query: QueryPlan, events: Iterable[EventType]) -> Iterator[Any]:
+    """The parts of a query's block and of all actions that it calls, in text order."""
+    return _executed(query, _of_events(events))
+
+
+def _of_events(events: Iterable[EventType]) -> Actions:
+    return {(event.name, action.name): action for event in events for action in event.actions}
+
+
+def _executed(query: QueryPlan, of_events: Actions) -> Iterator[Any]:
     own: Actions = {(None, action.name): action for action in query.actions}
-    found: dict[str, None] = {}
     waiting: list[Any] = [query.block]
     called: set[tuple[str | None, str]] = set()
     while waiting:
         for part in _parts(waiting.pop()):
-            match part:
-                case Route(event=event):
-                    found[_name(event)] = None
-                case Send(event=event, channel=Literal(value=channel)) if channel == QUERIES_CHANNEL:
-                    found[_name(event)] = None
-                case Invoke(receiver=receiver, action=name):
-                    key = None if receiver is None else _name(receiver), name
-                    action = own.get(key) or of_events.get(key)
-                    if action is not None and key not in called:
-                        called.add(key)
-                        waiting.append(action.body)
-    return tuple(found)
+            yield part
+            if isinstance(part, Invoke):
+                key = None if part.receiver is None else _name(part.receiver), part.action
+                action = own.get(key) or of_events.get(key)
+                if action is not None and key not in called:
+                    called.add(key)
+                    waiting.append(action.body)
 
 
 def _name(event: Expression) -> str:

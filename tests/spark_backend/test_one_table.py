@@ -111,7 +111,7 @@ def test_a_change_of_the_queries_does_not_look_through_all_results(
     looked = list[object]()
     for module, name in ((of_folders, "files_below"), (of_tables, "tables_below")):
         monkeypatch.setattr(module, name, lambda path: looked.append(path) or ())
-    finished(PLAN, deployment, chains=False)
+    finished(PLAN, deployment, feeds=False)
     assert not looked
 
 

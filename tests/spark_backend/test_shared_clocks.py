@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from job_engine.wire.gathering import own_name
 from job_engine.wire.packed_rows import Signal, pack_arrivals, unpack_row
 from job_engine.wire.partition_groups import describe_pushdown, partition_groups, shared_order
 from job_engine.wire.program import Program
@@ -83,7 +84,7 @@ def test_all_of_a_shared_group_is_in_one_bucket() -> None:
 def test_what_parallelism_is_left_is_said(policy: str, told: str | None) -> None:
     plan = ordered(POLICIES[policy])
     query = plan.query("Rise")
-    assert shared_order(query, chains=False) == told
+    assert shared_order(query, own_name(query, ())) == told
     assert describe_pushdown(plan, query)[-1] == f"bucket: {f'one, for all records: {told}' if told else 'by k'}"
 
 

@@ -69,9 +69,12 @@ def pattern(chance: random.Random, one: str, other: str) -> tuple[str, list[str]
     )
 
 
-def a_query(chance: random.Random, name: str, level: int) -> str:
-    """A query that takes events up to a level, and routes some of the next."""
-    key = chance.choice(["", " key h", " key u", " key h, u"])
+KEYS = ["", " key h", " key u", " key h, u"]
+
+
+def a_query(chance: random.Random, name: str, level: int, shared: str | None = None) -> str:
+    """A query that takes events up to a level, and routes some of the next; `shared`: as of `book`."""
+    key = chance.choice(KEYS) if shared is None else shared
     one = f"E{level}" if chance.random() < 0.7 else f"E{chance.randint(0, level)}"
     other = f"E{chance.randint(0, level)}"
     inputs = "\n".join(an_input(chance, event, key) for event in dict.fromkeys([one, other]))
@@ -80,27 +83,37 @@ def a_query(chance: random.Random, name: str, level: int) -> str:
     body = ['print "x";']
     if level + 1 < LEVELS:
         levels = [chance.randint(level + 1, LEVELS - 1) for _ in range(chance.choice([1, 1, 2]))]
-        body += [a_route(chance, names, f"E{fed}") for fed in levels]
+        kept = "" if shared is None else shared
+        body += [a_route(chance, names, f"E{fed}", kept) for fed in levels]
     return f"query {name} {{ inputs {{ {inputs} }} {found}{limit} {{ {' '.join(body)} }} }}"
 
 
-def a_route(chance: random.Random, names: list[str], event: str) -> str:
+def a_route(chance: random.Random, names: list[str], event: str, kept: str = "") -> str:
+    """A statement that routes; `kept`: the key that what it routes has, too."""
     if not names:
-        return f"route {event}(1, 2, 3, 5.0);"
+        return f"route {event}({'h' if 'h' in kept else 1}, {'u' if 'u' in kept else 2}, 3, 5.0);"
     name = chance.choice(names)
-    values = f"{name}.{chance.choice('hu')}, {name}.{chance.choice('hu')}, {name}.v + {chance.randint(0, 1)}, {name}.w"
+    first, second = f"{name}.{chance.choice('hu')}", f"{name}.{chance.choice('hu')}"
+    if "h" in kept:
+        first = chance.choice(["h", f"{name}.h"])
+    if "u" in kept:
+        second = chance.choice(["u", f"{name}.u"])
+    values = f"{first}, {second}, {name}.v + {chance.randint(0, 1)}, {name}.w"
     routed = f"route {event}({values});"
     if chance.random() < 0.3:
         routed = f'send {event}({values}) to "com.apama.queries";'
     return f"if {name}.v > 1 {{ {routed} }}" if chance.random() < 0.3 else routed
 
 
-def book(chance: random.Random) -> Book:
-    """A program whose queries feed each other, in any order of their names."""
+def book(chance: random.Random, shared: str | None = None) -> Book:
+    """A program whose queries feed each other, in any order of their names.
+
+    shared: the key of all queries, which what they route keeps; None = their keys differ
+    """
     names = [f"Q{number}" for number in range(chance.randint(2, 5))]
     chance.shuffle(names)
     levels = [0, *(chance.randint(0, LEVELS - 1) for _ in names[1:])]
-    queries = [a_query(chance, name, level) for name, level in zip(names, levels, strict=True)]
+    queries = [a_query(chance, name, level, shared) for name, level in zip(names, levels, strict=True)]
     annotations = ["", *(chance.choice(["", "", UNORDERED, TIMED, TIMED + UNORDERED]) for _ in range(1, LEVELS))]
     return Book(annotations, queries)
 

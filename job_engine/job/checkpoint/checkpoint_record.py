@@ -21,19 +21,24 @@ from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, files_below, names_in
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.batch_log import LATER, RECORD, DriverFiles, driver_files
+from job_engine.wire.gathering import Gathered, across_keys
 from job_engine.wire.program import Program
 from querylang.errors import InputError
 from querylang.plan.expression import Type
+from querylang.plan.routing import has_chains
 from runtime.json_reader import OtherVersion
 from runtime.json_shapes import Count
 
-RECORD_VERSION = 6
+RECORD_VERSION = 7
 """Of checkpoints whose queries feed each other. Every later version reads this one. This one reads
-version 5, which has no `chains`, version 4, which has no `engine`, version 3,
-which has no `moved` either, and version 2, which has no `tasks` either.
+version 6, which has no `gathered`, version 5, which has no `chains`, version 4, which has no
+`engine`, version 3, which has no `moved` either, and version 2, which has no `tasks` either.
 
 Version 1, of release 0.1, is refused.
 """
+
+CHAINS_VERSION = 6
+"""The version of checkpoints whose queries feed each other, and all are in one bucket."""
 
 LOCAL_VERSION = 5
 """The version of other checkpoints with an `engine`."""
@@ -85,7 +90,9 @@ class Record:
     fields: by source: roles, by the names of their standard columns, which are fields; of older
         releases there are none
     engine: whose files the checkpoint has
-    chains: as of `Program`
+    chains: whether queries of the checkpoint have fed each other
+    gathered: as of `Program`, of the queries that it began with; None = all are in one bucket if
+        any feed each other
     """
 
     identity: Annotated[str, IDENTITY]
@@ -99,6 +106,7 @@ class Record:
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     engine: Engine = Engine.SPARK
     chains: bool = False
+    gathered: Gathered | None = None
 
     @staticmethod
     def of(
@@ -115,21 +123,34 @@ class Record:
             schemas={name: {item: str(type_) for item, type_ in types.items()} for name, types in schemas.items()},
             fields={name: tuple(roles) for name, roles in fields.items()},
             engine=deployment.engine,
-            chains=program.chains,
+            chains=has_chains(program.plan().queries),
+            gathered=program.gathered,
         )
 
     @property
     def version(self) -> int:
         """The version that it is written in."""
         if self.chains:
-            return RECORD_VERSION
+            return CHAINS_VERSION if self.gathered is None else RECORD_VERSION
         return SPARK_VERSION if self.engine is Engine.SPARK else LOCAL_VERSION
 
     def to_plain(self) -> dict[str, Any]:
         """As it is written."""
         plain = {"version": self.version, **asdict(self)}
-        later = {"engine": LOCAL_VERSION, "chains": RECORD_VERSION}
+        later = {"engine": LOCAL_VERSION, "chains": CHAINS_VERSION, "gathered": RECORD_VERSION}
         return {key: value for key, value in plain.items() if self.version >= later.get(key, 0)}
+
+    def gathered_of(self, program: Program) -> Gathered:
+        """The gathered queries of the program that it began with."""
+        if not self.chains:
+            return ()
+        if self.gathered is not None:
+            return self.gathered
+        return tuple((query.title, across_keys(program.sources)) for query in program.plan().queries)
+
+    def feeding(self) -> Record:
+        """The same once queries feed each other, which did not when the checkpoint was begun."""
+        return self if self.chains else replace(self, chains=True, gathered=())
 
     def types(self) -> Schemas:
         """The inferred event types."""

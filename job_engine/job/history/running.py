@@ -13,7 +13,7 @@ from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.checkpoint.progress import JobProgress
 from job_engine.job.commands import Sent, moment_of, send_command
-from job_engine.job.compilation import compile_deployment, source_readings, told_sources
+from job_engine.job.compilation import compiled_as_kept, source_readings, told_sources
 from job_engine.job.history.read_again import (
     HistoryMark,
     TableEnd,
@@ -58,7 +58,7 @@ def history_program(journal: Journal, program: Program) -> Program:
     queries = tuple(query for query in journal.plan.queries if query.title in history.titles)
     plan = Plan(journal.plan.events, queries)
     own = Program.of(plan, buckets=program.buckets, clock=program.clock, sources=program.sources)
-    return replace(own, chains=program.chains).without_idle()
+    return replace(own, gathered=journal.gathered or ()).without_idle()
 
 
 Begun = tuple[HistoryRun, HistoryMark]
@@ -301,11 +301,13 @@ def _program(deployment: Deployment, command: HistoryCommand) -> Program:
         raise InputError(
             f"{deployment.checkpoint}: no job has run on this checkpoint yet; start it with `ensue run {deployment.file}`"
         )
-    compiled = compile_deployment(deployment, record.types(), chains=record.chains)
+    compiled = compiled_as_kept(deployment, record)
     program, files = compiled.program(deployment), compiled.running
-    journal = (read_journal(deployment) or Journal.begin(files, program.plan())).annotated_by(files)
+    journal = read_journal(deployment) or Journal.begin(files, program.plan(), program.gathered)
+    journal = journal.annotated_by(files).gathered_in(program)
     moment = moment_of_change(JobFolder(deployment.checkpoint).last_progress(), None)
-    foretold = journal.joined(command, Taking(0, moment, 0, finishing(deployment, chains=program.chains)), "")
+    finish = finishing(deployment, feeds=program.feeds and journal.is_fed)
+    foretold = journal.joined(command, Taking(0, moment, 0, finish, program.sources), "")
     if foretold.taken[-1].errors:
         raise InputError("; ".join(foretold.taken[-1].errors))
     return history_program(foretold, program)

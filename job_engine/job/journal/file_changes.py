@@ -91,11 +91,12 @@ def foretell(deployment: Deployment, change: FileChange, program: Program) -> Fo
     reached = folder.reached()
     journal = (read_journal(deployment) or _begun(deployment, change, program)).annotated_by(change.files)
     changes = [(command.text, command.at) for command in folder.commands.waiting() if command.kind == CHANGE]
-    finish = finishing(deployment, chains=program.chains)
+    journal = journal.gathered_in(program)
+    finish = finishing(deployment, feeds=program.feeds and journal.is_fed)
     for text, at in (*changes, (files_text(change), None)):
         moment = moment_of_change(reached.progress, at)
         asked = asked_of_text(text, deployment.value_of)
-        journal = journal.changed(asked, Taking(0, moment, reached.batches.ended, finish))
+        journal = journal.changed(asked, Taking(0, moment, reached.batches.ended, finish, program.sources))
     last = journal.taken[-1]
     if last.errors:
         raise InputError(f"{deployment.file}: {'; '.join(last.errors)}")
@@ -137,6 +138,6 @@ def take_files(deployment: Deployment, change: FileChange, program: Program, *, 
 def _begun(deployment: Deployment, change: FileChange, program: Program) -> Journal:
     """The journal of a checkpoint whose queries have never changed."""
     if is_same(change.before, change.files):
-        return Journal.begin(change.before, program.plan())
-    plan = finished(change.before.plan(), deployment, chains=program.chains)
-    return Journal.begin(change.before, plan)
+        return Journal.begin(change.before, program.plan(), program.gathered)
+    plan = finished(change.before.plan(), deployment, feeds=program.feeds)
+    return Journal.begin(change.before, plan, program.gathered)

@@ -12,17 +12,19 @@ from itertools import dropwhile
 from typing import Annotated, Any
 
 from job_engine.job.checkpoint.progress import JobProgress
-from job_engine.job.plan_rules import Finish
+from job_engine.job.plan_rules import Finish, would_chain
 from job_engine.places.place import Place
+from job_engine.wire.clock_sources import ClockSource
+from job_engine.wire.gathering import Gathered, across_keys, gathered_behind, group_names
 from job_engine.wire.plan_text import plan_text
 from job_engine.wire.program import Epoch, History, Notice, Program
-from querylang.changes import Applied, Moment, apply, with_instances_of, with_plan
+from querylang.changes import Applied, Moment, apply, refusal, with_instances_of, with_plan
 from querylang.errors import InputError
 from querylang.merging import FileChange, merge
 from querylang.parameters import bind
 from querylang.plan.changes import Change, DeployQuery, Outcome
 from querylang.plan.model import Plan, QueryPlan
-from querylang.plan.routing import chained
+from querylang.plan.routing import chained, has_chains
 from querylang.running import ChangeError, Running, RunningQuery, Version, known_value, with_events
 from runtime.instants import EARLIEST
 
@@ -73,12 +75,14 @@ class Taking:
     moment: where it takes place, unless that is before the change before it
     batch: the last micro-batch before it
     finish: gives plans the settings of the job
+    sources: of the job
     """
 
     command: int
     moment: Moment
     batch: int
     finish: Finish
+    sources: tuple[ClockSource, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,17 +185,36 @@ class Journal:
     since: by query, the place of its last change, µs; others run since the beginning
     epochs: oldest first; at least one
     taken: changes that may not be reported yet, oldest first
+    gathered: as of `Program`, of the queries of all epochs; None = there never were any
     """
 
     running: Running
     since: Mapping[str, int]
     epochs: tuple[JournalEpoch, ...]
     taken: tuple[Taken, ...]
+    gathered: Gathered | None = None
 
     @staticmethod
-    def begin(running: Running, plan: Plan) -> Journal:
-        """The journal of a job whose queries never changed; `plan`: as of `JournalEpoch.of`."""
-        return Journal(running, {}, (JournalEpoch.of(0, plan, running),), ())
+    def begin(running: Running, plan: Plan, gathered: Gathered | None = None) -> Journal:
+        """The journal of a job whose queries never changed.
+
+        plan: as of `JournalEpoch.of`
+        gathered: as of `Program`
+        """
+        return Journal(running, {}, (JournalEpoch.of(0, plan, running),), (), gathered or None)
+
+    def gathered_in(self, program: Program) -> Journal:
+        """The same with the groups that all queries have had which fed each other in version 6 of the
+        record; `program`: what the files say."""
+        if self.gathered is not None or not program.gathered:
+            return self
+        titles = {query.title for epoch in self.epochs for query in epoch.plan.queries}
+        return replace(self, gathered=tuple((title, across_keys(program.sources)) for title in sorted(titles)))
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether what is routed reaches other queries, and not only in their texts."""
+        return has_chains(self.plan.queries) or not would_chain(self.running.plan())
 
     @property
     def plan(self) -> Plan:
@@ -294,14 +317,26 @@ class Journal:
         return replace(self, epochs=epochs, taken=taken)
 
     def program(self, program: Program, histories: Place) -> Program:
-        """What the buckets run; `histories`: where folders of histories are."""
+        """What the buckets run.
+
+        program: what the files say
+        histories: where folders of histories are
+        """
+        gathered = self.gathered_in(program).gathered or ()
         epochs = tuple(epoch.sent(histories) for epoch in self.epochs)
         whole = plan_text(_all_queries([epoch.plan for epoch in self.epochs]))
-        return replace(program, plans=(whole,), epochs=epochs, notices=tuple(item.notice for item in self.taken))
+        notices = tuple(item.notice for item in self.taken)
+        return replace(program, plans=(whole,), epochs=epochs, notices=notices, gathered=gathered)
 
 
 def _changed(journal: Journal, asked: Asked, taking: Taking) -> Journal:
     applied = _applied(asked, taking, journal.running)
+    gathered = journal.gathered
+    if applied.plan is not None:
+        try:
+            gathered = _gathered(journal, applied.plan, applied.heirs, taking.sources)
+        except InputError as error:
+            applied = Applied(journal.running, (_refusal(asked, error),))
     place, number = taking.moment.place, journal.next_notice
     notice = Notice(number, place, applied.outcomes)
     taken = (*journal.taken, Taken(taking.command, place, taking.batch, notice))
@@ -310,7 +345,30 @@ def _changed(journal: Journal, asked: Asked, taking: Taking) -> Journal:
         return replace(journal, running=applied.running, epochs=epochs, taken=taken)
     epoch = _next_epoch(journal, applied.running, applied.plan, place, tuple(sorted(applied.heirs.items())))
     since = {**journal.since, **{item.query: place for item in applied.outcomes}}
-    return replace(journal, running=applied.running, since=since, epochs=(*journal.epochs, epoch), taken=taken)
+    epochs = (*journal.epochs, epoch)
+    return replace(journal, running=applied.running, since=since, epochs=epochs, taken=taken, gathered=gathered)
+
+
+def _gathered(
+    journal: Journal, plan: Plan, heirs: Mapping[str, str], sources: tuple[ClockSource, ...]
+) -> Gathered | None:
+    """The gathered queries behind a change; raises InputError if it cannot be.
+
+    plan, heirs: behind it
+    """
+    if journal.gathered is None and not has_chains(plan.queries):
+        return None
+    others = _all_queries([epoch.plan for epoch in journal.epochs]).queries
+    known = group_names(others, sources, journal.gathered or ())
+    known |= {title: known[heir] for title, heir in heirs.items()}
+    return gathered_behind(plan, sources, known, others)
+
+
+def _refusal(asked: Asked, error: InputError) -> Outcome:
+    if isinstance(asked, Change):
+        return refusal(asked, str(error))
+    word = "DeployQuery" if isinstance(asked, HistoryCommand) else "the files"
+    return Outcome("error", "", "", f"{word}: {error}")
 
 
 def _all_queries(plans: Sequence[Plan]) -> Plan:

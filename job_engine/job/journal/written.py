@@ -33,6 +33,7 @@ from job_engine.job.journal.journal import (
 )
 from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment
+from job_engine.wire.gathering import Gathered
 from job_engine.wire.plan_text import load_alone, load_plan, plan_text, template_text
 from job_engine.wire.program import History
 from querylang.errors import InputError, counted
@@ -44,9 +45,9 @@ from runtime.json_reader import DamagedJson, json_of_text
 from runtime.json_shapes import Count
 from runtime.reading import ControlError, parse_change
 
-JOURNAL_VERSION = 2
-"""Written where values may be secret. Other journals are of version 1, which older releases read,
-too."""
+JOURNAL_VERSION = 3
+"""Written where queries feed each other, or have. Version 2 is written where values may be secret.
+Other journals are of version 1, which older releases read, too."""
 
 FILES_VERSION = 2
 """Written where values may be secret. Other files are of version 1, which older releases read,
@@ -161,12 +162,14 @@ def _is(text: str, name: str) -> bool:
 def journal_to_plain(journal: Journal) -> dict[str, Any]:
     """The journal as files may hold it: without values that may be secret."""
     is_hiding = has_hidden(journal.running) or any(epoch.hidden for epoch in journal.epochs)
+    is_gathered = journal.gathered is not None
     return {
-        "version": JOURNAL_VERSION if is_hiding else 1,
+        "version": JOURNAL_VERSION if is_gathered else 2 if is_hiding else 1,
         "running": running_to_plain(journal.running),
         "since": dict(journal.since),
         "epochs": [_epoch_to_plain(epoch) for epoch in journal.epochs],
         "taken": [asdict(item) for item in journal.taken],
+        **({"gathered": journal.gathered} if is_gathered else {}),
     }
 
 
@@ -197,7 +200,8 @@ def journal_of_plain(data: PlainJournal, resolve: Resolve = no_variables) -> Jou
     if not data["epochs"]:
         raise DamagedJson("'epochs': expected at least one")
     epochs = tuple(_epoch_of_plain(item, resolve) for item in data["epochs"])
-    return Journal(running_of_plain(data["running"], resolve), data["since"], epochs, data["taken"])
+    running, gathered = running_of_plain(data["running"], resolve), data.get("gathered")
+    return Journal(running, data["since"], epochs, data["taken"], gathered)
 
 
 def _epoch_of_plain(data: _PlainEpoch, resolve: Resolve) -> JournalEpoch:
@@ -407,6 +411,7 @@ class PlainJournal(TypedDict):
     since: dict[str, int]
     epochs: list[_PlainEpoch]
     taken: tuple[Taken, ...]
+    gathered: NotRequired[Gathered | None]
 
 
 class _HistoryText(TypedDict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from job_engine.job.checkpoint.checkpoint_record import write_record
 from job_engine.job.checkpoint.job_folder import Reached
 from job_engine.job.history.read_again import (
     histories,
@@ -22,6 +23,7 @@ from job_engine.sources.listing.command_folder import CHANGE, ERROR, Answer, Com
 from job_engine.wire.program import Program
 from querylang.errors import InputError
 from querylang.plan.changes import UNCHANGED, Outcome
+from querylang.plan.routing import has_chains
 from runtime.instants import EARLIEST
 from runtime.json_reader import DamagedJson
 
@@ -47,9 +49,12 @@ def changed_program(ready: Checked, reached: Reached) -> Program:
     if journal is not None:
         _answer(commands, journal)  # a run may have been killed before it did
         journal = journal.annotated_by(ready.files.files).settled(reached.progress, reached.batches.ended)
+        journal = journal.gathered_in(ready.program)
     while reached.batches.open is None and (command := first_change(commands)) is not None:
-        journal = journal or Journal.begin(ready.files.files, ready.program.plan())
+        journal = journal or Journal.begin(ready.files.files, ready.program.plan(), ready.program.gathered)
         journal = _changed(journal, ready, reached, command)
+        if has_chains(journal.plan.queries) and not ready.record.chains:
+            write_record(checkpoint, ready.record.feeding())
         write_journal(checkpoint, journal)
         _answer(commands, journal)
         remove_done(checkpoint, command.text)
@@ -62,8 +67,8 @@ def changed_program(ready: Checked, reached: Reached) -> Program:
 def _changed(journal: Journal, ready: Checked, reached: Reached, command: Command) -> Journal:
     """The journal after a change that a command asks for."""
     deployment, moment = ready.deployment, moment_of_change(reached.progress, command.at)
-    finish = finishing(deployment, chains=ready.program.chains)
-    taking = Taking(command.number, moment, reached.batches.ended, finish)
+    finish = finishing(deployment, feeds=ready.program.feeds and journal.is_fed)
+    taking = Taking(command.number, moment, reached.batches.ended, finish, ready.program.sources)
     try:
         asked = asked_of_text(command.text, deployment.value_of)
     except DamagedJson as error:
@@ -90,7 +95,8 @@ def kept_program(program: Program, deployment: Deployment) -> Program:
 
 def _program(journal: Journal, program: Program, deployment: Deployment, batch: int) -> Program:
     """What runs, with the ends of handovers that are known."""
-    journal = journal.handed_over(None, batch, finishing(deployment, chains=program.chains))
+    finish = finishing(deployment, feeds=program.feeds and journal.is_fed)
+    journal = journal.handed_over(None, batch, finish)
     return journal.program(program, histories(deployment.checkpoint))
 
 

@@ -22,9 +22,10 @@ from job_engine.settings.deployment import Deployment, keep_places, places_in_wo
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.settings.sections import unused_settings
 from job_engine.sources.kinds import running_of
+from job_engine.wire.gathering import CHAINS
 from job_engine.wire.partition_groups import shared_order
-from querylang.errors import InputError
-from querylang.plan.model import Plan
+from job_engine.wire.program import Program
+from querylang.errors import InputError, listed
 from querylang.printable import warn
 
 
@@ -122,24 +123,28 @@ def _prepared(ready: Checked, lock: RunLock | StoreLock, machine: Machine, watch
         write_record(deployment.checkpoint, ready.record)
     note_release(deployment.checkpoint)
     keep_places(deployment)
+    kept = read_record(deployment.checkpoint)
+    if kept is not None and kept.chains != ready.record.chains:  # first, or the files would be older than chains
+        write_record(deployment.checkpoint, kept.feeding())
     take_files(deployment, ready.files, ready.program, is_written=ready.is_written)
     if ready.has_other_files:
         write_record(deployment.checkpoint, ready.record)
     remove_old_files(deployment.checkpoint, ready.record)  # what a run that was killed has left
     if ready.record.tasks is not None:
         machine.keep_tasks(deployment, ready.record.tasks)
-    _warn_of_single_tasks(ready.program.plan(), chains=ready.program.chains)
+    _warn_of_single_tasks(ready.program)
     for source in deployment.all_sources:
         running_of(source).begin(source)
     return Job(ready, machine, lock, watch)
 
 
-def _warn_of_single_tasks(plan: Plan, *, chains: bool) -> None:
-    """Say which queries do not get faster with more buckets and cores; chains: as of `Program`."""
-    if chains:
-        warn("the queries feed each other, so all of them run as one task")
-        return
-    for query in plan.queries:
-        order = shared_order(query, chains=False)
-        if order is not None:
+def _warn_of_single_tasks(program: Program) -> None:
+    """Say which queries do not get faster with more buckets and cores."""
+    names, queries = program.names, program.plan().queries
+    across = [f"'{query.public_title}'" for query in queries if names[query.title][0] == CHAINS]
+    if across:
+        warn(f"the queries {listed(across)} feed each other across keys, so they run as one task")
+    for query in queries:
+        order = shared_order(query, names[query.title])
+        if order is not None and names[query.title][0] != CHAINS:
             warn(f"query {query.title}: {order}, runs as one task")

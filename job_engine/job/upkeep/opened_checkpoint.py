@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from job_engine.job.checkpoint.checkpoint_record import Record, placed, read_record, refuse_difference
 from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.job.compilation import compile_deployment
+from job_engine.job.compilation import compiled_as_kept
 from job_engine.job.driver import driver_of, in_words_of_driver
 from job_engine.job.plan_rules import clock_sources
 from job_engine.job.preflight import refuse_damaged_logs
@@ -54,16 +54,18 @@ def open_record(deployment: Deployment, kept: Record) -> Record:
 
 def _wanted(deployment: Deployment, kept: Record) -> tuple[Program, Record]:
     """What the files say, by the rules that the checkpoint has."""
-    compiled = compile_deployment(deployment, kept.types(), chains=kept.chains)
-    programs = [_program(plan, deployment, kept) for plan in (compiled.plan, *compiled.plan.earlier())]
+    compiled = compiled_as_kept(deployment, kept)
+    programs = [
+        _program(plan, deployment, kept, feeds=compiled.feeds) for plan in (compiled.plan, *compiled.plan.earlier())
+    ]
     chosen = next((program for program in programs if program.fingerprint() == kept.plan), programs[0])
     return chosen, Record.of(deployment, chosen, compiled.schemas)
 
 
-def _program(plan: Plan, deployment: Deployment, kept: Record) -> Program:
+def _program(plan: Plan, deployment: Deployment, kept: Record, *, feeds: bool) -> Program:
     sources = clock_sources(deployment)
     program = Program.of(plan, buckets=deployment.buckets, clock=deployment.clock, sources=sources)
-    return replace(program, chains=kept.chains)
+    return replace(program, feeds=feeds, gathered=kept.gathered_of(program))
 
 
 def kept_record(deployment: Deployment) -> Record:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import querylang
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.stages.prepare import prepare
+from job_engine.job.upkeep.opened_checkpoint import open_checkpoint, saved_states
 from job_engine.operator.bucket_state import close_state, open_state
 from job_engine.settings.deployment_file import load_deployment
+from job_engine.wire import program
+from job_engine.wire.gathering import Gathered, GroupName, across_keys
 from job_engine.wire.program import Program
 from querylang.errors import InputError
+from querylang.plan.model import Plan
 from tests.support.local_jobs import NEVER, CrashAt, crashed, local, run
 from tests.support.sensors import add_files, expected, project, streamed, table, totals
 
@@ -68,21 +74,84 @@ def test_a_chain_continues_behind_each_durable_write(tmp_path: Path, point: str,
     assert_exactly_once(tmp_path)
     record = read_record(load_deployment(path).checkpoint)
     assert record is not None
-    assert (record.chains, record.version) == (True, 6)
+    assert (record.chains, record.version) == (True, 7)
+    assert {name for _, name in record.gathered or ()} == {("chains", True, ("readings",))}
 
 
-def test_a_checkpoint_without_chains_stays_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    first, *_ = QUERY.partition("query Both")
-    path = job(tmp_path, query=first)
+FIRST, *_ = QUERY.partition("query Both")
+NEXT = """\
+query Next {
+    inputs { Risen() key sensor within 60.0 wait 20.0; Reading(value > 60.0) key sensor within 30.0 wait 5.0; }
+    find Risen as p -> Reading as r { print r.sensor; }
+}
+"""
+
+
+def test_what_stays_with_its_key_is_divided_among_buckets(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = job(tmp_path, query=FIRST + NEXT)
+    crashed(path, CrashAt("published", 1), interval=0.0)
+    run(path)
+    wanted = expected(tmp_path)
+    assert len(wanted["Next"]) > 20
+    assert streamed(tmp_path) == wanted
+    assert "one task" not in caplog.text
+    opened = open_checkpoint(load_deployment(path))
+    states = [open_state(opened.program, bucket, data) for bucket, data in saved_states(opened)]
+    assert [len(state.engines) for state in states] == [1] * 3
+    assert all(state.engines[0].sizes()["Next"]["keys"] > 3 for state in states)
+
+
+def test_a_query_that_runs_is_fed_by_files_that_are_applied(tmp_path: Path) -> None:
+    path = job(tmp_path, query=FIRST)
     run(path)
     (tmp_path / "sensors.query").write_text(QUERY)
-    with pytest.raises(InputError, match=r"the files: its queries would feed each other"):
-        run(path)
-    assert "was written before queries fed each other" in caplog.text
-    with pytest.raises(InputError, match=r"its queries would feed each other.*begin with a new checkpoint"):
+    with pytest.raises(
+        InputError, match=r"the files: 'Rise', 'Both' and 'Again' would feed each other, and their keys"
+    ):
         prepare(path, apply=True)
-    (tmp_path / "sensors.query").write_text(first)
+    (tmp_path / "sensors.query").write_text(FIRST + NEXT)
+    with pytest.raises(InputError, match=r"the files have changed.*deploy 'Next'"):
+        prepare(path)
+    prepare(path, apply=True).close()
+    later = table(seed=9)
+    later["at"] += pd.Timedelta(seconds=400)
+    later["ts"] += 400
+    add_files(tmp_path, later, 2, first=5)
     run(path)
+    assert len(streamed(tmp_path)["Next"]) > 20
+    record = read_record(load_deployment(path).checkpoint)
+    assert record is not None
+    assert (record.chains, record.gathered) == (True, ())
+
+
+def test_a_checkpoint_of_version_6_keeps_its_queries_in_one_bucket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = job(tmp_path, query=FIRST + NEXT)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(program, "gathered_anew", lambda plan, sources: all_of(plan, across_keys(sources)))
+        crashed(path, CrashAt("committed", 1), interval=0.0)
+    file = tmp_path / "state" / "ensue.json"
+    record = json.loads(file.read_text())
+    assert record.pop("gathered")
+    file.write_text(json.dumps(record | {"version": 6}))
+    run(path)
+    assert streamed(tmp_path) == expected(tmp_path)
+
+
+def all_of(plan: Plan, name: GroupName) -> Gathered:
+    return tuple((query.title, name) for query in plan.queries)
+
+
+def test_what_an_older_checkpoint_routes_stays_an_output(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = job(tmp_path, query=FIRST + NEXT)
+    prepare(path).close()
+    file = tmp_path / "state" / "ensue.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"version": 5, "chains": False, "gathered": None}))
+    ready = prepare(path)
+    ready.close()
+    assert "was written before queries fed each other" in caplog.text
+    assert not any(query.routes for query in ready.checked.program.plan().queries)
 
 
 def test_the_state_of_keys_that_were_apart_is_refused() -> None:

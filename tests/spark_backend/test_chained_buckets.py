@@ -1,0 +1,200 @@
+"""Queries that feed each other, in buckets: which of them meet, and that they give what one engine gives."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import ensue
+import querylang
+from job_engine.job.checkpoint.progress import JobProgress
+from job_engine.job.journal.journal import Journal, Taking, moment_of_change
+from job_engine.job.journal.written import PlainJournal, asked_of_text, journal_of_plain, journal_to_plain
+from job_engine.wire.clock_sources import ClockSource
+from job_engine.wire.gathering import CHAINS
+from job_engine.wire.packed_rows import Signal
+from job_engine.wire.program import Program, load_program
+from job_engine.wire.tagged_rows import Tag
+from querylang.plan.model import Plan
+from querylang.plan.routing import with_routes
+from querylang.running import Running
+from runtime.columns.arrivals import Arrivals, arrivals_schema
+from runtime.json_reader import json_of_text
+from runtime.reading.tables import read_arrivals
+from tests.support.books import KEYS, Row, book, rows
+from tests.support.buckets import Stream, rows_of
+from tests.support.embedded import embedded, summary
+
+SOURCES = (ClockSource("a"), ClockSource("b"))
+
+
+def given(chance: random.Random, events: list[str], pieces: int) -> list[Row]:
+    found: list[Row] = []
+    for _ in range(pieces):
+        begin = found[-1]["at"] if found else 0
+        found += [row | {"at": row["at"] + begin} for row in rows(chance, events)]
+    return found
+
+
+def arrivals_of(chance: random.Random, table: list[Row], plan: Plan) -> dict[str, Arrivals]:
+    """The rows of each source; those of `b` come behind those of `a` that arrived with them."""
+    own: dict[str, list[Row]] = {"a": [], "b": []}
+    for row in table:
+        own[chance.choice("ab")].append(row)
+    found = {name: read_arrivals(part, plan, source=name).table for name, part in own.items() if part}
+    position = arrivals_schema(plan).get_field_index("_place")
+    places = {name: pa.array([int(name == "b")] * len(part), pa.int64()) for name, part in found.items()}
+    return {name: Arrivals(part.set_column(position, "_place", places[name])) for name, part in found.items()}
+
+
+def together(parts: dict[str, Arrivals]) -> Arrivals:
+    whole = Arrivals.concat(list(parts.values()))
+    places = list(
+        zip(*(whole.table.column(name).to_pylist() for name in ("_arrival", "_source", "_offset")), strict=True)
+    )
+    return whole.take([number for _, number in sorted((place, number) for number, place in enumerate(places))])
+
+
+def in_pieces(chance: random.Random, parts: dict[str, Arrivals]) -> list[dict[str, Arrivals]]:
+    """Micro-batches that take of each source as much as chance says."""
+    left, found = dict(parts), []
+    while any(map(len, left.values())):
+        counts = {name: chance.choice([0, 1, 3, 8]) for name in left}
+        found.append({name: Arrivals(part.table.slice(0, counts[name])) for name, part in left.items()})
+        left = {name: Arrivals(part.table.slice(counts[name])) for name, part in left.items()}
+    return found
+
+
+def compare(seed: int) -> bool:
+    """Whether the queries of a random program are apart, and its answer is right."""
+    chance = random.Random(seed)
+    program = book(chance, chance.choice(KEYS) if seed % 3 else None)
+    plan = querylang.compile_text(program.text).plan
+    parts = arrivals_of(chance, given(chance, program.from_sources, 4), plan)
+    stream = Stream(Program.of(plan, buckets=chance.randint(1, 4), sources=SOURCES))
+    for number, batch in enumerate(in_pieces(chance, parts)):
+        stream.take(batch, number)
+        if chance.random() < 0.1:
+            stream.move(chance.randint(1, 5))
+    stream.take({}, 1000, Signal.FLUSH)
+    assert stream.summary() == summary(embedded(plan, together(parts))), (seed, program.text)
+    names = stream.program.names.values()
+    return any(name[0].startswith(f"{CHAINS} ") for name in names)
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_chains_in_buckets_give_what_one_engine_gives(block: int) -> None:
+    assert 2 < sum(compare(seed) for seed in range(10 * block, 10 * block + 10)) < 8
+
+
+EVENTS = "event A { integer h; integer v; } event B { integer h; integer v; } event C { integer h; integer v; } "
+FIRST = "query P { inputs { A() key h within 20.0; } find A as a -> A as b where b.v > a.v { route B(b.h, a.v); } }"
+SECOND = (
+    "query Q { inputs { B() key h within 20.0; A() key h within 9.0; }"
+    " find B as x -> A as y where y.v < x.v { route C(x.h, y.v); } }"
+)
+THIRD = "query R { inputs { C() key h within 50.0; } find C as one -> C as two { print one.v.toString(); } }"
+ACROSS = "query S { inputs { B() key v within 20.0; } find B as x -> B as y { print x.v.toString(); } }"
+LONGER = SECOND.replace("within 9.0", "within 12.0")
+QUIET = FIRST.replace("route B(b.h, a.v);", 'print "quiet";')
+ELSEWHERE = FIRST.replace("B(b.h,", "B(b.v,")
+
+
+class ChainedJob:
+    """Buckets whose queries change between micro-batches, with the settings that a job gives their plans."""
+
+    def __init__(self, text: str, buckets: int) -> None:
+        plan = querylang.compile_text(EVENTS + text).plan
+        self.base = Program.of(plan, buckets=buckets, sources=SOURCES)
+        self.stream = Stream(self.base)
+        self.progress = JobProgress()
+        self.batch = 0
+        self.journal = Journal.begin(Running.of(plan, plan), plan, self.base.gathered)
+
+    def take(self, parts: dict[str, Arrivals], signal: Signal | None = None) -> None:
+        self.batch += 1
+        rows = [(row.tag, row.table) for step in self.stream.take(parts, self.batch, signal) for row in step.rows]
+        measured = [row for row in rows if row[0] in (Tag.METRIC, Tag.SOURCE, Tag.TIMELINE)]
+        self.progress = self.progress.after(measured, records=0, matches=0)
+
+    def change(self, text: str) -> list[str]:
+        """What is wrong with a change; it is taken over as its file keeps it."""
+        moment = moment_of_change(self.progress, None)
+        taking = Taking(self.batch, moment, self.batch, with_all_routes, SOURCES)
+        journal = self.journal.settled(self.progress, self.batch).changed(asked_of_text(text), taking)
+        self.journal = journal_of_plain(json_of_text(json.dumps(journal_to_plain(journal)), PlainJournal))
+        ahead = self.journal.handed_over(None, self.batch, with_all_routes)
+        self.stream.program = load_program(ahead.program(self.base, Path()).to_text())
+        return journal.taken[-1].errors
+
+
+def with_all_routes(plan: Plan) -> Plan:
+    return replace(plan, queries=with_routes(plan.queries, plan.events))
+
+
+def deployed(text: str) -> str:
+    return json.dumps({"DeployQuery": [EVENTS + text]})
+
+
+def replaced(text: str) -> str:
+    return json.dumps({"ReplaceQuery": [EVENTS + text]})
+
+
+CHANGES = {
+    "one that makes a chain": (FIRST, [deployed(SECOND), deployed(THIRD)]),
+    "the query before": (SECOND + THIRD, [deployed(FIRST)]),
+    "one that begins to feed": (QUIET + SECOND, [replaced(FIRST)]),
+    "the first one": (FIRST + SECOND + THIRD, [replaced(FIRST.replace("> a.v", "> a.v + 1")), replaced(FIRST)]),
+    "the middle one": (FIRST + SECOND + THIRD, [replaced(LONGER), replaced(SECOND)]),
+    "the last one": (FIRST + SECOND + THIRD, [replaced(THIRD.replace("50.0", "30.0"))]),
+    "the end of one": (FIRST + SECOND + THIRD, ['UndeployQuery("Q")', deployed(SECOND), 'UndeployQuery("P")']),
+    "one without a chain": (FIRST, [deployed(SECOND), 'UndeployQuery("P")', replaced(LONGER), deployed(FIRST)]),
+    "across keys": (FIRST + ACROSS, [deployed(SECOND), 'UndeployQuery("S")', deployed(THIRD), deployed(ACROSS)]),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_chains_that_change_give_what_a_replay_gives(name: str) -> None:
+    begun, changes = CHANGES[name]
+    chance, at, table = random.Random(name), 0, list[Row]()
+    job = ChainedJob(begun, buckets=3)
+    for text in [*changes, None]:
+        own = []
+        for _ in range(60):
+            at += chance.choice([1, 1, 2])
+            own.append({"at": at, "event": "A", "h": chance.randrange(4), "v": chance.randrange(9)})
+        plan = job.stream.program.plan()
+        job.take({name: read_arrivals(own[half::2], plan, source=name) for half, name in enumerate("ab")})
+        for half, source in enumerate("ab"):
+            table += [row | {"source": source} for row in own[half::2]]
+        if text is not None:
+            assert not job.change(text)
+            table.append(dict.fromkeys(own[0]) | {"at": at, "event": text, "source": "~"})
+    job.take({}, Signal.FLUSH)
+    expected = ensue.replay(EVENTS + begun, table, source_column="source")
+    wanted = Counter(str(row["text"]) for row in expected.output_objects() if row["kind"] in ("print", "route"))
+    found = rows_of(job.stream.tagged, Tag.OUTPUT)
+    assert Counter(str(row["text"]) for row in found if row["kind"] in ("print", "route")) == wanted
+    assert wanted.total() > 20
+
+
+@pytest.mark.parametrize(
+    ("begun", "change", "reason"),
+    [
+        (FIRST, deployed(ACROSS), "'P' and 'S' would feed each other, and their keys differ"),
+        (FIRST + SECOND, replaced(ELSEWHERE), "'P' and 'Q' would feed each other, and their keys differ"),
+        (FIRST + THIRD, deployed(SECOND), "'P', 'R' and 'Q' would feed each other, and their states are in different"),
+    ],
+)
+def test_a_change_that_would_need_other_buckets_is_refused(begun: str, change: str, reason: str) -> None:
+    job = ChainedJob(begun, buckets=2)
+    (error,) = job.change(change)
+    assert reason in error
+    assert "begin with a new checkpoint" in error
+    assert {name for name, *_ in job.stream.program.names.values()} == {name for name, *_ in job.base.names.values()}
