@@ -14,21 +14,23 @@ On Spark
 
 Queries are a path, query text, or what `load` gives. Times are microseconds in UTC. What users do
 wrong raises an `EnsueError` of one line: `QueryErrors` for query text, with places, `InputError`
-for tables, files, settings and state. Everything heavy is imported on first use.
+for tables, files, settings and state. Everything is imported on first use: the command line hears
+signals once this file is read.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
-from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
-
+TYPE_CHECKING = False  # as checkers know it; `typing` takes longer to import than the rest of this file
 if TYPE_CHECKING:
+    from typing import Any
+
     from ensue.answer import Answer, Replay
     from ensue.calls import batch, deploy, match, open, replay, stream, streams  # noqa: A004  as files are opened
     from ensue.live.open_queries import Live
     from ensue.queries import Queries, load
+    from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
     from spark_backend.frames.batches import Batch, Streams
 
     __version__: str
@@ -55,9 +57,11 @@ __all__ = [
     "streams",
 ]
 
+_ERRORS = ("EnsueError", "InputError", "QueryError", "QueryErrors")
 _CALLS = ("batch", "deploy", "match", "open", "replay", "stream", "streams")
 _PLACES = {
     **dict.fromkeys(_CALLS, "ensue.calls"),
+    **dict.fromkeys(_ERRORS, "querylang.errors"),
     "Answer": "ensue.answer",
     "Batch": "spark_backend.frames.batches",
     "Live": "ensue.live.open_queries",

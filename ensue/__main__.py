@@ -1,8 +1,16 @@
-"""`python -m ensue`, and the program `ensue`: the command line."""
+"""`python -m ensue`, and the program `ensue`: the command line.
+
+Until a context for signals is there, Ctrl-C ends the process as the system does, without a
+traceback of Python.
+"""
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found] # `signal` imports more, for a while
 import sys
+
+if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 from job_engine.stopping import SIGNAL_EXIT, Stopped, StopRequest
 

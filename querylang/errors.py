@@ -505,6 +505,11 @@ def exit_code_of(error: BaseException) -> ExitCode:
             return ExitCode.OURS
 
 
+def exit_code_of_all(errors: Iterable[BaseException]) -> ExitCode:
+    """What a command ends with that has reported these: `PASSES` only if all of them may pass."""
+    return min(map(exit_code_of, errors), default=ExitCode.DONE)
+
+
 MOST_COMPARISONS = 300_000
 """How many names are compared for the hints of one check."""
 

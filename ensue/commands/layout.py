@@ -16,7 +16,7 @@ import querylang
 from querylang.errors import EnsueError, FileErrors, near_file
 from querylang.load import DEFINITION_SUFFIX, QUERY_SUFFIXES
 from querylang.paths import exists, is_folder
-from querylang.system_errors import reason_of
+from querylang.system_errors import refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def _layout(path: Path) -> Layout:
     try:
         before = path.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        return _refused(path, "", FileErrors(str(path), [(None, f"cannot be read: {error}")]))
+        return _refused(path, "", refused(error, f"{path}: cannot be read"))
     try:
         return Layout(path, before, querylang.format_text(before, str(path)))
     except EnsueError as mistakes:
@@ -86,12 +86,12 @@ def _refused(path: Path, text: str, mistakes: EnsueError) -> Layout:
 def write(layout: Layout) -> None:
     """Replace the file in one step; its owner, its permissions, and links to it are kept.
 
-    Raises FileErrors.
+    Raises InputError.
     """
     try:
         _replace(layout.path.resolve(), layout.after)
     except OSError as error:
-        raise FileErrors(str(layout.path), [(None, f"cannot be written: {reason_of(error)}")]) from error
+        raise refused(error, f"{layout.path}: cannot be written") from error
 
 
 def _replace(target: Path, text: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ensue.commands.options import Json, QueryFile, with_data_options
-from ensue.commands.output import print_content, print_error, print_json, print_line, print_text, print_warnings
+from ensue.commands.output import print_content, print_error, print_json, print_line, print_text
 from ensue.data_options import DataOptions
 from ensue.queries import Queries, load
 from querylang.errors import EnsueError, QueryErrors
@@ -35,7 +35,7 @@ def check(
     Each query file is checked by itself, those that a deployment names together.
     """
     from ensue.commands.findings import check_files
-    from querylang.errors import counted
+    from querylang.errors import counted, exit_code_of_all
 
     report = check_files(files)
     if as_json:
@@ -47,8 +47,7 @@ def check(
             print_error(f"warning: {warning}")
         if not report.errors:
             print_text(f"{counted(report.files, 'file')}, no mistakes")
-    if report.errors:
-        raise typer.Exit(1)
+    raise typer.Exit(exit_code_of_all(report.errors))
 
 
 # `ensue schema`: print the JSON schema of deployment files.
@@ -143,6 +142,7 @@ def list_queries(
     and left out.
     """
     from ensue.commands.findings import files_by_kind
+    from querylang.errors import exit_code_of_all
 
     errors: list[EnsueError] = []
     queries = list(_listed(files_by_kind(files, errors), errors))
@@ -154,8 +154,7 @@ def list_queries(
         print_text(_table(queries))
     elif not errors:
         print_text("no queries")
-    if errors:
-        raise typer.Exit(1)
+    raise typer.Exit(exit_code_of_all(errors))
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,13 +254,15 @@ def fmt(
     standard input.
     """
     from ensue.commands import layout
+    from querylang.errors import ExitCode, exit_code_of_all
 
     if files == [Path("-")]:
         raise typer.Exit(_format_standard_input(only_check=only_check))
-    has_mistakes = has_changes = False
+    mistakes: list[EnsueError] = []
+    has_changes = False
     for item in layout.layouts(files):
         if item.mistakes is not None:
-            has_mistakes = True
+            mistakes.append(item.mistakes)
             print_error(str(item.mistakes))
         elif to_stdout or not (only_check or item.can_be_written):
             print_content(item.after)
@@ -270,8 +271,9 @@ def fmt(
                 layout.write(item)
             print_line(str(item.path))
         has_changes = has_changes or item.is_changed
-    if has_mistakes or (only_check and has_changes):
-        raise typer.Exit(1)
+    if only_check and has_changes:
+        raise typer.Exit(ExitCode.INPUT)
+    raise typer.Exit(exit_code_of_all(mistakes))
 
 
 def _format_standard_input(*, only_check: bool) -> int:
@@ -297,8 +299,8 @@ def import_sql(
     """Translate a MATCH_RECOGNIZE clause to a query, where it means the same.
 
     The query finds the same matches in the same rows. What has no counterpart, or would mean
-    something else, is refused with its line and the reason. Rows without a key are not a partition:
-    a warning says so, unless the text leaves them out.
+    something else, is refused with its line and the reason. Rows without a key are a partition, as
+    in SQL, unless the text leaves them out.
     """
     from querylang.errors import InputError
 
@@ -310,11 +312,10 @@ def import_sql(
     found = translate(_text(file), str(file), _name(out or file))
     if out is not None and out.exists():
         raise InputError(f"{out}: exists already; remove it, or give another name")
-    print_warnings(found.warnings)
     if out is None:
-        print_content(found.query)
+        print_content(found)
         return
-    out.write_text(found.query, encoding="utf-8")
+    out.write_text(found, encoding="utf-8")
     print_line(str(out))
 
 

@@ -72,7 +72,7 @@ class RowPattern:
 
     table: what rows are read from
     keys: columns of `PARTITION BY`
-    null_keys: line and name of those that may be null: no WHERE says that they are not
+    null_keys: those that may be null, and are a partition then: no WHERE leaves them out
     order: the column of `ORDER BY`
     measures: output columns: name and expression
     within: how long a match may last, as text of a duration; "" = without end
@@ -81,7 +81,7 @@ class RowPattern:
 
     table: str
     keys: tuple[str, ...]
-    null_keys: tuple[tuple[int, str], ...]
+    null_keys: frozenset[str]
     order: str
     measures: tuple[tuple[str, Expression], ...]
     elements: tuple[Element, ...]
@@ -191,8 +191,8 @@ _CALCULATED = (exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Paren)
 
 
 def is_never_null(pattern: RowPattern, element: Element, column: str) -> bool:
-    """Whether a column has a value in each row of an element; no match has rows without a key."""
-    known = {pattern.order, *pattern.keys}
+    """Whether a column has a value in each row of an element."""
+    known = {pattern.order, *pattern.keys} - pattern.null_keys
     return column in known or column in compared(pattern.conditions.get(element.variable), element.variable)
 
 

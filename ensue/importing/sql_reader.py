@@ -56,7 +56,7 @@ def read(text: str) -> RowPattern:
     return RowPattern(
         table=table,
         keys=tuple(_column(key, "PARTITION BY") for key in partition),
-        null_keys=tuple((line_of(key), str(key.name)) for key in partition if str(key.name).lower() not in never_null),
+        null_keys=frozenset(str(key.name) for key in partition if str(key.name).lower() not in never_null),
         order=_order(clause),
         measures=tuple(map(_measure, measures)),
         elements=elements,

@@ -14,7 +14,7 @@ A pattern whose parts all have a fixed length needs neither.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from shlex import quote
 
 from ensue.importing.expressions import ROW, Writer, comparisons, of_one_row, with_previous
@@ -44,20 +44,8 @@ _BOTH = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """A translated text.
-
-    query: the text of a query file
-    warnings: per line where some rows may be read in another way, which, and what to do
-    """
-
-    query: str
-    warnings: tuple[str, ...]
-
-
-def translate(text: str, path: str, name: str) -> Translation:
-    """A `MATCH_RECOGNIZE` clause as a query.
+def translate(text: str, path: str, name: str) -> str:
+    """A `MATCH_RECOGNIZE` clause as the text of a query file.
 
     path: of the SQL text, for messages
     name: of the query
@@ -72,7 +60,7 @@ def translate(text: str, path: str, name: str) -> Translation:
         raise FileErrors(path, [(line_too_deep(text), why)]) from None
 
 
-def _translated(text: str, path: str, name: str) -> Translation:
+def _translated(text: str, path: str, name: str) -> str:
     pattern = with_previous(_with_fixed_end(read(text)))
     names = _names(pattern)
     found = [*_other_meanings(pattern, names)]
@@ -89,7 +77,7 @@ def _translated(text: str, path: str, name: str) -> Translation:
         wrong = [(line, _mistake(_query(pattern, names, name, [part]))) for line, part in parts]
         found = sorted({item for item in wrong if item[1]}) or [(pattern.elements[0].line, why)]
         raise FileErrors(path, [(line, f"the query would have a mistake: {why}") for line, why in found])
-    return Translation(format_text(query, path), (*_of_null_keys(pattern, path),))
+    return format_text(query, path)
 
 
 def _mistake(query: str) -> str:
@@ -204,7 +192,7 @@ def _selects(pattern: RowPattern, names: Mapping[str, str]) -> list[tuple[int, s
 
 
 def _query(pattern: RowPattern, names: Mapping[str, str], name: str, parts: list[str]) -> str:
-    keys = f" key {', '.join(as_name(key, 1) for key in pattern.keys)}" if pattern.keys else ""
+    keys = ", ".join(as_name(key, 1) + ("?" if key in pattern.null_keys else "") for key in pattern.keys)
     window = _window(pattern)
     steps = " => ".join(_step(pattern, names, element) for element in pattern.elements)
     find = "find all" if pattern.skip.to == "next row" and not pattern.is_fixed else "find"
@@ -214,33 +202,11 @@ def _query(pattern: RowPattern, names: Mapping[str, str], name: str, parts: list
     lines = "\n".join(f"        {part}" for part in (*parts, skip) if part)
     return (
         f"// Rows are ordered by their column {pattern.order}:"
-        f" ensue replay FILE.query TABLE --arrival {quote(pattern.order)}"
-        f"{_null_keys(pattern)}\n"
+        f" ensue replay FILE.query TABLE --arrival {quote(pattern.order)}\n"
         f"{_DEFAULT_SKIP if pattern.skip.is_default else ''}"
-        f"query {name} {{\n    inputs {{ {as_name(pattern.table, 1)}(){keys} {window}; }}\n    {find} {steps}\n{lines}\n    ;\n}}\n"
+        f"query {name} {{\n    inputs {{ {as_name(pattern.table, 1)}(){keys and f' key {keys}'} {window}; }}\n    {find} {steps}\n{lines}\n    ;\n}}\n"
     )
 
-
-def _null_keys(pattern: RowPattern) -> str:
-    if not pattern.null_keys:
-        return ""
-    names = " or ".join(name for _, name in pattern.null_keys)
-    return f"; those whose {names} is null are discarded as null_key, where SQL makes a partition of them"
-
-
-def _of_null_keys(pattern: RowPattern, path: str) -> Iterator[str]:
-    """One line about rows without a key: SQL has a partition of them, a query discards them."""
-    if not pattern.null_keys:
-        return
-    line, names = pattern.null_keys[0][0], [name for _, name in pattern.null_keys]
-    yield (
-        f"{path}:{line}: rows whose {' or '.join(names)} is null are {_PARTITIONS[len(names) > 1]} in SQL; the query"
-        f" discards them, counted as null_key. `WHERE {' AND '.join(f'{name} IS NOT NULL' for name in names)}`"
-        " around MATCH_RECOGNIZE says that this is meant"
-    )
-
-
-_PARTITIONS = {False: "a partition", True: "partitions"}
 
 _DEFAULT_SKIP = """\
 // There is no AFTER MATCH: this is the default of the SQL standard, SKIP PAST LAST ROW.

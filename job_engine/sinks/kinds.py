@@ -306,6 +306,13 @@ class Publishing(ABC):
     def results(self, sink: Sink) -> Iterator[Result]:
         """The results that a sink holds, whoever wrote them; none where nobody can tell."""
 
+    def last_published(self, sink: Sink, identity: str) -> int:
+        """The number of the last micro-batch of a checkpoint that it has results of; -1 = none.
+
+        What a run before was still publishing is decided first. Raises InputError, Unreachable.
+        """
+        return max((found.batch for found in self.results(sink) if found.identity == identity), default=-1)
+
     def with_drafts(self, sink: Sink, folder: str) -> Sink:  # noqa: ARG002
         """The sink for a run whose tasks may put drafts into a folder of the driver's machine."""
         return sink

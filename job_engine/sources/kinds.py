@@ -115,6 +115,10 @@ class SourceKind(ABC):
         """The same, which asks again for so many seconds what does not answer; None = as usual."""
         return own
 
+    def limits(self, own: Any) -> Mapping[str, int | None]:  # noqa: ARG002
+        """Those options that say how much a micro-batch reads at most; None = as much as there is."""
+        return {}
+
     def stream(self, own: Any) -> Stream | None:  # noqa: ARG002
         """The messages that it reads; None = what it reads is in a folder or a table."""
         return None

@@ -173,6 +173,8 @@ MOST_MISTAKES = 1000
 ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t", "r": "\r"}
 
 _KEYWORD_KINDS = frozenset(KEYWORDS.values())
+_BEFORE_CONSTANTS = frozenset({"LBRACKET", "COMMA"})
+_CONSTANT = re.compile(r'[ \t\r\n]*([0-9]+|"[^"\\\n\ud800-\udfff]*")[ \t\r\n]*,')
 _NEXT_QUOTE = re.compile(r'(?:[^"\\]|\\.)*"')
 _BEHIND_STRING = re.compile(r"\s*([-;,:+.(){}\]=!<>/]|(to|at|as|and|or|xor|within|where|between)\b|$)")
 _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
@@ -293,7 +295,26 @@ def tokenize(source: Source) -> Lexed:
         kind = "NAME" if before == "DOT" and item.type in _KEYWORD_KINDS else item.type
         tokens.append(Token(kind, item.value, source, item.lexpos, lexer.lexpos))
         before = kind
+        if kind in _BEFORE_CONSTANTS:
+            lexer.lexpos = _add_constants(tokens, source, lexer.lexpos)
     return Lexed(with_soft_words(tokens), lexer.comments, lexer.mistakes)
+
+
+def _add_constants(tokens: list[Token], source: Source, position: int) -> int:
+    """Add the tokens of integers and short strings with a comma behind each; gives their end.
+
+    There may be thousands, and they mean the same anywhere: one expression finds both tokens.
+    """
+    text = source.text
+    while (found := _CONSTANT.match(text, position)) is not None:
+        start, end = found.span(1)
+        if text[start] == '"':
+            tokens.append(Token("STRING_LITERAL", text[start + 1 : end - 1], source, start, end))
+        else:
+            tokens.append(Token("INTEGER_LITERAL", text[start:end], source, start, end))
+        position = found.end()
+        tokens.append(Token("COMMA", ",", source, position - 1, position))
+    return position
 
 
 def _report(t: Any, mistake: Mistake, length: int, **facts: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from querylang.errors import Mistake, QueryError
@@ -40,6 +40,13 @@ def parse(source: Source) -> tuple[ast.File, list[QueryError]]:
     """The tree of a query text, and all its lexical and syntax mistakes."""
     lexed = tokenize(source)
     return parse_tokens(source, lexed.tokens, lexed.mistakes, lexed.comments)
+
+
+@lru_cache(maxsize=256)
+def parsed(source: Source) -> tuple[ast.File, tuple[QueryError, ...]]:
+    """As `parse`, of texts that are checked again: first by themselves, then for the data."""
+    file, mistakes = parse(source)
+    return file, tuple(mistakes)
 
 
 def parse_tokens(

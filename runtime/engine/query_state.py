@@ -69,8 +69,11 @@ class QueryParts:
         return key_columns(table, table.column("_kind").to_numpy(), self.plan, self.query)
 
 
-def query_parts(plan: Plan, query: QueryPlan, matcher: str) -> QueryParts:
-    """The parts of a query; see `runtime.engine.engine.Engine` for `matcher`."""
+def query_parts(plan: Plan, query: QueryPlan, matcher: str, admission: str | None = None) -> QueryParts:
+    """The parts of a query; see `runtime.engine.engine.Engine` for `matcher`.
+
+    admission: of `QueryParts`; None = it is made here
+    """
     policies = policy_columns(query)
     return QueryParts(
         plan=plan,
@@ -81,7 +84,7 @@ def query_parts(plan: Plan, query: QueryPlan, matcher: str) -> QueryParts:
         matcher=choose_matcher(plan, query, matcher),
         schema=_event_schema(plan, query),
         forgetting=forgetting_of(query, policies),
-        admission=_admission(query),
+        admission=_admission(query) if admission is None else admission,
     )
 
 
@@ -123,9 +126,11 @@ def all_parts(plan: Plan, matcher: str) -> list[QueryParts]:
 
 def _new_parts(plan: Plan, query: QueryPlan, matcher: str, first: dict[str, QueryParts], kept: _Kept) -> QueryParts:
     """The parts of a query; `first`: by admission those of the first query that has it."""
-    like = first.get(_admission(query))
+    is_alone = len(plan.queries) == 1 and not first  # then none is compared with it: text of long lists is long
+    admission = "" if is_alone else _admission(query)
+    like = first.get(admission)
     if like is None:
-        parts = query_parts(plan, query, matcher)
+        parts = query_parts(plan, query, matcher, admission)
         first[parts.admission] = parts
     else:
         own = choose_matcher(plan, query, matcher)

@@ -54,7 +54,7 @@ def test_a_row_pattern_is_translated_to_what_finds_the_same_or_refused(case: Eng
         assert all(line == 3 for line, _ in refused.value.found)
         assert case.imported in str(refused.value)
         return
-    query = translate(case.sql_text(), "rows.sql", "Q").query
+    query = translate(case.sql_text(), "rows.sql", "Q")
     assert as_texts(case, ensue.replay(case.definitions() + query, case.records())) == [*case.matches], query
 
 

@@ -329,3 +329,30 @@ def test_values_of_parameters_may_come_through_a_pipe(ensue: Run, folder: Path) 
         done = ensue("replay", "--parameters", values, str(folder / "p.query"), str(folder / "plain.csv"), "--out", out)
     assert done.returncode == 0
     assert "1 match in" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["check", "explain", "fmt", "list"])
+def test_a_query_file_that_a_disk_does_not_give_may_be_read_later(tmp_path: Path, command: str) -> None:
+    (tmp_path / "x.query").symlink_to("/proc/self/mem")  # reading its first byte is an error of input
+    found = subprocess.run(
+        [sys.executable, "-m", "ensue", command, "x.query"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (found.returncode, found.stdout) == (4, "")
+    assert found.stderr.startswith("x.query: ")
+    assert found.stderr.endswith("Input/output error\n")
+
+
+def test_a_wrong_file_beside_it_is_wrong_input(tmp_path: Path) -> None:
+    (tmp_path / "x.query").symlink_to("/proc/self/mem")
+    (tmp_path / "y.query").write_text("find")
+    command = [sys.executable, "-m", "ensue", "check", "x.query", "y.query"]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 1
+
+
+def test_signals_are_heard_before_anything_large_is_imported() -> None:
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); import ensue.__main__;"
+        "print(signal.getsignal(signal.SIGINT) is signal.SIG_DFL, 'querylang' in sys.modules, 'ensue.cli' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "True False False\n"

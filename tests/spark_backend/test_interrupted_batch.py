@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from job_engine.job.preflight import checked
-from job_engine.job.stages.start import (
+from job_engine.job.stages.interrupted import (
     Settings,
+    limits_of,
     settings_of,
     settings_of_interrupted,
     settings_with,
@@ -39,7 +40,7 @@ def test_a_repeated_micro_batch_has_the_settings_of_the_run_that_began_it(tmp_pa
     old = load_deployment(path)
     program = checked(old).program
     (checkpoint / "ensue").mkdir(parents=True)
-    write_settings(checkpoint, settings_of(program, old))
+    write_settings(checkpoint, settings_of(program, old), limits_of(old))
     assert interrupted(checkpoint) is None  # no micro-batch is open
     begun(checkpoint, "offsets")
     path.write_text(text.replace(", ahead: 1 hour, max_record: 1 MB", "").replace("idle: none", "idle: 1 minute"))

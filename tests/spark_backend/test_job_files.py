@@ -18,7 +18,7 @@ from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.history.read_again import HistoryMark, read_mark, write_mark
 from job_engine.job.journal.journal import Journal, JournalEpoch, Taken
 from job_engine.job.journal.written import write_files, write_journal
-from job_engine.job.stages.start import Settings, write_settings
+from job_engine.job.stages.interrupted import Settings, write_settings
 from job_engine.settings.deployment import Deployment, keep_places
 from job_engine.sinks.folder.compaction import Replacement
 from job_engine.sources.crash_marks import CrashMarks, Deadly
@@ -101,7 +101,7 @@ def _files(folder: Path) -> Path:
 def _settings(folder: Path) -> Path:
     (folder / "ensue").mkdir()
     settings: Settings = {"idle": 5, "live": True, "sources": [ClockSource("s")], "max_record": {"s": None}}
-    write_settings(folder, settings)
+    write_settings(folder, settings, {"s": {"maxFilesPerTrigger": 3}})
     return folder / "ensue/run.json"
 
 

@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 
 from job_engine.document.setting_keys import Engine
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.job import run
 from tests.support.killed_runs import kill_when, start, wait_until
 from tests.support.sensors import add_files, expected, project, project_of_two, streamed, table, totals
 from tests.support.waiting import LONGEST
@@ -106,3 +108,34 @@ def test_a_run_that_is_told_to_stop_says_what_it_did(tmp_path: Path, send: Calla
     told = [line for line in errors.splitlines() if not any(words in line for words in others)]
     assert told
     assert all(line.startswith("batch ") for line in told), errors
+
+
+def test_what_was_too_large_and_never_published_is_planned_anew(tmp_path: Path) -> None:
+    path = project(tmp_path, files=3)
+    add_files(tmp_path, table(), 6)
+    run(path, once=True)
+    forget_results(tmp_path, 1)
+    path.write_text(path.read_text().replace("maxFilesPerTrigger: 3", "maxFilesPerTrigger: 1"))
+    process = start(path, "-m", "ensue.cli", "run", "--once", "--flush")
+    _, errors = process.communicate(timeout=LONGEST)
+    assert process.returncode == 0, errors
+    assert "micro-batch 1, which was interrupted, is planned anew, with a smaller `maxFilesPerTrigger: 1`" in errors
+    manifests = [json.loads(file.read_text()) for file in sorted((tmp_path / "state").rglob("inputs/manifests/*.json"))]
+    assert [len(it["sources"]["readings"]["piece"].get("files", ())) for it in manifests][:4] == [3, 1, 1, 1]
+    assert streamed(tmp_path) == expected(tmp_path)
+    account = totals(JobFolder(tmp_path / "state").ledger.total(), "Rise")
+    assert account.pop("received") == len(table()) == sum(account.values())
+
+
+def forget_results(folder: Path, batch: int) -> None:
+    """Leave of a micro-batch what a crash leaves between its step and its publication."""
+    state = folder / "state"
+    found = [
+        *folder.rglob(f"out/**/*-{batch:08}-*"),
+        state / "commits" / str(batch),
+        state / "commits" / f".{batch}.crc",
+        *(state / "ensue" / name / f"{batch:010}.json" for name in ("ledger", "progress")),
+    ]
+    assert any(place.is_relative_to(folder / "out") for place in found)
+    for place in found:
+        place.unlink()

@@ -14,7 +14,7 @@ from job_engine.job.checkpoint.job_folder import JobFolder, failed_tries, skip_r
 from job_engine.job.journal.written import read_files
 from job_engine.job.preflight import Checked, checked
 from job_engine.job.stages.change import kept_program
-from job_engine.job.stages.start import settings_of, settings_of_interrupted, settings_with, write_settings
+from job_engine.job.stages.interrupted import limits_of, settings_of, settings_of_interrupted, settings_with, write_settings
 from job_engine.job.upkeep.backup import back_up, restore
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sinks.folder.compaction import interrupted, remove_drafts
@@ -113,7 +113,7 @@ def open_settings() -> Sample:
     for folder in checkpoint.glob("**/commits"):
         for commit in sorted(folder.iterdir())[-2:]:
             commit.unlink()
-    write_settings(checkpoint, settings_of(job.program, job.deployment))
+    write_settings(checkpoint, settings_of(job.program, job.deployment), limits_of(job.deployment))
     file = checkpoint / "ensue" / "run.json"
 
     def run(data: bytes) -> None:

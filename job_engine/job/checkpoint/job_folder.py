@@ -205,6 +205,8 @@ _WORDS = ("first", "second", "third", "fourth", "fifth")
 
 CONTINUES = "Run the job again: it continues where it stopped"
 
+_SMALLER = "with a smaller {}, what the micro-batch reads is planned anew, unless results of it are published"
+
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
@@ -234,13 +236,22 @@ def _file(checkpoint: Place) -> JobFile[_Failed]:
     return JobFile(checkpoint / "ensue" / CRASHES / "tries.json", _Failed)
 
 
+def remove_tries(checkpoint: Place) -> None:
+    """Forget how many tries have failed: the micro-batch will read something else."""
+    _file(checkpoint).remove()
+
+
 @contextmanager
-def told_deaths(checkpoint: Place) -> Iterator[None]:
-    """Say what a worker read that died, in which micro-batch, and how often that was tried."""
+def told_deaths(checkpoint: Place, limits: str = "") -> Iterator[None]:
+    """Say what a worker read that died, in which micro-batch, and how often that was tried.
+
+    limits: of a micro-batch, as people know them; "" = no source has one
+    """
     try:
         yield
     except WorkerDied as error:
-        raise WorkerDied(f"{error}{_where(checkpoint)}. {CONTINUES}") from error
+        way_out = f"; {_SMALLER.format(limits)}" if limits and batches_of(checkpoint).open is not None else ""
+        raise WorkerDied(f"{error}{_where(checkpoint)}. {CONTINUES}{way_out}") from error
 
 
 def _where(checkpoint: Place) -> str:

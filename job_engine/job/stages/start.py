@@ -1,22 +1,16 @@
 """Start a job: a run of its driver, with the changes of the queries that wait.
 
-An interrupted micro-batch is repeated first, with the settings of the run that began it. Some sinks
-may have its results already. With another `idle`, or with `--once`, which looks at no wall clock,
-the repeated one would give others: what is missing then comes in a later micro-batch, and is in
-those sinks twice.
+A micro-batch that was interrupted comes first, as `interrupted` says.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
-from typing import TypedDict
 
 from job_engine.clock import monotonic, sleep
-from job_engine.durable_files import JobFile
 from job_engine.errors import as_job_errors
 from job_engine.job.batch_writer import BatchWriter, Reporter
 from job_engine.job.checkpoint.checkpoint_record import remove_old_files
@@ -28,6 +22,15 @@ from job_engine.job.plan_rules import said_at_start
 from job_engine.job.preflight import Checked
 from job_engine.job.reports import OnBatch
 from job_engine.job.stages.change import changed_program, has_change
+from job_engine.job.stages.interrupted import (
+    limits_of,
+    plan_anew,
+    settings_of,
+    settings_of_interrupted,
+    settings_with,
+    told_limits,
+    write_settings,
+)
 from job_engine.job.stages.prepare import Job
 from job_engine.job.watching.status import Status, read_status
 from job_engine.places.local_path import LocalPath
@@ -37,9 +40,7 @@ from job_engine.sinks import run_sinks
 from job_engine.sources.listing.batch_log import Batches, DamagedManifest
 from job_engine.sources.listing.command_folder import Outcome
 from job_engine.sources.listing.lister import InputPlanner, RunSettings
-from job_engine.sources.source import Source
 from job_engine.threads import in_background
-from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.packed_rows import Signal
 from job_engine.wire.program import Program
 from job_engine.wire.reports import Report
@@ -59,7 +60,9 @@ def start(job: Job, report: OnBatch, kind: RunKind) -> Handle:
 
 def _begin(job: Job, report: OnBatch, kind: RunKind) -> Run:
     """Start a run, with the changes of the queries that wait."""
-    deployment, reached = job.checked.deployment, job.folder.reached()
+    deployment = job.checked.deployment
+    plan_anew(job.folder, job.checked.record.identity, deployment, job.lock.confirm)
+    reached = job.folder.reached()
     program = _program(job, kind, reached)
     settings = settings_of(program, deployment)
     before = settings_of_interrupted(deployment.checkpoint, reached.batches)
@@ -69,7 +72,7 @@ def _begin(job: Job, report: OnBatch, kind: RunKind) -> Run:
         _repeat(job, report, repeats, old, replace(deployment, sources=sources), reached.batches)
         reached = job.folder.reached()
         program = _program(job, kind, reached)  # no change was taken while a micro-batch was open
-    write_settings(deployment.checkpoint, settings)
+    write_settings(deployment.checkpoint, settings, limits_of(deployment))
     run = begin_run(job, report, kind, program, deployment, reached.batches)
     if job.watch is not None:
         job.watch.follow(run.running)
@@ -198,64 +201,6 @@ def put_away(ready: Checked, run: Run) -> None:
             LocalPath.of(run.rows).remove_tree()
 
 
-# What a run sets that decides which results a micro-batch has: `<checkpoint>/ensue/run.json`.
-
-_WAY_OUT = (
-    "It has the settings of the last run: delete the file, and its micro-batch is repeated with those of this run"
-)
-
-
-class Settings(TypedDict):
-    """What a run may set that decides which results a micro-batch has, as plain data."""
-
-    idle: int | None
-    live: bool
-    sources: list[ClockSource]
-    max_record: dict[str, int | None]
-
-
-def settings_of(program: Program, deployment: Deployment) -> Settings:
-    """The settings of a run."""
-    return {
-        "idle": program.idle,
-        "live": program.live,
-        "sources": list(program.sources),
-        "max_record": {source.name: source.max_record for source in deployment.sources},
-    }
-
-
-def settings_of_interrupted(checkpoint: Place, batches: Batches) -> Settings | None:
-    """Those of the run that a micro-batch was interrupted in; None = none was, or not known.
-
-    An earlier release did not write them down.
-    """
-    return None if batches.open is None else _settings_file(checkpoint).read()
-
-
-def write_settings(checkpoint: Place, settings: Settings) -> None:
-    """Write them down, before the first micro-batch of a run."""
-    file = _settings_file(checkpoint)
-    if file.readable() != settings:
-        file.write(settings)
-
-
-def settings_with(
-    settings: Settings, program: Program, sources: tuple[Source, ...]
-) -> tuple[Program, tuple[Source, ...]]:
-    """A program, and sources of a deployment, with the settings of another run."""
-    own = replace(program, idle=settings["idle"], live=settings["live"], sources=tuple(settings["sources"]))
-    limits = settings["max_record"]
-    return own, tuple(replace(source, max_record=limits.get(source.name)) for source in sources)
-
-
-def _settings_file(checkpoint: Place) -> JobFile[Settings]:
-    return JobFile(JobFolder(checkpoint).path / "run.json", Settings, _WAY_OUT, text=_text)
-
-
-def _text(settings: Settings) -> str:
-    return json.dumps(settings, default=asdict) + "\n"
-
-
 # A deployment that runs in the background, through all changes of its queries.
 
 LOOK = 1.0
@@ -296,7 +241,8 @@ class Handle:
         limit = None if seconds is None else monotonic() + seconds
         try:
             deployment = self._job.checked.deployment
-            with as_job_errors(), told_deaths(deployment.checkpoint), in_words_of_driver(deployment):
+            deaths = told_deaths(deployment.checkpoint, told_limits(deployment))
+            with as_job_errors(), deaths, in_words_of_driver(deployment):
                 while not self._waited(LOOK if limit is None else limit - monotonic()):
                     if limit is not None and monotonic() >= limit:
                         return False

@@ -8,6 +8,7 @@ from job_engine.clock import monotonic, wall_seconds
 from job_engine.errors import JobError, WorkerDied
 from job_engine.job.checkpoint.job_folder import CONTINUES, MOST_TRIES, failed_tries, told_deaths
 from job_engine.job.driver import in_words_of_driver
+from job_engine.job.stages.interrupted import told_limits
 from job_engine.job.stages.prepare import Job
 from job_engine.job.stages.start import Handle
 from job_engine.stopping import Stopped, StopRequest
@@ -46,7 +47,8 @@ def has_ended(job: Job, start: Callable[[Job], Handle], stop: StopRequest, clock
     """
     deployment = job.checked.deployment
     try:
-        with told_deaths(deployment.checkpoint), in_words_of_driver(deployment), stop.noticed_at_once():
+        deaths = told_deaths(deployment.checkpoint, told_limits(deployment))
+        with deaths, in_words_of_driver(deployment), stop.noticed_at_once():
             handle = start(job)
         return _await(handle, stop, clock)
     except Stopped:  # as after a crash: the next run repeats what was begun
@@ -54,7 +56,7 @@ def has_ended(job: Job, start: Callable[[Job], Handle], stop: StopRequest, clock
     except WorkerDied as error:
         if stop.is_requested or not 0 < failed_tries(deployment.checkpoint) < MOST_TRIES:
             raise
-        warn(f"{str(error).removesuffix(CONTINUES)}It is tried again")
+        warn(f"{str(error).partition(CONTINUES)[0]}It is tried again")
         job.close()
         return False
 

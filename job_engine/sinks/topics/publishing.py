@@ -448,6 +448,10 @@ class Publishing(kinds.Publishing):
         """None: who wrote a message of a topic cannot be asked."""
         return iter(())
 
+    def last_published(self, sink: Sink, identity: str) -> int:
+        """As `kinds.Publishing.last_published`."""
+        return self._publisher(identity, sink.own).published - 1
+
     def with_drafts(self, sink: Sink, folder: str) -> Sink:
         """As `kinds.Publishing.with_drafts`."""
         own: TopicSink = sink.own

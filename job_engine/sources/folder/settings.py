@@ -159,6 +159,10 @@ class FolderSourceKind(SourceKind):
         folder, store = place_to_plain(place)
         return replace(own, folder=folder, store=store)
 
+    def limits(self, own: ListedSource) -> Mapping[str, int | None]:
+        """As `SourceKind.limits`."""
+        return dict(zip(LIMITS, (own.max_files, own.max_bytes), strict=True))
+
     def asked_again(self, own: ListedSource, retry: float | None) -> ListedSource:
         """As `SourceKind.asked_again`."""
         return self.placed(own, asked_again(own.place, retry))

@@ -8,11 +8,12 @@ other driver. Then a driver begins anew in a folder below, and counts its micro-
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, NotRequired, TypedDict
 
 from job_engine.document.setting_keys import Engine
-from job_engine.durable_files import JobFile
+from job_engine.durable_files import JobFile, sync
 from job_engine.places.place import Place, names_in
 from querylang.errors import InputError, is_passing
 from runtime.json_reader import DamagedJson, json_of_text
@@ -144,6 +145,25 @@ def last_batch(checkpoint: Place) -> int:
 def last_begun(checkpoint: Place) -> int:
     """The number of the last micro-batch that was begun; -1 = none."""
     return batches_of(checkpoint).begun
+
+
+def manifest_of(checkpoint: Place, batch: int) -> int:
+    """The last manifest of a micro-batch that is on record, or before the first one that is."""
+    files = driver_files(checkpoint)
+    return _last_of({number for number in _batches(files.offsets) if number <= batch - files.before}, files)
+
+
+def remove_begun(checkpoint: Place, batches: Iterable[int]) -> None:
+    """Take micro-batches that are begun, and not committed, from the record: the last ones.
+
+    What they read is planned anew. A crash in between leaves the first ones of them.
+    """
+    files = driver_files(checkpoint)
+    for number in sorted((batch - files.before for batch in batches), reverse=True):
+        assert number not in _batches(files.commits), "nothing is left out of what is committed"
+        (files.offsets / str(number)).unlink(missing_ok=True)
+        (files.offsets / f".{number}.crc").unlink(missing_ok=True)  # of Spark
+        sync(files.offsets)
 
 
 def _last_of(batches: set[int], files: DriverFiles) -> int:

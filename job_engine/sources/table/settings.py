@@ -103,6 +103,10 @@ class TableSourceKind(SourceKind):
         folder, store = place_to_plain(place)
         return replace(own, folder=folder, store=store)
 
+    def limits(self, own: DeltaSource) -> Mapping[str, int | None]:
+        """As `SourceKind.limits`."""
+        return dict(zip(LIMITS, (own.max_files, own.max_bytes), strict=True))
+
     def asked_again(self, own: DeltaSource, retry: float | None) -> DeltaSource:
         """As `SourceKind.asked_again`."""
         return self.placed(own, asked_again(own.place, retry)) if own.folder else own

@@ -242,6 +242,8 @@ _REFUSED = {
 
 _TYPE_KEYS = ("event", "type", "type_field")
 
+_MOST = "maxOffsetsPerTrigger"
+
 _CHOICES = ("subscribe", "subscribePattern", "assign")
 
 
@@ -254,7 +256,7 @@ class TopicsKind(SourceKind):
         "subscribe": Change.FIXED,
         "subscribePattern": Change.FIXED,
         "assign": Change.FIXED,
-        "maxOffsetsPerTrigger": Change.FREE,
+        _MOST: Change.FREE,
         "minPartitions": Change.FREE,
         ISOLATION: Change.FIXED,  # others of the client choose no records
     }
@@ -300,7 +302,7 @@ class TopicsKind(SourceKind):
             client,
             start="earliest" if start is None else start,
             skew=SECOND if skew is None else skew,
-            max_offsets=_count(options, "maxOffsetsPerTrigger"),
+            max_offsets=_count(options, _MOST),
             min_partitions=_count(options, "minPartitions"),
             is_control=entry.is_control,
             ahead=limit_ahead(found, USUAL_AHEAD),
@@ -311,6 +313,10 @@ class TopicsKind(SourceKind):
     def asked_again(self, own: KafkaSource, retry: float | None) -> KafkaSource:
         """As `SourceKind.asked_again`."""
         return replace(own, retry=retry)
+
+    def limits(self, own: KafkaSource) -> Mapping[str, int | None]:
+        """As `SourceKind.limits`."""
+        return {_MOST: own.max_offsets}
 
     def stream(self, own: KafkaSource) -> TopicsAt:
         """As `SourceKind.stream`."""

@@ -156,6 +156,8 @@ def is_deeper(node: ast.Expression, limit: int) -> bool:
         item, level = waiting.pop()
         if level > limit:
             return True
+        if isinstance(item, ast.Constant):
+            continue
         chain = flat_chain(item)
         if len(chain) >= LONG:
             below = level + len(chain).bit_length()

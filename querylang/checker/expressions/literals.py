@@ -130,13 +130,15 @@ def _alike(
 ) -> tuple[Expression, ...] | None:
     """The parts of a literal, all of the type of the first; None if one has a mistake."""
     values: list[Expression] = []
+    expected = wanted
     for node in nodes:
-        expected = values[0].type if values else wanted
         value = _part(inferring, node, expected)
         if value is None:
             continue
-        if values and value.type != values[0].type:
-            facts = {"found": str(value.type), "expected": str(values[0].type), "what": what}
+        if not values:
+            expected = value.type
+        if value.type is not expected and value.type != expected:
+            facts = {"found": str(value.type), "expected": str(expected), "what": what}
             inferring.report(QueryError.of(Mistake.ITEM_TYPE, node.span, **facts))
         else:
             values.append(value)
@@ -146,7 +148,7 @@ def _alike(
 def _part(inferring: Inferring, node: ast.Expression, expected: Type | None) -> Expression | None:
     """One part; a plain value becomes an optional where that is expected."""
     value = inferring.typed(node, expected)
-    return value if value is None or expected is None else fitting(value, expected)
+    return value if value is None or expected is None or value.type is expected else fitting(value, expected)
 
 
 def _empty(inferring: Inferring, span: Span, expected: Type | None, what: str, example: str) -> Expression | None:

@@ -24,13 +24,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_null_keys_are_a_warning_with_the_line_of_partition_by(ensue: Run, folder: Path) -> None:
+def test_the_query_file_is_named(ensue: Run, folder: Path) -> None:
     (folder / "t.sql").write_text(SQL)
-    warning = (
-        "warning: t.sql:2: rows whose k is null are a partition in SQL; the query discards them, counted as null_key."
-        " `WHERE k IS NOT NULL` around MATCH_RECOGNIZE says that this is meant\n"
-    )
-    assert ensue("import", "t.sql", "--out", "t.query") == Done(0, "t.query\n", warning)
+    assert ensue("import", "t.sql", "--out", "t.query") == Done(0, "t.query\n", "")
+    assert "key k? " in (folder / "t.query").read_text()
 
 
 def test_a_dash_is_standard_input(ensue: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,13 +19,6 @@ DRAWS = 150
 
 SHARES = (0.0, 0.0, 0.1, 0.3)
 """Shares of values and of keys that are null."""
-OPTIONAL_KEY = """event T {{
-    optional<string> k;
-    integer x;
-    action partition() returns string {{ return k.getOr("-"); }}
-}}
-{}"""
-"""A query whose rows without a key are a partition, as in SQL: the way that the documents show."""
 
 
 def rows_of(chooser: Random, count: int, shares: Sequence[float] = SHARES) -> pd.DataFrame:
@@ -49,14 +42,13 @@ def _places(match: dict[str, Any]) -> list[int]:
     return sorted(event["offset"] - 1 for event in events)
 
 
-def wanted(pattern: SqlPattern, rows: pd.DataFrame, *, with_null_keys: bool = False) -> list[list[int]]:
+def wanted(pattern: SqlPattern, rows: pd.DataFrame) -> list[list[int]]:
     """The rows of each match of each partition, in order."""
     places: list[list[int]] = []
-    for key, part in rows.groupby("k", dropna=False):
-        if with_null_keys or not pd.isna(key):
-            values = [None if value is pd.NA else int(value) for value in part["x"]]
-            matches = pattern.matches(list(zip(part["ts"], values, strict=True)))
-            places += [part.index[start : start + len(labels)].tolist() for start, labels in matches]
+    for _, part in rows.groupby("k", dropna=False):
+        values = [None if value is pd.NA else int(value) for value in part["x"]]
+        matches = pattern.matches(list(zip(part["ts"], values, strict=True)))
+        places += [part.index[start : start + len(labels)].tolist() for start, labels in matches]
     return sorted(places)
 
 
@@ -75,7 +67,7 @@ def _compare(chooser: Random, shares: Sequence[float]) -> None:
     for _ in range(DRAWS):
         pattern = SqlPattern.random(chooser)
         try:
-            query = translate(pattern.sql, "t.sql", "Q").query
+            query = translate(pattern.sql, "t.sql", "Q")
         except FileErrors:
             continue
         translated += 1
@@ -85,19 +77,3 @@ def _compare(chooser: Random, shares: Sequence[float]) -> None:
         assert found(query, rows) == expected, f"{pattern.sql}\n{query}\n{rows}"
     assert translated > DRAWS // 10
     assert matches > 50
-
-
-def test_an_action_as_the_key_makes_a_partition_of_rows_without_a_key() -> None:
-    chooser, matches = Random(7), 0
-    for _ in range(DRAWS):
-        pattern = SqlPattern.random(chooser)
-        try:
-            query = translate(pattern.sql, "t.sql", "Q").query
-        except FileErrors:
-            continue
-        rows = rows_of(chooser, 40, (0.3, 0.5))
-        expected = wanted(pattern, rows, with_null_keys=True)
-        matches += len(expected) - len(wanted(pattern, rows))
-        whole = OPTIONAL_KEY.format(query.replace("key k", "key partition() as k"))
-        assert found(whole, rows) == expected, f"{pattern.sql}\n{whole}\n{rows}"
-    assert matches > 20

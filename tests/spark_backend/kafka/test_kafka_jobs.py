@@ -341,3 +341,15 @@ def since(status: Status) -> int | None:
     """When the first message came that waits; a slow broker may not say it at once."""
     partitions = status.backlog[0].partitions
     return partitions[0].since if partitions else None
+
+
+def test_messages_that_were_too_many_and_never_published_are_planned_anew(tmp_path: Path, broker: Broker) -> None:
+    topic = broker.topic(3)
+    rows = readings()
+    produce(broker, topic, rows)
+    path = project(tmp_path, broker, f"subscribe: {topic}")
+    kill_when(start(path), (tmp_path / "state" / "offsets" / "0").exists)
+    path.write_text(path.read_text().replace("maxOffsetsPerTrigger: 100000", "maxOffsetsPerTrigger: 900"))
+    output, _ = start(path).communicate(timeout=300)
+    assert output.count("batch ") >= 4
+    assert streamed(tmp_path) == expected(tmp_path, topic, rows)

@@ -1,0 +1,130 @@
+"""A micro-batch that was too large, and never published, is planned anew with smaller limits; each record counts once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from job_engine.errors import WorkerDied
+from job_engine.job.checkpoint.job_folder import failed_tries, told_deaths
+from tests.job_engine.local.test_local_runs import assert_exactly_once
+from tests.support.kafka.broker import Broker
+from tests.support.kafka.topic_job import TopicJob
+from tests.support.local_jobs import NEVER, CrashAt, crashed, local, run
+from tests.support.sensors import add_files, project, streamed, table
+
+LARGE, SMALL = "maxFilesPerTrigger: 4", "maxFilesPerTrigger: 1"
+
+
+def sensors(folder: Path, files: int = 12) -> Path:
+    path = local(project(folder, files=4))
+    add_files(folder, table(), files)
+    return path
+
+
+def change(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def files_of(folder: Path, number: int) -> int:
+    """How many files a micro-batch reads."""
+    manifest = json.loads((folder / "state" / "ensue" / "inputs" / "manifests" / f"{number:010}.json").read_text())
+    return len(manifest["sources"]["readings"]["piece"]["files"])
+
+
+@pytest.mark.parametrize("point", ["begun", "stepped"])
+def test_what_was_never_published_is_read_in_smaller_parts(
+    tmp_path: Path, point: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = sensors(tmp_path)
+    assert crashed(path, CrashAt(point)) == []
+    assert files_of(tmp_path, 1) == 4
+    change(path, LARGE, SMALL)
+    assert run(path) == list(range(13))
+    assert files_of(tmp_path, 1) == 1
+    assert "micro-batch 0, which was interrupted, is planned anew, with a smaller" in caplog.text
+    assert "`maxFilesPerTrigger: 1` of 'readings': nothing was published" in caplog.text
+    assert_exactly_once(tmp_path)
+
+
+def test_what_was_published_is_repeated_as_it_was_and_what_follows_it_is_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = sensors(tmp_path)
+    assert crashed(path, CrashAt("stepped", 2))[:1] == [0]  # micro-batch 2 is begun, and none is committed
+    change(path, LARGE, SMALL)
+    run(path)
+    assert files_of(tmp_path, 1) == 4
+    assert files_of(tmp_path, 3) == 1
+    assert "repeated with the same records, whatever limits say: something is published" in caplog.text
+    assert "micro-batch 2, which was interrupted, is planned anew" in caplog.text
+    assert_exactly_once(tmp_path)
+
+
+@pytest.mark.parametrize(("old", "new"), [(LARGE, LARGE), (LARGE, "maxFilesPerTrigger: 6")])
+def test_with_the_same_or_a_larger_limit_it_is_repeated(tmp_path: Path, old: str, new: str) -> None:
+    path = sensors(tmp_path)
+    crashed(path, CrashAt("stepped"))
+    change(path, old, new)
+    run(path)
+    assert files_of(tmp_path, 1) == 4
+    assert_exactly_once(tmp_path)
+
+
+def test_a_limit_where_there_was_none_is_smaller(tmp_path: Path) -> None:
+    path = sensors(tmp_path)
+    change(path, f", options: {{{LARGE}}}", "")
+    crashed(path, CrashAt("stepped"))
+    assert files_of(tmp_path, 1) == 12
+    change(path, "path: data", f"path: data, options: {{{SMALL}}}")
+    run(path)
+    assert files_of(tmp_path, 1) == 1
+    assert_exactly_once(tmp_path)
+
+
+def test_a_crash_behind_the_change_repeats_the_smaller_one(tmp_path: Path) -> None:
+    path = sensors(tmp_path)
+    crashed(path, CrashAt("stepped"))
+    change(path, LARGE, SMALL)
+    crashed(path, CrashAt("stepped", 1))
+    run(path)
+    assert files_of(tmp_path, 2) == 1
+    assert_exactly_once(tmp_path)
+
+
+@pytest.mark.parametrize(("point", "count"), [("begun", 2), ("stepped", 0), ("stepped", 3), ("published", 1)])
+def test_messages_of_a_topic_come_once(tmp_path: Path, broker: Broker, point: str, count: int) -> None:
+    job = TopicJob(tmp_path, broker)
+    crashed(job.path, CrashAt(point, count), interval=NEVER)
+    change(job.path, "maxOffsetsPerTrigger: 500", "maxOffsetsPerTrigger: 70")
+    assert len(run(job.path)) > 20
+    assert streamed(tmp_path) == job.expected()
+    job.assert_exactly_once()
+
+
+def test_a_topic_alone_says_what_was_published(tmp_path: Path, broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    job = TopicJob(tmp_path, broker)
+    change(job.path, "  matches: {format: parquet, path: out/matches}\n", "")
+    crashed(job.path, CrashAt("published", 2), interval=NEVER)
+    change(job.path, "maxOffsetsPerTrigger: 500", "maxOffsetsPerTrigger: 70")
+    run(job.path)
+    assert "repeated with the same records" in caplog.text
+    job.assert_exactly_once()
+
+
+def test_the_line_of_a_crash_names_the_limit(tmp_path: Path) -> None:
+    path = sensors(tmp_path)
+    crashed(path, CrashAt("stepped"))
+    checkpoint = tmp_path / "state"
+    with pytest.raises(WorkerDied, match="with a smaller `maxFilesPerTrigger`, what the micro-batch reads is planned"):
+        with told_deaths(checkpoint, "`maxFilesPerTrigger`"):
+            raise WorkerDied("a worker process ended with signal 9")
+    assert failed_tries(checkpoint) == 1
+    change(path, LARGE, SMALL)
+    run(path)
+    assert not (checkpoint / "ensue" / "crashes" / "tries.json").exists()
+    assert_exactly_once(tmp_path)
