@@ -58,7 +58,9 @@ class WrongNumberError(Exception):
 
 def is_constant(node: Expression) -> bool:
     """Whether the expression can be evaluated from literals alone."""
-    return isinstance(node, Literal) or is_calculable(node) and not any(isinstance(part, ParameterOf) for part in walk(node))
+    if isinstance(node, Literal):
+        return True
+    return is_calculable(node) and not any(isinstance(part, ParameterOf) for part in walk(node))
 
 
 def is_calculable(node: Expression) -> bool:

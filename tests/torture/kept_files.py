@@ -14,7 +14,13 @@ from job_engine.job.checkpoint.job_folder import JobFolder, failed_tries, skip_r
 from job_engine.job.journal.written import read_files
 from job_engine.job.preflight import Checked, checked
 from job_engine.job.stages.change import kept_program
-from job_engine.job.stages.interrupted import limits_of, settings_of, settings_of_interrupted, settings_with, write_settings
+from job_engine.job.stages.interrupted import (
+    limits_of,
+    settings_of,
+    settings_of_interrupted,
+    settings_with,
+    write_settings,
+)
 from job_engine.job.upkeep.backup import back_up, restore
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sinks.folder.compaction import interrupted, remove_drafts

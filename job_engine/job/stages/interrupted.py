@@ -147,13 +147,13 @@ def plan_anew(folder: JobFolder, identity: str, deployment: Deployment, confirm:
             publishing(sink).remove_leftovers(sink, MicroBatch(identity, batch), ())
     remove_begun(checkpoint, dropped)
     remove_tries(checkpoint)
-    warn(
-        f"{_named(dropped[0], last)} planned anew, with a smaller {', '.join(smaller)}: nothing was published"
-    )
+    warn(f"{_named(dropped[0], last)} planned anew, with a smaller {', '.join(smaller)}: nothing was published")
 
 
 def _named(first: int, last: int) -> str:
-    return f"micro-batch {first}, which was interrupted, is" if first == last else f"micro-batches {first} to {last} are"
+    return (
+        f"micro-batch {first}, which was interrupted, is" if first == last else f"micro-batches {first} to {last} are"
+    )
 
 
 def _smaller(before: Limits, now: Limits) -> list[str]:

@@ -14,7 +14,7 @@ from job_engine.clock import monotonic, sleep
 from job_engine.errors import as_job_errors
 from job_engine.job.batch_writer import BatchWriter, Reporter
 from job_engine.job.checkpoint.checkpoint_record import remove_old_files
-from job_engine.job.checkpoint.job_folder import JobFolder, Reached, marks_of_next_run, told_deaths
+from job_engine.job.checkpoint.job_folder import Reached, marks_of_next_run, told_deaths
 from job_engine.job.commands import send_control
 from job_engine.job.compilation import run_options, told_sources
 from job_engine.job.driver import Order, Running, in_words_of_driver

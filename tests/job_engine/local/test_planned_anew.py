@@ -106,7 +106,9 @@ def test_messages_of_a_topic_come_once(tmp_path: Path, broker: Broker, point: st
     job.assert_exactly_once()
 
 
-def test_a_topic_alone_says_what_was_published(tmp_path: Path, broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_alone_says_what_was_published(
+    tmp_path: Path, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
     job = TopicJob(tmp_path, broker)
     change(job.path, "  matches: {format: parquet, path: out/matches}\n", "")
     crashed(job.path, CrashAt("published", 2), interval=NEVER)
@@ -120,9 +122,9 @@ def test_the_line_of_a_crash_names_the_limit(tmp_path: Path) -> None:
     path = sensors(tmp_path)
     crashed(path, CrashAt("stepped"))
     checkpoint = tmp_path / "state"
-    with pytest.raises(WorkerDied, match="with a smaller `maxFilesPerTrigger`, what the micro-batch reads is planned"):
-        with told_deaths(checkpoint, "`maxFilesPerTrigger`"):
-            raise WorkerDied("a worker process ended with signal 9")
+    said = "with a smaller `maxFilesPerTrigger`, what the micro-batch reads is planned"
+    with pytest.raises(WorkerDied, match=said), told_deaths(checkpoint, "`maxFilesPerTrigger`"):
+        raise WorkerDied("a worker process ended with signal 9")
     assert failed_tries(checkpoint) == 1
     change(path, LARGE, SMALL)
     run(path)
