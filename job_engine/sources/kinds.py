@@ -116,7 +116,7 @@ class SourceKind(ABC):
         return own
 
     def limits(self, own: Any) -> Mapping[str, int | None]:  # noqa: ARG002
-        """Those options that say how much a micro-batch reads at most; None = as much as there is."""
+        """Options that say how much a micro-batch reads at most; None = as much as there is."""
         return {}
 
     def stream(self, own: Any) -> Stream | None:  # noqa: ARG002

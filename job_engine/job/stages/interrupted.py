@@ -117,7 +117,7 @@ def told_limits(deployment: Deployment) -> str:
 
 
 def plan_anew(folder: JobFolder, identity: str, deployment: Deployment, confirm: Callable[[], None]) -> None:
-    """Take from the record what was begun under larger limits, as far as nothing of it is published.
+    """Take from the record what was begun under larger limits, as far as nothing is published.
 
     Several micro-batches may be begun and not committed: those up to the last one that has left
     something anywhere are repeated as they were.

@@ -31,7 +31,7 @@ def change(path: Path, old: str, new: str) -> None:
 
 
 def files_of(folder: Path, number: int) -> int:
-    """How many files a micro-batch reads."""
+    """The number of files in what a micro-batch reads."""
     manifest = json.loads((folder / "state" / "ensue" / "inputs" / "manifests" / f"{number:010}.json").read_text())
     return len(manifest["sources"]["readings"]["piece"]["files"])
 
