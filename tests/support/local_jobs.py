@@ -7,14 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from job_engine.errors import JobError
+from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.reports import BatchReport
 from job_engine.job.stages.prepare import prepare
 from job_engine.job.stages.start import Handle, RunKind, start
 from job_engine.local.machine import LocalMachine
 from job_engine.local.run import Pace
+from tests.support.sensors import expected, streamed, table, totals
 from tests.support.waiting import LONGEST
 
 NEVER = 1e9
@@ -70,3 +73,16 @@ def crashed(path: Path, at: CrashAt, *, interval: float = NEVER) -> list[int]:
         handle.await_termination(LONGEST)
     assert isinstance(found.value.__cause__, Crash), found.value
     return [batch.batch for batch in batches]
+
+
+def assert_exactly_once(folder: Path) -> None:
+    """A job of `sensors` over all of its table has given what an engine gives, and counted each record."""
+    assert streamed(folder) == expected(folder)
+    counts = totals(JobFolder(folder / "state").ledger.total(), "Rise")
+    assert counts.pop("received") == len(table()) == sum(counts.values())
+    rows = pd.read_parquet(folder / "out" / "ledger")
+    changes = rows[rows["query"] == "Rise"].groupby("what")["count"].sum().to_dict()
+    assert {word: count for word, count in changes.items() if count and word != "received"} == {
+        word: count for word, count in counts.items() if count
+    }
+    assert not list((folder / "out").rglob("*.draft"))

@@ -5,35 +5,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from job_engine.job.checkpoint.job_folder import JobFolder
 from querylang.errors import InputError
-from tests.support.local_jobs import NEVER, CrashAt, crashed, local, run
-from tests.support.sensors import add_files, expected, project, project_of_two, streamed, table, totals
+from tests.support.local_jobs import NEVER, CrashAt, assert_exactly_once, crashed, local, run
+from tests.support.sensors import add_files, expected, project, project_of_two, streamed, table
 
 
 def sensors(folder: Path, files: int = 6) -> Path:
     path = local(project(folder, files=1))
     add_files(folder, table(), files)
     return path
-
-
-def account(folder: Path) -> dict[str, int]:
-    return totals(JobFolder(folder / "state").ledger.total(), "Rise")
-
-
-def assert_exactly_once(folder: Path) -> None:
-    assert streamed(folder) == expected(folder)
-    counts = account(folder)
-    assert counts.pop("received") == len(table()) == sum(counts.values())
-    rows = pd.read_parquet(folder / "out" / "ledger")
-    changes = rows[rows["query"] == "Rise"].groupby("what")["count"].sum().to_dict()
-    assert {word: count for word, count in changes.items() if count and word != "received"} == {
-        word: count for word, count in counts.items() if count
-    }
-    assert not list((folder / "out").rglob("*.draft"))
 
 
 def test_a_run_gives_what_a_replay_gives(tmp_path: Path) -> None:

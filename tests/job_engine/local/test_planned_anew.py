@@ -9,10 +9,9 @@ import pytest
 
 from job_engine.errors import WorkerDied
 from job_engine.job.checkpoint.job_folder import failed_tries, told_deaths
-from tests.job_engine.local.test_local_runs import assert_exactly_once
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.topic_job import TopicJob
-from tests.support.local_jobs import NEVER, CrashAt, crashed, local, run
+from tests.support.local_jobs import NEVER, CrashAt, assert_exactly_once, crashed, local, run
 from tests.support.sensors import add_files, project, streamed, table
 
 LARGE, SMALL = "maxFilesPerTrigger: 4", "maxFilesPerTrigger: 1"
