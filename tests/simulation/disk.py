@@ -47,8 +47,8 @@ class Disk:
     """The files below `root`; `power_is_lost` after a crash that has lost what was not synced."""
 
     def __init__(self, root: Path, scheduler: Scheduler, faults: Faults, chooser: random.Random) -> None:
-        self.root = f"{root}/"
-        self.scheduler, self._faults, self._chooser = scheduler, faults, chooser
+        self.root, self._name = f"{root}/", str(root)
+        self.scheduler, self.faults, self._chooser = scheduler, faults, chooser
         self._changes: list[_Change] = []
         self._old: dict[int, bytes] = {}
         """By the number of a file that was written and not synced, the content that is on the disk."""
@@ -64,15 +64,15 @@ class Disk:
 
     def has(self, path: object) -> bool:
         """Whether a path is on this disk, and the caller in this world."""
-        if not isinstance(path, str | os.PathLike):
+        text = path if isinstance(path, str) else os.fspath(path) if isinstance(path, os.PathLike) else None
+        if not isinstance(text, str) or not text.startswith(self._name):
             return False
-        text = os.fspath(path)
-        return isinstance(text, str) and f"{text}/".startswith(self.root) and self.scheduler.is_inside
+        return (len(text) == len(self._name) or text[len(self._name)] == "/") and self.scheduler.is_inside
 
     def call(self, operation: str, path: str, do: Callable[[], Any]) -> Any:
         """Do something with a path, unless it is struck."""
         self.scheduler.step()
-        fault = self._faults.draw(operation)
+        fault = self.faults.draw(operation)
         if fault is None:
             return do()
         if fault in _ERRORS:
@@ -296,7 +296,7 @@ class _File(io.FileIO):
                 self.disk.dirty(self.path, is_new=False)
             return super(_File, self).write(data) or 0
 
-        scheduler, faults = self.disk.scheduler, self.disk._faults
+        scheduler, faults = self.disk.scheduler, self.disk.faults
         if scheduler.end is not None:
             return size  # the world has ended: nothing is written, and nobody learns of it
         scheduler.step()

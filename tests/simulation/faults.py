@@ -31,6 +31,8 @@ class Fault(StrEnum):
     SHORT = "short"
     LATE = "late"
     DEATH = "worker died"
+    AWAY = "broker away"
+    LOST = "answer lost"
 
 
 CRASHES = (Fault.KILL_BEFORE, Fault.KILL_AFTER, Fault.POWER_BEFORE, Fault.POWER_AFTER)
@@ -42,6 +44,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     **dict.fromkeys(("replace", "link", "mkdir"), (*CRASHES, Fault.FULL, Fault.BROKEN)),
     **dict.fromkeys(("unlink", "rmdir", "chmod", "utime"), (*CRASHES, Fault.BROKEN)),
     **dict.fromkeys(("open", "stat", "list"), (Fault.KILL_BEFORE, Fault.BROKEN, Fault.LATE)),
+    "broker": (*CRASHES, Fault.AWAY, Fault.LOST, Fault.LATE),
     "lock": (Fault.KILL_AFTER, Fault.LATE),
     "ask": (Fault.KILL_BEFORE, Fault.KILL_AFTER, Fault.DEATH, Fault.LATE),
 }

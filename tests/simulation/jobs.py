@@ -6,18 +6,24 @@ import os
 import random
 import tempfile
 import traceback
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pyarrow as pa
+
 from job_engine.errors import JobError
+from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.job import deploy, run
+from job_engine.settings.deployment_file import load_deployment
 from querylang.errors import EnsueError
 from tests.differential.patterns import random_queries
 from tests.simulation.faults import CRASHES, Aim, Fault, Met
+from tests.simulation.topics import Topic, messages_of, replayed_topics, topic_job, write_messages
 from tests.simulation.world import World
 from tests.support.scenario import query_text
-from tests.torture.answers import replayed, written
+from tests.torture.answers import Answers, Comparable, replayed, written
 from tests.torture.changes import Changes
 from tests.torture.deployments import cells_of
 from tests.torture.project import SINKS, write_project
@@ -65,17 +71,19 @@ class _Telling:
         self._story, self._world = story, world
         self._chooser = random.Random(f"job {story.seed}")
         self._folder = world.folder
-        self._path, self._sources = _deployment(self._chooser, self._folder, story.seed)
+        self._path, self._sources = _deployment(self._chooser, world, story.seed)
         self._changes = Changes(self._path)
         is_changed = self._path.name == "torture.yaml" and self._chooser.random() < 0.3
         self._change_rate = 0.3 if is_changed else 0.0
         self._settle(self._chooser.choice(("keep", "keep", "archive old", "delete")))
+        self._out = self._place()
+        self._seen: list[Answers] = []
 
     def tell(self, aim: Aim | None) -> None:
-        lives = self._chooser.choice((1, 2, 3, 4))
+        lives = self._chooser.choice((1, 2, 3, 5, 8))
         self._world.faults.aim = aim
         for _ in range(lives):
-            rate = 0.0 if aim else self._chooser.choice((0.002, 0.005, 0.01, 0.03))
+            rate = 0.0 if aim else self._chooser.choice((0.003, 0.01, 0.03, 0.1))
             self._world.faults.begin(rate, self._chooser.choice(MOODS))
             self._life(self._runs)
         self._world.faults.aim = None
@@ -84,7 +92,7 @@ class _Telling:
         if self._life(lambda: run(self._path, once=True, flush=True), is_last=True):
             self._check()
         self._story.lives = self._world.lives
-        self._story.steps = self._world.scheduler.steps
+        self._story.steps = self._world.steps
 
     def _life(self, do: Callable[[], object], *, is_last: bool = False) -> bool:
         """A life of the job's process; gives whether it returned."""
@@ -109,17 +117,25 @@ class _Telling:
             story.problems.append(f"{type(error).__name__}: {error}\n{''.join(lines[-12:])}")
         else:
             story.lines += [*world.faults.said[struck:], "stopped" if has_returned else "crashed"]
+        self._look_at_sinks()
         return has_returned
+
+    def _look_at_sinks(self) -> None:
+        """Read what sinks show, as anybody may at any time: whole files, whose results stay."""
+        try:
+            self._seen.append(written(self._out))
+        except (OSError, pa.ArrowException) as error:
+            self._story.problems.append(f"what a sink shows cannot be read: {type(error).__name__}: {error}")
 
     def _runs(self) -> None:
         """A job in the background that is stopped some time, while files arrive."""
         scheduler = self._world.scheduler
-        scheduler.start(self._arrivals, "arrivals")
+        arrivals = scheduler.start(self._arrivals, "arrivals")
         if self._chooser.random() < 0.2:
             scheduler.start(self._starts_too, "second")
         handle = deploy(self._path)
-        left = self._chooser.choice((1.0, 3.0, 10.0, 30.0))
-        if not handle.await_termination(left):
+        scheduler.wait(lambda: arrivals.has_ended, self._chooser.choice((1.0, 3.0, 10.0, 30.0)))
+        if not handle.await_termination(self._chooser.choice((0.0, 0.3, 5.0))):
             handle.stop()
 
     def _starts_too(self) -> None:
@@ -142,6 +158,8 @@ class _Telling:
                 self._write(self._chooser.choice(waiting))
                 if self._chooser.random() < self._change_rate:
                     self._changes.send(self._chooser)
+                if self._chooser.random() < 0.1:
+                    self._look_at_sinks()
             if self._chooser.random() < 0.05:
                 scheduler.skew += self._chooser.choice((-3600.0, -2.0, 2.0, 3600.0))
 
@@ -154,7 +172,17 @@ class _Telling:
             parts[number] = f"after: {own}, options: {{maxFiles{parts[number]}"
         self._path.write_text("".join(parts), "utf-8")
 
+    def _place(self) -> Path:
+        """Put sinks and checkpoint where folders are made for them alone; gives the folder of the sinks."""
+        out, checkpoint = self._chooser.choice(("out", "made/for/out")), self._chooser.choice(("state", "kept/of/it"))
+        text = self._path.read_text("utf-8").replace("path: out/", f"path: {out}/")
+        self._path.write_text(text.replace("checkpoint: state", f"checkpoint: {checkpoint}"), "utf-8")
+        return self._folder / out
+
     def _write(self, source: Source) -> None:
+        if isinstance(source, Topic):
+            write_messages(self._chooser, self._world.broker, source)
+            return
         longest = max(2, len(source.rows) // self._chooser.choice((1, 2, 4)))
         path = write_next(self._chooser, self._folder / source.name, source, longest)
         if path is not None:
@@ -164,29 +192,48 @@ class _Telling:
         for source in self._sources:
             while source.is_waiting:
                 self._write(source)
+            if isinstance(source, Topic):
+                source.settle(self._world.broker)
 
     def _check(self) -> None:
         (query,) = self._folder.glob("*.query")
         controls, wrong = self._changes.controls()
-        answer, expected = written(self._folder / "out"), replayed(query, self._sources, controls)
-        self._story.problems += wrong
-        self._story.problems += answer.differences(expected)
-        left = [path for path in (self._folder / "out").rglob("*") if path.is_file() and path.name[0] == "."]
-        self._story.problems += [f"{path} was left" for path in left]
+        topics = [source for source in self._sources if isinstance(source, Topic)]
+        expected = replayed_topics(query, topics, self._world.broker) if topics else replayed(query, self._sources, controls)
+        answer = written(self._out)
+        if "out" in self._world.broker.topics:
+            self._story.problems += messages_of(self._world.broker, expected)
+            expected = replace(expected, outputs=answer.outputs)
+        problems = self._story.problems
+        problems += wrong
+        problems += answer.differences(expected)
+        for seen in self._seen:
+            gone = [(kind, getattr(seen, kind) - getattr(answer, kind)) for kind in ("matches", "outputs", "discarded")]
+            problems += [f"{kind}: {sum(lost.values())} were seen and are gone" for kind, lost in gone if lost]
+        total: Comparable = Counter()
+        for (name, _, what), count in JobFolder(load_deployment(self._path).checkpoint).ledger.total().items():
+            total[name, what] += count
+        if +total != answer.ledger:
+            problems.append(f"the ledger of the checkpoint is not that of the sink: {(+total) - answer.ledger}")
+        left = [path for path in self._out.rglob("*") if path.is_file() and path.name[0] == "."]
+        problems += [f"{path} was left" for path in left]
 
 
 def _is_plain(error: JobError) -> bool:
     return isinstance(error.__cause__, OSError)
 
 
-def _deployment(chooser: random.Random, folder: Path, seed: int) -> tuple[Path, list[Source]]:
+def _deployment(chooser: random.Random, world: World, seed: int) -> tuple[Path, list[Source]]:
     """Write a job without files; gives its deployment file, and its sources with the rows that are to come."""
-    if chooser.random() < 0.5:
+    folder, kind = world.folder, chooser.random()
+    if kind < 0.5:
         # a change takes over at the furthest time that was read, a replay at that of all that had arrived
         sources = random_sources(chooser, chooser.choice((8, 25, 60)), ahead=0)
         path = write_project(chooser, folder, sources)
         path.write_text(path.read_text("utf-8") + "engine: local\n", "utf-8")
         return path, sources
+    if kind < 0.75:
+        return topic_job(chooser, world.broker, folder)
     scenarios = random_queries(seed, chooser.choice((1, 1, 2)))
     names = chooser.sample(["a", "B", "c c", "d-1"], chooser.choice((1, 1, 2)))
     sources = [Source(name, "json", None, []) for name in names]

@@ -249,7 +249,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=400, help="worlds for each mistake, at most")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--first", type=int, default=0, help="the number of the first mistake")
+    parser.add_argument("--only", type=int, nargs="+", help="the numbers of some mistakes")
     given = parser.parse_args()
+    numbers = range(given.first, len(MISTAKES)) if given.only is None else given.only
     started, found = time.monotonic(), 0
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(given.processes) as pool:
         copies = [Path(temporary) / str(number) for number in range(given.processes)]
@@ -264,8 +266,8 @@ def main() -> int:
             finally:
                 copies.append(copy)
 
-        chosen = MISTAKES[given.first :]
-        for number, (mistake, said) in enumerate(zip(chosen, pool.map(one, chosen), strict=True), given.first):
+        chosen = [MISTAKES[number] for number in numbers]
+        for number, mistake, said in zip(numbers, chosen, pool.map(one, chosen), strict=True):
             found += said is not None
             place = f"{number} {mistake.kind}: {mistake.file}: {' '.join(mistake.right.split())[:60]!r}"
             print(f"{'found' if said else 'NOT FOUND'} {place}: {said or ''}", flush=True)

@@ -21,6 +21,10 @@ PATIENCE = 900.0
 """Seconds of this machine's time that a thread waits for the baton before the simulator itself is broken."""
 
 
+WEIGHTS = (1.0, 1.0, 1.0, 0.1, 0.01)
+"""How often a thread is chosen, compared with others: some come to nothing while others do much."""
+
+
 class Ended(BaseException):
     """The world has ended, so that threads end: what their handlers do has no effect any more."""
 
@@ -32,12 +36,14 @@ class Hangs(AssertionError):
 class _Task:
     """A thread of the world.
 
+    weight: how often it is chosen, compared with others
     ready: what it waits for; None = nothing
     until: the moment at which it continues in any case
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, weight: float = 1.0) -> None:
         self.name = name
+        self.weight = weight
         self.baton = threading.Semaphore(0)
         self.ready: Callable[[], bool] | None = None
         self.until = inf
@@ -85,7 +91,7 @@ class Scheduler:
 
     def start(self, do: Callable[[], object], name: str) -> _Task:
         """A new thread, which runs when it is chosen."""
-        task = _Task(name)
+        task = _Task(name, self._chooser.choice(WEIGHTS))
 
         def run() -> None:
             self._local.task = task
@@ -161,7 +167,7 @@ class Scheduler:
             return others[0] if others else self._main
         able = [task for task in alive if task.ready is None or task.until <= self.now or task.ready()]
         if able:
-            return able[0] if len(able) == 1 else self._chooser.choice(able)
+            return able[0] if len(able) == 1 else self._chooser.choices(able, [task.weight for task in able])[0]
         first = min(alive, key=lambda task: task.until)
         if first.until == inf:
             self.stop(Hangs(f"all threads wait for each other: {self._state()}"))

@@ -24,14 +24,20 @@ from job_engine.errors import WorkerDied
 from job_engine.job.checkpoint import run_lock
 from job_engine.job.stages import start
 from job_engine.local import driver
+from job_engine.local import run as local_run
 from job_engine.local.frames import Frame, Word
 from job_engine.local.pool import failure_of
 from job_engine.local.worker import Answering
 from job_engine.places import arrow_files
 from job_engine.places.local_path import LocalPath
+from tests.simulation.broker import Broker, simulated_broker
 from tests.simulation.disk import Disk, simulated_files
 from tests.simulation.faults import Fault, Faults, Met
 from tests.simulation.scheduler import Clock, Ended, Scheduler, classes
+
+
+LOOKS = ((0.02, 0.4), *((0.1, 2.0),) * 4, *((0.3, 3.0),) * 3)
+"""Seconds between two looks for input, the shortest and the longest: each costs as much as a real one."""
 
 
 class SerialPool:
@@ -121,7 +127,9 @@ class World:
         self.faults = Faults(random.Random(f"faults {seed}"), met)
         self.scheduler = Scheduler(random.Random(f"threads {seed}"))
         self.disk = Disk(folder, self.scheduler, self.faults, random.Random(f"disk {seed}"))
-        self.lives = 0
+        self.broker = Broker(self.disk, random.Random(f"broker {seed}"))
+        self.lives = self.steps = 0
+        self.looks = self.chooser.choice(LOOKS)
         self.warned: list[str] = []
         self._names = random.Random(f"names {seed}")
         (folder / "tmp").mkdir()
@@ -148,6 +156,7 @@ class World:
                         raise hang
         finally:
             gc.collect(0)
+            self.steps += self.scheduler.steps
             self.disk.after_crash()
             if not has_returned:
                 self._clear()
@@ -182,6 +191,8 @@ class World:
                 (driver, "Pool", lambda count, _: SerialPool(self, count)),
                 (driver, "thread_count", lambda: 1 + self._names.randrange(3)),
                 (tempfile, "_name_sequence", (f"n{self.lives}-{number}" for number in counter)),
+                (local_run, "SHORTEST", self.looks[0]),
+                (local_run, "LONGEST", self.looks[1]),
                 (arrow_files, "parquet_writer", _parquet_writer),
                 (arrow_files, "csv_writer", _csv_writer),
             ):
@@ -193,7 +204,7 @@ class World:
             logger.addHandler(warnings)
             propagated, logger.propagate = logger.propagate, False
             try:
-                with simulated_files(self.disk):
+                with simulated_files(self.disk), simulated_broker(self.broker):
                     yield
             finally:
                 logger.removeHandler(warnings)

@@ -66,20 +66,25 @@ def written(folder: Path, sink: str = "parquet") -> Answers:
 
 def replayed(queries: Path, sources: list[Source], controls: list[Control]) -> Answers:
     """What a replay of all records gives: a table a file, sources by name, files as they were read."""
-    folder = queries.with_name("replay")
-    folder.mkdir()
     tables = [
         [
-            {**row.cells, **_place(f"{source.name}/{name}" if len(sources) > 1 else name, offset)}
+            {**row.cells, **place(f"{source.name}/{name}" if len(sources) > 1 else name, offset)}
             for offset, row in enumerate(rows, 1)
         ]
         for source in sorted(sources, key=lambda item: item.name)
         for name, rows in source.files
     ]
     tables += [
-        [{"at": item.at / SECOND, "event": item.text, **_place(item.source or item.file, order)}]
+        [{"at": item.at / SECOND, "event": item.text, **place(item.source or item.file, order)}]
         for order, item in enumerate(controls, 1)
     ]
+    return of_tables(queries, tables)
+
+
+def of_tables(queries: Path, tables: list[list[dict[str, object]]]) -> Answers:
+    """What a replay of tables gives, whose records have their places as columns."""
+    folder = queries.with_name("replay")
+    folder.mkdir()
     for number, rows in enumerate(tables):
         text = "".join(json.dumps({"ts": None, **cells}) + "\n" for cells in rows)
         (folder / f"{number}.jsonl").write_text(text)
@@ -92,7 +97,7 @@ def replayed(queries: Path, sources: list[Source], controls: list[Control]) -> A
     return Answers(matches, _outputs(results.outputs), _discarded(results.discarded), _ledger(results.ledger))
 
 
-def _place(source: str, offset: int) -> dict[str, object]:
+def place(source: str, offset: int) -> dict[str, object]:
     """The columns that say where a record came from."""
     return {"source": source, "partition": 0, "offset": offset}
 

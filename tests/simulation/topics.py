@@ -1,0 +1,121 @@
+"""Jobs that read topics of a simulated broker, and may write to one."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+
+from tests.simulation.broker import Broker, Fate, Partition, Transaction
+from tests.torture.answers import Answers, of_tables, place
+from tests.torture.project import DEPLOYMENT, QUERIES, SINKS
+from tests.torture.streams import SECOND, Row, Source, random_sources
+
+_BROKER = "kafka.bootstrap.servers: 'nowhere:9092'"
+_SOURCE = "  {name}: {{format: kafka, event: {event}, source_time: ts, start: earliest, options: {{{broker}, subscribe: {name}, maxOffsetsPerTrigger: {most}}}}}\n"
+
+
+@dataclass(slots=True)
+class Topic(Source):
+    """A source of one topic; `places`: where the rows are, by partition and offset."""
+
+    places: dict[tuple[int, int], Row] = field(default_factory=dict)
+
+    def write(self, broker: Broker, partition: int, row: Row, transaction: Transaction | None) -> None:
+        """Produce a message."""
+        own = broker.topics[self.name][partition]
+        if transaction is not None and own not in transaction.partitions:
+            transaction.partitions.append(own)
+        cells = {name: cell for name, cell in row.cells.items() if name not in ("at", "event")}
+        stored = own.add(row.at // 1000, json.dumps(cells).encode(), transaction=transaction)
+        self.places[partition, stored.offset] = row
+
+    def settle(self, broker: Broker, fate: Fate = Fate.COMMITTED) -> None:
+        """End the transaction of whoever produces."""
+        broker.end(self.name, fate)
+
+
+def topic_job(chooser: random.Random, broker: Broker, folder: Path) -> tuple[Path, list[Source]]:
+    """Write a job over topics; each partition has a message before it begins."""
+    found = random_sources(chooser, chooser.choice((8, 25, 60)), ahead=0)
+    sources = [Topic(item.name, "kafka", event, []) for item, event in zip(found, "ABC", strict=True)]
+    for source, item in zip(sources, found, strict=True):
+        source.rows += [Row(row.number, row.at, {**row.cells, "event": source.event}) for row in item.rows]
+        partitions = min(chooser.choice((1, 1, 2, 3)), len(source.rows)) or 1
+        broker.topics[source.name] = [Partition() for _ in range(partitions)]
+        first = source.rows[:partitions]
+        for number, row in enumerate(first):
+            source.write(broker, number, row, None)
+        source.files.append(("", first))
+    text = "".join(
+        _SOURCE.format(name=source.name, event=source.event, broker=_BROKER, most=chooser.choice((1, 3, 10, 1000)))
+        for source in sources
+    )
+    sinks = SINKS
+    if chooser.random() < 0.7:
+        broker.topics["out"] = [Partition() for _ in range(chooser.choice((1, 2)))]
+        sinks = sinks.replace("{format: parquet, path: out/output}", f"{{format: kafka, topic: out, options: {{{_BROKER}}}}}")
+    (folder / "control").mkdir()
+    (folder / "topics.query").write_text(QUERIES, encoding="utf-8")
+    path = folder / "topics.yaml"
+    text = DEPLOYMENT.replace("torture", "topics").format(sinks=sinks, sources=text, buckets=chooser.choice((1, 2, 3)))
+    path.write_text(f"{text}engine: local\nidle: none\n", encoding="utf-8")
+    return path, list(sources)
+
+
+def write_messages(chooser: random.Random, broker: Broker, source: Topic) -> None:
+    """Produce the next messages of a topic: alone, in a transaction that stays open, or again behind one that failed."""
+    source.settle(broker)
+    done = sum(len(rows) for _, rows in source.files)
+    rows = source.rows[done : done + chooser.choice((1, 2, 5, 20))]
+    partitions = [chooser.randrange(len(broker.topics[source.name])) for _ in rows]
+    way = chooser.choice(("alone", "alone", "open", "failed"))
+    if way == "failed":
+        _produce(broker, source, partitions, rows)
+        source.settle(broker, Fate.ABORTED)
+    if way == "open":
+        _produce(broker, source, partitions, rows)
+    else:
+        for partition, row in zip(partitions, rows, strict=True):
+            source.write(broker, partition, row, None)
+    source.files.append(("", rows))
+
+
+def _produce(broker: Broker, source: Topic, partitions: list[int], rows: list[Row]) -> None:
+    transaction = Transaction(broker.now)
+    broker.open[source.name] = transaction, inf
+    for partition, row in zip(partitions, rows, strict=True):
+        source.write(broker, partition, row, transaction)
+
+
+def replayed_topics(queries: Path, topics: list[Topic], broker: Broker) -> Answers:
+    """What a replay of all messages gives that are committed."""
+    tables: list[list[dict[str, object]]] = []
+    for source in sorted(topics, key=lambda item: item.name):
+        for number, partition in enumerate(broker.topics[source.name]):
+            latest, rows = 0, []
+            for stored in partition.seen(0, is_committed=True):
+                latest = max(latest, stored.stamp)
+                cells = source.places[number, stored.offset].cells
+                own = place(f"{source.name}/{source.name}", stored.offset) | {"partition": number}
+                rows.append({**cells, "at": latest * 1000 / SECOND, **own})
+            tables.append(rows)
+    return of_tables(queries, tables)
+
+
+def messages_of(broker: Broker, expected: Answers) -> list[str]:
+    """What is wrong with the messages of the topic that a job writes to: each is there once."""
+    found: Counter[str] = Counter()
+    for partition in broker.topics["out"]:
+        for stored in partition.seen(0, is_committed=True):
+            if json.loads(stored.value or b"")["match_id"] is not None:
+                found[dict(stored.headers)["ensue-id"].decode().rpartition("/")[0]] += 1
+    wanted: Counter[str] = Counter()
+    for row, count in expected.outputs.items():
+        cells = dict(row)
+        wanted["/".join(filter(None, (cells["match_id"], cells["kind"], cells["channel"])))] += count
+    many, few = found - wanted, wanted - found
+    return [f"messages: {many.total()} too many, {few.total()} missing: {[*many, *few][:2]}"] if many or few else []
