@@ -427,5 +427,3 @@ def simulated_broker(broker: Broker) -> Iterator[None]:
         ):
             stack.enter_context(patch.object(module, name, value))
         yield
-
-

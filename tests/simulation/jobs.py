@@ -9,6 +9,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 
 import pyarrow as pa
@@ -40,6 +41,18 @@ MOODS: tuple[frozenset[Fault], ...] = (
 """What may happen in one life of a process."""
 
 
+class Kind(StrEnum):
+    """What a job reads and asks."""
+
+    FILES = "three queries with waits over files, a control stream"
+    QUERIES = "random queries over files"
+    TOPICS = "three queries with waits over topics"
+
+
+SHARES = {Kind.FILES: 2, Kind.TOPICS: 1, Kind.QUERIES: 1}
+"""How often a kind of job is drawn."""
+
+
 @dataclass
 class Story:
     """What happened in a world, line by line, and what is wrong with it."""
@@ -55,23 +68,28 @@ class Story:
         return "\n".join([f"seed {self.seed}:", *self.lines, *(f"WRONG: {problem}" for problem in self.problems)])
 
 
-def tell(seed: int, met: Met | None = None, aim: Aim | None = None) -> Story:
-    """Let a world happen; what is met is counted in `met`. `aim`: the only call that fails."""
+def tell(seed: int, met: Met | None = None, aim: Aim | None = None, kind: Kind | None = None) -> Story:
+    """Let a world happen; what is met is counted in `met`.
+
+    aim: the only call that fails
+    kind: of the job; None = it is drawn
+    """
     shared = Path("/dev/shm")  # its files are in memory
     with tempfile.TemporaryDirectory(prefix="simulated-", dir=shared if shared.is_dir() else None) as temporary:
         folder = Path(temporary) / "disk"
         folder.mkdir()
         story = Story(seed)
-        _Telling(story, World(seed, folder, Met() if met is None else met)).tell(aim)
+        _Telling(story, World(seed, folder, Met() if met is None else met), kind).tell(aim)
         return story
 
 
 class _Telling:
-    def __init__(self, story: Story, world: World) -> None:
+    def __init__(self, story: Story, world: World, kind: Kind | None) -> None:
         self._story, self._world = story, world
         self._chooser = random.Random(f"job {story.seed}")
         self._folder = world.folder
-        self._path, self._sources = _deployment(self._chooser, world, story.seed)
+        (drawn,) = self._chooser.choices([*SHARES], [*SHARES.values()])
+        self._path, self._sources = _deployment(self._chooser, world, story.seed, kind or drawn)
         self._changes = Changes(self._path)
         is_changed = self._path.name == "torture.yaml" and self._chooser.random() < 0.3
         self._change_rate = 0.3 if is_changed else 0.0
@@ -108,7 +126,7 @@ class _Telling:
                 story.problems.append(f"{type(error).__name__} where nothing has failed: {error}")
             elif "damaged" in str(error):
                 story.problems.append(f"nothing that can happen damages a checkpoint: {error}")
-            elif isinstance(error, JobError) and not _is_plain(error):
+            elif isinstance(error, JobError):
                 story.problems.append(f"an error without plain words: {error!r}, of {error.__cause__!r}")
         except Exception as error:  # noqa: BLE001 # whatever it is, it is reported with its seed
             has_returned = False
@@ -199,7 +217,9 @@ class _Telling:
         (query,) = self._folder.glob("*.query")
         controls, wrong = self._changes.controls()
         topics = [source for source in self._sources if isinstance(source, Topic)]
-        expected = replayed_topics(query, topics, self._world.broker) if topics else replayed(query, self._sources, controls)
+        expected = (
+            replayed_topics(query, topics, self._world.broker) if topics else replayed(query, self._sources, controls)
+        )
         answer = written(self._out)
         if "out" in self._world.broker.topics:
             self._story.problems += messages_of(self._world.broker, expected)
@@ -219,20 +239,16 @@ class _Telling:
         problems += [f"{path} was left" for path in left]
 
 
-def _is_plain(error: JobError) -> bool:
-    return isinstance(error.__cause__, OSError)
-
-
-def _deployment(chooser: random.Random, world: World, seed: int) -> tuple[Path, list[Source]]:
+def _deployment(chooser: random.Random, world: World, seed: int, kind: Kind) -> tuple[Path, list[Source]]:
     """Write a job without files; gives its deployment file, and its sources with the rows that are to come."""
-    folder, kind = world.folder, chooser.random()
-    if kind < 0.5:
+    folder = world.folder
+    if kind is Kind.FILES:
         # a change takes over at the furthest time that was read, a replay at that of all that had arrived
         sources = random_sources(chooser, chooser.choice((8, 25, 60)), ahead=0)
         path = write_project(chooser, folder, sources)
         path.write_text(path.read_text("utf-8") + "engine: local\n", "utf-8")
         return path, sources
-    if kind < 0.75:
+    if kind is Kind.TOPICS:
         return topic_job(chooser, world.broker, folder)
     scenarios = random_queries(seed, chooser.choice((1, 1, 2)))
     names = chooser.sample(["a", "B", "c c", "d-1"], chooser.choice((1, 1, 2)))

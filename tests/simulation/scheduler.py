@@ -250,8 +250,9 @@ def classes(scheduler: Scheduler) -> dict[str, type[Any]]:
         def done(self) -> bool:
             return self._is_done
 
-        def exception(self) -> BaseException | None:
-            scheduler.wait(lambda: self._is_done)
+        def exception(self, seconds: float | None = None) -> BaseException | None:
+            if not scheduler.wait(lambda: self._is_done, seconds):
+                raise TimeoutError
             return self._error
 
         def result(self, seconds: float | None = None) -> Any:

@@ -57,7 +57,9 @@ def topic_job(chooser: random.Random, broker: Broker, folder: Path) -> tuple[Pat
     sinks = SINKS
     if chooser.random() < 0.7:
         broker.topics["out"] = [Partition() for _ in range(chooser.choice((1, 2)))]
-        sinks = sinks.replace("{format: parquet, path: out/output}", f"{{format: kafka, topic: out, options: {{{_BROKER}}}}}")
+        sinks = sinks.replace(
+            "{format: parquet, path: out/output}", f"{{format: kafka, topic: out, options: {{{_BROKER}}}}}"
+        )
     (folder / "control").mkdir()
     (folder / "topics.query").write_text(QUERIES, encoding="utf-8")
     path = folder / "topics.yaml"

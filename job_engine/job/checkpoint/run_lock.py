@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from job_engine.clock import sleep
-from job_engine.durable_files import make_kept_folder
+from job_engine.durable_files import make_kept_folder, named
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place
 from querylang.errors import InputError, PassingError
@@ -48,9 +48,15 @@ class RunLock:
         if not self._try(file, fcntl.LOCK_EX, _ATTEMPTS):
             file.close()
             raise PassingError(self._refusal())
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
+        try:
+            with named(self._path):
+                file.truncate(0)
+                file.write(f"{os.getpid()}\n")
+                file.flush()
+        except OSError:
+            with suppress(OSError):  # what was not written is lost, and the lock is let go
+                file.close()
+            raise
         self._file = file
         self.hold_while(lambda: True)
 
