@@ -19,7 +19,7 @@ sources := querylang runtime job_engine spark_backend ensue tests benchmarks too
 # Packages are installed without bytecode: a process that may not write it compiles all that it imports, every time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-kafka test lint bench torture simulate simulate-mutants soak mutants compat docs lock format clean
+.PHONY: demo demo-kafka test lint bench torture simulate simulate-mutants hunt soak mutants compat docs lock format clean
 .DELETE_ON_ERROR:
 
 demo: .venv/.ready
@@ -60,6 +60,9 @@ torture: .venv/.ready
 
 simulate: .venv/.ready
 	@ENSUE_THREADS=1 $(python) -W ignore -m tests.simulation --seeds $(or $(SEEDS),1000) $(SIMULATE)
+
+hunt: .venv/.ready
+	@ENSUE_THREADS=1 $(python) -W ignore -m tests.simulation.hunt $(HUNT)
 
 simulate-mutants: .venv/.ready
 	@$(python) -m tests.simulation.mutants $(MUTANTS)

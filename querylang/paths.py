@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from os import PathLike
 from pathlib import Path
+
+_CANNOT_BE = (errno.ENAMETOOLONG, errno.EINVAL)
+"""Errors of paths that no file system can hold."""
 
 LONGEST_NAME = 255
 """Bytes of one name, on every common file system."""
@@ -22,13 +26,14 @@ def can_be(path: str | PathLike[str]) -> bool:
 def exists(path: str | PathLike[str]) -> bool:
     """Whether there is such a file or folder; an overlong name or one with a NUL does not exist.
 
-    One that this user may not look at counts as there: who opens it gets the reason.
+    One that this user may not look at counts as there, and so does one that the disk cannot tell
+    of: who opens it gets the reason.
     """
     try:
         return Path(path).exists()
-    except PermissionError:
-        return True
-    except (OSError, ValueError):
+    except OSError as error:
+        return error.errno not in _CANNOT_BE
+    except ValueError:
         return False
 
 

@@ -19,6 +19,7 @@ from zipfile import is_zipfile
 from job_engine.document.setting_keys import JOB_KEYS, Engine, FixedValue, fixed_value
 from job_engine.document.setting_values import FolderKind, Folders, duration, idle, is_true, overlaps, seconds
 from job_engine.document.yaml_document import Mistakes, Node, read_document, read_given, value_of_written
+from job_engine.errors import in_plain_words
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, asked_again
 from job_engine.settings.deployment import (
@@ -87,8 +88,9 @@ def load_deployment(
         raise FileErrors(
             str(given), [(None, "is a query file; a deployment file, such as `job.yaml`, names it under `queries`")]
         )
-    root = read_document(file_text(file), Mistakes(str(given), variables))
-    return _read(file, root, Folders(file.resolve().parent), engine)
+    with in_plain_words({}):  # a disk that fails says nothing of what is written
+        root = read_document(file_text(file), Mistakes(str(given), variables))
+        return _read(file, root, Folders(file.resolve().parent), engine)
 
 
 def _read(file: Path, root: Node, folders: Folders, engine: Engine | None, *, takes_text: bool = False) -> Deployment:

@@ -15,6 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 from tests.simulation.faults import FAULTS, Met
 from tests.simulation.jobs import Story, tell
+from tests.simulation.shrink import shrunk
 
 AT_ONCE = 20
 """Seeds that a process gets at a time."""
@@ -68,12 +69,13 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000, help="how many worlds")
     parser.add_argument("--first", type=int, default=0, help="the seed of the first")
     parser.add_argument("--seed", type=int, help="tell what happens in this one")
+    parser.add_argument("--shrink", action="store_true", help="with --seed: leave out what is not needed for a problem")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--coverage", action="store_true", help="show how often each call has failed in each way")
     parser.add_argument("--until-wrong", action="store_true", help="end with the first world that has a problem")
     given = parser.parse_args()
     if given.seed is not None:
-        story = tell(given.seed)
+        story = shrunk(given.seed) if given.shrink else tell(given.seed)
         print(story.text())
         return 1 if story.problems else 0
     started, total, wrong = time.monotonic(), Met(), 0

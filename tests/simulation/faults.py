@@ -103,9 +103,17 @@ class Faults:
         self.kinds: frozenset[Fault] = frozenset(Fault)
         self.said: list[str] = []
         self.aim: Aim | None = None
+        self.muted: frozenset[int] = frozenset()
+        """The numbers of faults, from 0, that do not happen after all: for less of a world."""
+        self._drawn_so_far = 0
         self._chooser = chooser
         self._met = met
         self._calls: Counter[tuple[str, str]] = Counter()
+
+    @property
+    def count(self) -> int:
+        """How many faults were drawn, with those that are muted."""
+        return self._drawn_so_far
 
     def begin(self, rate: float, kinds: frozenset[Fault]) -> None:
         """A run begins, in which these faults may happen."""
@@ -116,6 +124,10 @@ class Faults:
         """How a call ends that is made now; None = well."""
         site = (operation, asking())
         fault = self._drawn(site)
+        if fault is not None:
+            self._drawn_so_far += 1
+            if self._drawn_so_far - 1 in self.muted:
+                fault = None
         self._met[(*site, "" if fault is None else fault.value)] += 1
         if fault is not None:
             self.said.append(f"{fault}: {operation} of {site[1]}")

@@ -18,7 +18,7 @@ from job_engine.errors import JobError
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.job import deploy, run
 from job_engine.settings.deployment_file import load_deployment
-from querylang.errors import EnsueError
+from querylang.errors import EnsueError, FileErrors
 from tests.differential.patterns import random_queries
 from tests.simulation.faults import CRASHES, Aim, Fault, Met
 from tests.simulation.topics import Topic, messages_of, replayed_topics, topic_job, write_messages
@@ -53,6 +53,20 @@ SHARES = {Kind.FILES: 2, Kind.TOPICS: 1, Kind.QUERIES: 1}
 """How often a kind of job is drawn."""
 
 
+@dataclass(frozen=True)
+class Less:
+    """What is left out of a world.
+
+    rows: so many rows of each source are left; None = all
+    lives: so many lives of a process, before the last one; None = all
+    muted: the numbers of faults that do not happen
+    """
+
+    rows: int | None = None
+    lives: int | None = None
+    muted: frozenset[int] = frozenset()
+
+
 @dataclass
 class Story:
     """What happened in a world, line by line, and what is wrong with it."""
@@ -62,34 +76,43 @@ class Story:
     problems: list[str] = field(default_factory=list)
     lives: int = 0
     steps: int = 0
+    rows: int = 0
+    faults: int = 0
 
     def text(self) -> str:
         """As people read it."""
         return "\n".join([f"seed {self.seed}:", *self.lines, *(f"WRONG: {problem}" for problem in self.problems)])
 
 
-def tell(seed: int, met: Met | None = None, aim: Aim | None = None, kind: Kind | None = None) -> Story:
+def tell(
+    seed: int, met: Met | None = None, aim: Aim | None = None, kind: Kind | None = None, less: Less | None = None
+) -> Story:
     """Let a world happen; what is met is counted in `met`.
 
     aim: the only call that fails
     kind: of the job; None = it is drawn
+    less: what is left out
     """
     shared = Path("/dev/shm")  # its files are in memory
     with tempfile.TemporaryDirectory(prefix="simulated-", dir=shared if shared.is_dir() else None) as temporary:
         folder = Path(temporary) / "disk"
         folder.mkdir()
         story = Story(seed)
-        _Telling(story, World(seed, folder, Met() if met is None else met), kind).tell(aim)
+        _Telling(story, World(seed, folder, Met() if met is None else met), kind, less or Less()).tell(aim)
         return story
 
 
 class _Telling:
-    def __init__(self, story: Story, world: World, kind: Kind | None) -> None:
+    def __init__(self, story: Story, world: World, kind: Kind | None, less: Less) -> None:
         self._story, self._world = story, world
         self._chooser = random.Random(f"job {story.seed}")
         self._folder = world.folder
         (drawn,) = self._chooser.choices([*SHARES], [*SHARES.values()])
         self._path, self._sources = _deployment(self._chooser, world, story.seed, kind or drawn)
+        for source in self._sources:
+            if less.rows is not None:  # those that are there already stay
+                source.rows = source.rows[: max(less.rows, sum(len(rows) for _, rows in source.files))]
+        self._less, world.faults.muted = less, less.muted
         self._changes = Changes(self._path)
         is_changed = self._path.name == "torture.yaml" and self._chooser.random() < 0.3
         self._change_rate = 0.3 if is_changed else 0.0
@@ -100,7 +123,7 @@ class _Telling:
     def tell(self, aim: Aim | None) -> None:
         lives = self._chooser.choice((1, 2, 3, 5, 8))
         self._world.faults.aim = aim
-        for _ in range(lives):
+        for _ in range(lives if self._less.lives is None else min(lives, self._less.lives)):
             rate = 0.0 if aim else self._chooser.choice((0.003, 0.01, 0.03, 0.1))
             self._world.faults.begin(rate, self._chooser.choice(MOODS))
             self._life(self._runs)
@@ -111,6 +134,8 @@ class _Telling:
             self._check()
         self._story.lives = self._world.lives
         self._story.steps = self._world.steps
+        self._story.faults = self._world.faults.count
+        self._story.rows = max(len(source.rows) for source in self._sources)
 
     def _life(self, do: Callable[[], object], *, is_last: bool = False) -> bool:
         """A life of the job's process; gives whether it returned."""
@@ -126,6 +151,8 @@ class _Telling:
                 story.problems.append(f"{type(error).__name__} where nothing has failed: {error}")
             elif "damaged" in str(error):
                 story.problems.append(f"nothing that can happen damages a checkpoint: {error}")
+            elif isinstance(error, FileErrors) and "no such" in str(error):
+                story.problems.append(f"what fails for a moment is not gone: {error}")
             elif isinstance(error, JobError):
                 story.problems.append(f"an error without plain words: {error!r}, of {error.__cause__!r}")
         except Exception as error:  # noqa: BLE001 # whatever it is, it is reported with its seed

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+from pathlib import Path
+
 import pytest
 
 from tests.simulation.faults import Aim, Fault
-from tests.simulation.jobs import Kind, tell
+from tests.simulation.hunt import Part, next_seed, parts_of, summary
+from tests.simulation.jobs import Kind, Less, Story, tell
+from tests.simulation.shrink import shrunk
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """A process that was killed leaves open files behind, which Python closes some time later."""
@@ -27,6 +33,10 @@ FOUND = [
     (210, Kind.FILES, Aim("rmdir", "start:put_away", Fault.POWER_AFTER)),
     # an error of the lock's file came without a place, and left the job locked
     (4, Kind.FILES, Aim("write", "RunLock.acquire", Fault.BROKEN)),
+    # a folder that the disk could not tell of while a deployment file was read was said to be a file
+    (10, Kind.QUERIES, Aim("stat", "located:_refuse_no_folder", Fault.BROKEN)),
+    # a moment later, that was an error without plain words
+    (10, Kind.QUERIES, Aim("stat", "located:_refuse_no_folder", Fault.BROKEN, 1)),
     # an error at the end of a run came without plain words
     (4, Kind.FILES, Aim("stat", "checkpoint_record:remove_unused", Fault.BROKEN, 2)),
 ]
@@ -46,3 +56,33 @@ def test_a_fault_that_was_found_does_not_come_back(seed: int, kind: Kind, aim: A
     story = tell(seed, aim=aim, kind=kind)
     assert any(aim.fault in line for line in story.lines), f"{aim.function} was not called so often"
     assert not story.problems, story.text()
+
+
+def test_what_a_problem_does_not_need_is_left_out() -> None:
+    def told(seed: int, less: Less) -> Story:
+        """A world that goes wrong by its fault 5 in its second life, with three rows."""
+        rows, lives = 40 if less.rows is None else less.rows, 7 if less.lives is None else less.lives
+        is_wrong = 5 not in less.muted and lives >= 2 and rows >= 3
+        return Story(seed, problems=["lost"] if is_wrong else [], lives=lives + 1, rows=rows, faults=12)
+
+    (line,) = shrunk(17, told=told).lines
+    assert line == f"with {Less(3, 2, frozenset(range(12)) - {5})}"
+
+
+def test_less_of_a_world_happens() -> None:
+    all_of_it = tell(1)
+    less = tell(1, less=Less(rows=3, lives=1, muted=frozenset(range(1000))))
+    assert all_of_it.faults and all_of_it.lives > 2
+    assert (less.rows, less.lives) == (3, 2)
+    assert not any("before" in line or "after" in line for line in less.lines)
+
+
+def test_a_hunt_continues_where_its_record_ends(tmp_path: Path) -> None:
+    record = tmp_path / "hunt.jsonl"
+    assert next_seed(parts_of(record)) == 0
+    parts = [Part("abc", 0, 40, 150, 90, 360.0, []), Part("abc", 40, 40, 140, 80, 360.0, [57])]
+    lines = [json.dumps(asdict(part)) for part in parts]
+    record.write_text("\n".join([*lines, lines[0][:20]]), "utf-8")  # the machine was switched off
+    assert parts_of(record) == parts
+    assert next_seed(parts) == 80
+    assert [*summary(parts)] == ["abc: 80 worlds from seed 0 on, 290 lives, 170 faults, 0.2 h, with problems: [57]"]

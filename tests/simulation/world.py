@@ -35,7 +35,6 @@ from tests.simulation.disk import Disk, simulated_files
 from tests.simulation.faults import Fault, Faults, Met
 from tests.simulation.scheduler import Clock, Ended, Scheduler, classes
 
-
 LOOKS = ((0.02, 0.4), *((0.1, 2.0),) * 4, *((0.3, 3.0),) * 3)
 """Seconds between two looks for input, the shortest and the longest: each costs as much as a real one."""
 
