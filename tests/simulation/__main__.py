@@ -16,6 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from tests.simulation.faults import FAULTS, Met
 from tests.simulation.jobs import Story, tell
 from tests.simulation.shrink import shrunk
+from tests.simulation.sites import sites, unmet
 
 AT_ONCE = 20
 """Seeds that a process gets at a time."""
@@ -88,6 +89,9 @@ def main() -> int:
             print(story.text()[:5000], flush=True)
     if given.coverage:
         print(*coverage(total), sep="\n")
+        missing = unmet({function for _, function, _ in total})
+        print(*(f"never met: {site}" for site in missing), sep="\n")
+        print(f"{len(missing)} of {len([*sites()])} functions that leave the process were not met")
     seconds = time.monotonic() - started
     pairs, of_ = met_all(total)
     failed = sum(count for (_, _, fault), count in total.items() if fault)

@@ -240,6 +240,8 @@ def client_classes(broker: Broker) -> tuple[type[Any], type[Any], type[Any]]:
             broker.called(seconds, do)
 
         def begin_transaction(self) -> None:
+            if self._transaction is not None and self._transaction is broker.open.get(self._name, (None,))[0]:
+                raise failed(KafkaError._STATE)
             self._transaction, self._queue = Transaction(broker.now), []
 
         def produce(self, topic: str, value: str, key: str | None, headers: Sequence[tuple[str, bytes]]) -> None:

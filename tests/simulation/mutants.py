@@ -38,6 +38,8 @@ _LISTER, _PLANNING = "job_engine/sources/listing/lister.py", "job_engine/sources
 _MANIFESTS, _CRASHES = "job_engine/sources/listing/manifests.py", "job_engine/sources/crash_marks.py"
 _FOLDER, _LOCK = "job_engine/job/checkpoint/job_folder.py", "job_engine/job/checkpoint/run_lock.py"
 _WORKER, _STARTED = "job_engine/local/worker.py", "job_engine/job/stages/start.py"
+_TOPICS, _CONSUMING = "job_engine/sinks/topics/publishing.py", "job_engine/sources/topics/consuming.py"
+_ASKING = "job_engine/kafka/asking.py"
 
 MISTAKES = (
     # nothing waits for the disk
@@ -213,6 +215,71 @@ MISTAKES = (
         _RUN,
         "            elif self._order.is_bounded:\n                break\n",
         "            elif self._order.is_bounded:\n                continue\n",
+    ),
+    # topics
+    Mistake("repeat", _TOPICS, "        self.published = max(place.offset, 0)\n", "        self.published = 0\n"),
+    Mistake(
+        "repeat",
+        _TOPICS,
+        "        if self._by_others is not None and batch < self._by_others:\n            return\n",
+        "",
+    ),
+    Mistake("number", _TOPICS, "[self._place(batch + 1)], group", "[self._place(batch)], group"),
+    Mistake("silence", _TOPICS, "        self._answered(note_again)\n", ""),
+    Mistake(
+        "end",
+        _TOPICS,
+        "                self._answered(lambda: self._producer.abort_transaction(ANSWER_WITHIN))\n",
+        "                pass\n",
+    ),
+    Mistake(
+        "belief",
+        _CONSUMING,
+        '"isolation.level": "read_committed", "fetch',
+        '"isolation.level": "read_uncommitted", "fetch',
+    ),
+    Mistake(
+        "belief",
+        _ASKING,
+        'self._is_committed = client.get("isolation.level", "read_committed") == "read_committed"',
+        "self._is_committed = False",
+    ),
+    Mistake(
+        "number", _CONSUMING, "self.next <= offset < self.wanted.until", "self.next <= offset <= self.wanted.until"
+    ),
+    Mistake("number", _CONSUMING, "self.next = max(self.next, offset + 1)", "self.next = max(self.next, offset + 2)"),
+    # a lock is not asked, and a moment goes back
+    Mistake("lock", _LOCK, "                fcntl.flock(file, kind | fcntl.LOCK_NB)\n", "                pass\n"),
+    Mistake(
+        "clock",
+        _RUN,
+        "moment = max(int(self._pace.now() * 1000), self._last.timestamp + 1)",
+        "moment = int(self._pace.now() * 1000)",
+    ),
+    # what was done is lost
+    Mistake(
+        "lost",
+        "job_engine/sources/folder/after_reading.py",
+        "        _move(file, place, stamp)\n        sync(place.parent)\n",
+        "        _move(file, place, stamp)\n",
+    ),
+    Mistake(
+        "lost", _SINKS, "        kept = {draft.place for _, draft in (*drafts, *own)}\n", "        kept = set[str]()\n"
+    ),
+    Mistake("lost", _LOG, "if number <= last - KEPT]", "if number <= last]"),
+    Mistake("lost", _BATCH, "            self.folder.progress.write(self.totals.batch, plain)\n", ""),
+    Mistake("lost", _BATCH, "before = self.totals or Totals.before", "before = Totals.before"),
+    Mistake(
+        "number",
+        _BATCH,
+        "self.folder.ledger.write(self.totals.batch,",
+        "self.folder.ledger.write(self.totals.batch + 1,",
+    ),
+    Mistake(
+        "lost",
+        "job_engine/job/journal/written.py",
+        "    journal_file(checkpoint).write(journal_to_plain(journal))\n",
+        "",
     ),
 )
 """Of some it is known that nothing comes of them: `make simulate-mutants` lists what no world has found."""

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.faults import Aim, Fault
+from tests.simulation.faults import Aim, Fault, Met
 from tests.simulation.hunt import Part, next_seed, parts_of, summary
 from tests.simulation.jobs import Kind, Less, Story, tell
 from tests.simulation.shrink import shrunk
+from tests.simulation.sites import sites, sites_of, unmet
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """A process that was killed leaves open files behind, which Python closes some time later."""
@@ -87,3 +88,30 @@ def test_a_hunt_continues_where_its_record_ends(tmp_path: Path) -> None:
     assert parts_of(record) == parts
     assert next_seed(parts) == 80
     assert [*summary(parts)] == ["abc: 80 worlds from seed 0 on, 290 lives, 170 faults, 0.2 h, with problems: [57]"]
+
+
+def test_call_sites_are_found_in_the_code() -> None:
+    text = """\
+from job_engine.durable_files import sync
+class Log:
+    def begin(self, path):
+        def inner():
+            return path.read_bytes()
+        return "a".replace("a", "b")
+    def commit(self, path):
+        sync(path)
+    def other(self):
+        self.sync(1)
+"""
+    assert sites_of(text) == ["Log.begin.<locals>.inner", "Log.commit"]
+
+
+def test_worlds_meet_what_the_code_has() -> None:
+    met = Met()
+    tell(2, met, kind=Kind.FILES)
+    tell(2, met, kind=Kind.TOPICS)
+    functions = {function for _, function, _ in met}
+    missing = unmet(functions)
+    assert len([*sites()]) - len(missing) > 50
+    assert "job_engine/local/run_log:RunLog.begin" not in missing
+    assert "job_engine/kafka/asking:AskedBroker._connect" not in missing
