@@ -95,10 +95,10 @@ def main() -> int:
     seconds = time.monotonic() - started
     pairs, of_ = met_all(total)
     failed = sum(count for (_, _, fault), count in total.items() if fault)
-    sites = len({met[:2] for met in total})
+    places = len({met[:2] for met in total})
     print(
         f"simulation: {given.seeds} worlds from seed {given.first} on, {lives} lives of a process, {failed} faults at"
-        f" {sites} call sites ({pairs} of {of_} ways to fail), {wrong} with problems, {seconds:.0f} s,"
+        f" {places} call sites ({pairs} of {of_} ways to fail), {wrong} with problems, {seconds:.0f} s,"
         f" {lives / seconds / given.processes:.1f} lives a second and process"
     )
     return 1 if wrong else 0
