@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import (
+    books,
     duckdb_compare,
     embedded,
     engines,
@@ -32,7 +33,19 @@ from benchmarks import (
 )
 
 PARTS = (
-    *("embedded", "many", "everything", "patterns", "words", "ordering", "cold", "duckdb", "latency", "streaming"),
+    *(
+        "embedded",
+        "many",
+        "books",
+        "everything",
+        "patterns",
+        "words",
+        "ordering",
+        "cold",
+        "duckdb",
+        "latency",
+        "streaming",
+    ),
     *("topics", "engines"),
 )
 
@@ -51,6 +64,7 @@ class Extent:
     batches: int
     keys: tuple[int, ...]
     many: tuple[int, ...]
+    books: books.Size
     everything: tuple[int, ...]
     pattern_keys: int | None
     said: words.Size
@@ -69,6 +83,9 @@ FULL = Extent(
     batches=12,
     keys=(10_000, 1_000_000),
     many=(1, 10, 100, 1_000),
+    books=books.Size(
+        events=200_000, disjoint=(1, 10, 100, 1_000, 10_000), rules=(3_000,), copies=(100, 1_000), instances=(1_000,)
+    ),
     everything=(1, 10, 100, 1_000, 10_000),
     pattern_keys=None,
     said=words.Size(events=200_000, tried=5_000, of_key=50),
@@ -94,6 +111,7 @@ SMALL = Extent(
     batches=4,
     keys=(100,),
     many=(1, 3),
+    books=books.Size(events=1_000, disjoint=(3,), rules=(20,), copies=(3,), instances=(3,), rounds=1),
     everything=(1, 10),
     pattern_keys=2_000,
     said=words.Size(events=200, tried=200, of_key=10, most=4),
@@ -143,6 +161,10 @@ def _embedded(extent: Extent) -> list[embedded.Embedded]:
 
 def _many(extent: Extent) -> list[many.Many]:
     return many.measure(extent.events // 10, extent.keys[0], min(extent.batches, 5), extent.many)
+
+
+def _books(extent: Extent) -> list[books.Measured]:
+    return books.measure(extent.books)
 
 
 def _everything(extent: Extent) -> list[everything.Grown]:
@@ -199,6 +221,7 @@ def _latency(extent: Extent) -> list[latency.Delays]:
 _MEASUREMENTS: dict[str, tuple[Callable[[Extent], Sequence[Any]], Callable[[Any], list[Table]]]] = {
     "embedded": (_embedded, report.embedded),
     "many": (_many, report.many),
+    "books": (_books, report.books),
     "everything": (_everything, report.everything),
     "patterns": (_patterns, report.patterns),
     "words": (_words, report.words),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from benchmarks import books as books_figures
 from benchmarks import engines as engine_figures
 from benchmarks.duckdb_compare import Compared
 from benchmarks.embedded import Embedded
@@ -44,6 +45,17 @@ def many(items: Sequence[Many]) -> list[Table]:
             f"{item.state_bytes / 1e6:.2f} MB",
             f"{item.state_times:.2f} x",
         )
+    return [table]
+
+
+def books(items: Sequence[books_figures.Measured]) -> list[Table]:
+    """Programs of many queries that concern few records each."""
+    table = Table("book", "queries", "events", "loading, a query", "run", "of one query", "matches")
+    table.title = "Books: programs of many queries, one thread, from a table to tables of matches"
+    for item in items:
+        loading = f"{1e3 * item.loading / item.queries:.2f} ms"
+        counts = f"{item.queries:,}", f"{item.events:,}"
+        table.add_row(item.book, *counts, loading, f"{item.seconds:.2f} s", f"{item.times:.3g} x", f"{item.matches:,}")
     return [table]
 
 

@@ -1,0 +1,209 @@
+"""Books: programs of many queries, each of which few records concern. Loading, and a run from a table to tables of matches.
+
+Processor time of one thread, as a multiple of that of one query over the same records in the same run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from statistics import median
+from time import process_time
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import ensue
+from benchmarks.embedded import significant
+from ensue.data_options import DataOptions
+from ensue.embedded import read
+from runtime.engine import Engine
+
+FIELDS, TYPES, VALUES = 40, 20, 200
+"""Of the events that rules are about: fields, event types, and values of a field."""
+
+_KEYS = 1_000
+_EVENT = "event E { string k; integer code; float v; }"
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """A program and its records.
+
+    text: all queries
+    one: the first of them
+    table: the records
+    parameters: of all queries; the first runs with its defaults
+    """
+
+    text: str
+    one: str
+    table: pa.Table
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is measured: records, and by the kind of book how many queries."""
+
+    events: int
+    disjoint: tuple[int, ...]
+    rules: tuple[int, ...]
+    copies: tuple[int, ...]
+    instances: tuple[int, ...]
+    rounds: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A book. `loading`: seconds for all queries, from text to an engine; `times`: of one query's run."""
+
+    book: str
+    queries: int
+    events: int
+    loading: float
+    seconds: float
+    times: float
+    matches: int
+
+
+def disjoint(count: int, events: int) -> Book:
+    """Queries about two codes of their own."""
+    queries = [
+        f"query Q{n} {{ inputs {{ E(code = {2 * n} or code = {2 * n + 1}) key k within 60.0; }} "
+        f"find E as a -> E as b where a.code = {2 * n} and b.code = {2 * n + 1} and b.v > a.v + 0.9 }}"
+        for n in range(count)
+    ]
+    return _book([_EVENT], queries, _codes(events, 2 * count))
+
+
+def copies(count: int, events: int) -> Book:
+    """One query, with other thresholds."""
+    queries = [
+        f"query Q{n} {{ inputs {{ E() key k within 60.0; }} find E as a -> E as b where b.v > a.v + {0.9 + 0.09 * n / count} }}"
+        for n in range(count)
+    ]
+    return _book([_EVENT], queries, _codes(events, 100))
+
+
+def instances(count: int, events: int) -> Book:
+    """One query with instances, each about keys of its own."""
+    query = (
+        "query Q { parameters { integer least := 0; integer most := 99; } "
+        "inputs { E(code >= least and code <= most) key k within 60.0; } find E as a -> E as b where b.v > a.v + 0.9 }"
+    )
+    made = _book([_EVENT], [query], _codes(events, 100 * count))
+    own = {f"i{n}": {"least": n * 100, "most": n * 100 + 99} for n in range(count)}
+    return replace(made, parameters={"Q": own} if count > 1 else {})
+
+
+def rules(count: int, events: int) -> Book:
+    """Rules with the shape of public packs, over events of many fields and types."""
+    random = np.random.default_rng(7)
+    names = [f"f{n}" for n in range(FIELDS)]
+    types = [
+        f"event T{n} {{ string host; {' '.join(f'string {name};' for name in names)} float size; }}"
+        for n in range(TYPES)
+    ]
+    queries = [_rule(random, number) for number in range(count)]
+    kinds = random.integers(0, TYPES, events)
+    columns: dict[str, Any] = {
+        "at": np.arange(events) * 0.001,
+        "event": pa.array([f"T{n}" for n in range(TYPES)]).take(pa.array(kinds)),
+        "host": pa.array([f"h{n}" for n in range(_KEYS)]).take(pa.array(random.integers(0, _KEYS, events))),
+    }
+    for place, name in enumerate(names):
+        values = pa.array([_value(place, n) for n in range(VALUES)])
+        columns[name] = values.take(pa.array(random.integers(0, VALUES, events)))
+    return _book(types, queries, pa.table(columns | {"size": random.random(events)}))
+
+
+def _value(place: int, number: int) -> str:
+    return f"/usr/lib/part{place}/v{number}.exe"
+
+
+def _rule(random: np.random.Generator, number: int) -> str:
+    """60 % an equality, 20 % a list, 10 % a text pattern, 5 % a range, 5 % nothing to look up."""
+    shape, place = random.random(), int(random.integers(0, FIELDS))
+    field, values = f"f{place}", [_value(place, int(n)) for n in random.integers(0, VALUES, 3)]
+    kind = int(random.integers(0, TYPES))
+    if shape < 0.6:
+        wanted = f'{field} = "{values[0]}"'
+    elif shape < 0.8:
+        wanted = f"{field} in [{', '.join(sorted({chr(34) + value + chr(34) for value in values}))}]"
+    elif shape < 0.9:
+        wanted = f'{field}.like("*part{place}/v{int(random.integers(0, VALUES))}.*")'
+    elif shape < 0.95:
+        wanted = f"size > {0.99 + 0.0099 * random.random()}"
+    else:
+        wanted = f"{field}.length() + f{(place + 1) % FIELDS}.length() > 46"
+    event, drawn = f"T{kind}", random.random()
+    if drawn < 0.6:
+        return f"query R{number} {{ inputs {{ {event}({wanted}) retain 1; }} find {event} as e }}"
+    if drawn < 0.9:
+        return (
+            f"query R{number} {{ inputs {{ {event}({wanted}) key host within 60.0; }} "
+            f"find every {event} as e within 60.0 select count() as many having count() = 5 }}"
+        )
+    steps = int(random.integers(2, 5))
+    found = " -> ".join(f"{event} as e{n}" for n in range(steps))
+    return (
+        f"query R{number} {{ inputs {{ {event}({wanted}) key host within 60.0; }} find {found} where e0.f0 = e1.f0 }}"
+    )
+
+
+def _codes(events: int, codes: int) -> pa.Table:
+    random = np.random.default_rng(1)
+    keys = pa.array([f"k{n}" for n in range(100)])
+    return pa.table(
+        {
+            "at": np.arange(events) * 0.001,
+            "event": pa.array(["E"]).take(pa.array(np.zeros(events, np.int64))),
+            "k": keys.take(pa.array(random.integers(0, 100, events))),
+            "code": random.integers(0, codes, events),
+            "v": random.random(events),
+        }
+    )
+
+
+def _book(types: list[str], queries: list[str], table: pa.Table) -> Book:
+    return Book("\n".join([*types, *queries]), "\n".join([*types, queries[0]]), table)
+
+
+def measure(size: Size) -> list[Measured]:
+    """Each book, its rounds alternating with those of its first query."""
+    books = [("disjoint", disjoint, size.disjoint), ("rules", rules, size.rules)]
+    books += [("copies", copies, size.copies), ("instances", instances, size.instances)]
+    return [
+        _measured(name, number, make(number, size.events), size) for name, make, numbers in books for number in numbers
+    ]
+
+
+def _measured(name: str, number: int, book: Book, size: Size) -> Measured:
+    one = replace(book, text=book.one, parameters={})
+    _run(one)  # kernels
+    loading, spent, alone, matches = list[float](), list[float](), list[float](), 0
+    for _ in range(size.rounds):
+        alone.append(_run(one)[1])
+        load, seconds, matches = _run(book)
+        loading.append(load)
+        spent.append(seconds)
+    times = significant(median(spent) / median(alone))
+    return Measured(name, number, size.events, median(loading), median(spent), times, matches)
+
+
+def _run(book: Book) -> tuple[float, float, int]:
+    """Seconds to load a program and to run it, and its matches."""
+    options = DataOptions(parameters=book.parameters)
+    started = process_time()
+    queries = ensue.load(book.text)
+    few = read(queries, book.table.slice(0, 1), options)
+    engine = Engine(few.plan)
+    loading = process_time() - started
+    whole = replace(few, records=read(queries, book.table, options).records)
+    started = process_time()
+    answer = whole.replay()
+    spent = process_time() - started
+    del engine  # its parts are used until here
+    return loading, spent, sum(map(len, answer.results.matches.values()))
