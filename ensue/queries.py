@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import querylang
 from querylang.checker.checked import Checked
 from querylang.errors import InputError, Mistake, QueryError, kind_in_words, near_file
-from querylang.load import NAMELESS, PATH_SUFFIXES, Schemas, is_query_text, texts_of, words_of
+from querylang.load import NAMELESS, PATH_SUFFIXES, Schemas, compile_checked, is_query_text, texts_of, words_of
 from querylang.parameters import NOTHING, Given, with_instances
 from querylang.paths import exists
 from querylang.plan.model import Plan, QueryPlan
@@ -90,6 +90,8 @@ class Queries:
 
         Raises QueryErrors.
         """
+        if self.checked.is_whole and not schemas:
+            return compile_checked(self.checked)
         return querylang.compile_paths(self.texts, schemas).plan
 
 

@@ -245,7 +245,7 @@ def _check_all(
     assert len(checked) == len(queries), "a query that could not be checked has a mistake"
     warnings = tuple(_in_text_order(diagnostics.warnings, sources))
     files_of = {name: span.source.path for name, span in places.items()}
-    return Checked(events, checked, warnings, written, files_of)
+    return Checked(events, checked, warnings, written, files_of, not catalogue.types.has_unseen)
 
 
 def _folder(source: Source) -> str:

@@ -35,6 +35,7 @@ class Checked:
 
     - `written`: what each query writes, by its name, as far as the text says it.
     - `files`: by a query's name, the path of the file that it is in.
+    - `is_whole`: whether something defines each event type, so that data adds nothing.
     """
 
     events: tuple[EventType, ...]
@@ -42,6 +43,7 @@ class Checked:
     warnings: tuple[QueryError, ...]
     written: Mapping[str, tuple[Written, ...]]
     files: Mapping[str, str]
+    is_whole: bool = False
 
 
 @dataclass(slots=True)

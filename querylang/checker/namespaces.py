@@ -142,6 +142,11 @@ class EventTypes:
             self.schemas[name] = EventSchema(name, tuple(Field(item, type_) for item, type_ in fields.items()))
 
     @property
+    def has_unseen(self) -> bool:
+        """Whether a type is used that nothing defines."""
+        return any(schema.is_unseen for schema in self.schemas.values())
+
+    @property
     def suggested(self) -> Sequence[str]:
         """The names to suggest for a misspelt one."""
         return [*self.names, _SHORT_TIME_FORMAT]

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
 
 from querylang.plan.describe import condition_text
 from querylang.plan.expression import Aggregate
@@ -13,7 +17,7 @@ from querylang.plan.remembering import MOST_BOUND, SearchCost, search_cost
 from querylang.plan.text import Names, expression_text, literal_text
 from querylang.printable import warn
 from runtime.instants import NEVER
-from runtime.matching.interface import Matcher
+from runtime.matching.interface import Found, Matcher, Ordered, Waiting
 from runtime.matching.kernel.aggregates import Function
 from runtime.matching.kernel.compilation import CompiledQuery, compile_query, compile_runs, types_with_actions
 from runtime.matching.kernel.functions import OfFloat, OfFloats, OfInteger, OfIntegers, ToInteger
@@ -29,14 +33,43 @@ def choose_matcher(plan: Plan, query: QueryPlan, wanted: str = "auto") -> Matche
     `wanted`: "auto", or "kernel" or "reference" to have that one.
     Raises NotForKernel if the kernel is wanted and cannot express the query.
     """
-    if wanted == "reference":
-        return ReferenceOverColumns(plan, query)
-    try:
-        return RunKernelMatcher(plan, query) if has_additions(query) else KernelMatcher(plan, query)
-    except NotForKernel:
-        if wanted == "kernel":
-            raise
-        return ReferenceOverColumns(plan, query)
+    match wanted:
+        case "reference":
+            return ReferenceOverColumns(plan, query)
+        case "kernel":
+            return _kernel_matcher(plan, query)
+        case _:
+            return _MadeOnFirstUse(plan, query)
+
+
+class _MadeOnFirstUse:
+    """A matcher that is compiled when the first event is released: most queries of a large program
+    see none for long."""
+
+    def __init__(self, plan: Plan, query: QueryPlan) -> None:
+        self._plan, self._query = plan, query
+
+    @cached_property
+    def chosen(self) -> Matcher:
+        """The kernel if it can express the query, else the reference matcher."""
+        try:
+            return _kernel_matcher(self._plan, self._query)
+        except NotForKernel:
+            return ReferenceOverColumns(self._plan, self._query)
+
+    @property
+    def only_finds(self) -> bool:
+        return self.chosen.only_finds
+
+    def match(self, events: Ordered) -> Found:
+        return self.chosen.match(events)
+
+    def outlives(self, events: Ordered, waiting: Waiting) -> NDArray[np.bool_]:
+        return self.chosen.outlives(events, waiting)
+
+
+def _kernel_matcher(plan: Plan, query: QueryPlan) -> Matcher:
+    return RunKernelMatcher(plan, query) if has_additions(query) else KernelMatcher(plan, query)
 
 
 def why_not_kernel(plan: Plan, query: QueryPlan) -> str | None:

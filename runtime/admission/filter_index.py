@@ -1,0 +1,304 @@
+"""Which records the inputs of many queries can want: one pass over a piece decides for all of them.
+
+Each input has one *lookup*, a conjunct of its filter, by which its records are found:
+
+- values of a field, from `a = 1`, `a in [1, 2]` or `a = 1 or a = 2`: the column is hashed once, and
+  each record goes to the inputs that have its value;
+- any other condition on one field: computed once for each distinct value of the piece;
+- otherwise the whole filter, once for all inputs that have it.
+
+A conjunct that is not true makes the filter not true. So no record is missed, and where the lookup
+is not all of the filter, selection computes the rest for the records that were found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from querylang.plan.expression import Binary, Call, Expression, FieldOf, IndexOf, Items, Literal, Type, Unary, walk
+from querylang.plan.model import Plan, QueryPlan
+from runtime.arrow_types import arrow_type, has_column, one_chunk
+from runtime.columns.arrivals import column_name
+from runtime.columns.expressions import as_array
+from runtime.columns.keys import group_rows
+from runtime.number_arrays import Integers
+
+_HASHED = (Type.INTEGER, Type.STRING)
+"""Types of fields whose values are hashed. Of floats 0.0 equals -0.0, which hashes do not know."""
+
+_OF_VALUES = (Literal, FieldOf, Unary, Binary, Call, Items, IndexOf)
+"""Expressions of these alone give equal values for equal fields."""
+
+_DIFFERENT = frozenset({"rand", "getUnique", "getTime", "toString", "clone"})
+"""Methods that may give another value for an equal field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """How the records of an input are found.
+
+    field: the only field that it reads; None = it may read others
+    values: of the field, those for which it is true; None = it is computed
+    condition: is true for no other record
+    is_whole: whether it is all of the filter
+    """
+
+    field: FieldOf | None
+    values: tuple[int | str, ...] | None
+    condition: Expression
+    is_whole: bool
+
+
+def lookup_of(filter_: Expression) -> Lookup:
+    """The conjunct of a filter that excludes the most, as far as its form says."""
+    parts = list(_conjuncts(filter_))
+    for part in parts:
+        found = _values_of(part)
+        if found is not None:
+            return Lookup(found[0], tuple(dict.fromkeys(found[1])), part, len(parts) == 1)
+    if (only := _only_field(filter_)) is not None:
+        return Lookup(only, None, filter_, True)
+    for part in parts:
+        if (only := _only_field(part)) is not None:
+            return Lookup(only, None, part, False)
+    return Lookup(None, None, filter_, True)
+
+
+def _conjuncts(node: Expression) -> Iterator[Expression]:
+    if isinstance(node, Binary) and node.operator == "and":
+        yield from _conjuncts(node.left)
+        yield from _conjuncts(node.right)
+    else:
+        yield node
+
+
+def _values_of(node: Expression) -> tuple[FieldOf, list[int | str]] | None:
+    """The field that a condition compares with constants, and these; None = it says something else."""
+    match node:
+        case Binary(operator="=", left=FieldOf() as read, right=Literal(value=value)) if read.type in _HASHED:
+            return read, [_hashed(value)]
+        case Binary(operator="=", left=Literal(value=value), right=FieldOf() as read) if read.type in _HASHED:
+            return read, [_hashed(value)]
+        case Binary(operator="or", left=left, right=right):
+            one, other = _values_of(left), _values_of(right)
+            is_same = one is not None and other is not None and one[0] == other[0]
+            return (one[0], [*one[1], *other[1]]) if one is not None and other is not None and is_same else None
+        case Call(method="contains", receiver=Items(items=items), arguments=(FieldOf() as read,)):
+            constants = [item.value for item in items if isinstance(item, Literal)]
+            if read.type in _HASHED and len(constants) == len(items):
+                return read, [_hashed(value) for value in constants]
+    return None
+
+
+def _hashed(value: object) -> int | str:
+    assert isinstance(value, int | str), "constants have the type of the field"
+    return value
+
+
+def _only_field(node: Expression) -> FieldOf | None:
+    """The field that alone decides; None = there is more than one, or something else decides."""
+    read: FieldOf | None = None
+    for part in walk(node):
+        if type(part) not in _OF_VALUES or (isinstance(part, Call) and _differs(part)):
+            return None
+        if isinstance(part, FieldOf):
+            if not part.type.is_scalar or (read is not None and part != read):
+                return None
+            read = part
+    return read
+
+
+def _differs(call: Call) -> bool:
+    return call.method.rpartition(".")[2] in _DIFFERENT
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """Records of one event type as an input wants them.
+
+    kind: the number of the event type
+    lookup: None = all of them
+    query: whose input it is
+    """
+
+    kind: int
+    lookup: Lookup | None
+    query: QueryPlan
+
+
+@dataclass(slots=True)
+class _OfField:
+    """The lookups of one event type in one field.
+
+    values: by value who wants records with it
+    computed: by condition who wants records for which it is true
+    """
+
+    field: FieldOf
+    values: dict[int | str, list[int]] = field(default_factory=dict)
+    computed: dict[Expression, list[int]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _OfKind:
+    """The lookups of one event type; by number who wants all, and those of `_OfField` by column."""
+
+    all: list[int] = field(default_factory=list)
+    fields: dict[str, _OfField] = field(default_factory=dict)
+    computed: dict[Expression, list[int]] = field(default_factory=dict)
+    query: QueryPlan | None = None
+
+
+class FilterIndex:
+    """The lookups of many inputs; those of one number are looked up together."""
+
+    def __init__(self, plan: Plan, wanted: Sequence[Sequence[Filtered]]) -> None:
+        """`wanted`: by number the records that are wanted, one entry per event type."""
+        self._plan, self._count = plan, len(wanted)
+        self._kinds: dict[int, _OfKind] = {}
+        for number, items in enumerate(wanted):
+            for item in items:
+                self._add(number, item)
+        self._values = {
+            (kind, name): pa.array(list(own.values), arrow_type(own.field.type, plan))
+            for kind, of_kind in self._kinds.items()
+            for name, own in of_kind.fields.items()
+            if own.values
+        }
+
+    def _add(self, number: int, item: Filtered) -> None:
+        own, lookup = self._kinds.setdefault(item.kind, _OfKind()), item.lookup
+        own.query = own.query or item.query
+        if lookup is None:
+            own.all.append(number)
+        elif lookup.field is None:
+            own.computed.setdefault(lookup.condition, []).append(number)
+        else:
+            name = column_name(lookup.field.field, lookup.field.type)
+            of_field = own.fields.setdefault(name, _OfField(lookup.field))
+            if lookup.values is None:
+                of_field.computed.setdefault(lookup.condition, []).append(number)
+            else:
+                for value in lookup.values:
+                    of_field.values.setdefault(value, []).append(number)
+
+    def found(self, table: pa.Table, kinds: Integers) -> list[Integers]:
+        """By number the records that can be wanted, ascending.
+
+        kinds: by record the number of its event type; others are negative
+        """
+        parts: list[list[Integers]] = [[] for _ in range(self._count)]
+        start, rows = group_rows(kinds, len(self._plan.events))
+        for kind, own in self._kinds.items():
+            of_kind = rows[start[kind] : start[kind + 1]].astype(np.int64)
+            if len(of_kind):
+                for number in own.all:
+                    parts[number].append(of_kind)
+                self._find(kind, own, _RowsOfKind(self._plan, kind, own.query, table, of_kind), parts)
+        return [_joined(own) for own in parts]
+
+    def _find(self, kind: int, own: _OfKind, rows: _RowsOfKind, parts: list[list[Integers]]) -> None:
+        for name, of_field in own.fields.items():
+            if not has_column(rows.table, name):
+                missing = [*map(lambda item: item, of_field.computed.items())]
+                for condition, numbers in missing:
+                    _add_to(parts, numbers, rows.true_for(condition))
+                continue
+            column = rows.column(name)
+            if of_field.values:
+                codes = pc.index_in(column, value_set=self._values[kind, name]).fill_null(-1).to_numpy()
+                _add_slices(parts, list(of_field.values.values()), codes.astype(np.int64), rows.numbers)
+            if of_field.computed:
+                distinct = rows.distinct(name, column)
+                for condition, numbers in of_field.computed.items():
+                    _add_to(parts, numbers, distinct.true_for(condition))
+        for condition, numbers in own.computed.items():
+            _add_to(parts, numbers, rows.true_for(condition))
+
+
+def _add_to(parts: list[list[Integers]], numbers: Sequence[int], found: Integers) -> None:
+    if len(found):
+        for number in numbers:
+            parts[number].append(found)
+
+
+def _add_slices(parts: list[list[Integers]], wanting: Sequence[Sequence[int]], codes: Integers, rows: Integers) -> None:
+    """`codes`: by row the number of its value, whose records `wanting` want; -1 = no value."""
+    start, order = group_rows(codes, len(wanting))
+    ordered, bounds = rows[order], start.tolist()
+    for code in np.flatnonzero(np.diff(start)).tolist():
+        found = ordered[bounds[code] : bounds[code + 1]]
+        for number in wanting[code]:
+            parts[number].append(found)
+
+
+def _joined(parts: Sequence[Integers]) -> Integers:
+    """Rows of parts that have none in common, ascending."""
+    if len(parts) == 1:
+        return parts[0]
+    return np.sort(np.concatenate(parts)) if parts else _NO_ROWS
+
+
+_NO_ROWS = np.empty(0, np.int64)
+
+
+class _RowsOfKind:
+    """The records of one event type in a piece; `numbers`: their rows in `table`."""
+
+    def __init__(self, plan: Plan, kind: int, query: QueryPlan | None, table: pa.Table, numbers: Integers) -> None:
+        self.table, self.numbers = table, numbers
+        self._plan, self._event, self._query = plan, plan.events[kind], query
+        self._own: pa.Table | None = None
+
+    def column(self, name: str) -> pa.Array:
+        """A column of these records."""
+        column = one_chunk(self.table.column(name))
+        return column if len(self.numbers) == len(column) else column.take(pa.array(self.numbers))
+
+    def true_for(self, condition: Expression) -> Integers:
+        """The records for which a condition is true."""
+        if self._own is None:
+            is_all = len(self.numbers) == len(self.table)
+            self._own = self.table if is_all else self.table.take(pa.array(self.numbers))
+        return self.numbers[self._is_true(condition, self._own)]
+
+    def distinct(self, name: str, column: pa.Array) -> _Distinct:
+        """The different values of a column, with nulls as one of them."""
+        encoded = column.dictionary_encode(null_encoding="encode")
+        values = pa.table({name: encoded.dictionary})
+        codes = encoded.indices.to_numpy().astype(np.int64)
+        return _Distinct(codes, self.numbers, lambda condition: self._is_true(condition, values))
+
+    def _is_true(self, condition: Expression, table: pa.Table) -> NDArray[np.bool_]:
+        passes = as_array(condition, table, self._plan, self._event, self._query)
+        return passes.fill_null(False).to_numpy(zero_copy_only=False)
+
+
+class _Distinct:
+    """Records by the different values of a column."""
+
+    def __init__(
+        self, codes: Integers, numbers: Integers, is_true: Callable[[Expression], NDArray[np.bool_]]
+    ) -> None:
+        self._codes, self._numbers, self._is_true = codes, numbers, is_true
+        self._start, order = group_rows(codes, int(codes.max()) + 1)
+        self._ordered = numbers[order]
+
+    def true_for(self, condition: Expression) -> Integers:
+        """The records for whose value a condition is true."""
+        is_true = self._is_true(condition)
+        passing = np.flatnonzero(is_true)
+        if len(passing) * 8 > len(is_true):
+            return self._numbers[is_true[self._codes]]
+        slices = [self._ordered[self._start[code] : self._start[code + 1]] for code in passing.tolist()]
+        return np.sort(np.concatenate(slices)) if slices else _NO_ROWS
+
+
+__all__ = ["Filtered", "FilterIndex", "Lookup", "lookup_of", "Mapping", "chain"]
