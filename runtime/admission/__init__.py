@@ -13,6 +13,7 @@ from runtime.admission.arrays import (
     Timers,
     Waited,
 )
+from runtime.admission.filter_index import FilterIndex
 from runtime.admission.key_times import KeyTimes, Lengths, Release
 from runtime.admission.per_key import Admitted, admit
 from runtime.admission.rules import ADMITTED, NO_MOVES, Group, Moves, Outcome, after_admission, reason_words
@@ -34,6 +35,7 @@ __all__ = [
     "Admitted",
     "BoundRule",
     "ClocksRun",
+    "FilterIndex",
     "Group",
     "KeyTimes",
     "KeyedRows",

@@ -13,9 +13,8 @@ is not all of the filter, selection computes the rest for the records that were 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -141,7 +140,7 @@ class _OfField:
     computed: by condition who wants records for which it is true
     """
 
-    field: FieldOf
+    read: FieldOf
     values: dict[int | str, list[int]] = field(default_factory=dict)
     computed: dict[Expression, list[int]] = field(default_factory=dict)
 
@@ -167,7 +166,7 @@ class FilterIndex:
             for item in items:
                 self._add(number, item)
         self._values = {
-            (kind, name): pa.array(list(own.values), arrow_type(own.field.type, plan))
+            (kind, name): pa.array(list(own.values), arrow_type(own.read.type, plan))
             for kind, of_kind in self._kinds.items()
             for name, own in of_kind.fields.items()
             if own.values
@@ -206,9 +205,8 @@ class FilterIndex:
 
     def _find(self, kind: int, own: _OfKind, rows: _RowsOfKind, parts: list[list[Integers]]) -> None:
         for name, of_field in own.fields.items():
-            if not has_column(rows.table, name):
-                missing = [*map(lambda item: item, of_field.computed.items())]
-                for condition, numbers in missing:
+            if not has_column(rows.table, name):  # all are null
+                for condition, numbers in of_field.computed.items():
                     _add_to(parts, numbers, rows.true_for(condition))
                 continue
             column = rows.column(name)
@@ -284,9 +282,7 @@ class _RowsOfKind:
 class _Distinct:
     """Records by the different values of a column."""
 
-    def __init__(
-        self, codes: Integers, numbers: Integers, is_true: Callable[[Expression], NDArray[np.bool_]]
-    ) -> None:
+    def __init__(self, codes: Integers, numbers: Integers, is_true: Callable[[Expression], NDArray[np.bool_]]) -> None:
         self._codes, self._numbers, self._is_true = codes, numbers, is_true
         self._start, order = group_rows(codes, int(codes.max()) + 1)
         self._ordered = numbers[order]
@@ -299,6 +295,3 @@ class _Distinct:
             return self._numbers[is_true[self._codes]]
         slices = [self._ordered[self._start[code] : self._start[code + 1]] for code in passing.tolist()]
         return np.sort(np.concatenate(slices)) if slices else _NO_ROWS
-
-
-__all__ = ["Filtered", "FilterIndex", "Lookup", "lookup_of", "Mapping", "chain"]

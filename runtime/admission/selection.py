@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan.model import EventType, Plan, QueryPlan
+from runtime.admission.filter_index import Filtered, Lookup, lookup_of
 from runtime.admission.rules import Outcome
 from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.arrivals import RecordKind, Shape, column_name
@@ -109,18 +111,39 @@ class Selector:
         elif self._heartbeats[kind] or self._exports[kind]:
             self._outcome[kind] = Outcome.HEARTBEAT
 
+    @cached_property
+    def _lookups(self) -> dict[int, Lookup]:
+        """By input with a filter, how its records are found."""
+        filters = {index: item.filter for index, item in enumerate(self._query.inputs)}
+        return {index: lookup_of(filter_) for index, filter_ in filters.items() if filter_ is not None}
+
+    def wanted(self) -> list[Filtered]:
+        """The event types that have a role, with how their records are found."""
+        kinds = np.flatnonzero(_is_selected(self._outcome[: len(self._plan.events)])).tolist()
+        return [Filtered(kind, self._lookups.get(int(self._input[kind])), self._query) for kind in kinds]
+
+    def outcome_unseen(self) -> NDArray[np.int8]:
+        """By kind of record, the outcome of those that are not found by `wanted`."""
+        outcome = self._outcome.copy()
+        for index in self._lookups:
+            outcome[self._input == index] = Outcome.FILTERED
+        return outcome
+
     def select(
         self,
         table: pa.Table,
         kinds: NDArray[np.int64],
         heartbeats_of: Mapping[int, tuple[str, int]] = MappingProxyType({}),
+        *,
+        is_found: bool = False,
     ) -> Selection:
         """The roles of records, before any rule of time.
 
         heartbeats_of: control events that are heartbeats, by row: event type and time, µs
+        is_found: whether they have been found by `wanted`
         """
         outcome, input_of = self._outcome.take(kinds), self._input.take(kinds)
-        self._filter(table, input_of, outcome)
+        self._filter(table, input_of, outcome, is_found=is_found)
         time = self.source_times(table, kinds)
         for column in key_columns(table, kinds, self._plan, self._query):
             if column.null_count:
@@ -159,9 +182,11 @@ class Selector:
         """The input of each kind of record, whatever its filter says; -1 = none."""
         return self._input.take(kinds)
 
-    def _filter(self, table: pa.Table, input_of: NDArray[np.int16], outcome: NDArray[np.int8]) -> None:
+    def _filter(
+        self, table: pa.Table, input_of: NDArray[np.int16], outcome: NDArray[np.int8], *, is_found: bool
+    ) -> None:
         for index, item in enumerate(self._query.inputs):
-            if item.filter is not None:
+            if item.filter is not None and not (is_found and self._lookups[index].is_whole):
                 event = self._plan.event(item.event)
                 passes = as_array(item.filter, table, self._plan, event, self._query).fill_null(False)
                 outcome[(input_of == index) & ~passes.to_numpy(zero_copy_only=False)] = Outcome.FILTERED

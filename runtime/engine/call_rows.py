@@ -58,6 +58,7 @@ class CallRecords:
     limit: timers run up to this moment, µs; NEVER = all
     is_last: no more records will come
     is_routed: which records queries have routed; None = none of them
+    is_found: whether they are those of one admission (`runtime.engine.looking`)
     """
 
     table: pa.Table
@@ -69,6 +70,7 @@ class CallRecords:
     limit: int
     is_last: bool = False
     is_routed: NDArray[np.bool_] | None = None
+    is_found: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ class CallRows:
 def wanted_records(parts: QueryParts, records: CallRecords) -> Wanted:
     """What the query makes of each record, and the records that concern it as rows."""
     heartbeats = records.controls.heartbeats
-    selection = parts.selector.select(records.table, records.kinds, heartbeats)
+    selection = parts.selector.select(records.table, records.kinds, heartbeats, is_found=records.is_found)
     concerns = selection.is_selected
     concerns[list(heartbeats)] = True
     numbers = np.flatnonzero(concerns)

@@ -8,7 +8,7 @@ does not depend on how records are grouped into calls. Each query works on its o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,9 +22,10 @@ from runtime.columns.arrivals import Arrivals, in_arrival_order, is_moved
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.chains import Chains
 from runtime.engine.key_contents import Key, KeyContents, forget_key, key_contents, query_sizes
+from runtime.engine.looking import EVERYTHING, FEW, LookedAt, Looking, Pairs
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
-from runtime.engine.query_state import all_parts
-from runtime.engine.shared_admission import Carry, SharedAdmission
+from runtime.engine.query_state import QueryState, all_parts
+from runtime.engine.shared_admission import Carry, SharedAdmission, renamed
 from runtime.engine.snapshot import ALIKE, StateError, decode, encode, integer
 from runtime.engine.succession import NOTHING_SAVED, Saved, handed_on, runners_of, saved_states
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
@@ -61,6 +62,8 @@ class Engine:
     gathers_later: where a query allows it, the tables of matches are left to the caller to gather
     has_changes: whether the caller does what control events ask of the queries: `followed_by`
     saved: by title what a query begins with
+
+    `looked_at`: how many pairs of a query and a record it has looked at
     """
 
     def __init__(
@@ -82,6 +85,9 @@ class Engine:
         self._leeway: SetDelayedEventsLeeway | None = None
         self._account: Account = Counter()
         self._reported: list[list[str]] = []  # (query, instance) of error rows that were given
+        self._own: dict[SharedAdmission, list[QueryRunner]] | None = None
+        self._looking: Looking | None = None
+        self.looked_at = Pairs()
 
     @property
     def clock(self) -> int | None:
@@ -165,7 +171,7 @@ class Engine:
 
     def next_wake(self) -> int | None:
         """The earliest timer, µs: when arrival time alone does something; None if there is none."""
-        timer = min((admission.state.next_timer for admission in self._admissions), default=NEVER)
+        timer = min((admission.next_timer for admission in self._members()), default=NEVER)
         return None if timer >= NEVER else timer
 
     def next_release(self) -> int | None:
@@ -174,7 +180,7 @@ class Engine:
         Other timers only forget keys. Loads the cold keys.
         """
         self._load_cold()
-        timer = min((admission.state.hot_release for admission in self._admissions), default=NEVER)
+        timer = min((state.hot_release for state in self._states), default=NEVER)
         return None if timer >= NEVER else timer
 
     def definitive(self, query: str, key: tuple[object, ...]) -> int | None:
@@ -199,7 +205,7 @@ class Engine:
 
     def stored_events(self) -> int:
         """Upper bound of `retained`, without loading cold keys: may count expired events."""
-        return sum(admission.state.stored_events for admission in self._admissions)
+        return sum(state.stored_events for state in self._states)
 
     def keys(self) -> int:
         """How many keys have state, summed over states; estimated where there are many.
@@ -207,7 +213,7 @@ class Engine:
         Loads the cold keys.
         """
         self._load_cold()
-        return sum(admission.state.keys.keys() for admission in self._admissions)
+        return sum(state.keys.keys() for state in self._states)
 
     def stored(self) -> dict[str, StoredEvents]:
         """What is kept for each query, by its title. Loads the cold keys."""
@@ -242,13 +248,14 @@ class Engine:
         runner = self._by_title[title]
         if len(self._members()[runner.admission]) > 1:
             runner.admission = runner.admission.parted(runner.parts)
+            self._own = None
         found, account = forget_key(runner.parts, runner.state, key)
         self._account.update(account)
         return found, account
 
     def waiting(self) -> tuple[int, int | None]:
         """How many matches wait, and when the next is due, µs; None = none waits."""
-        outlooks = [admission.state.waits.outlook() for admission in self._admissions]
+        outlooks = [state.waits.outlook() for state in self._states]
         count, due = sum(count for count, _ in outlooks), min((due for _, due in outlooks), default=NEVER)
         return count, due if count else None
 
@@ -303,14 +310,16 @@ class Engine:
 
     def _members(self) -> dict[SharedAdmission, list[QueryRunner]]:
         """The admissions, each with its queries."""
-        members: dict[SharedAdmission, list[QueryRunner]] = {}
-        for runner in self._runners:
-            members.setdefault(runner.admission, []).append(runner)
-        return members
+        if self._own is None:
+            self._own = {}
+            for runner in self._runners:
+                self._own.setdefault(runner.admission, []).append(runner)
+        return self._own
 
     @property
-    def _admissions(self) -> Iterable[SharedAdmission]:
-        return dict.fromkeys(runner.admission for runner in self._runners)
+    def _states(self) -> Iterator[QueryState]:
+        """The states that there are: of queries that have had a record, or were restored."""
+        return (admission.state for admission in self._members() if admission.has_begun)
 
     def _load_cold(self) -> None:
         """Loads the cold keys of every query, and removes expired values."""
@@ -318,8 +327,10 @@ class Engine:
         controls = ControlEvents.of(table, self.plan, self._leeway)
         nothing = CallRecords(table, none, none, NO_MOVES, controls, self._clock, self._clock)
         for admission, members in self._members().items():
+            if not admission.has_begun:
+                continue
             admission.state.evict_values(self._clock, everything=True)
-            if not admission.state.keys.has_cold:
+            if not admission.state.keys.has_cold and not admission.is_behind:
                 continue
             call = admission.admitted(nothing, everything=True)
             outcomes, carries = zip(*(runner.run(nothing, call) for runner in members), strict=True)
@@ -344,26 +355,44 @@ class Engine:
         records = CallRecords(table, kinds, arrival, moves, controls, self._clock, limit, is_last)
         members = self._chains.in_order(self._members())
         by_title: dict[str, QueryOutcome] = {}
-        carries: list[list[Carry]] = []
+        carries: list[tuple[list[QueryRunner], list[Carry]]] = []
         chains = self._chains.of_call(records)
+        looked_at = self._looked_at_in(records, members)
+        changes: Account = Counter()
         for admission, own in members.items():
             given = chains.records_for(own[0].query)
-            call = admission.admitted(given.records)
-            found = [runner.run(given.records, call) for runner in own]
+            offered = looked_at.offered(admission, given.records)
+            self.looked_at.add(offered.count * len(own), len(given.records.kinds) * len(own))
+            for runner in own:
+                changes.update(renamed(offered.unseen, runner.query.title))
+            if not offered.count and admission.is_idle(limit):
+                admission.is_behind = admission.has_begun
+                continue
+            own_records = offered.records()
+            call = admission.admitted(own_records)
+            found = [runner.run(own_records, call) for runner in own]
             for runner, (outcome, _) in zip(own, found, strict=True):
-                by_title[runner.query.title] = chains.add(runner.query, given, outcome)
-            carries.append([carry for _, carry in found])
-        outcomes = [by_title[runner.query.title] for runner in self._runners]
+                by_title[runner.query.title] = chains.add(runner.query, given, offered.stepped(outcome))
+            carries.append((own, [carry for _, carry in found]))
+        outcomes = {title: by_title[title] for title in self._by_title if title in by_title}
         if limit == NEVER:
-            self._clock = max([self._clock, *(outcome.last_release for outcome in outcomes)])
+            self._clock = max([self._clock, *(outcome.last_release for outcome in outcomes.values())])
         forgotten: Counter[str] = Counter()
-        for own, left in zip(members.values(), carries, strict=True):
+        for own, left in carries:
             forgotten.update(self._evicted(own, left, self._clock))
         refused = refused_at_source(self.plan, table, kinds, arrival)
         # A key belongs to no source.
-        changes = Counter({(title, "", "forgotten_keys"): count for title, count in forgotten.items() if count})
+        changes.update({(title, "", "forgotten_keys"): count for title, count in forgotten.items() if count})
         results = self._results(outcomes, refused, control_errors(controls.errors, arrival), changes)
         return replace(results, routed=chains.table())
+
+    def _looked_at_in(self, records: CallRecords, members: Mapping[SharedAdmission, list[QueryRunner]]) -> LookedAt:
+        """What each admission looks at."""
+        if len(members) <= FEW or not len(records.kinds):
+            return EVERYTHING
+        if self._looking is None or self._looking.admissions != list(members):
+            self._looking = Looking(self.plan, list(members))
+        return self._looking.of_call(records)
 
     def _evicted(self, members: Sequence[QueryRunner], carries: Sequence[Carry], clock: int) -> dict[str, int]:
         """Evicts what queries that share an admission do not need any more; by title, how many keys
@@ -376,6 +405,7 @@ class Engine:
         for place in leaving:
             runner = members[place]
             runner.admission = shared.parted(runner.parts)
+            self._own = None
             counts[runner.query.title] = runner.admission.evict(carries[place], clock)
         staying = [place for place in range(len(members)) if place not in leaving]
         if staying:
@@ -383,30 +413,28 @@ class Engine:
             counts |= dict.fromkeys((members[place].query.title for place in staying), count)
         return counts
 
-    def _results(self, outcomes: list[QueryOutcome], refused: pa.Table, errors: pa.Table, changes: Account) -> Results:
+    def _results(
+        self, outcomes: Mapping[str, QueryOutcome], refused: pa.Table, errors: pa.Table, changes: Account
+    ) -> Results:
         """The results of all queries as one; adds to the ledger.
 
+        outcomes: by title, in the order of the queries; of those that had something to do
         changes: of the ledger, beside those of the outcomes
         """
-        for outcome in outcomes:
+        for outcome in outcomes.values():
             changes.update(outcome.account)
         self._account.update(changes)
-        matches = {
-            runner.query.title: outcome.matches
-            for runner, outcome in zip(self._runners, outcomes, strict=True)
-            if outcome.matches is not None
-        }
+        outputs, discarded, adjusted = (
+            [getattr(outcome, name) for outcome in outcomes.values() if len(getattr(outcome, name))]
+            for name in ("outputs", "discarded", "adjusted")
+        )
         return Results(
-            matches=matches,
-            outputs=rows_of(NO_OUTPUTS, [self._new_stopped(), errors, *(outcome.outputs for outcome in outcomes)]),
-            discarded=rows_of(no_discards(self.plan), [refused, *(outcome.discarded for outcome in outcomes)]),
+            matches={title: outcome.matches for title, outcome in outcomes.items() if outcome.matches is not None},
+            outputs=rows_of(NO_OUTPUTS, [self._new_stopped(), errors, *outputs]),
+            discarded=rows_of(no_discards(self.plan), [refused, *discarded]),
             ledger=ledger_table(changes),
-            found={
-                runner.query.title: outcome.found
-                for runner, outcome in zip(self._runners, outcomes, strict=True)
-                if outcome.found is not None
-            },
-            adjusted=rows_of(NO_ADJUSTED, [outcome.adjusted for outcome in outcomes]),
+            found={title: outcome.found for title, outcome in outcomes.items() if outcome.found is not None},
+            adjusted=rows_of(NO_ADJUSTED, adjusted),
         )
 
     def _new_stopped(self) -> pa.Table:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,7 @@ from runtime.instants import NEVER, NO_TIME
 from runtime.matching.interface import Ordered
 from runtime.matching.windows import WindowColumns, rows_to_keep, superseded_by
 from runtime.number_arrays import Integers
-from runtime.policies.per_input import BY_CLOCK, NO_WAIT, definitive_times, is_clocked
+from runtime.policies.per_input import BY_CLOCK, NO_WAIT, clock_inputs, definitive_times, is_clocked
 from runtime.results.ledger import Account, count_pending, count_records
 
 # Eviction at the end of a call: which events and bounds are stored, which keys are forgotten.
@@ -234,12 +235,40 @@ class AdmittedCall:
 
 
 class SharedAdmission:
-    """Admission and state of queries whose inputs and states are equal; at least one."""
+    """Admission and state of queries whose inputs and states are equal; at least one.
+
+    is_behind: whether the last call was left out, so that expired events may be stored
+    """
 
     def __init__(self, parts: Sequence[QueryParts]) -> None:
         first = parts[0]
         self.parts = replace(first, windows=_wide_enough([item.windows for item in parts])) if len(parts) > 1 else first
-        self.state = QueryState(self.parts)
+        self._has_own_clocks = bool(clock_inputs(first.query))
+        self.is_behind = False
+
+    @cached_property
+    def state(self) -> QueryState:
+        """What is kept; made when it is first asked for."""
+        return QueryState(self.parts)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is a state."""
+        return "state" in self.__dict__
+
+    @property
+    def next_timer(self) -> int:
+        """As of `QueryState`."""
+        return self.state.next_timer if self.has_begun else NEVER
+
+    def is_idle(self, limit: int) -> bool:
+        """Whether a call without a record for it can be left out, as none of its timers expires.
+
+        The answer does not depend on how records are cut into calls. So this one is one with the
+        next that has a record, or in which a timer is due. Clocks that keys share go on by
+        themselves, with the engine's, so that they are asked in each call.
+        """
+        return not self._has_own_clocks and (self.next_timer > limit or self.next_timer >= NEVER)
 
     def admitted(self, records: CallRecords, *, everything: bool = False) -> AdmittedCall:
         """Admits the records of a call. `evict` has to follow.
@@ -275,12 +304,14 @@ class SharedAdmission:
 
     def evict(self, carry: Carry, clock: int) -> int:
         """Evicts what cannot matter any more at `clock`; returns how many keys were forgotten."""
+        self.is_behind = False
         return evict(self.parts, self.state, carry, clock)
 
     def parted(self, parts: QueryParts) -> SharedAdmission:
         """An admission with the same state, for one of the queries alone."""
         other = SharedAdmission([parts])
         other.state = deepcopy(self.state, {id(self.parts): parts})
+        other.is_behind = self.is_behind
         return other
 
     def _superseded(self, rows: CallRows, released: Released) -> Integers:

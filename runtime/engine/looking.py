@@ -1,0 +1,224 @@
+"""Which records of a call each admission looks at, where many queries share a stream.
+
+An index over the filters of all inputs (`runtime.admission.filter_index`) finds them in one pass. So
+an admission works on its own records only. The others are counted for it, by their kinds: they are
+filtered or unrelated, whatever they hold.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from querylang.plan.model import Plan
+from runtime.admission import FilterIndex, Moves, Outcome
+from runtime.arrow_types import one_chunk
+from runtime.columns.arrivals import RecordKind
+from runtime.engine.call_rows import CallRecords
+from runtime.engine.query_runner import QueryOutcome
+from runtime.engine.shared_admission import SharedAdmission
+from runtime.number_arrays import Integers
+from runtime.reading import ControlEvents
+from runtime.results.ledger import RECEIVED, Account
+
+FEW = 4
+"""So few admissions look at all records: an index costs more."""
+
+_AT_ONCE = 1 << 18
+"""Records of several admissions that are copied at once, at least."""
+
+
+@dataclass(slots=True)
+class Pairs:
+    """Pairs of a query and a record.
+
+    count: all of them
+    looked_at: those of which not the event type alone or the index has said what becomes of them
+    """
+
+    count: int = 0
+    looked_at: int = 0
+
+    def add(self, looked_at: int, count: int) -> None:
+        """Adds those of a call."""
+        self.looked_at += looked_at
+        self.count += count
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What is offered to an admission in a call.
+
+    records: gives its records; asked at most once
+    count: how many these are
+    steps: their numbers in the call; None = they are all records
+    unseen: the ledger's counts of the others, for a query without a name
+    """
+
+    records: Callable[[], CallRecords]
+    count: int
+    steps: Integers | None
+    unseen: Account
+
+    def stepped(self, outcome: QueryOutcome) -> QueryOutcome:
+        """The outcome with the numbers that the records have in the call."""
+        return outcome if self.steps is None else outcome.with_steps(self.steps)
+
+
+_NONE_UNSEEN: Account = Counter()
+
+
+class LookedAt:
+    """What is looked at in a call: all records by all admissions."""
+
+    def offered(self, admission: SharedAdmission, records: CallRecords) -> Offered:  # noqa: ARG002
+        """What an admission is offered; each is asked once.
+
+        records: those of the call, perhaps with some that queries have routed
+        """
+        return Offered(lambda: records, len(records.kinds), None, _NONE_UNSEEN)
+
+
+EVERYTHING = LookedAt()
+
+
+class Looking:
+    """What the admissions of an engine look at; made anew when these change."""
+
+    def __init__(self, plan: Plan, admissions: Sequence[SharedAdmission]) -> None:
+        self.admissions = admissions
+        selectors = [admission.parts.selector for admission in admissions]
+        self._index = FilterIndex(plan, [selector.wanted() for selector in selectors])
+        unseen: dict[bytes, int] = {}
+        self._unseen_of = [unseen.setdefault(own.outcome_unseen().tobytes(), len(unseen)) for own in selectors]
+        self._unseen = [np.frombuffer(own, np.int8) for own in unseen]
+        self._places = {admission: place for place, admission in enumerate(admissions)}
+
+    def of_call(self, records: CallRecords) -> LookedAt:
+        """What is looked at in a call."""
+        rows = self._index.found(records.table, records.kinds)
+        controls = np.flatnonzero(records.kinds == RecordKind.CONTROL)
+        if len(controls):
+            rows = [np.union1d(own, controls) for own in rows]
+        return _Found(records, self._places, rows, self._unseen_of, self._unseen)
+
+
+class _Found(LookedAt):
+    """The records that the index has found in a call.
+
+    Those of several admissions are copied at once, in the order in which these are asked.
+    """
+
+    def __init__(
+        self,
+        records: CallRecords,
+        places: Mapping[SharedAdmission, int],
+        rows: Sequence[Integers],
+        unseen_of: Sequence[int],
+        unseen: Sequence[NDArray[np.int8]],
+    ) -> None:
+        """`rows`: by place of an admission. `unseen`: by kind, the outcome of the others; `unseen_of`:
+        which of these an admission has, by its place."""
+        self._records, self._places, self._rows, self._unseen_of = records, places, rows, unseen_of
+        sources = one_chunk(records.table.column("_source"))
+        self._names: list[str] = sources.dictionary.to_pylist()
+        source = sources.indices.to_numpy().astype(np.int64) * len(Outcome)
+        self._outcomes = [source + own[records.kinds] for own in unseen]
+        self._counts = [np.bincount(own, minlength=len(self._names) * len(Outcome)) for own in self._outcomes]
+        self._accounts = [self._account(own) for own in self._counts]
+        self._copies = self._copied_in_order()
+        self._made: dict[int, CallRecords] = {}
+
+    def offered(self, admission: SharedAdmission, records: CallRecords) -> Offered:
+        """As of `LookedAt`."""
+        place = self._places[admission]
+        rows = self._rows[place]
+        if records is not self._records or len(rows) == len(records.kinds):
+            return super().offered(admission, records)
+        return Offered(lambda: self._own(place), len(rows), rows, self._unseen(place))
+
+    def _own(self, place: int) -> CallRecords:
+        if not len(self._rows[place]):
+            return _chosen(self._records, self._rows[place])
+        while place not in self._made:
+            self._made.update(next(self._copies))
+        return self._made.pop(place)
+
+    def _unseen(self, place: int) -> Account:
+        rows, own = self._rows[place], self._unseen_of[place]
+        if not len(rows):
+            return self._accounts[own]
+        counts = self._counts[own]
+        return self._account(counts - np.bincount(self._outcomes[own][rows], minlength=len(counts)))
+
+    def _account(self, counts: Integers) -> Account:
+        account: Account = Counter()
+        for place in np.flatnonzero(counts).tolist():
+            source, outcome = self._names[place // len(Outcome)], Outcome(place % len(Outcome))
+            account["", source, RECEIVED] += int(counts[place])
+            account["", source, outcome.word] += int(counts[place])
+        return account
+
+    def _copied_in_order(self) -> Iterator[dict[int, CallRecords]]:
+        some: list[int] = []
+        count, most = 0, max(_AT_ONCE, len(self._records.kinds))
+        for place, rows in enumerate(self._rows):
+            if 0 < len(rows) < len(self._records.kinds):
+                some.append(place)
+                count += len(rows)
+                if count >= most:
+                    yield self._copied(some)
+                    some, count = [], 0
+        if some:
+            yield self._copied(some)
+
+    def _copied(self, places: Sequence[int]) -> dict[int, CallRecords]:
+        whole = _chosen(self._records, np.concatenate([self._rows[place] for place in places]))
+        copied: dict[int, CallRecords] = {}
+        begin = 0
+        for place in places:
+            own = slice(begin, begin + len(self._rows[place]))
+            begin = own.stop
+            copied[place] = replace(
+                whole,
+                table=whole.table.slice(own.start, own.stop - own.start),
+                kinds=whole.kinds[own],
+                arrival=whole.arrival[own],
+                moves=Moves(whole.moves.is_moved[own], whole.moves.without_idle[own]),
+                controls=_chosen_controls(self._records.controls, self._rows[place]),
+            )
+        return copied
+
+
+def _chosen(records: CallRecords, rows: Integers) -> CallRecords:
+    """These records of a call; its control events keep their numbers."""
+    moves = records.moves
+    return replace(
+        records,
+        table=records.table.take(pa.array(rows)),
+        kinds=records.kinds[rows],
+        arrival=records.arrival[rows],
+        moves=Moves(moves.is_moved[rows], moves.without_idle[rows]) if len(moves.is_moved) else moves,
+        is_found=True,
+    )
+
+
+def _chosen_controls(controls: ControlEvents, rows: Integers) -> ControlEvents:
+    """The same control events with their numbers among `rows`, which have all of them."""
+    if len(controls.leeways) == 1 and not controls.heartbeats:
+        return controls
+
+    def number(record: int) -> int:
+        return int(np.searchsorted(rows, record))
+
+    first, *leeways = controls.leeways
+    return ControlEvents(
+        [first, *((number(record), change) for record, change in leeways)],
+        {number(record): event for record, event in controls.heartbeats.items()},
+        [],
+    )

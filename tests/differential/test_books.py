@@ -1,0 +1,190 @@
+"""Books of many queries, whose records an index finds: each query gives what it gives alone."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from querylang import compile_text
+from querylang.plan.model import Plan
+from runtime.columns.arrivals import Arrivals
+from runtime.engine import looking
+from runtime.engine.engine import Engine
+from runtime.policies.plan_policies import parse_orderings
+from runtime.replay.loading import read_ordered
+from runtime.replay.records import Records
+from runtime.results.ledger import Account
+from runtime.results.schemas import Results
+
+TYPES = """
+{of_a}event A {{ integer x; string s; float f; boolean b; decimal d; optional<integer> o; sequence<integer> l; }}
+{of_b}event B {{ integer x; string s; float f; boolean b; }}
+event Alive {{ string s; }}
+"""
+
+LOOKED_UP = [
+    *("x = {n}", "{n} = x", "x in [{n}, {m}]", "x = {n} or x = {m}", "x = {n} or s = {t}", "s = {t} and f > 1.5"),
+    *("s = {t}", "s in [{t}, {u}, {t}]", "s.like({w})", 's.matches("{n}|[ab]+")', "s is null", "x is null"),
+    *("f > 1.5", "f >= 0.0 and f < 2.0", "f = 0.0", "b", "not b", "x != {n}", "not x = {n}", "x / {n} = 1"),
+    *("x + 1 > {n} and s = {t}", "x.toFloat() > f", "x not in [{n}]", "s.length() = 1 and x > {n}", "f = f"),
+    *("b = true", "x % 2 = 0 or s = {t}", "x = {n} and x = {m}", 's.toUpper() = "A"', "s < {t}"),
+]
+"""Filters of every kind of lookup; for A also those of fields that only it has."""
+
+OF_A = ["d > 1.0d", "o.getOr(0) = {n}", "o is null", "l.size() > 1 and x = {n}", "l.contains({n})"]
+
+PATTERNS = [
+    *(
+        "find {p} as a",
+        "find {p} as a -> {q} as b",
+        "find {p} as a -> {p} as b where b.x >= a.x",
+        "find {p} as a => {q} as b",
+    ),
+    *("find all {p} as a -> {q} as b", "find {p} as a -> wait(2.5)", "find {p} as a -> wait(1.5) without {q} as w"),
+    *("find {p} as a -> {q} as b without {p} as w", "find {p} as a or {q} as b", "find {p} as a {{ print a.s; }}"),
+    "find every {p} as a select count() as n having count() % 2 = 0",
+    "find {p} as a -> {q} as b where a.x = 1 at most 1 per 4.0",
+    'find {p} as a where a.s = "a" after match skip past last event',
+]
+
+ORDERINGS: list[str] = [
+    *("", "", "", "apama leeway=1s reorder=1s", "stream_analytics late=3s out_of_order=1s"),
+    *("stream_analytics late=2s out_of_order=2s action=drop", "streaminsight every=2 delay=1s action=adjust"),
+]
+
+
+def filled(chance: random.Random, text: str) -> str:
+    """A filter with constants."""
+    words = ['"a"', '"b"', '"ab"', '""', '"zz"']
+    numbers = {"n": chance.choice([1, 2, 3, -1, 7]), "m": chance.choice([2, 3, 4])}
+    return text.format(
+        **numbers, t=chance.choice(words), u=chance.choice(words), w=chance.choice(['"a*"', '"?"', '"*b"'])
+    )
+
+
+def an_input(chance: random.Random, event: str, key: str, has_ordering: bool, used: list[str]) -> str:
+    """`used`: filters of earlier inputs, which some repeat."""
+    if used and chance.random() < 0.3:
+        wanted = chance.choice(used)
+    elif event == "A" and chance.random() < 0.2:
+        wanted = filled(chance, chance.choice(OF_A))
+    else:
+        wanted = filled(chance, chance.choice(["", "", "", *LOOKED_UP]))
+        used.append(wanted)
+    window = chance.choice(["within 6.0", "within 3.0", "retain 2", "within 9.0 retain 3"])
+    new = chance.choice(["", "", "", " new by x within 3.0"])
+    wait = "" if has_ordering else chance.choice(["", "", " wait 1.5", " wait 4.0"])
+    return f"{event}({wanted}){key} {window}{new}{wait};"
+
+
+def a_query(chance: random.Random, name: str, has_ordering: bool, used: list[str]) -> str:
+    events, key = (
+        chance.choice([["A"], ["A"], ["B"], ["A", "B"], ["B", "A"]]),
+        chance.choice(["", "", " key s", " key x"]),
+    )
+    inputs = " ".join(an_input(chance, event, key, has_ordering, used) for event in events)
+    pattern = chance.choice(PATTERNS).format(p=events[0], q=events[-1])
+    return f"query {name} {{ inputs {{ {inputs} }} {pattern} }}"
+
+
+def book(chance: random.Random, count: int, has_ordering: bool) -> str:
+    used: list[str] = []
+    own = [] if has_ordering else ["", "", "@OutOfOrder() ", '@TimeFrom("f") ']
+    head = TYPES.format(of_a=chance.choice(own or [""]), of_b=chance.choice(own or [""]))
+    return head + "\n".join(a_query(chance, f"Q{number}", has_ordering, used) for number in range(count))
+
+
+def rows(chance: random.Random, count: int, has_controls: bool) -> list[dict[str, Any]]:
+    at, found = 0.0, []
+    for _ in range(count):
+        at += chance.choice([0, 0, 0.5, 1, 1, 2, 5])
+        row: dict[str, Any] = {"at": at, "event": chance.choice(["A", "A", "B", "B", "Alive", "Other"])}
+        if has_controls and chance.random() < 0.1:
+            moment = max(0.0, at - chance.choice([0, 1, 3]))
+            control = [f'Heartbeat("A", {moment})', "com.apama.queries.SetDelayedEventsLeeway(1.0, 1.0)", "Wrong()"]
+            row["event"] = chance.choice(control)
+        row |= {"x": chance.choice([None, 1, 2, 3, 7]), "s": chance.choice([None, "a", "b", "ab", "", "zz"])}
+        row |= {"f": max(0.0, at - chance.choice([0, 0, 1, 2, 4])), "ts": max(0.0, at - chance.choice([0, 0, 1, 3]))}
+        row |= {"b": chance.choice([True, False, None]), "d": "1.5", "o": chance.choice([None, 1, 3]), "l": [1, 2]}
+        found.append(row)
+    return found
+
+
+def pieces(chance: random.Random, table: pa.Table) -> list[tuple[pa.Table, int | None, bool]]:
+    """Parts of a table, how far the clock goes behind each, and whether the state is saved there."""
+    found, at = [], 0
+    while at < len(table):
+        size = chance.choice([1, 2, 5, 20])
+        part = table.slice(at, size)
+        last = int(part.column("_arrival")[-1].as_py())
+        found.append((part, chance.choice([None, last, last + 300_000]), chance.random() < 0.2))
+        at += size
+    return found
+
+
+def outcome(plan: Plan, cuts: list[tuple[pa.Table, int | None, bool]]) -> dict[str, tuple[list[Any], Account]]:
+    """By query what it gave, in order, and its counts.
+
+    `_rank` orders matches of a step, and is the place of an event among those that are stored: expired ones may be, too.
+    """
+    engine, account = Engine(plan), Counter[tuple[str, str, str]]()
+    given: dict[str, list[Any]] = {query.title: [] for query in plan.queries}
+
+    def add(results: Results) -> None:
+        for title, own in given.items():
+            matches = results.matches.get(title)
+            own.extend([] if matches is None else matches.drop_columns("_rank").to_pylist())
+            for table in (results.outputs, results.discarded):
+                given_rows = [] if table is None else table.to_pylist()
+                own.extend(_without_rank(row) for row in given_rows if row["query"] == title)
+        for row in results.ledger.to_pylist():
+            account[row["query"], row["source"], row["what"]] += row["count"]
+
+    for table, now, is_saved in cuts:
+        add(engine.process(Arrivals(table), now=now))
+        if is_saved:
+            engine = Engine.restore(plan, engine.snapshot())
+    add(engine.flush())
+    engine.retained()
+    return {
+        title: (own, Counter({key: count for key, count in account.items() if key[0] == title and count}))
+        for title, own in given.items()
+    }
+
+
+def _without_rank(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "_rank"}
+
+
+def check(seed: int, count: int) -> int:
+    """Compares; gives how many rows queries gave."""
+    chance = random.Random(seed)
+    ordering = chance.choice(ORDERINGS)
+    text = book(chance, count, bool(ordering))
+    plan = compile_text(text).plan
+    data = rows(chance, chance.choice([10, 40, 80]), chance.random() < 0.4)
+    plan, records = read_ordered([data], plan, None, parse_orderings(ordering) if ordering else {})
+    assert isinstance(records, Records)
+    cuts = pieces(chance, records.arrivals.table)
+    if chance.random() < 0.3:
+        cuts = [(pa.concat_tables([table for table, _, _ in cuts]).unify_dictionaries(), None, False)]
+    together = outcome(plan, cuts)
+    for query in plan.queries:
+        alone = outcome(replace(plan, queries=(query,)), cuts)
+        assert together[query.title] == alone[query.title], f"seed {seed}, {query.title}\n{text}"
+    return sum(len(own) for own, _ in together.values())
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_queries_of_a_book_give_what_each_gives_alone(seed: int) -> None:
+    check(seed, random.Random(seed).choice([2, 5, 6, 9, 15, 30]))
+
+
+def test_the_books_give_something() -> None:
+    assert check(1_000, 30) > 20
+    assert looking.FEW < 30
