@@ -13,7 +13,7 @@ from runtime.admission.arrays import (
     Timers,
     Waited,
 )
-from runtime.admission.filter_index import FilterIndex
+from runtime.admission.filter_index import Filtered, FilterIndex, lookup_of
 from runtime.admission.key_times import KeyTimes, Lengths, Release
 from runtime.admission.per_key import Admitted, admit
 from runtime.admission.rules import ADMITTED, NO_MOVES, Group, Moves, Outcome, after_admission, reason_words
@@ -36,6 +36,7 @@ __all__ = [
     "BoundRule",
     "ClocksRun",
     "FilterIndex",
+    "Filtered",
     "Group",
     "KeyTimes",
     "KeyedRows",
@@ -58,6 +59,7 @@ __all__ = [
     "after_admission",
     "furthest_time",
     "interval_ends",
+    "lookup_of",
     "reason_words",
     "selectors_of",
     "shared_selectors",

@@ -22,13 +22,14 @@ from runtime.columns.arrivals import Arrivals, in_arrival_order, is_moved
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.chains import Chains
 from runtime.engine.key_contents import Key, KeyContents, forget_key, key_contents, query_sizes
-from runtime.engine.looking import EVERYTHING, FEW, LookedAt, Looking, Pairs
+from runtime.engine.looking import EVERYTHING, FEW, LookedAt, Looking, Pairs, Serving
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
 from runtime.engine.query_state import QueryState, all_parts
-from runtime.engine.shared_admission import Carry, SharedAdmission, renamed
+from runtime.engine.shared_admission import AdmittedCall, Carry, SharedAdmission, renamed
 from runtime.engine.snapshot import ALIKE, StateError, decode, encode, integer
 from runtime.engine.succession import NOTHING_SAVED, Saved, handed_on, runners_of, saved_states
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
+from runtime.number_arrays import Integers
 from runtime.reading import ControlEvents, SetDelayedEventsLeeway
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.outputs import control_errors, refused_at_source, stopped_instances
@@ -87,6 +88,7 @@ class Engine:
         self._reported: list[list[str]] = []  # (query, instance) of error rows that were given
         self._own: dict[SharedAdmission, list[QueryRunner]] | None = None
         self._looking: Looking | None = None
+        self._serving: dict[SharedAdmission, Serving] = {}
         self.looked_at = Pairs()
 
     @property
@@ -248,7 +250,7 @@ class Engine:
         runner = self._by_title[title]
         if len(self._members()[runner.admission]) > 1:
             runner.admission = runner.admission.parted(runner.parts)
-            self._own = None
+            self._own, self._serving = None, {}
         found, account = forget_key(runner.parts, runner.state, key)
         self._account.update(account)
         return found, account
@@ -370,7 +372,8 @@ class Engine:
                 continue
             own_records = offered.records()
             call = admission.admitted(own_records)
-            found = [runner.run(own_records, call) for runner in own]
+            served = self._served(admission, own, call)
+            found = [runner.run(own_records, call, seen) for runner, seen in zip(own, served, strict=True)]
             for runner, (outcome, _) in zip(own, found, strict=True):
                 by_title[runner.query.title] = chains.add(runner.query, given, offered.stepped(outcome))
             carries.append((own, [carry for _, carry in found]))
@@ -394,6 +397,16 @@ class Engine:
             self._looking = Looking(self.plan, list(members))
         return self._looking.of_call(records)
 
+    def _served(
+        self, admission: SharedAdmission, members: Sequence[QueryRunner], call: AdmittedCall
+    ) -> Sequence[Integers | None]:
+        """By query which events its search has to see; None = all."""
+        if len(members) <= FEW or not call.has_new:
+            return [None] * len(members)
+        if admission not in self._serving:
+            self._serving[admission] = Serving(self.plan, [runner.query for runner in members])
+        return self._serving[admission].of_call(call.events)
+
     def _evicted(self, members: Sequence[QueryRunner], carries: Sequence[Carry], clock: int) -> dict[str, int]:
         """Evicts what queries that share an admission do not need any more; by title, how many keys
         were forgotten.
@@ -405,7 +418,7 @@ class Engine:
         for place in leaving:
             runner = members[place]
             runner.admission = shared.parted(runner.parts)
-            self._own = None
+            self._own, self._serving = None, {}
             counts[runner.query.title] = runner.admission.evict(carries[place], clock)
         staying = [place for place in range(len(members)) if place not in leaving]
         if staying:

@@ -28,6 +28,7 @@ from runtime.engine.shared_admission import AdmittedCall, Carry, SharedAdmission
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.find_every import selected
 from runtime.matching.interface import Found, Ordered
+from runtime.matching.serving import only, restored
 from runtime.matching.trailing_waits import timers_of
 from runtime.number_arrays import Integers
 from runtime.results.ledger import FOUND, GIVEN, SUPPRESSED, Account
@@ -187,10 +188,14 @@ class QueryRunner:
         """What is kept for the query."""
         return self.admission.state
 
-    def run(self, records: CallRecords, call: AdmittedCall) -> tuple[QueryOutcome, Carry]:
+    def run(
+        self, records: CallRecords, call: AdmittedCall, served: Integers | None = None
+    ) -> tuple[QueryOutcome, Carry]:
         """Matches what is released.
 
         call: the records as the query's admission has taken them
+        served: the positions of the events that the search has to see; empty = there is no match;
+            None = all
         """
         wanted, events = call.wanted, call.events
         carry = replace(call.carry, cut_off=call.carry.cut_off.copy()) if self.query.block else call.carry
@@ -198,8 +203,8 @@ class QueryRunner:
         later: FindsMatches | None = None
         outputs, counts = NO_OUTPUTS, NO_COUNTS
         routed: list[Routed] = []
-        if call.has_new or self.query.trailing is not None:
-            find = cache(partial(self.parts.matcher.match, events))
+        if (call.has_new and (served is None or len(served))) or self.query.trailing is not None:
+            find = cache(partial(self._find, events, served))
             # A shared clock changes with the next call: what it says of this one is asked now.
             is_later = self._orders_later and not carry.rows.clocks.runs
             if is_later:
@@ -228,6 +233,10 @@ class QueryRunner:
             routed=routed,
         )
         return outcome, carry
+
+    def _find(self, events: Ordered, served: Integers | None) -> Found:
+        match = self.parts.matcher.match
+        return match(events) if served is None else restored(match(only(events, served)), served, events)
 
     def _later(self, carry: Carry, ordered: Callable[[], Matched]) -> OrderedMatches:
         """The matches of a call, put into order."""

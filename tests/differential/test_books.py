@@ -92,7 +92,42 @@ def a_query(chance: random.Random, name: str, has_ordering: bool, used: list[str
     return f"query {name} {{ inputs {{ {inputs} }} {pattern} }}"
 
 
+def alike(chance: random.Random, count: int, has_ordering: bool) -> list[str]:
+    """Queries with the same inputs, whose conditions say which events serve each name."""
+    key, wait = chance.choice(["", " key s", " key x"]), "" if has_ordering else chance.choice(["", " wait 1.5"])
+    window = chance.choice(["within 9.0", "within 9.0", "within 4.0", "retain 3"])
+    inputs = " ".join(f"{event}(){key} {window}{wait};" for event in "AB")
+    found = []
+    for number in range(count):
+        names = chance.choices("AB", k=chance.choice([1, 2, 2, 3]))
+        steps = chance.choice([" -> ", " -> ", " -> ", " -> ", " and ", " or ", " => "])
+        pattern = steps.join(f"{event} as e{place}" for place, event in enumerate(names))
+        served = [condition(chance, f"e{place}") for place in range(len(names)) if chance.random() < 0.7]
+        joined = chance.choice(["", "", "e0.x >= e1.x", "(e0.s = e1.s or e1.b)"]) if len(names) > 1 else ""
+        if steps == " or ":  # a condition is about one side
+            served, joined = served[:1], ""
+        where = f" where {' and '.join(own)}" if (own := [*served, *filter(None, [joined])]) else ""
+        last = chance.choice(["", "", "", " within 3.0", " without A as w", f" without B as w where w.x = {number}"])
+        found.append(f"query Q{number} {{ inputs {{ {inputs} }} find {pattern}{where}{last} }}")
+    return found
+
+
+def condition(chance: random.Random, name: str) -> str:
+    """About one event."""
+    forms = [
+        "{e}.x = {n}",
+        "{e}.s in [{t}, {u}]",
+        "{e}.s.like({w})",
+        "{e}.f > 1.5",
+        "{e}.x = {n} and {e}.b",
+        "{e}.s is null",
+    ]
+    return filled(chance, chance.choice(forms).replace("{e}", name))
+
+
 def book(chance: random.Random, count: int, has_ordering: bool) -> str:
+    if chance.random() < 0.4:
+        return TYPES.format(of_a="", of_b="") + "\n".join(alike(chance, count, has_ordering))
     used: list[str] = []
     own = [] if has_ordering else ["", "", "@OutOfOrder() ", '@TimeFrom("f") ']
     head = TYPES.format(of_a=chance.choice(own or [""]), of_b=chance.choice(own or [""]))
