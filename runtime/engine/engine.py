@@ -209,6 +209,11 @@ class Engine:
         """Upper bound of `retained`, without loading cold keys: may count expired events."""
         return sum(state.stored_events for state in self._states)
 
+    @property
+    def admissions(self) -> int:
+        """How many different admissions the queries have."""
+        return len(self._members())
+
     def keys(self) -> int:
         """How many keys have state, summed over states; estimated where there are many.
 

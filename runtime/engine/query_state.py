@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -309,6 +309,15 @@ GIVEN = "given"
 _MAY_BE_NULL = ("_text", "_adjusted", "_skipped", "_number", "_shape", "_end")
 
 
+_BOUND_FIELDS = (pa.field("input", pa.int32()), pa.field("bound", pa.int64()))
+
+
+@lru_cache(maxsize=256)
+def _empty(fields: tuple[pa.Field, ...]) -> pa.Table:
+    """A table without rows; most queries of a program have the same fields."""
+    return pa.schema(fields).empty_table()
+
+
 class QueryState:
     """What is kept of one query.
 
@@ -325,10 +334,9 @@ class QueryState:
     def __init__(self, parts: QueryParts) -> None:
         query = parts.query
         lives = LIFE_FIELDS if parts.forgetting.is_on else ()
-        events = pa.schema([*parts.schema, *STATE_FIELDS, *lives]).empty_table()
-        own = {f"key{place}": key for place, key in enumerate(parts.keys_of(events))}
-        own |= {"input": pa.array([], pa.int32()), "bound": pa.array([], pa.int64())}
-        bounds = pa.table(own | {field.name: pa.array([], field.type) for field in lives})
+        events = _empty((*parts.schema, *STATE_FIELDS, *lives))
+        keys = [pa.field(f"key{place}", key.type) for place, key in enumerate(parts.keys_of(events))]
+        bounds = _empty((*keys, *_BOUND_FIELDS, *lives))
         has_cold_keys = bool(query.keys) and query.trailing is None and not shares_clock(query)
         self._parts = parts
         self.keys = KeyState(events, bounds, parts.keys_of, has_cold_keys=has_cold_keys)

@@ -181,6 +181,10 @@ the processor's caches, and for memory.
 A call also passes over all events in key state, so that a call has at least twice as many records
 as those."""
 
+ADMISSIONS_A_CHUNK, MOST_CHUNKS = 100, 5
+"""Queries whose inputs differ share a call, and each costs something in it: so where there are many,
+a call has more records, up to so many times as many."""
+
 Progress = Callable[[int], None]
 """Is called with a number of records."""
 
@@ -357,7 +361,8 @@ def replay_calls(
     The results of a call are not in order, but those of an earlier one come first.
     """
     at = 0
-    for table in _regrouped(pieces, lambda: max(CHUNK, 2 * engine.stored_events())):
+    least = CHUNK * min(MOST_CHUNKS, 1 + engine.admissions // ADMISSIONS_A_CHUNK)
+    for table in _regrouped(pieces, lambda: max(least, 2 * engine.stored_events())):
         yield results_with_steps(engine.process(Arrivals(table)), np.arange(at, at + len(table)), 0)
         at += len(table)
         if progress is not None:
