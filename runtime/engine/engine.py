@@ -373,7 +373,7 @@ class Engine:
             for runner in own:
                 changes.update(renamed(offered.unseen, runner.query.title))
             if not offered.count and admission.is_idle(limit):
-                admission.is_behind = admission.has_begun
+                admission.is_behind = admission.has_begun and not admission.state.is_empty
                 continue
             own_records = offered.records()
             call = admission.admitted(own_records)

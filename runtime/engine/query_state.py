@@ -358,6 +358,11 @@ class QueryState:
         return len(self.keys) + len(self.waits)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing that could expire: no event, no bound of a key, no wait."""
+        return not len(self.keys) and not len(self.keys.bounds) and not self.keys.has_cold and not len(self.waits)
+
+    @property
     def has_cut_off(self) -> bool:
         """Whether blocks of some hot key were cut off by a limit."""
         return CUT_OFF in self.keys.bounds.column("input").to_pylist()
