@@ -19,11 +19,13 @@ from benchmarks.embedded import significant
 from ensue.data_options import DataOptions
 from ensue.embedded import read
 from runtime.engine import Engine
+from runtime.replay import Records
 
 FIELDS, TYPES, VALUES = 40, 20, 200
 """Of the events that rules are about: fields, event types, and values of a field."""
 
 _KEYS = 1_000
+_COUNTED = 20_000
 _EVENT = "event E { string k; integer code; float v; }"
 
 
@@ -57,7 +59,8 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A book. `loading`: seconds for all queries, from text to an engine; `times`: of one query's run."""
+    """A book. `loading`: seconds for all queries, from text to an engine; `times`: of one query's run; `looked_at`: the share of
+    pairs of a query and a record."""
 
     book: str
     queries: int
@@ -66,6 +69,7 @@ class Measured:
     seconds: float
     times: float
     matches: int
+    looked_at: float
 
 
 def disjoint(count: int, events: int) -> Book:
@@ -190,7 +194,16 @@ def _measured(name: str, number: int, book: Book, size: Size) -> Measured:
         loading.append(load)
         spent.append(seconds)
     times = significant(median(spent) / median(alone))
-    return Measured(name, number, size.events, median(loading), median(spent), times, matches)
+    return Measured(name, number, size.events, median(loading), median(spent), times, matches, _looked_at(book))
+
+
+def _looked_at(book: Book) -> float:
+    """The share of pairs of a query and a record that are looked at, of the first records."""
+    few = read(ensue.load(book.text), book.table.slice(0, _COUNTED), DataOptions(parameters=book.parameters))
+    engine = Engine(few.plan)
+    assert isinstance(few.records, Records)
+    engine.process(few.records.arrivals)
+    return engine.looked_at.looked_at / engine.looked_at.count
 
 
 def _run(book: Book) -> tuple[float, float, int]:

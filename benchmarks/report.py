@@ -50,12 +50,20 @@ def many(items: Sequence[Many]) -> list[Table]:
 
 def books(items: Sequence[books_figures.Measured]) -> list[Table]:
     """Programs of many queries that concern few records each."""
-    table = Table("book", "queries", "events", "loading, a query", "run", "of one query", "matches")
+    table = Table("book", "queries", "events", "loading, a query", "run", "of one query", "matches", "looked at")
     table.title = "Books: programs of many queries, one thread, from a table to tables of matches"
     for item in items:
         loading = f"{1e3 * item.loading / item.queries:.2f} ms"
         counts = f"{item.queries:,}", f"{item.events:,}"
-        table.add_row(item.book, *counts, loading, f"{item.seconds:.2f} s", f"{item.times:.3g} x", f"{item.matches:,}")
+        table.add_row(
+            item.book,
+            *counts,
+            loading,
+            f"{item.seconds:.2f} s",
+            f"{item.times:.3g} x",
+            f"{item.matches:,}",
+            f"{100 * item.looked_at:.2g} %",
+        )
     return [table]
 
 
