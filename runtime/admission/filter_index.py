@@ -79,7 +79,7 @@ def _conjuncts(node: Expression) -> Iterator[Expression]:
 
 
 def _values_of(node: Expression) -> tuple[FieldOf, list[int | str]] | None:
-    """The field that a condition compares with constants, and these; None = it says something else."""
+    """The field that a condition compares with constants, and these; None = it does not."""
     match node:
         case Binary(operator="=", left=FieldOf() as read, right=Literal(value=value)) if read.type in _HASHED:
             return read, [_hashed(value)]

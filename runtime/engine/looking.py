@@ -1,8 +1,8 @@
 """Which records of a call each admission looks at, where many queries share a stream.
 
-An index over the filters of all inputs (`runtime.admission.filter_index`) finds them in one pass. So
-an admission works on its own records only. The others are counted for it, by their kinds: they are
-filtered or unrelated, whatever they hold.
+An index over the filters of all inputs (`runtime.admission.filter_index`) finds them in one pass.
+So an admission works on its own records only. The others are counted for it, by their kinds: they
+are filtered or unrelated, whatever they hold.
 """
 
 from __future__ import annotations
@@ -125,8 +125,10 @@ class _Found(LookedAt):
         unseen_of: Sequence[int],
         unseen: Sequence[NDArray[np.int8]],
     ) -> None:
-        """`rows`: by place of an admission. `unseen`: by kind, the outcome of the others; `unseen_of`:
-        which of these an admission has, by its place."""
+        """`rows`: by place of an admission; `unseen_of`: by place, which of `unseen` it has.
+
+        unseen: by kind of record, the outcome of those that are not found
+        """
         self._records, self._places, self._rows, self._unseen_of = records, places, rows, unseen_of
         sources = one_chunk(records.table.column("_source"))
         self._names: list[str] = sources.dictionary.to_pylist()

@@ -265,8 +265,8 @@ class SharedAdmission:
         """Whether a call without a record for it can be left out, as none of its timers expires.
 
         The answer does not depend on how records are cut into calls. So this one is one with the
-        next that has a record, or in which a timer is due. Clocks that keys share go on by
-        themselves, with the engine's, so that they are asked in each call.
+        next that has a record, or in which a timer is due. Clocks that keys share advance with
+        the engine's, without records, too: they are asked in each call.
         """
         return not self._has_own_clocks and (self.next_timer > limit or self.next_timer >= NEVER)
 

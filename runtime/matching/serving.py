@@ -1,12 +1,12 @@
 """Which events can serve a name of a pattern, as far as the conditions about that name alone say.
 
-`where a.code = 7` decides it over an input without a filter, for many queries that share one stream:
-an index finds the events of each name (`runtime.admission.filter_index`), and a query's search sees
+`where a.code = 7` decides it over an input without a filter, for many queries of one stream: an
+index finds the events of each name (`runtime.admission.filter_index`), and a query's search sees
 only those. What is admitted, stored and counted is the same.
 
 Nothing is lost, because a match binds only such events. That holds where the search asks nothing of
-events that it passes over: no `without`, `=>`, `prev` or repeat, no `retain` or `with unique`, which
-count them, no aggregates over all candidates, and no wait.
+events that it passes over: no `without`, `=>`, `prev` or repeat, no `retain` or `with unique`,
+which count them, no aggregates over all candidates, and no wait.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_POSITIONS = np.empty(0, np.int64)
 
 
 def served_by(query: QueryPlan, kinds: Mapping[str, int]) -> list[Filtered] | None:
-    """By name of the pattern the events that can serve it; None = the search has to see others, too.
+    """By name of the pattern the events that can serve it; None = the search has to see others.
 
     kinds: by name the number of an event type
     """

@@ -182,8 +182,8 @@ A call also passes over all events in key state, so that a call has at least twi
 as those."""
 
 ADMISSIONS_A_CHUNK, MOST_CHUNKS = 100, 5
-"""Queries whose inputs differ share a call, and each costs something in it: so where there are many,
-a call has more records, up to so many times as many."""
+"""Each query whose inputs differ from others' costs something in a call: so where there are many, a
+call has more records, up to so many times as many."""
 
 Progress = Callable[[int], None]
 """Is called with a number of records."""
