@@ -221,5 +221,5 @@ def test_queries_of_a_book_give_what_each_gives_alone(seed: int) -> None:
 
 
 def test_the_books_give_something() -> None:
-    assert check(1_000, 30) > 20
+    assert sum(check(seed, 6) for seed in range(1_003, 1_006)) > 50
     assert looking.FEW < 30

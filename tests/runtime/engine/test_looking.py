@@ -1,0 +1,109 @@
+"""What an engine of many queries looks at, and what it leaves alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from querylang import compile_text
+from querylang.plan.expression import FieldOf, Type
+from querylang.plan.model import Plan
+from runtime.admission.filter_index import Lookup, lookup_of
+from runtime.columns.arrivals import Arrivals
+from runtime.engine.engine import Engine
+from runtime.matching.matchers import KernelMatcher
+from runtime.replay.replay import read_records
+
+TYPES = "event A { integer x; string s; float f; }\n"
+
+
+def plan_of(*filters: str) -> Plan:
+    queries = [f"query Q{n} {{ inputs {{ A({wanted}) retain 1; }} find A as a }}" for n, wanted in enumerate(filters)]
+    return compile_text(TYPES + "\n".join(queries)).plan
+
+
+def rows(*values: int) -> list[dict[str, Any]]:
+    return [{"at": float(at), "event": "A", "x": x, "s": "ab"[x % 2], "f": x / 2} for at, x in enumerate(values)]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "field", "values", "is_whole"),
+    [
+        ("x = 1", "x", (1,), True),
+        ("1 = x", "x", (1,), True),
+        ("x = 1 or x = 2 or x = 1", "x", (1, 2), True),
+        ('s in ["a", "b"]', "s", ("a", "b"), True),
+        ('f > 1.0 and s = "a"', "s", ("a",), False),
+        ("f = 1.0", "f", None, True),
+        ("x > 1 and x < 5", "x", None, True),
+        ('s.like("a*") and f > x.toFloat()', "s", None, False),
+        ('x = 1 or s = "a"', "", None, True),
+        ("x.toFloat() > f", "", None, True),
+    ],
+)
+def test_an_input_is_looked_up_by(wanted: str, field: str, values: tuple[Any, ...] | None, is_whole: bool) -> None:
+    filter_ = plan_of(wanted).queries[0].inputs[0].filter
+    assert filter_ is not None
+    found: Lookup = lookup_of(filter_)
+    assert (found.field.field if found.field else "", found.values, found.is_whole) == (field, values, is_whole)
+
+
+def test_only_pairs_that_the_index_finds_are_looked_at() -> None:
+    plan = plan_of(*(f"x = {n}" for n in range(10)))
+    engine = Engine(plan)
+    results = engine.process(read_records([rows(*range(10), 1)], plan).arrivals)
+    assert (engine.looked_at.looked_at, engine.looked_at.count) == (11, 110)
+    assert {title: len(table) for title, table in results.matches.items()} == {
+        f"Q{n}": 2 if n == 1 else 1 for n in range(10)
+    }
+
+
+def test_queries_without_a_record_make_no_state_and_are_counted() -> None:
+    plan = plan_of(*(f"x = {n}" for n in range(10)))
+    engine = Engine(plan)
+    engine.process(read_records([rows(3, 3)], plan).arrivals)
+    engine.flush()
+    begun = [runner.query.title for runner in engine._runners if runner.admission.has_begun]
+    assert begun == ["Q3"]
+    own = engine.ledger().to_pylist()
+    assert {(row["query"], row["what"], row["count"]) for row in own if row["query"] in ("Q3", "Q4")} == {
+        *{("Q3", "received", 2), ("Q3", "used", 2)},
+        *{("Q4", "received", 2), ("Q4", "filtered", 2)},
+    }
+
+
+def test_expired_events_of_queries_that_were_left_out_are_not_counted() -> None:
+    queries = [f"query Q{n} {{ inputs {{ A(x = {n}) within 5.0; }} find A as a -> A as b }}" for n in range(10)]
+    plan = compile_text(TYPES + "\n".join(queries)).plan
+    engine, table = Engine(plan), read_records([rows(1, *[2] * 20)], plan).arrivals.table
+    engine.process(Arrivals(table.slice(0, 1)))
+    assert engine.retained() == 1
+    engine.process(Arrivals(table.slice(1)))
+    assert engine.stored_events() == 6, "that of Q1 has expired, and was left alone"
+    assert engine.retained() == 5
+
+
+def test_a_search_is_left_out_where_no_new_event_can_serve_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = [
+        f"query Q{n} {{ inputs {{ A() within 50.0; }} find A as a -> A as b where a.x = {n} and b.x = {n + 1} }}"
+        for n in range(10)
+    ]
+    plan, searched = compile_text(TYPES + "\n".join(queries)).plan, list[int]()
+    search = KernelMatcher.match
+
+    def counting(self: KernelMatcher, events: Any) -> Any:
+        searched.append(len(events.row))
+        return search(self, events)
+
+    monkeypatch.setattr(KernelMatcher, "match", counting)
+    engine = Engine(plan)
+    results = engine.process(read_records([rows(0, 7, 5, 7, 6, 7)], plan).arrivals)
+    assert list(results.matches) == ["Q5", "Q6"]
+    assert searched == [2, 4], "Q5 sees 5 and 6, and Q6 sees 7, 7, 6 and 7"
+
+
+def test_terms_of_lookups_are_fields_of_the_event() -> None:
+    filter_ = plan_of("x = 1").queries[0].inputs[0].filter
+    assert filter_ is not None
+    assert lookup_of(filter_).field == FieldOf(Type.INTEGER, 0, "x")
