@@ -34,7 +34,12 @@ from runtime.results.ledger import late_warning
 from runtime.results.schemas import Results, matches_in_order, shown_outputs
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import pandas as pd
+
+    from ensue.queries import Compiled
+    from runtime.why import Why
 
 
 class Answer:
@@ -217,6 +222,7 @@ class Replay(Answer):
     flush: whether time advanced after the last row until no timer was left
     idle: queries without an instance, because a parameter has no value
     script: the plans that hold one after the other; None = the queries do not change
+    compiled: what the plan was made of; None = not known
     """
 
     plan: Plan
@@ -227,6 +233,7 @@ class Replay(Answer):
     flush: bool
     idle: tuple[QueryPlan, ...] = ()
     script: Script | None = None
+    compiled: Compiled | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -305,6 +312,35 @@ class Replay(Answer):
             queries=self.plan.queries,
         )
         return write_page(page, Path(path))
+
+    def why(
+        self,
+        match: str | None = None,
+        *,
+        key: Any = None,
+        at: str | float | datetime | None = None,
+        row: int | None = None,
+        source: str | None = None,
+        query: str | None = None,
+    ) -> Why:
+        """Why a match came, or did not: computed by searching again, and nothing is changed.
+
+        With nothing given it answers the nearest misses of the tables, ranked. Iterating over the
+        answer gives an `Explanation` for each event; printed it is text.
+
+        match: the `match_id` of a match
+        key: the value of the only key, or a mapping by the names of keys
+        at: a moment of the key: arrival or source time of an event, else the last event before it;
+            None = the last event
+        row: the number of a row in its table, from 1
+        source: the name of that table; None = any
+        query: the name of a query, or `Name/instance`; None = all
+
+        Raises InputError.
+        """
+        from ensue.asking_why import why
+
+        return why(self, match, key=key, at=at, row=row, source=source, query=query)
 
     def account(self) -> str:
         """As of every answer; with what is left where the replay ends before all timers."""

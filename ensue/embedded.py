@@ -14,7 +14,7 @@ from ensue.background import compile_for_next_time
 from ensue.changing import asks_for_changes, script_of
 from ensue.data_options import DataOptions, read_parameters, stop_time
 from ensue.plans import as_tables, fitted
-from ensue.queries import Queries, load_and_warn
+from ensue.queries import Compiled, Queries, load_and_warn
 from querylang.errors import InputError
 from querylang.parameters import with_instances
 from querylang.plan.model import Plan, QueryPlan
@@ -81,7 +81,8 @@ def read(
     def script(records: Records) -> tuple[Script, Records] | None:
         return script_of(template, instances, records, tables, columns, orderings, forget_keys)
 
-    return ToReplay(with_forget_keys(plan, forget_keys), template, records, script, stop, flush)
+    compiled = Compiled(loaded, ready.schemas, read_parameters(options.parameters))
+    return ToReplay(with_forget_keys(plan, forget_keys), template, records, script, stop, flush, compiled)
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class ToReplay:
         None = no control event changes the queries
     stop: time at which to stop, µs; None = after the last row
     flush: after the last row, advance time until no timer is left
+    compiled: what the plan was made of
     """
 
     plan: Plan
@@ -102,6 +104,7 @@ class ToReplay:
     script: Callable[[Records], tuple[Script, Records] | None]
     stop: int | None
     flush: bool
+    compiled: Compiled
 
     def replay(self, progress: Progress | None = None) -> Replay:
         """The results of all records."""
@@ -117,7 +120,7 @@ class ToReplay:
                 return self._changed(*changing)
         compile_for_next_time()
         idle = idle_queries(self.template, self.plan)
-        return Replay(self.plan, self.records, results, figures, self.stop, self.flush, idle)
+        return Replay(self.plan, self.records, results, figures, self.stop, self.flush, idle, compiled=self.compiled)
 
     def steps(self) -> tuple[Plan, Iterator[Plain]]:
         """All queries that run, and the steps as `--format steps` prints them.

@@ -95,6 +95,22 @@ class Queries:
         return querylang.compile_paths(self.texts, schemas).plan
 
 
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What a plan was made of, so that it can be made again with another text.
+
+    schemas: the fields of event types that nothing defines
+    """
+
+    queries: Queries
+    schemas: Schemas
+    parameters: Given
+
+    def again(self, texts: Sequence[Source]) -> Plan:
+        """The plan of other texts. Raises QueryErrors."""
+        return with_instances(querylang.compile_paths(texts, self.schemas).plan, self.parameters)
+
+
 def load_and_warn(queries: Queries | str | Path | Sequence[str | Path]) -> Queries:
     """As `load`; what is suspicious in a text that was not loaded before is logged.
 

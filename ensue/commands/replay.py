@@ -1,4 +1,4 @@
-"""Commands that run queries over event tables: `ensue replay`, `match` and `verify`."""
+"""Commands that run queries over event tables: `ensue replay`, `why`, `match` and `verify`."""
 
 from __future__ import annotations
 
@@ -298,6 +298,53 @@ def _print_account(written: Written, out: Path) -> None:
     more = written.discarded["malformed"] - len(written.unreadable)
     if more > 0:
         print_error(f"  and {more} more")
+
+
+# `ensue why`: why a match came, or did not.
+
+
+@with_data_options
+def why(
+    file: QueryFile,
+    events: EventFiles,
+    data: DataOptions,
+    match: Annotated[str | None, typer.Option(metavar="ID", help="A match, by its `match_id`.")] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY", help="A key: its value, or `NAME=VALUE` for each of its parts. May be repeated."),
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="The moment of an event of the key; else its last event.")
+    ] = None,
+    row: Annotated[int | None, typer.Option(metavar="N", help="A row, by its number in its table, from 1.")] = None,
+    source: Annotated[str | None, typer.Option(metavar="NAME", help="The table of the row.")] = None,
+    query: Annotated[str | None, typer.Option(metavar="NAME", help="One query; else all.")] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Stop time at this moment; later rows are not processed.")
+    ] = None,
+    no_flush: Annotated[
+        bool, typer.Option("--no-flush", help="Stop at the last row, whatever timers are left.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Say why a match came or did not, with the values; without a question, the nearest misses."""
+    from ensue.commands.options import load_arrow_alone
+
+    load_arrow_alone()
+    from ensue import embedded
+    from ensue.queries import load
+
+    queries = load(file)
+    print_query_warnings(queries)
+    result = embedded.replay(queries, events, data, until=until, flush=not no_flush)
+    exit_if_types_are_unknown(result.records.unknown_types, queries.input_types)
+    answer = result.why(match, key=key or None, at=at, row=row, source=source, query=query)
+    if as_json:
+        print_json(answer.to_plain())
+        return
+    print_text(str(answer))
+    if match is None and not key and at is None and row is None:
+        print_error(result.account())
 
 
 # `ensue match`: find matches on Spark, in batch.

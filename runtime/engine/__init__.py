@@ -6,6 +6,7 @@ from runtime.engine.division import NOWHERE, JoinRule, by_rules, divided_snapsho
 from runtime.engine.engine import Engine, StoredEvents
 from runtime.engine.key_contents import KeyContents
 from runtime.engine.metrics import metrics_table, output_events
+from runtime.engine.query_state import QueryParts
 from runtime.engine.snapshot import STATE_VERSION, StateError
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Engine",
     "JoinRule",
     "KeyContents",
+    "QueryParts",
     "StateError",
     "StoredEvents",
     "by_rules",

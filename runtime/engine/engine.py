@@ -8,7 +8,7 @@ does not depend on how records are grouped into calls. Each query works on its o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,11 +24,12 @@ from runtime.engine.chains import Chains
 from runtime.engine.key_contents import Key, KeyContents, forget_key, key_contents, query_sizes
 from runtime.engine.looking import EVERYTHING, FEW, LookedAt, Looking, Pairs, Serving
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
-from runtime.engine.query_state import QueryState, all_parts
+from runtime.engine.query_state import QueryParts, QueryState, all_parts
 from runtime.engine.shared_admission import AdmittedCall, Carry, SharedAdmission, renamed
 from runtime.engine.snapshot import ALIKE, StateError, decode, encode, integer
 from runtime.engine.succession import NOTHING_SAVED, Saved, handed_on, runners_of, saved_states
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
+from runtime.matching.interface import Matcher
 from runtime.number_arrays import Integers
 from runtime.reading import ControlEvents, SetDelayedEventsLeeway
 from runtime.results.ledger import Account, ledger_table
@@ -170,6 +171,14 @@ class Engine:
         engine._account = self._account
         engine._account.update(other._account)
         return engine, ledger_table(other._account)
+
+    def watch(self, title: str, watcher: Callable[[QueryParts], Matcher]) -> None:
+        """Lets another matcher see what the one of a query gets; call it before any record.
+
+        watcher: makes it of the query's parts, whose matcher has to give the answers
+        """
+        runner = self._by_title[title]
+        runner.parts = replace(runner.parts, matcher=watcher(runner.parts))
 
     def next_wake(self) -> int | None:
         """The earliest timer, µs: when arrival time alone does something; None if there is none."""

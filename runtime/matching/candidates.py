@@ -64,15 +64,19 @@ class Asking:
 
     def verdict(self, question: Question) -> Verdict:
         """What a condition says of the whole candidate."""
-        if any(is_unset(self._terms, term, self._bindings) for term in question.mentions):
-            return Verdict.NOT_ASKED
-        if any(not self._bindings.get(end.term) for end in question.ends):
-            return Verdict.NOT_ASKED
-        if any(self._before(self._bindings[term][0]) is None for term in question.prevs & question.plain):
+        if not self._is_asked(question):
             return Verdict.NOT_ASKED
         if question.runs and not self._bindings.get(question.runs[0]):
             return Verdict.HOLDS
         return self._of_all(question, self._iterations(question))
+
+    def _is_asked(self, question: Question) -> bool:
+        """Whether all is there that a condition is about."""
+        if any(is_unset(self._terms, term, self._bindings) for term in question.mentions):
+            return False
+        if any(not self._bindings.get(end.term) for end in question.ends):
+            return False
+        return all(self._before(self._bindings[term][0]) is not None for term in question.prevs & question.plain)
 
     def permits(self, question: Question, *, newest_only: bool) -> bool:
         """Whether a condition about each event may hold, as far as the candidate is known.
@@ -104,13 +108,38 @@ class Asking:
 
     def _of_one(self, question: Question, iteration: Iteration) -> Verdict:
         """What the condition says with one event for each name."""
+        context = self._context_of(question, iteration)
+        if context is None:
+            return Verdict.NOT_ASKED
+        try:
+            for fold in question.folds:
+                evaluate(fold, context)
+            return Verdict.HOLDS if evaluate(question.expression, context) else Verdict.FAILS
+        except EvaluationError:
+            return Verdict.FAILS
+
+    def answers(self, question: Question) -> Iterator[tuple[Iteration, Context, bool]]:
+        """What a condition sees of each event of its runs, the newest first, where it is asked.
+
+        And whether it fails there.
+        """
+        is_bound = all(self._bindings.get(term) for term in (*question.runs, *question.plain))
+        if not is_bound or not self._is_asked(question):
+            return
+        for iteration in self._iterations(question):
+            context = self._context_of(question, iteration)
+            if context is not None:
+                yield iteration, context, self._of_one(question, iteration) is Verdict.FAILS
+
+    def _context_of(self, question: Question, iteration: Iteration) -> Context | None:
+        """What the condition sees with one event for each name; None = something is not there."""
         at = {term: self._bindings[term][0] for term in question.plain if term in self._bindings}
         at |= iteration
         before = {term: self._before(at[term]) for term in question.prevs}
         if None in before.values():
-            return Verdict.NOT_ASKED
+            return None
         values = {term: self._events[position].value for term, position in (at | dict(self._extra)).items()}
-        context = replace(
+        return replace(
             self._context,
             events=values,
             before={term: self._events[position].value for term, position in before.items() if position is not None},
@@ -119,12 +148,6 @@ class Asking:
                 for term in question.folded
             },
         )
-        try:
-            for fold in question.folds:
-                evaluate(fold, context)
-            return Verdict.HOLDS if evaluate(question.expression, context) else Verdict.FAILS
-        except EvaluationError:
-            return Verdict.FAILS
 
     def _before(self, position: int) -> int | None:
         """The candidate's event directly before this one."""

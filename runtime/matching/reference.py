@@ -34,7 +34,7 @@ from querylang.plan.model import (
     mentioned_terms,
 )
 from querylang.plan.pasts import counted_states, pasts
-from querylang.plan.questions import question_of
+from querylang.plan.questions import Question, question_of
 from querylang.recursion import room_for
 from runtime.instants import NEVER
 from runtime.interpreter import (
@@ -144,7 +144,7 @@ class ReferenceMatcher:
         found: list[tuple[int, Bindings]] = []
         errors: list[tuple[int, str]] = []
         for latest in range(first_new, key.stop):
-            search = _Search(self, events, latest, key, free)
+            search = Search(self, events, latest, key, free)
             try:
                 matches, is_cut = self._found(search, latest)
             except _EndedError:
@@ -153,10 +153,10 @@ class ReferenceMatcher:
             found += [(latest, bindings) for bindings in matches]
             errors += [(latest, TOO_MANY)] * is_cut
             if found and found[-1][0] == latest and self._query.skip is not None:
-                free = self._free_after(self._query.skip, *found[-1])
+                free = self.free_after(self._query.skip, *found[-1])
         return KeyMatches(found, free, errors)
 
-    def _found(self, search: _Search, latest: int) -> tuple[Sequence[Bindings], bool]:
+    def _found(self, search: Search, latest: int) -> tuple[Sequence[Bindings], bool]:
         """The matches with this latest event, and whether there were too many of them."""
         if self._query.finds_all:
             candidates = search.candidates(0, latest, {})
@@ -165,7 +165,7 @@ class ReferenceMatcher:
             winner = search.winner(0, latest, {})
         return ([] if winner is None else [winner]), False
 
-    def _free_after(self, skip: Skip, latest: int, bindings: Bindings) -> int:
+    def free_after(self, skip: Skip, latest: int, bindings: Bindings) -> int:
         """The first position that a match after this one may bind."""
         if skip.term is None:
             return latest + 1
@@ -175,7 +175,7 @@ class ReferenceMatcher:
         """New events that are part of a candidate, each with the aggregates over all candidates."""
         found: list[tuple[int, tuple[Value, ...]]] = []
         for latest in range(first_new, key.stop):
-            searched = list(_Search(self, events, latest, key).candidates(0, latest, {}, is_every=True))
+            searched = list(Search(self, events, latest, key).candidates(0, latest, {}, is_every=True))
             if any((latest,) in bindings.values() for bindings in searched):
                 found.append((latest, self._aggregates_over(events, searched[::-1])))
         return found
@@ -201,28 +201,122 @@ class ReferenceMatcher:
         key: the positions of the key; of a wait that is not new, those of its new events
         is_new: the wait begins in this call, so the events in the windows are checked too
         """
-        search = _Search(self, events, latest, key=key if is_new else range(0))
-        for index in self._query.decided_late:
-            condition = self._conditions[index]
-            assert isinstance(condition, Within | Without), "no other condition reaches a wait"
-            named = self._named(condition, bindings)
-            if named is None:
-                continue
-            if isinstance(condition, Within):
-                times = self._times(events, condition.between, bindings, due)
-                if max(times) - min(times) >= known(condition.duration):
-                    return False
-                continue
+        search = Search(self, events, latest, key=key if is_new else range(0))
+        return all(
+            self.survives(index, events, bindings, due, search, key, is_new=is_new)
+            for index in self._query.decided_late
+        )
+
+    def survives(
+        self,
+        index: int,
+        events: Sequence[Released],
+        bindings: Bindings,
+        due: int,
+        search: Search,
+        key: range,
+        *,
+        is_new: bool,
+    ) -> bool:
+        """Whether one condition that the trailing wait decides has not ended it; as of `outlives`.
+
+        search: that of the latest event
+        """
+        condition = self._conditions[index]
+        assert isinstance(condition, Within | Without), "no other condition reaches a wait"
+        if self._named(condition, bindings) is None:
+            return True
+        if isinstance(condition, Within):
+            times = self._times(events, condition.between, bindings, due)
+            return max(times) - min(times) < known(condition.duration)
+        inside = self._until(index, events, bindings, due, search, key, is_new=is_new)
+        return not self._blocks(events, index, bindings, inside)
+
+    def _until(
+        self,
+        index: int,
+        events: Sequence[Released],
+        bindings: Bindings,
+        due: int,
+        search: Search,
+        key: range,
+        *,
+        is_new: bool,
+    ) -> list[int]:
+        """The positions in the range of a `without` that reaches the trailing wait."""
+        condition = self._conditions[index]
+        assert isinstance(condition, Without), "who asks has seen that it is"
+        span = self._span(events, condition.between, bindings, with_leading=True)
+        later = [position for position in key if position > search.latest] if is_new else list(key)
+        return [
+            position
+            for position in (*search.in_window, *later)
+            if events[position].time < due and (not is_new or span.is_before(position, events[position].time))
+        ]
+
+    def blocking(
+        self,
+        index: int,
+        events: Sequence[Released],
+        bindings: Bindings,
+        search: Search,
+        key: range,
+        due: int | None = None,
+    ) -> list[int]:
+        """The events that a `without` finds in the range of a whole candidate, oldest first.
+
+        search: that of the latest event
+        due: µs, the end of the trailing wait if the condition is decided then; None = it is not
+        """
+        condition = self._conditions[index]
+        assert isinstance(condition, Without), "only these look for events"
+        if self._named(condition, bindings) is None:
+            return []
+        if due is not None:
+            inside = self._until(index, events, bindings, due, search, key, is_new=True)
+        else:
             span = self._span(events, condition.between, bindings, with_leading=True)
-            later = [position for position in key if position > latest] if is_new else list(key)
-            inside = [
-                position
-                for position in (*search.in_window, *later)
-                if events[position].time < due and (not is_new or span.is_before(position, events[position].time))
-            ]
-            if self._blocks(events, index, bindings, inside):
-                return False
-        return True
+            inside = [position for position in search.in_window if span.has(position, events[position].time)]
+        return sorted(position for position in inside if self._blocks(events, index, bindings, [position]))
+
+    def is_asked(self, index: int, bindings: Bindings) -> bool:
+        """Whether a condition says anything of a whole candidate: all that it mentions is there."""
+        return self._named(self._conditions[index], bindings) is not None
+
+    def range_times(self, index: int, events: Sequence[Released], bindings: Bindings, due: int | None) -> list[int]:
+        """The times of what a `within` measures, µs; `due`: as in `blocking`."""
+        condition = self._conditions[index]
+        assert isinstance(condition, Within), "only these measure"
+        return self._times(events, condition.between, bindings, due)
+
+    def gap_times(self, index: int, events: Sequence[Released], bindings: Bindings) -> tuple[int, int] | None:
+        """The latest time before a wait between steps, and the first after it, µs; None = none."""
+        condition = self._conditions[index]
+        assert isinstance(condition, Gap), "only these are waits between steps"
+        later = [events[position].time for position in positions_of(bindings, condition.after)]
+        return (self._latest(events, condition.before, bindings), min(later)) if later else None
+
+    def asking(self, events: Sequence[Released], bindings: Bindings, extra: Mapping[int, int] | None = None) -> Asking:
+        """A candidate whose conditions about runs are asked; `extra`: as of `Asking`."""
+        return self._asking(events, bindings, extra)
+
+    def context(self, events: Sequence[Released], bindings: Bindings) -> Context:
+        """What a condition about single events sees of a candidate."""
+        return self._context(events, bindings)
+
+    @property
+    def mentions_keys(self) -> bool:
+        """Whether a condition may mention a key."""
+        return self._may_mention_keys
+
+    def keys_of(self, event: Released) -> Sequence[Value]:
+        """The values of the key, if a condition may mention it; else none."""
+        return self._keys(event) if self._may_mention_keys else ()
+
+    @property
+    def questions(self) -> Sequence[Question | None]:
+        """By condition, what it asks of runs; None = it names none."""
+        return self._questions
 
     def recency(self, bindings: Bindings) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
         """What the *recent* policy compares: positions newest first, one per name; then by name."""
@@ -235,7 +329,7 @@ class ReferenceMatcher:
         events: Sequence[Released],
         index: int,
         bindings: Bindings,
-        search: _Search,
+        search: Search,
         *,
         is_last: bool,
         binds: Sequence[int] = (),
@@ -418,9 +512,10 @@ def _may_mention_keys(expression: Expression) -> bool:
     return any(isinstance(node, KeyOf | Invoke) for node in walk(expression))
 
 
-class _Search:
+class Search:
     """The search with one event as the latest.
 
+    latest: its position
     in_window: positions in the windows, newest first
     free: those of them that may be bound
     """
@@ -430,6 +525,7 @@ class _Search:
     ) -> None:
         self._matcher = matcher
         self._events = events
+        self.latest = latest
         self._known: dict[tuple[object, ...], Bindings | None] = {}
         self._bound = 0
         positions = [position for position in key if position <= latest]

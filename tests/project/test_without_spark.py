@@ -85,6 +85,7 @@ COMMANDS: dict[str, list[str]] = {
     "explain": ["rising.query"],
     "list": ["rising.query"],
     "replay": ["rising.query", "in/1.csv", "--format", "matches"],
+    "why": ["rising.query", "in/1.csv"],
     "schema": [],
     "import": ["dip.sql"],
     "package": ["--out", "ensue.zip"],

@@ -1,0 +1,213 @@
+"""Questions of users to a replay: why a match came, or did not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from querylang.errors import EnsueError, InputError, did_you_mean, listed
+from querylang.source import Source, Span
+from querylang.syntax import ast
+from querylang.syntax.parser import parse
+from runtime.columns.keys import GivenKey
+from runtime.replay import FileRecords, Records, Script
+from runtime.timestamps import parse_time
+from runtime.why import Asking, Change, Ending, Table, Why
+
+if TYPE_CHECKING:
+    from ensue.queries import Compiled
+    from querylang.plan.model import Plan, QueryPlan
+    from runtime.results.schemas import Results
+
+
+class Replay(Protocol):
+    """What is asked of `ensue.answer.Replay`."""
+
+    @property
+    def plan(self) -> Plan:
+        """The queries."""
+        ...
+
+    @property
+    def records(self) -> Records | FileRecords:
+        """What was replayed."""
+        ...
+
+    @property
+    def results(self) -> Results:
+        """What was found."""
+        ...
+
+    @property
+    def until(self) -> int | None:
+        """As of `Replay`."""
+        ...
+
+    @property
+    def flush(self) -> bool:
+        """As of `Replay`."""
+        ...
+
+    @property
+    def script(self) -> Script | None:
+        """As of `Replay`."""
+        ...
+
+    @property
+    def compiled(self) -> Compiled | None:
+        """As of `Replay`."""
+        ...
+
+
+def why(
+    replay: Replay,
+    match: str | None = None,
+    *,
+    key: Any = None,
+    at: str | float | datetime | None = None,
+    row: int | None = None,
+    source: str | None = None,
+    query: str | None = None,
+) -> Why:
+    """The answer; parameters as of `Replay.why`. Raises InputError."""
+    if replay.script is not None:
+        raise InputError("`why` answers where no control event changes the queries; these tables have some that do")
+    if sum(item is not None for item in (match, key, row)) > 1:
+        raise InputError("ask by one of `match`, `key` and `row`")
+    if (source is not None and row is None) or (at is not None and (match is not None or row is not None)):
+        raise InputError("`source` goes with `row`, and `at` with `key`")
+    queries = _chosen(replay, query)
+    asking = Asking(table_of(replay))
+    if match is not None:
+        return _by_match(replay, asking, match)
+    if row is not None:
+        return asking.row(row, source, queries, replay.records.sources)
+    if key is not None or at is not None:
+        return _by_key(replay, asking, key, at, queries)
+    missing = [item for item in queries if not len(replay.results.matches.get(item.title, ()))]
+    return asking.nearest(missing or queries)
+
+
+def table_of(replay: Replay) -> Table:
+    """The records of a replay."""
+    whole = replay.records if isinstance(replay.records, Records) else replay.records.whole()
+    records = whole.until(replay.until)
+    last = records.last_arrival if len(records) else None
+    ending = Ending(replay.until, replay.flush, last)
+    rewritten = None if replay.compiled is None else partial(rewritten_as, replay.compiled)
+    return Table(replay.plan, records.arrivals.table, ending, whole.row_of(), records.rows, rewritten)
+
+
+# The least change as text: a number or a length in the text of the query is replaced, and the text
+# compiled. It is the right place if the plan is the one that was tried.
+
+
+def rewritten_as(compiled: Compiled, change: Change, before: QueryPlan, after: QueryPlan) -> Change:
+    """The change with the text of the file and the line to paste; as it is if no place gives it."""
+    for number, source in enumerate(compiled.queries.texts):
+        tree, _ = parse(source)
+        for query in tree.items:
+            if not isinstance(query, ast.Query) or query.name is None or query.name.text != before.name:
+                continue
+            for place in _places(query):
+                for written in _written(change.after):
+                    text = source.text[: place.start] + written + source.text[place.end :]
+                    texts = [*compiled.queries.texts]
+                    texts[number] = Source(source.path, text)
+                    if _is_plan(compiled, texts, after):
+                        line = Source(source.path, text).span(place.start, place.start).line
+                        return replace(change, text=text.split("\n")[line - 1].strip(), query=text)
+    return change
+
+
+def _places(node: object) -> Iterator[Span]:
+    """The constants and lengths in a part of a text."""
+    if isinstance(node, ast.TimeLiteral | ast.Constant):
+        yield node.span
+        return
+    if isinstance(node, ast.Unary) and isinstance(node.operand, ast.Constant):
+        yield node.span
+    if isinstance(node, tuple):
+        for part in node:
+            yield from _places(part)
+    elif is_dataclass(node) and not isinstance(node, Span):
+        for item in fields(node):
+            yield from _places(getattr(node, item.name))
+
+
+_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:e[+-]?\d+)?')
+
+
+def _written(clause: str) -> Iterator[str]:
+    """What a clause may have in the place of a constant: its lengths and its constants."""
+    length = re.search(r"(?:within |wait\()(\d[\d.]* \w+(?: \d[\d.]* \w+)*)", clause)
+    if length is not None:
+        yield length[1]
+    yield from dict.fromkeys(_NUMBER.findall(clause))
+
+
+def _is_plan(compiled: Compiled, texts: Sequence[Source], wanted: QueryPlan) -> bool:
+    """Whether the texts mean the wanted query."""
+    try:
+        plan = compiled.again(texts)
+    except EnsueError:
+        return False
+    found = next((query for query in plan.queries if query.title == wanted.title), None)
+    return found is not None and _meaning(found) == _meaning(wanted)
+
+
+def _meaning(query: QueryPlan) -> tuple[object, ...]:
+    """What a change changes; policies and what is forgotten are settings of the run."""
+    windows = [(item.within, item.retain) for item in query.inputs]
+    return windows, query.conditions, query.trailing, query.automaton
+
+
+def _chosen(replay: Replay, query: str | None) -> Sequence[QueryPlan]:
+    queries = replay.plan.queries
+    if query is None:
+        return queries
+    found = [item for item in queries if query in (item.name, item.public_title)]
+    if not found:
+        names = list(dict.fromkeys(item.name for item in queries))
+        raise InputError(f"there is no query '{query}'{did_you_mean(query, names)}; there are {listed(names)}")
+    return found
+
+
+def _by_match(replay: Replay, asking: Asking, match: str) -> Why:
+    for query in replay.plan.queries:
+        table = replay.results.matches.get(query.title)
+        if table is None:
+            continue
+        ids = table.column("match_id").to_pylist()
+        if match in ids:
+            (row,) = table.slice(ids.index(match), 1).to_pylist(maps_as_pydicts="lossy")
+            return asking.match(row, query)
+    raise InputError(f"there is no match {match!r}: `--format matches` prints them with their `match_id`")
+
+
+def _by_key(
+    replay: Replay, asking: Asking, key: Any, at: str | float | datetime | None, queries: Sequence[QueryPlan]
+) -> Why:
+    given: GivenKey | None = None
+    shown = ""
+    if key is not None:
+        texts = [key] if isinstance(key, str) else key
+        shown = " ".join(map(str, texts)) if isinstance(texts, Sequence) else str(key)
+        if isinstance(texts, Sequence):
+            given = GivenKey.of_texts([str(text) for text in texts], replay.plan)
+        else:
+            given = GivenKey(dict(key) if isinstance(key, Mapping) else {"": key})
+        queries = [query for query in queries if given.values_for(replay.plan, query) is not None]
+        if not queries:
+            raise InputError(f"no query has the key {shown}")
+    try:
+        moment = None if at is None else parse_time(str(at))
+    except InputError as error:
+        raise InputError(f"at: {error}") from None
+    return asking.key(
+        given, moment, queries, " ".join(part for part in ("key", shown, f"at {at}" if at else "") if part)
+    )

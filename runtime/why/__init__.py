@@ -1,0 +1,37 @@
+"""Why a match came, or did not: computed from what the engine does with the records of a key."""
+
+from __future__ import annotations
+
+from runtime.why.answers import (
+    Awaited,
+    Candidate,
+    Change,
+    Checked,
+    EventAt,
+    Explanation,
+    Other,
+    Reason,
+    Side,
+    Status,
+)
+from runtime.why.asking import Asking
+from runtime.why.history import Ending
+from runtime.why.records import Table
+from runtime.why.text import Why
+
+__all__ = [
+    "Asking",
+    "Awaited",
+    "Candidate",
+    "Change",
+    "Checked",
+    "Ending",
+    "EventAt",
+    "Explanation",
+    "Other",
+    "Reason",
+    "Side",
+    "Status",
+    "Table",
+    "Why",
+]

@@ -1,0 +1,246 @@
+"""Ask a table why a match came, or did not: by match, by key and time, by row, by nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from querylang.errors import InputError, counted, did_you_mean
+from querylang.plan.model import QueryPlan
+from runtime.admission import Outcome, Selector
+from runtime.columns.keys import GivenKey, is_of_key, number_keys
+from runtime.instants import NO_TIME
+from runtime.number_arrays import Integers
+from runtime.why.answers import Explanation, Reason, Status
+from runtime.why.clauses import What
+from runtime.why.explaining import MOST_SHOWN, Explainer, named_key, unselected
+from runtime.why.history import KeyValues
+from runtime.why.other_runs import near_keys
+from runtime.why.reasons import moment_text
+from runtime.why.records import Table
+from runtime.why.searching import Matchers
+from runtime.why.text import Why
+
+MOST_EVENTS = 20
+"""Events of one key that are explained for one moment or row."""
+
+MOST_KEYS, MOST_SEARCHED = 20, 100
+"""Keys and events in which the nearest misses of a whole table are looked for."""
+
+
+class Asking:
+    """Answers questions about one table."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._explainers: dict[tuple[str, tuple[Any, ...]], Explainer] = {}
+        self._matchers: dict[str, Matchers] = {}
+
+    def explainer(self, query: QueryPlan, key: KeyValues) -> Explainer:
+        """What explains the events of a key."""
+        name = query.title, tuple(map(str, key))
+        if name not in self._explainers:
+            matchers = self._matchers.setdefault(query.title, {})
+            self._explainers[name] = Explainer(self.table, query, key, matchers)
+        return self._explainers[name]
+
+    # By match.
+
+    def match(self, row: dict[str, Any], query: QueryPlan) -> Why:
+        """Why a match came; `row`: of the table of its query."""
+        key = _key_of_match(self.table, query, row)
+        explainer = self.explainer(query, key)
+        latest = explainer.history.position_of(row)
+        if latest is None:
+            raise InputError(f"match {row['match_id']}: its events are not in these tables")
+        return Why(f"match {row['match_id']}", (explainer.explanation(latest, match_id=row["match_id"]),))
+
+    # By key and time.
+
+    def key(self, given: GivenKey | None, at: int | None, queries: Sequence[QueryPlan], question: str) -> Why:
+        """What became of a key's events at a moment, µs; None = the last of them."""
+        answers = list[Explanation]()
+        for query in queries:
+            key = () if not query.keys else None if given is None else given.values_for(self.table.plan, query)
+            if key is not None:
+                answers += self._at(query, key, at)
+        return Why(question, tuple(answers))
+
+    def _at(self, query: QueryPlan, key: KeyValues, at: int | None) -> Iterator[Explanation]:
+        rows = self._rows_of(query, key)
+        if not len(rows):
+            yield self._no_records(query, key)
+            return
+        explainer = self.explainer(query, key)
+        arrival = self.table.records.column("_arrival").to_numpy()[rows]
+        times = Selector(self.table.plan, query).source_times(
+            self.table.records.take(pa.array(rows)), self.table.kinds[rows]
+        )
+        if at is None:
+            chosen = rows[-1:]
+        else:
+            chosen = rows[(arrival == at) | (times == at)]
+            if not len(chosen):
+                before = np.flatnonzero(np.where(times == NO_TIME, arrival, times) <= at)
+                chosen = rows[before[-1:]]
+        if not len(chosen):
+            first = moment_text(int(arrival[0]))
+            says = f"no record of this key is from that moment or before it; the first one arrived at {first}"
+            yield explainer.nothing(Reason(str(What.NEVER_CAME), "", says))
+            return
+        for row in chosen[-MOST_EVENTS:].tolist():
+            yield explainer.record(row)
+
+    def _rows_of(self, query: QueryPlan, key: KeyValues) -> Integers:
+        """The records of a key that are events of the query's inputs."""
+        table, plan = self.table, self.table.plan
+        wanted = Selector(plan, query).input_of(table.kinds) >= 0
+        if key:
+            wanted &= is_of_key(table.keys(query), key)
+        return np.flatnonzero(wanted)
+
+    def _no_records(self, query: QueryPlan, key: KeyValues) -> Explanation:
+        near = near_keys(self.table.plan, query, self.table.records, self.table.kinds, key)
+        says = "no record has this key"
+        if near:
+            says += f"; keys are compared exactly, and there is {', '.join(map(repr, near))}"
+        named = named_key(query, key)
+        reason = Reason(str(What.KEY), f"key {', '.join(query.key_names)}", says)
+        return Explanation(Status.NOT, query.name, query.instance, named, says, reason=reason)
+
+    # By row.
+
+    def row(self, number: int, source: str | None, queries: Sequence[QueryPlan], sources: Sequence[str]) -> Why:
+        """What became of a row, for each query that it may concern."""
+        names = self.table.records.column("_source").to_pylist() if source is not None else []
+        found = np.flatnonzero(self.table.rows == number)
+        if source is not None:
+            if source not in sources and source not in names:
+                raise InputError(f"there is no table '{source}'{did_you_mean(source, sources)}")
+            found = np.array([row for row in found.tolist() if names[row] == source], np.int64)
+        if not len(found):
+            raise InputError(f"there is no row {number}: the tables have {counted(len(self.table.rows), 'row')}")
+        answers = [
+            self._record(query, row) for row in found.tolist() for query in queries if self._concerns(query, row)
+        ]
+        if not answers:
+            answers = [self._record(query, row) for row in found.tolist() for query in queries]
+        return Why(f"row {number}" + ("" if source is None else f" of {source}"), tuple(answers))
+
+    def _concerns(self, query: QueryPlan, row: int) -> bool:
+        kind = int(self.table.kinds[row])
+        return kind < 0 or int(Selector(self.table.plan, query).input_of(np.array([kind]))[0]) >= 0
+
+    def _record(self, query: QueryPlan, row: int) -> Explanation:
+        key = self.table.key_of(query, row)
+        explainer = self.explainer(query, key) if key is not None else None
+        if explainer is None:
+            selection = Selector(self.table.plan, query).select(
+                self.table.records.slice(row, 1), self.table.kinds[row : row + 1]
+            )
+            return unselected(self.table, query, row, Outcome(int(selection.outcome[0])), {})
+        return explainer.record(row)
+
+    # By nothing: the nearest misses of the whole table.
+
+    def nearest(self, queries: Sequence[QueryPlan], most: int = MOST_SHOWN) -> Why:
+        """The nearest misses of each query, ranked."""
+        answers, remarks = list[Explanation](), list[str]()
+        for query in queries:
+            found, remark = self._nearest_of(query, most)
+            answers += found
+            remarks += remark
+        return Why("the nearest misses", tuple(answers), tuple(remarks))
+
+    def _nearest_of(self, query: QueryPlan, most: int) -> tuple[list[Explanation], list[str]]:
+        table, plan = self.table, self.table.plan
+        selection = Selector(plan, query).select(table.records, table.kinds)
+        used = np.flatnonzero(selection.outcome == Outcome.USED)
+        if not len(used):
+            return [self._without_events(query, selection.outcome)], []
+        keys = self._busiest(query, used, selection.input[used])
+        ranked: list[tuple[float, int, Callable[[], Explanation]]] = []
+        each, searched, possible = max(1, MOST_SEARCHED // len(keys)), 0, 0
+        for key in keys:
+            explainer = self.explainer(query, key)
+            ends = [place for place in range(len(explainer.history.events)) if explainer.searching.may_end(place)]
+            possible += len(ends)
+            chosen = ends if len(ends) <= each else [ends[int(at)] for at in np.linspace(0, len(ends) - 1, each)]
+            searched += len(chosen)
+            for latest in chosen:
+                near = explainer.nearness(latest)
+                if near is not None:
+                    ranked.append((near, len(ranked), partial(explainer.explanation, latest)))
+            for place in list(explainer.history.discarded)[:MOST_EVENTS]:
+                row = table.row_at(place)
+                if row is not None and explainer.others.if_admitted(place) is not None:
+                    ranked.append((1.0, len(ranked), partial(explainer.record, row)))
+            if not ends:
+                ranked.append((9.0, len(ranked), partial(self._without_end, explainer)))
+        ranked.sort(key=lambda item: item[:2])
+        remarks = []
+        if searched < possible or len(keys) == MOST_KEYS:
+            what = (
+                f"{counted(searched, 'event')} of {counted(len(keys), 'key')}"
+                if query.keys
+                else counted(searched, "event")
+            )
+            remarks.append(f"query {query.name}: {what} were searched, not all; name a key, `--key`, for the others")
+        if not ranked:
+            says = f"each of the {counted(searched, 'event')} that were searched completes a match"
+            return [Explanation(Status.MATCHED, query.name, query.instance, {}, says)], remarks
+        return [explained() for _, _, explained in ranked[:most]], remarks
+
+    def _busiest(self, query: QueryPlan, used: Integers, inputs: NDArray[Any]) -> list[KeyValues]:
+        """The keys with events of the most inputs, then with the most events."""
+        if not query.keys:
+            return [()]
+        table = self.table
+        columns = [column.take(pa.array(used)) for column in table.keys(query)]
+        numbers, count = number_keys(columns, len(used))
+        events = np.bincount(numbers, minlength=count)
+        kinds = np.zeros(count, np.int64)
+        for item in range(len(query.inputs)):
+            kinds += np.bincount(numbers[inputs == item], minlength=count) > 0
+        first = np.full(count, -1, np.int64)
+        first[numbers[::-1]] = np.arange(len(used))[::-1]
+        order = np.lexsort([first, -events, -kinds])[:MOST_KEYS]
+        return [tuple(column[int(first[number])] for column in columns) for number in order.tolist()]
+
+    def _without_end(self, explainer: Explainer) -> Explanation:
+        query = explainer.history.query
+        starts = query.automaton.states[0].transitions
+        names = " or ".join(dict.fromkeys(f"`{query.terms[term].name}`" for item in starts for term in item.binds))
+        types = " or ".join(dict.fromkeys(query.inputs[item.input].event for item in starts))
+        says = f"no {types} came that could be {names}, with which a match ends"
+        return explainer.nothing(Reason(str(What.NEVER_CAME), "", says))
+
+    def _without_events(self, query: QueryPlan, outcome: NDArray[Any]) -> Explanation:
+        """No record is an event of the query: what became of them."""
+        values, counts = np.unique(outcome, return_counts=True)
+        parts = [
+            f"{count} {Outcome(value).word}" for value, count in zip(values.tolist(), counts.tolist(), strict=True)
+        ]
+        types = ", ".join(item.event for item in query.inputs)
+        says = f"no record is an event that the query takes ({types}): {', '.join(parts) or 'there are no records'}"
+        first = np.flatnonzero(outcome == values[np.argmax(counts)])[:1] if len(counts) else np.empty(0, np.int64)
+        if len(first):
+            one = self._record(query, int(first[0]))
+            return replace(one, says=f"{says}; the first: {one.says}")
+        return Explanation(
+            Status.NOT, query.name, query.instance, {}, says, reason=Reason(str(What.NEVER_CAME), "", says)
+        )
+
+
+def _key_of_match(table: Table, query: QueryPlan, row: dict[str, Any]) -> KeyValues:
+    if not query.keys:
+        return ()
+    given = GivenKey(row["key"]).values_for(table.plan, query)
+    assert given is not None, "a match has a key of its query"
+    return given

@@ -1,0 +1,443 @@
+"""The events of one key as a query's engine has admitted and released them, and what it has found.
+
+The engine itself runs over the records of the key alone, and a matcher that is put before its own
+keeps what it gets. So nothing here judges times, windows or order by rules of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.routing import has_chains
+from runtime.columns.arrivals import Arrivals, RecordKind, row_events
+from runtime.columns.keys import is_of_key, key_columns
+from runtime.engine import Engine, QueryParts
+from runtime.instants import NEVER
+from runtime.interpreter import PlanWorld, event_numbers
+from runtime.matching.interface import Bindings, Found, Matcher, Ordered, Waiting, as_bindings
+from runtime.matching.reference import Released
+from runtime.number_arrays import Integers
+from runtime.policies.per_input import shares_clock
+from runtime.results.matched import Coordinates
+from runtime.results.schemas import Results
+
+KeyValues = tuple[pa.Scalar, ...]
+"""The cells of a key, one per part; empty = the query has no key."""
+
+_AT_ONCE = 256
+"""So many events become Python values at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEvent(Released):
+    """A released event of the key.
+
+    arrival, source_time: µs; NO_TIME = there is none
+    place: where it was read
+    """
+
+    arrival: int = 0
+    source_time: int = 0
+    place: Coordinates = ("", 0, 0)
+
+
+class KeyEvents(Sequence[KeyEvent]):
+    """All released events of a key in total order; they become Python values when they are read."""
+
+    def __init__(self, plan: Plan, query: QueryPlan, kept: _Kept) -> None:
+        self._plan, self._query, self._kept = plan, query, kept
+        self._world = PlanWorld(plan, query)
+        self._made: dict[int, list[KeyEvent]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept.time)
+
+    @overload
+    def __getitem__(self, position: int) -> KeyEvent: ...
+    @overload
+    def __getitem__(self, position: slice) -> list[KeyEvent]: ...
+    def __getitem__(self, position: int | slice) -> KeyEvent | list[KeyEvent]:
+        if isinstance(position, slice):
+            return [self[place] for place in range(*position.indices(len(self)))]
+        block = self._made.get(position // _AT_ONCE)
+        if block is None:
+            block = self._made[position // _AT_ONCE] = self._block(position // _AT_ONCE * _AT_ONCE)
+        return block[position % _AT_ONCE]
+
+    @property
+    def times(self) -> Integers:
+        """By position, µs."""
+        return self._kept.time
+
+    @property
+    def inputs(self) -> Integers:
+        """By position, the input."""
+        return self._kept.input
+
+    def _block(self, first: int) -> list[KeyEvent]:
+        kept, rows = self._kept, slice(first, first + _AT_ONCE)
+        table = kept.table.slice(first, _AT_ONCE)
+        inputs, times = kept.input[rows], kept.time[rows].tolist()
+        values: list[KeyEvent | None] = [None] * len(times)
+        own = [
+            table.column(name).to_pylist() for name in ("_arrival", "_source_time", "_source", "_partition", "_offset")
+        ]
+        for number, item in enumerate(self._query.inputs):
+            places = np.flatnonzero(inputs == number)
+            if not len(places):
+                continue
+            chosen = table.take(pa.array(places))
+            events = row_events(
+                self._plan.event(item.event), chosen, self._world, [times[place] for place in places.tolist()]
+            )
+            for place, event in zip(places.tolist(), events, strict=True):
+                arrival, source_time, *coordinates = (column[place] for column in own)
+                values[place] = KeyEvent(
+                    number,
+                    times[place],
+                    event,
+                    int(kept.superseded[first + place]),
+                    int(kept.number[first + place]),
+                    arrival,
+                    source_time,
+                    (coordinates[0], coordinates[1], coordinates[2]),
+                )
+        return [value for value in values if value is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """By position: the columns of the events of the key; `life`: which life of the key it is in."""
+
+    table: pa.Table
+    input: Integers
+    time: Integers
+    superseded: Integers
+    number: Integers
+    life: Integers
+
+
+@dataclass(slots=True)
+class _Call:
+    """What the matcher got of the key in one call, in the order of positions.
+
+    kept: how many of them were there before
+    run: the number of the engine's call
+    begin: the position of the first of them in that call
+    found: by match the place of its latest event, and what its terms are bound to
+    """
+
+    table: pa.Table
+    input: Integers
+    time: Integers
+    superseded: Integers
+    number: Integers
+    kept: int
+    run: int
+    begin: int
+    found: list[tuple[int, Bindings]] = field(default_factory=list)
+    errors: list[tuple[int, str]] = field(default_factory=list)
+
+
+class Recorder:
+    """Stands before the matcher of a query, and keeps what it gets of one key."""
+
+    only_finds = False
+
+    def __init__(self, parts: QueryParts, key: KeyValues) -> None:
+        self._parts, self._key, self._matcher = parts, key, parts.matcher
+        self.calls: list[_Call] = []
+        self.run = 0
+
+    def match(self, events: Ordered) -> Found:
+        """As the matcher has it."""
+        found = self._matcher.match(events)
+        for number in self._numbers(events):
+            self.calls.append(self._call(events, found, number))
+        return found
+
+    def outlives(self, events: Ordered, waiting: Waiting) -> NDArray[np.bool_]:
+        """As the matcher has it."""
+        return self._matcher.outlives(events, waiting)
+
+    def _numbers(self, events: Ordered) -> list[int]:
+        """The numbers of the key in the call; it has several if it was forgotten in between."""
+        has_events = np.flatnonzero(events.start[1:] > events.start[:-1])
+        if not self._key or not len(has_events):
+            return [int(number) for number in has_events]
+        first = events.table.take(pa.array(events.row[events.start[has_events]].astype(np.int64)))
+        return [int(number) for number in has_events[is_of_key(self._parts.keys_of(first), self._key)]]
+
+    def _call(self, events: Ordered, found: Found, number: int) -> _Call:
+        begin, fresh, end = (int(at) for at in (events.start[number], events.fresh[number], events.start[number + 1]))
+        places = slice(begin, end)
+        superseded = events.superseded[places] if len(events.superseded) else np.full(end - begin, NEVER)
+        call = _Call(
+            table=events.table.take(pa.array(events.row[places].astype(np.int64))),
+            input=events.input[places].astype(np.int64),
+            time=events.time[places],
+            superseded=np.where(superseded < NEVER, superseded - begin, NEVER),
+            number=events.number[places] if len(events.number) else np.zeros(end - begin, np.int64),
+            kept=fresh - begin,
+            run=self.run,
+            begin=begin,
+            errors=[(position - begin, text) for position, text in found.errors if begin <= position < end],
+        )
+        terms = len(self._parts.query.terms)
+        for match in np.flatnonzero((found.latest >= begin) & (found.latest < end)).tolist():
+            bound = as_bindings(found.members[match].tolist(), found.widths, terms) if found.members.shape[1] else {}
+            moved = {term: tuple(position - begin for position in positions) for term, positions in bound.items()}
+            call.found.append((int(found.latest[match]) - begin, moved))
+        return call
+
+
+Given = int | frozenset[tuple[str, Coordinates]]
+"""What a match is known by in a history."""
+
+
+def _coordinates(members: Mapping[str, Any]) -> frozenset[tuple[str, Coordinates]]:
+    """The names and coordinates of a match's members."""
+    found = [
+        (name, (event["source"], event["partition"], event["offset"]))
+        for name, member in members.items()
+        for event in (member if isinstance(member, list) else [member])
+        if event is not None
+    ]
+    return frozenset(found)
+
+
+@dataclass(frozen=True)
+class KeyHistory:
+    """What an engine has made of the records of one key.
+
+    events: those that were released, in total order
+    found: by position of the latest event what the matcher found, oldest first
+    errors: by position, what ended the search
+    results: matches, discards and all else of the run
+    clock: where the engine's clock is, µs; None = there were no records
+    definitive: the watermark of the query and key, µs; None = there is none
+    lives: by position, the number of the life of a key that is forgotten
+    ranked: by call of the engine and position in it, the position of an event
+    bounds: by input, how far its own records and heartbeats have brought it, µs
+    """
+
+    plan: Plan
+    query: QueryPlan
+    key: KeyValues
+    events: KeyEvents
+    found: Mapping[int, Sequence[Bindings]]
+    errors: Mapping[int, str]
+    results: Sequence[Results]
+    clock: int | None
+    definitive: int | None
+    lives: Integers
+    ranked: Mapping[tuple[int, int], int]
+    bounds: Mapping[int, int]
+
+    def life(self, position: int) -> range:
+        """The positions of the life of the key to which an event belongs."""
+        same = np.flatnonzero(self.lives == self.lives[position])
+        return range(int(same[0]), int(same[-1]) + 1)
+
+    @cached_property
+    def places(self) -> Mapping[Coordinates, int]:
+        """By coordinates the position of an event."""
+        return {event.place: position for position, event in enumerate(self.events)}
+
+    @cached_property
+    def given(self) -> Mapping[Given, list[dict[str, Any]]]:
+        """The rows of matches that were given out, by what `given_as` says.
+
+        A trailing wait that is due several times gives several.
+        """
+        rows: dict[Given, list[dict[str, Any]]] = {}
+        for run, results in enumerate(self.results):
+            table = results.matches.get(self.query.title)
+            for row in table.to_pylist(maps_as_pydicts="lossy") if table is not None else []:
+                if self.query.every is not None:
+                    rows.setdefault(self.ranked.get((run, row["_rank"]), -1), []).append(row)
+                else:
+                    rows.setdefault(_coordinates(row["members"]), []).append(row)
+        return rows
+
+    def given_as(self, latest: int, bound: Bindings) -> Given:
+        """What a match is known by: its members, or its latest event where it keeps none."""
+        if self.query.every is not None:
+            return latest
+        return frozenset(
+            (self.query.terms[term].name, self.events[position].place)
+            for term, positions in bound.items()
+            for position in positions
+        )
+
+    @cached_property
+    def discarded(self) -> Mapping[Coordinates, dict[str, Any]]:
+        """The records that were discarded, by their coordinates."""
+        tables = [results.discarded for results in self.results if results.discarded is not None]
+        rows = [row for table in tables for row in table.to_pylist(maps_as_pydicts="lossy")]
+        return {(row["source"], row["partition"], row["offset"]): row for row in rows}
+
+    def position_of(self, row: Mapping[str, Any]) -> int | None:
+        """The position of the latest event of a match that was given out; None = it is not here."""
+        if self.query.every is not None:
+            known = (
+                position
+                for position, others in self.given.items()
+                if any(other["match_id"] == row["match_id"] for other in others)
+            )
+            return next((position for position in known if isinstance(position, int) and position >= 0), None)
+        places = [self.places.get(place) for _, place in _coordinates(row["members"])]
+        return max((place for place in places if place is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the time of a replay ends; as of `runtime.replay.measured_replay`.
+
+    last: arrival of the last record of all, µs; None = there are none
+    """
+
+    until: int | None
+    flush: bool
+    last: int | None
+
+
+def rows_of_key(
+    plan: Plan, query: QueryPlan, table: pa.Table, key: KeyValues, columns: Sequence[pa.Array] | None = None
+) -> pa.Table:
+    """The records that matter for a key: its own, heartbeats for every key, control events.
+
+    All of them where keys share a clock, or queries feed each other.
+
+    columns: the key columns of the records; None = not known yet
+    """
+    if has_chains(plan.queries) or shares_clock(query) or not key:
+        return table
+    kinds = table.column("_kind").to_numpy().astype(np.int64)
+    numbers = event_numbers(plan)
+    everywhere = [
+        item.heartbeat.event for item in query.inputs if item.heartbeat is not None and not item.heartbeat.keys
+    ]
+    wanted = np.isin(kinds, [RecordKind.CONTROL, *(numbers[event] for event in everywhere if event in numbers)])
+    wanted |= is_of_key(key_columns(table, kinds, plan, query) if columns is None else columns, key)
+    return table.filter(pa.array(wanted))
+
+
+def key_history(plan: Plan, query: QueryPlan, table: pa.Table, key: KeyValues, ending: Ending) -> KeyHistory:
+    """Runs an engine over the records of a key.
+
+    table: records in order of arrival, at least those of `rows_of_key`
+    """
+    own = plan if has_chains(plan.queries) else replace(plan, queries=(query,), stopped=())
+    engine = Engine(own)
+    recorders: list[Recorder] = []
+
+    def watch(parts: QueryParts) -> Matcher:
+        recorders.append(Recorder(parts, key))
+        return recorders[-1]
+
+    engine.watch(query.title, watch)
+    results = [engine.process(Arrivals(table), now=ending.last)]
+    recorders[0].run = 1
+    if ending.until is not None:
+        results.append(engine.process(Arrivals.empty(own), now=ending.until))
+    elif ending.flush:
+        results.append(engine.flush())
+    joined = _joined(recorders[0].calls, query, _schema(plan, table))
+    definitive = engine.definitive(query.title, tuple(part.as_py() for part in key))
+    events = KeyEvents(plan, query, joined.kept)
+    bounds = _bounds(engine.stored()[query.title].bounds, key)
+    return KeyHistory(
+        plan,
+        query,
+        key,
+        events,
+        joined.found,
+        joined.errors,
+        results,
+        engine.clock,
+        definitive,
+        joined.kept.life,
+        joined.ranked,
+        bounds,
+    )
+
+
+def _bounds(table: pa.Table, key: KeyValues) -> dict[int, int]:
+    if key and len(table):
+        table = table.filter(pa.array(is_of_key([table.column(f"key{place}") for place in range(len(key))], key)))
+    pairs = zip(table.column("input").to_pylist(), table.column("bound").to_pylist(), strict=True)
+    return {item: bound for item, bound in pairs if item >= 0}
+
+
+def _schema(plan: Plan, table: pa.Table) -> pa.Schema:
+    return Arrivals.empty(plan).table.schema if not len(table) else table.schema
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """The events of all calls, each once, and what was found by their positions."""
+
+    kept: _Kept
+    found: dict[int, list[Bindings]]
+    errors: dict[int, str]
+    ranked: dict[tuple[int, int], int]
+
+
+def _joined(calls: Sequence[_Call], query: QueryPlan, schema: pa.Schema) -> _Joined:
+    known: dict[Coordinates, int] = {}
+    tables, parts = list[pa.Table](), list[_Call]()
+    superseded, lives = list[Integers](), list[Integers]()
+    found: dict[int, list[Bindings]] = {}
+    errors: dict[int, str] = {}
+    ranked: dict[tuple[int, int], int] = {}
+    count, life = 0, 0
+    later: dict[int, int] = {}
+    for number, call in enumerate(calls):
+        if not call.kept and number:
+            life += query.forget_keys is not None
+        before = [known[place] for place in _places(call.table.slice(0, call.kept))] if call.kept else []
+        new = len(call.time) - call.kept
+        position = np.array([*before, *range(count, count + new)], np.int64)
+        is_over = call.superseded < NEVER
+        moved = np.full(len(is_over), NEVER)
+        moved[is_over] = position[call.superseded[is_over]]
+        later |= dict(zip(position[: call.kept].tolist(), moved[: call.kept].tolist(), strict=True))
+        superseded.append(moved[call.kept :])
+        lives.append(np.full(new, life, np.int64))
+        tables.append(call.table.slice(call.kept))
+        parts.append(call)
+        if number + 1 < len(calls):
+            known |= dict(zip(_places(tables[-1]), range(count, count + new), strict=True))
+        for latest, bound in call.found:
+            moved_bound = {term: tuple(int(position[at]) for at in places) for term, places in bound.items()}
+            found.setdefault(int(position[latest]), []).append(moved_bound)
+            ranked[call.run, call.begin + latest] = int(position[latest])
+        errors |= {int(position[at]): text for at, text in call.errors}
+        count += new
+    nothing = np.empty(0, np.int64)
+    all_superseded = np.concatenate([nothing, *superseded])
+    for at, by in later.items():
+        all_superseded[at] = min(int(all_superseded[at]), by)
+    kept = _Kept(
+        pa.concat_tables(tables, promote_options="default").combine_chunks() if tables else schema.empty_table(),
+        np.concatenate([nothing, *(call.input[call.kept :] for call in parts)]),
+        np.concatenate([nothing, *(call.time[call.kept :] for call in parts)]),
+        all_superseded,
+        np.concatenate([nothing, *(call.number[call.kept :] for call in parts)]),
+        np.concatenate([nothing, *lives]),
+    )
+    return _Joined(kept, found, errors, ranked)
+
+
+def _places(table: pa.Table) -> list[Coordinates]:
+    columns = (table.column(name).to_pylist() for name in ("_source", "_partition", "_offset"))
+    return list(zip(*columns, strict=True))

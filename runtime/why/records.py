@@ -1,0 +1,125 @@
+"""The records of a bounded table of which it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from querylang.plan.model import Plan, QueryPlan
+from runtime.arrow_types import has_column
+from runtime.columns.arrivals import RecordKind, column_name, event_of
+from runtime.columns.keys import key_columns
+from runtime.instants import NO_TIME
+from runtime.interpreter import Event, PlanWorld, event_text
+from runtime.number_arrays import Integers
+from runtime.results.for_users import RowOf, plain_value
+from runtime.results.matched import Coordinates
+from runtime.timestamps import format_time
+from runtime.why.answers import EventAt
+from runtime.why.changes import Rewrite
+from runtime.why.history import Ending, KeyValues
+from runtime.why.reasons import row_number
+
+PLACE = ("source", "partition", "offset")
+"""The coordinates of a record."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Records of which it is asked.
+
+    records: in order of arrival
+    ending: how the time of the replay ended
+    row_of: gives the number of a record's row
+    rows: by record, its number in its table
+    rewritten_as: as of `runtime.why.changes.LeastChange`
+    known_keys: by query, what `keys` has made
+    """
+
+    plan: Plan
+    records: pa.Table
+    ending: Ending
+    row_of: RowOf
+    rows: Integers
+    rewritten_as: Rewrite | None = None
+    known_keys: dict[str, Sequence[pa.Array]] = field(default_factory=dict)
+
+    @cached_property
+    def kinds(self) -> Integers:
+        """By record, its kind."""
+        return self.records.column("_kind").to_numpy().astype(np.int64)
+
+    def keys(self, query: QueryPlan) -> Sequence[pa.Array]:
+        """The key columns of a query, by record."""
+        if query.title not in self.known_keys:
+            self.known_keys[query.title] = key_columns(self.records, self.kinds, self.plan, query)
+        return self.known_keys[query.title]
+
+    def key_of(self, query: QueryPlan, row: int) -> KeyValues | None:
+        """The key of a record; None = it has none."""
+        cells = self._cells(query, row)
+        missing = [place for place, cell in enumerate(cells) if not cell.is_valid and place not in query.optional_keys]
+        return None if missing else tuple(cells)
+
+    def key_cells(self, query: QueryPlan, row: int) -> list[Any]:
+        """The parts of the key of a record; None = it has none."""
+        return [cell.as_py() for cell in self._cells(query, row)]
+
+    def _cells(self, query: QueryPlan, row: int) -> list[pa.Scalar]:
+        one, kinds = self.records.slice(row, 1), self.kinds[row : row + 1]
+        return [column[0] for column in key_columns(one, kinds, self.plan, query)]
+
+    def row_at(self, place: Coordinates) -> int | None:
+        """The record that was read at a place; None = it is not one of these."""
+        offsets = self.records.column("_offset").to_numpy()
+        return next((row for row in np.flatnonzero(offsets == place[2]).tolist() if self.place(row) == place), None)
+
+    def place(self, row: int) -> Coordinates:
+        """Where a record was read."""
+        source, partition, offset = (self.records.column(f"_{name}")[row].as_py() for name in PLACE)
+        return source, partition, offset
+
+
+def record_at(table: Table, row: int) -> EventAt:
+    """A record as it came, whether it is an event or not."""
+    kind = int(table.kinds[row])
+    source, partition, offset = table.place(row)
+    cell = {name: table.records.column(f"_{name}")[row].as_py() for name in ("source_time", "arrival", "text")}
+    fields, name, text = dict[str, Any](), "", cell["text"] or ""
+    if kind >= 0:
+        event = event_of_row(table, row)
+        name = event.type.name
+        fields = {field: plain_value(value) for field, value in event.values.items()}
+        text = event_text(event.type, event.values)
+    elif kind == RecordKind.UNKNOWN_TYPE:
+        name = text
+    time = cell["source_time"]
+    return EventAt(
+        name="",
+        event=name,
+        source=source,
+        partition=partition,
+        offset=offset,
+        row=row_number(table.row_of, (source, partition, offset)),
+        time=None,
+        source_time=None if time == NO_TIME else format_time(time),
+        arrival=format_time(cell["arrival"]),
+        fields=fields,
+        text=text,
+    )
+
+
+def event_of_row(table: Table, row: int) -> Event:
+    """A record as an event of its type."""
+    event = table.plan.events[int(table.kinds[row])]
+    columns = {item.name: column_name(item.name, item.type) for item in event.fields}
+    cells = {
+        field: table.records.column(column)[row].as_py() if has_column(table.records, column) else None
+        for field, column in columns.items()
+    }
+    return event_of(event, cells, PlanWorld(table.plan))

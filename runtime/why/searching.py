@@ -1,0 +1,297 @@
+"""Search as the reference matcher does, with each clause lifted once; and where searches end.
+
+Three questions about one event as the latest: what wins, what would win if one clause were not
+there, and, where no single clause is to blame, where the search has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import overload
+
+from querylang.plan.model import ACCEPT, Transition, known
+from querylang.recursion import room_for
+from runtime.instants import NEVER
+from runtime.matching.interface import Bindings
+from runtime.matching.reference import ReferenceMatcher, Released, Search, joined, positions_of
+from runtime.why.clauses import Clause, What, clauses_of, lifted
+from runtime.why.history import KeyHistory
+
+MOST_BEFORE = 1_000
+"""So many events before the latest one are searched at most."""
+
+MOST_CANDIDATES = 2_000
+"""So many candidates of a `find every`, or with a clause lifted, are looked at."""
+
+MOST_VISITS = 3_000
+"""So many places of a search without a match are looked at for where it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A candidate, or a part of one, that is not a match.
+
+    clause: what it fails for first
+    bound: what the terms are bound to
+    position: the event that fails, if it is one of the candidate's; None = it is about all of it
+    is_whole: nothing else fails: with the clause lifted it is a match
+    state: where the search ended, of one that never finds a further event; None = elsewhere
+    """
+
+    clause: Clause
+    bound: Bindings
+    position: int | None = None
+    is_whole: bool = True
+    state: int | None = None
+
+
+class _Unsuperseded(Sequence[Released]):
+    """The events as if none of an input superseded another."""
+
+    def __init__(self, events: Sequence[Released], item: int) -> None:
+        self._events, self._item = events, item
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    @overload
+    def __getitem__(self, position: int) -> Released: ...
+    @overload
+    def __getitem__(self, position: slice) -> Sequence[Released]: ...
+    def __getitem__(self, position: int | slice) -> Released | Sequence[Released]:
+        if isinstance(position, slice):
+            return [self[place] for place in range(*position.indices(len(self)))]
+        event = self._events[position]
+        is_kept = event.superseded >= NEVER or event.input != self._item
+        return event if is_kept else replace(event, superseded=NEVER)
+
+
+Matchers = dict[Clause | None, ReferenceMatcher]
+"""By the clause that is lifted; None = none is."""
+
+
+class Searching:
+    """Searches over the events of one key."""
+
+    def __init__(self, history: KeyHistory, matchers: Matchers | None = None) -> None:
+        """matchers: those of the same query for other keys; gets those that are made here"""
+        self.history, self.query = history, history.query
+        self.events: Sequence[Released] = history.events
+        self._matchers: Matchers = {} if matchers is None else matchers
+
+    def matcher(self, clause: Clause | None = None) -> ReferenceMatcher:
+        """The reference matcher of the query with a clause lifted."""
+        if clause not in self._matchers:
+            self._matchers[clause] = ReferenceMatcher(self.history.plan, lifted(self.query, clause))
+        return self._matchers[clause]
+
+    def seen(self, clause: Clause | None) -> Sequence[Released]:
+        """The events with a clause lifted."""
+        is_lifted = clause is not None and clause.what is What.UNIQUE
+        return _Unsuperseded(self.events, clause.index) if clause is not None and is_lifted else self.events
+
+    def scope(self, latest: int) -> range:
+        """The events that a search from this one looks at."""
+        life = self.history.life(latest)
+        return range(max(life.start, latest + 1 - MOST_BEFORE), latest + 1)
+
+    def search(self, latest: int, clause: Clause | None = None) -> Search:
+        """The windows of an event."""
+        free = self.free(latest, clause)
+        return Search(self.matcher(clause), self.seen(clause), latest, self.scope(latest), free)
+
+    def free(self, latest: int, clause: Clause | None = None) -> int:
+        """The first position that may be bound: `after match skip` has passed those before."""
+        before = self.skipped_by(latest)
+        if before is None or (clause is not None and clause.what is What.USED):
+            return 0
+        assert self.query.skip is not None, "something is skipped"
+        return self.matcher().free_after(self.query.skip, *before)
+
+    def skipped_by(self, latest: int) -> tuple[int, Bindings] | None:
+        """The match after which events were skipped: its latest event, and what it binds."""
+        if self.query.skip is None:
+            return None
+        own = self.history.life(latest)
+        places = [position for position in self.history.found if own.start <= position < latest]
+        return (max(places), self.history.found[max(places)][-1]) if places else None
+
+    def winner(self, latest: int, clause: Clause | None = None) -> Bindings | None:
+        """What the search finds, before any trailing wait; None = nothing, or it was ended."""
+        if self.query.every is not None:
+            return next((bound for bound in self.candidates(latest, clause) if latest in positions_of(bound)), None)
+        matcher, free = self.matcher(clause), self.free(latest, clause)
+        found = matcher.matches(self.seen(clause), self.scope(latest), latest, free).matches
+        return found[-1][1] if found else None
+
+    def candidates(self, latest: int, clause: Clause | None = None, most: int = MOST_CANDIDATES) -> Iterator[Bindings]:
+        """Candidates with this latest event, the newest mostly first; of a `find every` all."""
+        search = self.search(latest, clause)
+        with room_for(100_000):
+            try:
+                yield from islice(search.candidates(0, latest, {}, is_every=self.query.every is not None), most)
+            except Exception as error:
+                if type(error).__name__ != "_EndedError":
+                    raise
+
+    def match(self, latest: int, clause: Clause | None = None) -> Bindings | None:
+        """What is a match once its trailing wait has ended; None = nothing."""
+        bound = self.winner(latest, clause)
+        return None if bound is None or next(self.ended_by(latest, bound, clause), None) is not None else bound
+
+    @property
+    def wait(self) -> int | None:
+        """The trailing wait, µs; None = the query has none."""
+        return None if self.query.trailing is None else known(self.query.trailing.duration)
+
+    def ended_by(self, latest: int, bound: Bindings, clause: Clause | None = None) -> Iterator[int]:
+        """The conditions that end the trailing wait of a candidate."""
+        wait = self.wait
+        if wait is None:
+            return
+        matcher, events = self.matcher(clause), self.seen(clause)
+        due, key = events[latest].time + wait, self.until(latest, events[latest].time + wait)
+        for index in lifted(self.query, clause).decided_late:
+            search = self.search(latest, clause)
+            if not matcher.survives(index, events, bound, due, search, key, is_new=True):
+                yield index
+
+    def until(self, latest: int, due: int) -> range:
+        """The events of a search, and those behind it that are before a moment, µs."""
+        life, times = self.history.life(latest), self.history.events.times
+        end = latest + 1
+        while end < life.stop and times[end] < due:
+            end += 1
+        return range(self.scope(latest).start, end)
+
+    def may_end(self, position: int) -> bool:
+        """Whether an event can be the latest of a match."""
+        if self.query.every is not None:
+            return True
+        starts = self.query.automaton.states[0].transitions
+        return any(item.input == self.events[position].input for item in starts)
+
+    # What a search without a match fails for.
+
+    def by_one_clause(self, latest: int) -> list[Near]:
+        """A candidate for each clause without which there is a match."""
+        found = []
+        bound = self.winner(latest)
+        if bound is not None:
+            for index in self.ended_by(latest, bound):
+                clause = Clause.of_condition(self.query, index)
+                is_whole = next(self.ended_by(latest, bound, clause), None) is None
+                found.append(Near(clause, bound, is_whole=is_whole))
+            return found
+        for clause in clauses_of(self.query):
+            bound = self.match(latest, clause)
+            position = None if bound is None else self._place(clause, latest, bound)
+            if bound is not None and (clause.is_condition or position is not None):
+                found.append(Near(clause, bound, position))
+        return found
+
+    def _place(self, clause: Clause, latest: int, bound: Bindings) -> int | None:
+        """The first event, from the latest one backwards, that such a clause refuses."""
+        if clause.is_condition:
+            return None
+        search = self.search(latest)
+        positions = sorted(positions_of(bound), reverse=True)
+        match clause.what:
+            case What.ORDER:
+                numbers = [self.events[position].number for position in positions]
+                pairs = zip(positions[1:], numbers[1:], numbers, strict=False)
+                return next((position for position, older, newer in pairs if older != newer - 1), None)
+            case What.USED:
+                return next((position for position in positions if position not in search.free), None)
+        own = [position for position in positions if self.events[position].input == clause.index]
+        return next((position for position in own if position not in search.in_window), None)
+
+    def dead_ends(self, latest: int) -> list[Near]:
+        """Where the search ends without a match: those that have come furthest, newest first."""
+        return _DeadEnds(self, latest).furthest()
+
+
+class _DeadEnds:
+    """Follows a search place by place, in its order, and notes why it ends there."""
+
+    def __init__(self, searching: Searching, latest: int) -> None:
+        self._searching, self._latest = searching, latest
+        self._search, self._matcher = searching.search(latest), searching.matcher()
+        self._in_window, self._free = set(self._search.in_window), set(self._search.free)
+        self._scope = searching.scope(latest)
+        self._found: list[tuple[float, Near]] = []
+        self._visits = 0
+        with room_for(100_000):
+            self._visit(0, latest, {})
+
+    def furthest(self) -> list[Near]:
+        """Those that bind the most."""
+        best = max((reached for reached, _ in self._found), default=0.0)
+        return [near for reached, near in self._found if reached == best]
+
+    def _visit(self, state: int, newest: int, bound: Bindings) -> None:
+        events = self._searching.events
+        is_any = False
+        for position in range(newest, self._scope.start - 1, -1):
+            for tied in self._matcher.transitions(state, events[position].input):
+                for transition in tied:
+                    self._visits += 1
+                    if self._visits > MOST_VISITS:
+                        return
+                    is_any = True
+                    self._step(transition, position, newest, bound)
+            if state == 0:
+                break
+        checks = self._matcher.accepts(state)
+        if checks is not None:
+            failing = self._failing(checks, bound, is_last=True, binds=())
+            if failing is not None:
+                self._note(len(positions_of(bound)) + 0.25, Near(failing, bound, is_whole=False))
+        elif not is_any:
+            clause = Clause(What.NEVER_CAME)
+            self._note(float(len(positions_of(bound))), Near(clause, bound, is_whole=False, state=state))
+
+    def _step(self, transition: Transition, position: int, newest: int, bound: Bindings) -> None:
+        extended = joined(bound, dict.fromkeys(transition.binds, (position,)))
+        failing = self._refused(transition, position, newest)
+        if failing is None:
+            failing = self._failing(
+                transition.checks, extended, is_last=transition.target == ACCEPT, binds=transition.binds
+            )
+        if failing is not None:
+            place = None if failing.is_condition else position
+            self._note(len(positions_of(bound)) + 0.5, Near(failing, extended, place, is_whole=False))
+        elif transition.target != ACCEPT:
+            self._visit(transition.target, position - 1, extended)
+
+    def _refused(self, transition: Transition, position: int, newest: int) -> Clause | None:
+        """What keeps an event from being bound at all."""
+        events, query = self._searching.events, self._searching.query
+        if position not in self._in_window:
+            return Clause(self._left(position), events[position].input)
+        if position not in self._free:
+            return Clause(What.USED)
+        if transition.follows and events[position].number != events[newest + 1].number - 1:
+            return Clause(What.ORDER)
+        assert query.inputs, "a query has inputs"
+        return None
+
+    def _left(self, position: int) -> What:
+        """Why an event is not in its window."""
+        events = self._searching.events
+        item = self._searching.query.inputs[events[position].input]
+        if item.within is not None and events[self._latest].time - events[position].time >= known(item.within):
+            return What.WINDOW
+        return What.UNIQUE if events[position].superseded <= self._latest else What.RETAIN
+
+    def _failing(self, checks: Sequence[int], bound: Bindings, *, is_last: bool, binds: Sequence[int]) -> Clause | None:
+        events = self._searching.events
+        for index in checks:
+            if not self._matcher.permits(events, index, bound, self._search, is_last=is_last, binds=binds):
+                return Clause.of_condition(self._searching.query, index)
+        return None
+
+    def _note(self, reached: float, near: Near) -> None:
+        self._found.append((reached, near))

@@ -1,0 +1,198 @@
+"""`result.why` and `ensue why`: what they answer to each kind of question, in text and as data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import ensue
+from querylang.errors import InputError
+from querylang.printable import forget_secrets, keep_secret
+from runtime.why import Status
+from tests.ensue.command import runner
+
+RISE = """event Reading { string sensor; float value; }
+
+query Rise {
+    inputs { Reading() key sensor within 10 minutes; }
+    find Reading as low -> Reading as high where high.value >= low.value + 10.0
+}
+"""
+ROWS = [
+    {"at": 0.0, "sensor": "n", "value": 20.0},
+    {"at": 60.0, "sensor": "n", "value": 25.0},
+    {"at": 610.0, "sensor": "n", "value": 31.0},
+    {"at": 620.0, "sensor": "m", "value": 1.0},
+    {"at": 630.0, "sensor": "m", "value": 21.0},
+]
+
+
+def test_a_match_has_its_conditions_with_values() -> None:
+    result = ensue.replay(RISE, ROWS)
+    (answer,) = result.why(result.match_objects()[0]["match_id"])
+    assert answer.status is Status.MATCHED
+    assert [(event.name, event.row) for event in answer.events] == [("low", 4), ("high", 5)]
+    assert answer.conditions[0].says == "high.value is 21.0, low.value + 10.0 is 11.0, low.value is 1.0"
+
+
+def test_the_nearest_candidate_comes_first() -> None:
+    (answer,) = ensue.replay(RISE, ROWS).why(row=3)
+    assert [(item.reason.what, item.reason.by) for item in answer.candidates] == [("window", 10.0), ("where", 4.0)]
+    assert all(item.is_whole for item in answer.candidates)
+
+
+def test_other_candidates_say_why_the_match_is_the_more_recent_one() -> None:
+    rows = [{"at": float(at), "sensor": "n", "value": value} for at, value in ((0, 1.0), (1, 2.0), (2, 20.0))]
+    result = ensue.replay(RISE, rows)
+    (answer,) = result.why(result.match_objects()[0]["match_id"])
+    assert [(other.events[0].row, other.says) for other in answer.others] == [
+        (1, "the match has low (row 2) instead, which is newer")
+    ]
+
+
+@pytest.mark.parametrize("key", ["n", ["sensor=n"], {"sensor": "n"}])
+def test_a_key_is_a_value_or_named_parts(key: object) -> None:
+    answer = ensue.replay(RISE, ROWS).why(key=key, at="00:10:10")
+    assert [item.event.row for item in answer if item.event is not None] == [3]
+
+
+def test_a_moment_between_events_means_the_event_before() -> None:
+    (answer,) = ensue.replay(RISE, ROWS).why(key="n", at=300.0)
+    assert answer.event is not None
+    assert answer.event.row == 2
+
+
+def test_a_key_that_no_record_has_is_answered_with_keys_that_are_nearly_it() -> None:
+    (answer,) = ensue.replay(RISE, ROWS).why(key="N ")
+    assert answer.says == "no record has this key; keys are compared exactly, and there is 'n'"
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"match": "none"}, "there is no match 'none': `--format matches` prints them with their `match_id`"),
+        ({"row": 9}, "there is no row 9: the tables have 5 rows"),
+        ({"row": 1, "source": "tabel"}, "there is no table 'tabel'; did you mean 'table'?"),
+        ({"row": 1, "key": "n"}, "ask by one of `match`, `key` and `row`"),
+        ({"row": 1, "query": "Ries"}, "there is no query 'Ries'; did you mean 'Rise'?; there are 'Rise'"),
+        ({"key": "n", "at": "soon"}, "at: 'soon' is not a time"),
+    ],
+)
+def test_a_question_without_sense_is_refused(asked: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        ensue.replay(RISE, ROWS).why(**asked)  # type: ignore[arg-type]
+    assert str(caught.value).startswith(message.split(";", maxsplit=1)[0])
+
+
+def test_without_any_event_it_says_what_became_of_the_records() -> None:
+    rows = [{"at": 0.0, "sensor": None, "value": 1.0}]
+    (answer,) = ensue.replay(RISE, rows).why()
+    assert answer.says.startswith("no record is an event that the query takes (Reading): 1 null_key; the first: ")
+
+
+def test_what_is_late_names_the_wait_that_lets_it_in_and_the_match_that_it_cost() -> None:
+    text = "@OutOfOrder()\n" + RISE.replace("10 minutes", "10 minutes wait 10 seconds")
+    rows = [
+        {"at": 1.0, "ts": 0.0, "sensor": "n", "value": 20.0},
+        {"at": 30.0, "ts": 5.0, "sensor": "n", "value": 35.0},
+    ]
+    (answer,) = ensue.replay(text, rows).why(row=2)
+    assert answer.status is Status.REFUSED
+    assert answer.reason is not None
+    assert (answer.reason.what, answer.reason.by) == ("late", 15.0)
+    assert answer.change is not None
+    assert answer.change.text == "wait 25 seconds"
+    assert [event.row for event in answer.candidates[0].events] == [1, 2]
+    longer = ensue.replay(text.replace("wait 10 seconds", answer.change.text), rows)
+    assert len(longer) == 1
+
+
+def test_what_waits_says_when_it_comes_at_the_latest() -> None:
+    text = "event A { string k; }\nquery Q { inputs { A() key k within 1 hour; } find A as a -> wait(5 minutes) without A as b }"
+    result = ensue.replay(text, [{"at": 60.0, "k": "x"}], flush=False)
+    (answer,) = result.why(row=1)
+    assert answer.status is Status.NOT_YET
+    assert answer.awaited is not None
+    assert (answer.awaited.due, answer.awaited.latest) == ("1970-01-01T00:06:00.000000Z",) * 2
+    later = ensue.replay(text, [{"at": 60.0, "k": "x"}], until=answer.awaited.latest)
+    assert len(later) == 1
+    assert not len(ensue.replay(text, [{"at": 60.0, "k": "x"}], until=359.999))
+
+
+def test_what_is_suppressed_names_the_match_given_before() -> None:
+    text = "event A { string k; }\nquery Q { inputs { A() key k within 1 hour; } find A as a at most 1 per 1 minute }"
+    result = ensue.replay(text, [{"at": 0.0, "k": "x"}, {"at": 30.0, "k": "x"}])
+    (answer,) = result.why(row=2)
+    assert answer.reason is not None
+    assert answer.reason.what == "suppressed"
+    assert result.match_objects()[0]["match_id"] in answer.says
+
+
+def test_what_is_not_new_names_the_event_before() -> None:
+    text = "event A { string k; integer v; }\nquery Q { inputs { A() key k within 1 hour new by v within 1 minute; } find A as a }"
+    result = ensue.replay(text, [{"at": 0.0, "k": "x", "v": 1}, {"at": 30.0, "k": "x", "v": 1}])
+    (answer,) = result.why(row=2)
+    assert answer.reason is not None
+    assert answer.reason.what == "not new"
+    assert answer.reason.event is not None
+    assert answer.reason.event.row == 1
+
+
+def test_what_a_skip_passed_over_names_the_match() -> None:
+    text = "event A { string k; }\nquery Q { inputs { A() key k within 1 hour; } find A as a -> A as b after match skip past last event }"
+    result = ensue.replay(text, [{"at": float(at), "k": "x"} for at in range(3)])
+    (answer,) = result.why(row=3)
+    assert answer.candidates[0].reason.what == "used"
+    assert "after the match of A of row 2" in answer.candidates[0].reason.says or "row 2" in answer.says
+
+
+def test_a_filter_is_told_with_its_values() -> None:
+    text = (
+        "event A { string k; integer v; }\nquery Q { inputs { A(v > 5) key k within 1 hour; } find A as a -> A as b }"
+    )
+    result = ensue.replay(text, [{"at": 0.0, "k": "x", "v": 1}, {"at": 1.0, "k": "x", "v": 9}])
+    (answer,) = result.why(row=2)
+    assert answer.candidates[0].reason.says == "the filter of A refused `a` (row 1): v is 1"
+
+
+def test_a_having_is_told_with_its_values() -> None:
+    text = "event A { string k; integer v; }\nquery Q { inputs { A() key k within 1 hour; } find every A as a select sum(a.v) as s having s > 5 }"
+    result = ensue.replay(text, [{"at": 0.0, "k": "x", "v": 1}, {"at": 1.0, "k": "x", "v": 3}])
+    (answer,) = result.why(row=2)
+    assert answer.reason is not None
+    assert (answer.reason.what, answer.reason.by) == ("having", 1)
+
+
+def test_secrets_are_masked() -> None:
+    keep_secret("PIN", "n-and-more")
+    try:
+        rows = [{"at": 0.0, "sensor": "n-and-more", "value": 1.0}]
+        answer = ensue.replay(RISE, rows).why(row=1)
+        assert "n-and-more" not in str(answer) + json.dumps(answer.to_plain())
+        assert "${PIN}" in str(answer)
+    finally:
+        forget_secrets()
+
+
+def test_the_command_prints_text_or_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = runner(monkeypatch, capsys)
+    (tmp_path / "rise.query").write_text(RISE)
+    (tmp_path / "rows.csv").write_text("at,sensor,value\n00:00:00,n,20\n00:10:00,n,35\n")
+    names = [str(tmp_path / "rise.query"), str(tmp_path / "rows.csv")]
+    text = run("why", *names, "--row", "2").stdout
+    assert "exactly that long is too long" in text
+    found = json.loads(run("why", *names, "--row", "2", "--json").stdout)
+    assert found["answers"][0]["candidates"][0]["reason"]["what"] == "window"
+
+
+def test_nothing_is_changed_by_asking() -> None:
+    result = ensue.replay(RISE, ROWS)
+    before = result.match_objects()
+    result.why()
+    result.why(row=1)
+    assert result.match_objects() == before
+    assert ensue.replay(RISE, ROWS).match_objects() == before
