@@ -27,6 +27,7 @@ from querylang.printable import warn
 from runtime.columns.arrivals import Arrivals
 from runtime.engine import Engine, StateError
 from runtime.instants import NO_TIME
+from runtime.matching.choose import warn_of_rate
 from runtime.reading import OFFSET, TYPE
 from runtime.replay import EngineCall, Incremental
 from runtime.results.schemas import Results
@@ -228,6 +229,7 @@ class Live:
         self._work = Incremental(Engine(plan))
         self._foresight = Foresight(plan, self._plan.columns)
         self._know_types()
+        warn_of_rate(plan)
 
     def _read_as_decided(self) -> None:
         """Read rows with the columns that the plan has now."""
@@ -372,6 +374,7 @@ class Live:
         self._reader = RowReader(plan, self._plan.columns, dict(saved.rows), saved.places, names, offsets)
         self._foresight = Foresight(plan, self._plan.columns)
         self._know_types()
+        warn_of_rate(plan)
 
 
 def _moment(micros: int) -> datetime | None:

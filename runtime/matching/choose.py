@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +92,12 @@ EVENTS_A_SECOND = 20_000
 The bench part *words* measures it.
 """
 
+COMBINATIONS_A_SECOND = 60_000
+"""That a `find every` of several names tries on the reference matcher, about."""
+
+IN_WINDOWS = 20
+"""Events, for an estimate of what depends on how many windows hold."""
+
 MANY_ROWS = 1_000_000
 """For an estimate where the number of rows is not known."""
 
@@ -102,23 +110,7 @@ def slow_queries(plan: Plan, rows: int | None = None) -> list[str]:
 
     rows: how many rows there will be, about; None = unknown
     """
-    # Instances differ in values of parameters only, so one of them is enough.
-    queries = {query.name: query for query in plan.queries}
-    reasons = {name: why_not_kernel(plan, query) for name, query in queries.items()}
-    return [
-        f"query '{name}' runs on the reference matcher, {_slower(rows)}: {reason}"
-        for name, reason in reasons.items()
-        if reason is not None
-    ]
-
-
-def _slower(rows: int | None) -> str:
-    times = f"about {TIMES_SLOWER} times slower than a kernel"
-    if rows is not None and rows < EVENTS_A_SECOND:
-        return times
-    seconds = duration_text((MANY_ROWS if rows is None else rows) / EVENTS_A_SECOND)
-    of_rows = "of a processor for a million rows" if rows is None else f"for these {rows:,} rows"
-    return f"{times} ({seconds} {of_rows}, more where windows hold many events)"
+    return [_line(slow, _estimate(slow, rows)) for slow in _slow_queries(plan)]
 
 
 def warn_if_slow(plan: Plan, rows: int | None) -> None:
@@ -126,9 +118,69 @@ def warn_if_slow(plan: Plan, rows: int | None) -> None:
 
     rows: as of `slow_queries`
     """
-    if rows is None or rows >= EVENTS_A_SECOND:
-        for line in slow_queries(plan, rows):
-            warn(line)
+    for slow in _slow_queries(plan):
+        if rows is None or rows * slow.seconds >= 1:
+            warn(_line(slow, _estimate(slow, rows)))
+
+
+def warn_of_rate(plan: Plan) -> None:
+    """The same where rows come bit by bit: how many a second."""
+    for slow in _slow_queries(plan):
+        warn(_line(slow, f"{1 / slow.seconds:,.0f} events a second", "fewer"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Slow:
+    """A query on the reference matcher, and why it is there.
+
+    names: of a `find every` of several, which tries all combinations of so many events; else 1
+    """
+
+    name: str
+    reason: str
+    names: int
+
+    @property
+    def combinations(self) -> int:
+        """How many it tries for one event."""
+        return comb(IN_WINDOWS, self.names) if self.names > 1 else 0
+
+    @property
+    def seconds(self) -> float:
+        """Of a processor for one event."""
+        return 1 / EVENTS_A_SECOND + self.combinations / COMBINATIONS_A_SECOND
+
+
+def _slow_queries(plan: Plan) -> Iterator[_Slow]:
+    # Instances differ in values of parameters only, so one of them is enough.
+    for name, query in {query.name: query for query in plan.queries}.items():
+        reason = why_not_kernel(plan, query)
+        if reason is not None:
+            yield _Slow(name, reason, 1 if query.every is None else len(query.terms))
+
+
+def _line(slow: _Slow, estimate: str, more: str = "more") -> str:
+    where = "" if not estimate else f" ({estimate}{_windows(slow, more)})"
+    return (
+        f"query '{slow.name}' runs on the reference matcher, about {TIMES_SLOWER} times slower than a kernel{where}:"
+        f" {slow.reason}"
+    )
+
+
+def _windows(slow: _Slow, more: str) -> str:
+    if slow.names == 1:
+        return f", {more} where windows hold many events"
+    return (
+        f" where windows hold {IN_WINDOWS} events: for each event it tries all combinations of {slow.names} of them,"
+        f" which are {slow.combinations:,}"
+    )
+
+
+def _estimate(slow: _Slow, rows: int | None) -> str:
+    """How long all rows take; "" = less than a second."""
+    if rows is None:
+        return f"{duration_text(MANY_ROWS * slow.seconds)} of a processor for a million rows"
+    return f"{duration_text(rows * slow.seconds)} for these {rows:,} rows" if rows * slow.seconds >= 1 else ""
 
 
 def why_enumerated(plan: Plan, query: QueryPlan) -> str | None:

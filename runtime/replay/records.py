@@ -4,6 +4,8 @@ piece.
 
 from __future__ import annotations
 
+import resource
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -128,10 +130,12 @@ class TablePlaces:
 def source_names(tables: Sequence[Any]) -> tuple[str, ...]:
     """The names of tables: the file's name, or `table`; repeated names get a number: `table#2`."""
     names: list[str] = []
+    repeated = Counter[str]()  # by what is before a number: a file may be called `table#2`
     for table in tables:
         name = name_of_table(table) if isinstance(table, str | Path) else "table"
-        repeated = sum(1 for other in names if other.partition("#")[0] == name)
-        names.append(f"{name}#{repeated + 1}" if repeated else name)
+        count = repeated[name]
+        names.append(f"{name}#{count + 1}" if count else name)
+        repeated[names[-1].partition("#")[0]] += 1
     return tuple(names)
 
 
@@ -203,6 +207,9 @@ def _arrival(table: pa.Table | None) -> np.ndarray[tuple[int], np.dtype[np.int64
 # arrival is read once, in its parts. Others are sorted on disk: their parts are stored as sorted
 # runs, which are then merged.
 
+MOST_MERGED = 1_000
+"""Files that are merged as they are read: each piece costs a look at all of them."""
+
 RUN = 2_000_000
 """The least number of records of a sorted run on disk."""
 
@@ -252,12 +259,18 @@ class Reading:
         return self._rows.get((source, partition, offset), offset)
 
     def sorted_pieces(self) -> Iterator[pa.Table]:
-        """All records, if every file is sorted. Raises NotSortedError where one is not."""
+        """All records, if every file is sorted, and there are few.
+
+        Raises NotSortedError where one is not, or where they are more than may be open.
+        """
+        may_be_open = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4
+        if len(self._files) > min(max(may_be_open, 1), MOST_MERGED):
+            raise NotSortedError
         return merged([self._sorted(file) for file in self._files])
 
     def pieces_by_runs(self, folder: Path) -> Iterator[pa.Table]:
         """All records, whatever their order; `folder`: an empty one, for the runs."""
-        runs = [run for file in self._files for run in self._stored(file, folder)]
+        runs = list(self._stored(folder))
         return merged([_parts_of(run) for run in runs]) if runs else iter(())
 
     def _sorted(self, file: FileToRead) -> Iterator[pa.Table]:
@@ -269,18 +282,18 @@ class Reading:
                 last = table.slice(len(table) - 1)
                 yield table
 
-    def _stored(self, file: FileToRead, folder: Path) -> list[Path]:
-        """The file's records as sorted runs."""
-        runs: list[Path] = []
+    def _stored(self, folder: Path) -> Iterator[Path]:
+        """The records of all files as sorted runs; small files have one together."""
         waiting: list[pa.Table] = []
-        for table in self._parts(file):
+        rows = 0
+        for table in (table for file in self._files for table in self._parts(file)):
             waiting.append(table)
-            if sum(map(len, waiting)) >= RUN:
-                runs.append(_store(waiting, folder))
-                waiting = []
+            rows += len(table)
+            if rows >= RUN:
+                yield _store(waiting, folder)
+                waiting, rows = [], 0
         if waiting:
-            runs.append(_store(waiting, folder))
-        return runs
+            yield _store(waiting, folder)
 
     def _parts(self, file: FileToRead) -> Iterator[pa.Table]:
         """The parts of a file as they are read; each one is in order of arrival."""
@@ -301,9 +314,9 @@ def _rows_by_place(part: TableRecords) -> dict[tuple[str, int, int], int]:
 
 
 def _store(tables: Sequence[pa.Table], folder: Path) -> Path:
-    """A sorted run of these records, which are sorted table by table."""
+    """A sorted run of these records."""
     run = folder / f"{len(list(folder.iterdir()))}.arrow"
-    rows = pa.concat_tables([concatenated_tables([table]) for table in merged([iter([table]) for table in tables])])
+    rows = in_arrival_order(concatenated_tables(tables))
     table = rows.unify_dictionaries().combine_chunks()
     with pa.OSFile(str(run), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=ROWS_OF_A_GROUP)

@@ -200,3 +200,23 @@ def test_what_waits_is_in_the_object_for_programs(ensue: Run) -> None:
     for more in ([], ["--out", "found.jsonl"]):
         found = json.loads(ensue(*command, *more).stdout)
         assert (found["waiting"], found["next_due"]) == (2, "1970-01-01T00:00:07.000000Z")
+
+
+def test_more_files_than_may_be_open_are_replayed(ensue: Run) -> None:
+    Path("many.query").write_text(
+        "event E { integer n; }\nquery Q { inputs { E() within 3.0; } find E as a -> E as b { } }"
+    )
+    Path("many").mkdir()
+    for number in range(300):
+        Path(f"many/{number}.csv").write_text(f"at,event,n\n{number},E,{number}\n{number + 0.5},E,{number}\n")
+    whole = ensue("replay", "many.query", "many", "--format", "matches")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, before[1]))
+    try:
+        done = ensue("replay", "many.query", "many", "--out", "many.jsonl")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert (whole.returncode, done.returncode) == (0, 0), done.stderr
+    found = Path("many.jsonl").read_text().splitlines()
+    assert len(found) == 599
+    assert found == whole.stdout.splitlines()
