@@ -18,14 +18,13 @@ from querylang.changes import Applied, Infer, Moment, Schemas, apply, compiled
 from querylang.errors import InputError, QueryErrors
 from querylang.load import NAMELESS, check_text, words_of
 from querylang.plan.changes import Change, DeployQuery, Outcome, ReplaceQuery
-from querylang.plan.model import EventType, Plan, QueryPlan
+from querylang.plan.model import EventType, Plan, QueryPlan, Table
 from querylang.running import ChangeError, Running, annotated_as
 from querylang.source import Source
 from runtime.admission import furthest_time, selectors_of
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.instants import NO_TIME
 from runtime.policies.plan_policies import Orderings, for_reading, policy_of
-from runtime.policies.settings_text import with_forget_keys
 from runtime.reading import NOT_HERE, PLACES, ColumnNames, ControlError, infer, parse_change, with_nested
 from runtime.replay import (
     ChangeNotice,
@@ -90,7 +89,8 @@ def plan_for_reading(start: Plan, asked: Sequence[Asked], infer: Infer) -> Plan:
     for item in asked:
         if not isinstance(item.change, DeployQuery | ReplaceQuery):
             continue
-        found = [_compiled(item.change.text, events, infer) for events in possible]
+        tables = list({table.name: table for query in queries for table in query.tables}.values())
+        found = [_compiled(item.change.text, events, infer, tables) for events in possible]
         # no two titles are equal; the texts run with other ones
         queries += [replace(query, edition=next(editions)) for plan, _ in found for query in plan.queries]
         done = [events for _, events in found]
@@ -100,10 +100,12 @@ def plan_for_reading(start: Plan, asked: Sequence[Asked], infer: Infer) -> Plan:
     return Plan(possible[0], tuple(queries), start.stopped)
 
 
-def _compiled(text: str, known: tuple[EventType, ...], infer: Infer) -> tuple[Plan, tuple[EventType, ...]]:
+def _compiled(
+    text: str, known: tuple[EventType, ...], infer: Infer, tables: Sequence[Table]
+) -> tuple[Plan, tuple[EventType, ...]]:
     """The templates of a text, and all event types; none, and the known ones, if it is wrong."""
     try:
-        return compiled(text, known, infer)
+        return compiled(text, known, infer, tables)
     except ChangeError:
         return Plan((), ()), known
 
@@ -134,6 +136,10 @@ class InferredTypes:
         return with_nested(inferred.schemas, wanted)
 
 
+def _as_it_is(plan: Plan) -> Plan:
+    return plan
+
+
 def script_of(
     template: Plan,
     instances: Plan,
@@ -141,13 +147,14 @@ def script_of(
     tables: Sequence[Any],
     columns: Sequence[ColumnNames],
     orderings: Orderings,
-    forget_keys: int | None = None,
+    finish: Finish = _as_it_is,
 ) -> tuple[Script, Records] | None:
     """All plans of a replay, and its records, read for all of them; None = nothing changes.
 
     template, instances: the queries of the start
     records: as they were read for these
     orderings: the policies that were chosen, by source
+    finish: gives a plan the other settings of the run
 
     Raises InputError.
     """
@@ -160,14 +167,13 @@ def script_of(
     whole = read_all(tables, reading, columns, [for_reading(reading, policy_of(orderings, name)) for name in names])
     brought = events_by_source([whole.arrivals], reading) if orderings else {}
 
-    def finish(plan: Plan) -> Plan:
-        ordered_plan = with_orderings(plan, orderings, names, brought) if orderings else plan
-        return with_forget_keys(ordered_plan, forget_keys)
+    def finished(plan: Plan) -> Plan:
+        return finish(with_orderings(plan, orderings, names, brought) if orderings else plan)
 
     def furthest(record: int, plan: Plan) -> int:
         return furthest_time(whole.arrivals.table.slice(0, record), selectors_of(plan))
 
-    director = _Director(whole.arrivals, reading, finish, seen, furthest)
+    director = _Director(whole.arrivals, reading, finished, seen, furthest)
     return director.script(Running.of(template, instances), asked), whole
 
 

@@ -20,6 +20,7 @@ from querylang.printable import words
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from runtime.lookup_tables import GivenTables
     from runtime.policies.plan_policies import GivenOrderings
     from runtime.policies.settings_text import ForgetKeys
     from runtime.reading import ColumnNames
@@ -48,6 +49,8 @@ class FrameOptions(TypedDict, total=False):
         such as `"stream_analytics late=5s over=card"` or the same as a mapping,
         `{"policy": "stream_analytics", "late": "5s", "over": ["card"]}`; or a mapping of sources'
         names to policies
+    tables: by name, what tables beside the stream hold: files, DataFrames, Arrow tables
+        or lists of mappings; None = the queries look nothing up
     forget_keys: how long after its last record a key is forgotten, such as `30 days`; None = never
     max_record: length of the longest record that is read, such as `64 MB`; longer ones are
         malformed; None = `16 MB`
@@ -65,6 +68,7 @@ class FrameOptions(TypedDict, total=False):
     source_time: str | None
     parameters: Parameters
     ordering: GivenOrderings
+    tables: Mapping[str, Any] | None
     forget_keys: ForgetKeys
     max_record: str | None
     time_unit: str | None
@@ -104,6 +108,7 @@ class DataOptions:
     source_column: str | None = None
     partition_column: str | None = None
     offset_column: str | None = None
+    tables: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is not text where text is meant; raises InputError."""
@@ -113,6 +118,15 @@ class DataOptions:
                 raise InputError(f"{name}: expected a text, not {kind_in_words(value)}")
         if not isinstance(self.csv, str | Mapping | None):
             raise InputError(f"csv: expected a text or a mapping, not {kind_in_words(self.csv)}")
+        if not isinstance(self.tables, Mapping | None):
+            raise InputError(f"tables: expected a mapping of names to tables, not {kind_in_words(self.tables)}")
+
+    @property
+    def lookup_tables(self) -> GivenTables:
+        """The tables beside the stream; they are read when the first plan needs them."""
+        from runtime.lookup_tables import GivenTables
+
+        return GivenTables(self.tables)
 
     @property
     def columns(self) -> ColumnNames:
@@ -295,6 +309,9 @@ def python_words(text: str) -> str:
 
 def _argument(found: re.Match[str]) -> str:
     name, value = found[1].replace("-", "_"), found[2]
+    if name == "table":
+        table, _, content = value.partition("=")
+        return f'`tables={{"{table}": {content}}}`'
     if name not in ARGUMENTS:
         return found[0]
     return f"`{name}={value}`" if value.startswith('"') else f'`{name}="{value}"`'

@@ -73,16 +73,20 @@ def read(
     instances = with_instances(template, read_parameters(options.parameters))
     reading = None if progress is None else partial(progress, "reading")
     orderings, forget_keys = parse_orderings(options.ordering), parse_forget_keys(options.forget_keys)
+    lookup_tables = options.lookup_tables
     try:
         plan, records = read_ordered(tables, instances, columns, orderings, reading)
     except NoTimesError as error:
         raise InputError(f"{error}{_EACH_ITS_OWN * (len(tables) > 1)}") from None
 
+    def finish(own: Plan) -> Plan:
+        return lookup_tables.bound(with_forget_keys(own, forget_keys))
+
     def script(records: Records) -> tuple[Script, Records] | None:
-        return script_of(template, instances, records, tables, columns, orderings, forget_keys)
+        return script_of(template, instances, records, tables, columns, orderings, finish)
 
     compiled = Compiled(loaded, ready.schemas, read_parameters(options.parameters))
-    return ToReplay(with_forget_keys(plan, forget_keys), template, records, script, stop, flush, compiled)
+    return ToReplay(finish(plan), template, records, script, stop, flush, compiled)
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ All must have the same results. Spark is imported on first use.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from querylang.errors import InputError
 from querylang.plan.model import Plan
+from runtime.lookup_tables import with_places
 from runtime.replay import FileRecords, Records, Script, replay_epochs, replay_records
 from runtime.results.schemas import Results
 from spark_backend.versions import refuse_missing_spark
@@ -79,7 +80,17 @@ def spark_is_missing() -> str:
 def _cases(jobs: Sequence[Job]) -> list[Case]:
     from job_engine.operator.cases import Case
 
-    return [Case(job.plan, job.records.arrivals, job.splits, job.flush, job.script) for job in jobs]
+    return [
+        Case(with_places(job.plan), job.records.arrivals, job.splits, job.flush, _placed(job.script)) for job in jobs
+    ]
+
+
+def _placed(script: Script | None) -> Script | None:
+    """The plans with tables that workers can read."""
+    if script is None:
+        return None
+    epochs = tuple(replace(epoch, plan=with_places(epoch.plan)) for epoch in script.epochs)
+    return replace(script, plan=with_places(script.plan), epochs=epochs)
 
 
 def even_splits(count: int, batches: int) -> tuple[int, ...]:

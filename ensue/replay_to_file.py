@@ -145,7 +145,7 @@ def replay_to_file(
     instances = with_instances(template, read_parameters(options.parameters))
     files = files_to_read(paths, instances, ready.columns, orderings)
     plan = plan_for_files(paths, instances, ready.columns, orderings)
-    plan = with_forget_keys(plan, parse_forget_keys(options.forget_keys))
+    plan = options.lookup_tables.bound(with_forget_keys(plan, parse_forget_keys(options.forget_keys)))
     refuse_several_queries(out, plan)
     if tell_slow is not None:
         tell_slow(slow_queries(plan, about_rows_of(file.path for file in files)))

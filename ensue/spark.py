@@ -31,6 +31,7 @@ from querylang.plan.model import Plan
 from querylang.plan.routing import source_types
 from querylang.printable import warn
 from runtime.columns.arrivals import Arrivals
+from runtime.lookup_tables import GivenTables, with_places
 from runtime.matching.choose import warn_if_slow
 from runtime.policies.plan_policies import SourceOrdering, parse_orderings, policy_of, with_ordering
 from runtime.policies.settings_text import parse_duration, parse_forget_keys, with_forget_keys
@@ -91,14 +92,15 @@ def _bounded(
     """The tagged rows of bounded DataFrames."""
     _refuse_kind(frames, is_stream=False)
     loaded, named = load_and_warn(queries), _by_name(frames)
-    plan, columns, schemas = _plan_for_frames(loaded, frames, options)
+    lookup_tables = options.lookup_tables
+    plan, columns, schemas = _plan_for_frames(loaded, frames, options, lookup_tables)
     readings = {name: Reading.of_columns(columns[name], name) for name in named}
 
     def infer(text: str) -> Schemas:
         return _schemas_of(named, _open_types(text), columns)
 
     def finish(own: Plan) -> Plan:
-        return _finished(own, named, options, columns)
+        return _finished(own, named, options, columns, lookup_tables)
 
     sources = matching.frame_sources(frames, readings)
     changing = _changing(loaded.template(schemas), plan, sources, infer, finish)
@@ -167,7 +169,7 @@ def _streaming(
     """The tagged rows of streaming DataFrames."""
     given = _idle(how.clock, how.idle)
     _refuse_kind(frames, is_stream=True)
-    plan, columns, _ = _plan_for_frames(load_and_warn(queries), frames, options)
+    plan, columns, _ = _plan_for_frames(load_and_warn(queries), frames, options, options.lookup_tables)
     warn_if_slow(plan, None)
     reading = {name: Reading.of_columns(columns[name], name) for name in _by_name(frames)}
     return matching.stream(
@@ -224,9 +226,11 @@ def match_files(queries: Queries, paths: Sequence[Path], options: DataOptions) -
     ready = fitted(queries, paths, options.columns)
     compiled, columns = ready.plan(read_parameters(options.parameters)), ready.columns
     orderings, forget_keys = parse_orderings(options.ordering), parse_forget_keys(options.forget_keys)
+    lookup_tables = options.lookup_tables
 
     def finish(own: Plan) -> Plan:
-        return with_forget_keys(plan_for_files(paths, own, columns, orderings), forget_keys)
+        plan = with_forget_keys(plan_for_files(paths, own, columns, orderings), forget_keys)
+        return with_places(lookup_tables.bound(plan))
 
     plan = finish(compiled)
     named = (names_of_columns(path) for path in paths[:1] if path.is_file())
@@ -251,7 +255,7 @@ def _by_name(frames: Frames) -> Mapping[str, DataFrame]:
 
 
 def _plan_for_frames(
-    queries: Queries, frames: Frames, options: DataOptions
+    queries: Queries, frames: Frames, options: DataOptions, lookup_tables: GivenTables
 ) -> tuple[Plan, Mapping[str, ColumnNames], Schemas]:
     """The plan for these DataFrames, with the policies of their sources; how each is read.
 
@@ -274,7 +278,7 @@ def _plan_for_frames(
         columns = dict(zip(named, whole.columns, strict=True))
     for remark in truncating_divisions(compiled, schemas):
         warn(remark)
-    plan = _finished(compiled, named, options, columns)
+    plan = _finished(compiled, named, options, columns, lookup_tables)
     _warn_of_unused_time(plan, options.columns, (frame.columns for frame in named.values()))
     return plan, columns, schemas
 
@@ -389,10 +393,15 @@ def _repeated(frame: DataFrame, places: Sequence[str], offset: str) -> list[dict
 
 
 def _finished(
-    plan: Plan, named: Mapping[str, DataFrame], options: DataOptions, columns: Mapping[str, ColumnNames]
+    plan: Plan,
+    named: Mapping[str, DataFrame],
+    options: DataOptions,
+    columns: Mapping[str, ColumnNames],
+    lookup_tables: GivenTables,
 ) -> Plan:
-    """The plan with the policies of its sources, and when keys are forgotten."""
-    return with_forget_keys(_with_orderings(plan, named, options, columns), parse_forget_keys(options.forget_keys))
+    """The plan with the policies of its sources, when keys are forgotten, and what tables hold."""
+    complete = with_forget_keys(_with_orderings(plan, named, options, columns), parse_forget_keys(options.forget_keys))
+    return with_places(lookup_tables.bound(complete))
 
 
 def _schemas_of(

@@ -23,7 +23,8 @@ from querylang.plan.changes import (
     UndeployQuery,
 )
 from querylang.plan.expression import Type
-from querylang.plan.model import EventType, Input, Plan, QueryPlan, known
+from querylang.plan.lookups import stored_lookups
+from querylang.plan.model import EventType, Input, Plan, QueryPlan, Table, known
 from querylang.plan.routing import cycle_of, receivers
 from querylang.running import LIVE, ChangeError, Running, RunningQuery, Version, with_events
 from querylang.source import Source
@@ -163,7 +164,7 @@ def _own(query: RunningQuery) -> list[str]:
 
 
 def _deployed(change: DeployQuery, running: Running, infer: Infer) -> Applied:
-    plan, events = compiled(change.text, running.events, infer)
+    plan, events = compiled(change.text, running.events, infer, running.tables)
     runs = [query for query in plan.queries if query.name in running.queries]
     taken = [query.name for query in runs if len(runs) == len(plan.queries) or _is_other_text(query, running)]
     if taken:
@@ -197,7 +198,7 @@ def deployed(before: Applied, query: RunningQuery) -> Applied:
 
 
 def _replaced(change: ReplaceQuery, running: Running, moment: Moment, infer: Infer) -> Applied:
-    plan, events = compiled(change.text, running.events, infer)
+    plan, events = compiled(change.text, running.events, infer, running.tables)
     applied = Applied(replace(running, events=events), ())
     for template in plan.queries:
         old = _known(template.name, running)
@@ -232,7 +233,7 @@ def replaced(
     new = Version(replace(template, edition=edition))
     heirs = dict(before.heirs)
     details: dict[str, str | int]
-    if keeps_state(old.template, template):
+    if keeps_state(old.template, template, running.events):
         after = replace(query, versions=(*query.versions[:-1], replace(new, starts=old.starts)))
         pairs = zip(bound(after), bound(query), strict=True)
         heirs |= {own.title: was.title for own, was in pairs}
@@ -369,14 +370,19 @@ def bound(query: RunningQuery) -> list[QueryPlan]:
 
 
 def compiled(
-    text: str, known: Sequence[EventType], infer: Infer = nothing_inferred
+    text: str, known: Sequence[EventType], infer: Infer = nothing_inferred, tables: Sequence[Table] = ()
 ) -> tuple[Plan, tuple[EventType, ...]]:
-    """The templates of a text, and all event types, its own last; raises ChangeError."""
+    """The templates of a text, and all event types, its own last; raises ChangeError.
+
+    tables: those that texts which run have defined
+    """
     file, _ = parse(Source("query", text))
     defined = {item.name.text for item in file.events}
     used = [event for event in known if event.fields and event.name not in defined]
+    own_tables = {item.name.text for item in file.tables}
+    others = [table for table in tables if table.name not in own_tables]
     try:
-        plan = compile_for_known(text, used, infer(text)).plan
+        plan = compile_for_known(text, used, infer(text), others).plan
     except QueryErrors as errors:
         found = (f"line {error.span.line}: {error.message}" for error in errors.errors)
         raise ChangeError("; ".join(found)) from None
@@ -425,13 +431,29 @@ _REORDER = 20_000_000
 """Leeway and reorder buffer of delayed events, as they are at the start, µs."""
 
 
-def keeps_state(old: QueryPlan, new: QueryPlan) -> bool:
-    """Whether templates differ at most in what is given out: block, selects, `having`, actions."""
-    return (old.every is None) == (new.every is None) and _found(old) == _found(new)
+def keeps_state(old: QueryPlan, new: QueryPlan, events: Sequence[EventType]) -> bool:
+    """Whether templates differ at most in what is given out: block, selects, `having`, actions.
+
+    events: all types that there are
+
+    What is looked up for that is stored with events, so it has to be the same.
+    """
+    if (old.every is None) != (new.every is None) or _found(old) != _found(new):
+        return False
+    return stored_lookups(old, events) == stored_lookups(new, events)
 
 
 def _found(query: QueryPlan) -> QueryPlan:
     """The query without what is given out."""
     return replace(
-        query, block=(), slots=0, actions=(), every=None, selects=(), metadata=(), edition=0, shows_metadata=False
+        query,
+        block=(),
+        slots=0,
+        actions=(),
+        every=None,
+        selects=(),
+        metadata=(),
+        edition=0,
+        shows_metadata=False,
+        tables=(),
     )

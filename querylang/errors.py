@@ -205,6 +205,9 @@ class Mistake(Enum):
         ),
     )
     DUPLICATE_EVENT = "duplicate-event", "'{name}' is defined with other fields or annotations at {place}"
+    DUPLICATE_TABLE = "duplicate-table", "table '{name}' is defined with other columns at {place}"
+    TABLE_IS_EVENT = "duplicate-table", "'{name}' is an event type, too: give the table another name"
+    DUPLICATE_COLUMN = "duplicate-name", "table '{table}' already has a column '{name}'"
     DUPLICATE_FIELD = "duplicate-name", "'{event}' already has a field or action '{name}'"
     DUPLICATE_INPUT = "duplicate-input", "'{event}' is already an input of this query; a type may be an input only once"
     DUPLICATE_NAME = "duplicate-name", "'{name}' is already a name of this pattern"
@@ -356,6 +359,19 @@ class Mistake(Enum):
     TOO_MANY_TYPES = "limit", "more than {limit} event types"
     CONSTANT_TYPE = "type", "a constant is boolean, integer, float, decimal or string, not {found}"
     SCHEMA_DIFFERS = "schema", "'{name}' is {type} here, but the column '{name}' of '{event}' is {found}"
+
+    # tables beside the stream
+    TABLE_NO_KEY = "table", "table '{name}' has no key: write `key` before the columns that its rows are found by"
+    TABLE_NETWORKS = "table", "a table has at most one `key network`"
+    TABLE_TIMES = "table", "'{name}' says when a row holds; it is not defined: give the column another name"
+    TABLE_KEY_TYPE = "type", "a key of a table is boolean, integer or string, or a `network`; not {found}"
+    TABLE_FIELD_TYPE = "type", "a column of a table is boolean, integer, float or string, not {found}"
+    TABLE_AS_VALUE = "table", "'{name}' is a table: write {examples}"
+    TABLE_METHOD = "table", "a table has no '{method}': write {examples}"
+    TABLE_ROW = "table", "a row of a table is not a value: name its field, as in {examples}"
+    SEVERAL_INDEXES = "argument-count", "only tables take several keys in `[...]`"
+    TABLE_IN_ACTION = "table", "'{name}' looks something up, so it must do nothing but `return` an expression"
+    TABLE_IN_KEY = "table", "{what} must not depend on a table, which may change: look it up in a condition"
 
     # members and calls
     FIELD_IS_METHOD = "unknown-field", "'{name}' is an action of {type}: it is called with `{name}()`"

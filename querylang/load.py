@@ -21,7 +21,7 @@ from querylang.checker.routes import check_routes
 from querylang.errors import InputError, Mistake, QueryError, QueryErrors, limited_hints, near_file
 from querylang.paths import exists, is_folder
 from querylang.plan.expression import Type
-from querylang.plan.model import EventType, Plan, QueryPlan
+from querylang.plan.model import EventType, Plan, QueryPlan, Table
 from querylang.plan.routing import with_routes
 from querylang.source import Source, Span
 from querylang.syntax import ast
@@ -80,15 +80,17 @@ def compile_text(
     return _compiled(_check([source], definitions, schemas, [_folder(source)] if definitions else [], is_final=True))
 
 
-def compile_for_known(text: str, known: Sequence[EventType], schemas: Schemas) -> Compiled:
+def compile_for_known(
+    text: str, known: Sequence[EventType], schemas: Schemas, tables: Sequence[Table] = ()
+) -> Compiled:
     """Compile a query text that uses event types of earlier texts. Raises QueryErrors.
 
-    known: those that the text does not define
+    known, tables: those that the text does not define
     schemas: as of `compile_text`
     """
     fields = {event.name: {field.name: field.type for field in event.fields} for event in known}
     data = {**schemas, **fields}
-    return _compiled(_check([Source(NAMELESS, text)], (), data, (), is_final=True, known=known))
+    return _compiled(_check([Source(NAMELESS, text)], (), data, (), is_final=True, known=known, tables=tables))
 
 
 def check_paths(paths: Iterable[Given], schemas: Schemas | None = None) -> Checked:
@@ -193,10 +195,11 @@ def _check(
     *,
     is_final: bool,
     known: Sequence[EventType] = (),
+    tables: Sequence[Table] = (),
 ) -> Checked:
     """Check texts as one set, with a limit to the work for hints."""
     with limited_hints():
-        catalogue = Catalogue(schemas or {}, is_final, known)
+        catalogue = Catalogue(schemas or {}, is_final, known, tables)
         return _check_all(sources, definitions, catalogue, defining_folders)
 
 

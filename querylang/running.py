@@ -10,7 +10,7 @@ from typing import Any
 from querylang.checker.catalogue import other_actions
 from querylang.errors import InputError, QueryErrors
 from querylang.parameters import NONE_HIDDEN, bind
-from querylang.plan.model import EventType, Plan, QueryPlan, Stopped
+from querylang.plan.model import EventType, Plan, QueryPlan, Stopped, Table
 from querylang.source import Source
 from querylang.syntax.ast import Broken
 from querylang.syntax.parser import parse
@@ -150,6 +150,12 @@ class Running:
         """The plan of all instances; raises InstanceError."""
         queries = tuple(plan for query in self.queries.values() for plan in query.plans())
         return Plan(self.events, queries, self.stopped)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables beside the stream that queries look something up in; the latest of a name."""
+        texts = (version.template for query in self.queries.values() for version in query.versions)
+        return tuple({table.name: table for text in texts for table in text.tables}.values())
 
     def annotated_by(self, files: Running) -> Running:
         """The same with annotations, which are those of the files if none were kept."""

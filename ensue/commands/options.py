@@ -83,6 +83,10 @@ InputFormat = Annotated[
     str | None,
     typer.Option("--input-format", metavar="FORMAT", help="What standard input `-` holds: csv, tsv, json, parquet."),
 ]
+LookupTables = Annotated[
+    list[str] | None,
+    typer.Option("--table", metavar="NAME=FILE", help="What a table beside the stream holds. May be repeated."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -100,6 +104,7 @@ def _data_options(
     source_column: SourceColumn = None,
     partition_column: PartitionColumn = None,
     offset_column: OffsetColumn = None,
+    table: LookupTables = None,
 ) -> DataOptions:
     return DataOptions(
         arrival,
@@ -115,7 +120,21 @@ def _data_options(
         source_column,
         partition_column,
         offset_column,
+        _tables(table),
     )
+
+
+def _tables(given: list[str] | None) -> dict[str, Path] | None:
+    """The files of tables, by name. Raises InputError."""
+    tables: dict[str, Path] = {}
+    for text in given or ():
+        name, sign, file = text.partition("=")
+        if not sign or not name or not file:
+            raise InputError(f"--table: expected NAME=FILE, such as `Asset=assets.csv`, not {text!r}")
+        if name in tables:
+            raise InputError(f"--table: {name!r} is given twice")
+        tables[name] = Path(file)
+    return tables or None
 
 
 def _read_once(parameters: str | None) -> Given | None:

@@ -243,6 +243,7 @@ class LivePlan:
         self._parameters = read_parameters(options.parameters)
         self._orderings = parse_orderings(options.ordering)
         self._forget_keys = parse_forget_keys(options.forget_keys)
+        self._lookup_tables = options.lookup_tables
 
     @property
     def is_open(self) -> bool:
@@ -291,7 +292,7 @@ class LivePlan:
             named = [SourceOrdering(name, policy_of(given, name)) for name in given if name is not None]
             plan = with_ordering(plan, named or [SourceOrdering(None, given[None])])
         self.schemas = schemas
-        return with_forget_keys(plan, self._forget_keys)
+        return self._lookup_tables.bound(with_forget_keys(plan, self._forget_keys))
 
     def refuse_other_types(self, tables: Sequence[Any]) -> None:
         """Raise InputError for rows whose types are not those of the first ones."""

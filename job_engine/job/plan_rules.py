@@ -99,8 +99,11 @@ def with_source_orderings(plan: Plan, deployment: Deployment, unseen: Collection
 
 
 def refuse_name_conflicts(file: Path, plan: Plan) -> None:
-    """Raise FileErrors if two names give one folder or one column; `file`: the deployment."""
-    found = [*_folders(plan), *_columns(plan)]
+    """Raise FileErrors if two names give one folder or one column, or for a table of lookups.
+
+    `file`: the deployment.
+    """
+    found = [*_folders(plan), *_columns(plan), *_tables(plan)]
     if found:
         raise FileErrors(str(file), [(None, message) for message in found])
 
@@ -114,6 +117,15 @@ def _folders(plan: Plan) -> Iterator[str]:
     for name, own in instances.items():
         for group in in_one_folder(own) if len(own) > 1 else ():
             yield f"the instances {_quoted(group)} of query '{name}' would be written to one folder; {_REASON}"
+
+
+def _tables(plan: Plan) -> Iterator[str]:
+    tables = {table.name: query.name for query in reversed(plan.queries) for table in query.tables}
+    for name, query in tables.items():
+        yield (
+            f"query '{query}' looks something up in table '{name}', which jobs cannot do yet; `ensue replay` and Python"
+            " can (`tables=`); here let events bring what is looked up as fields"
+        )
 
 
 def _columns(plan: Plan) -> Iterator[str]:

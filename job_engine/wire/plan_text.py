@@ -17,6 +17,7 @@ from querylang.plan import model as plans
 from querylang.plan.encoding import WrongPart
 from querylang.plan.model import ACCEPT, EventType, Plan, QueryPlan
 from runtime.json_reader import DamagedJson, json_of_text, refuse_deep
+from runtime.lookup_tables import with_read_places
 
 Value = TypeVar("Value")
 
@@ -54,7 +55,7 @@ def load_plan(text: str) -> Plan:
     """The inverse of `plan_text`; parsed once per process, and not where the text was just made."""
     with _LOCK:
         made = _MADE.pop(text, None)
-    return made if made is not None else _checked(text)
+    return made if made is not None else with_read_places(_checked(text))
 
 
 def load_alone(text: str) -> Plan:

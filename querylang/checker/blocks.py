@@ -18,6 +18,7 @@ from querylang.checker.statements import DEEPEST, always_returns, changed_names,
 from querylang.errors import Mistake, QueryError
 from querylang.plan import model as plan
 from querylang.plan.expression import Call, EventOf, Expression, Kind, LocalOf, MemberOf, Type
+from querylang.plan.lookups import lookups_in
 from querylang.plan.model import Action
 from querylang.source import Span
 from querylang.syntax import ast
@@ -87,6 +88,16 @@ def check_body(
     checking = _Checking(namespace, action, slots)
     statements = _Block(checking, scope, set(declared)).statements(body)
     return CheckedBlock(statements, checking.slots)
+
+
+def refused_lookup(bodies: Mapping[str, Action], name: ast.Name, forms: Mapping[str, Expression]) -> QueryError | None:
+    """The mistake of an action that looks something up and does more than return an expression.
+
+    `forms`: the actions that become an expression where they are called.
+    """
+    if name.text in forms or not any(lookups_in(bodies[name.text].body)):
+        return None
+    return QueryError.of(Mistake.TABLE_IN_ACTION, name.span, name=name.text)
 
 
 @dataclass(slots=True)

@@ -14,10 +14,11 @@ from typing import Any
 from querylang.checker.checked import Diagnostics
 from querylang.checker.definitions import with_actions, with_annotations, with_members
 from querylang.checker.expressions.calls import inline_forms
+from querylang.checker.expressions.lookups import check_tables
 from querylang.checker.namespaces import ActionSignature, EventSchema, EventTypes, Namespace
 from querylang.errors import Mistake, QueryError
 from querylang.plan.expression import Invoke, Kind, Type
-from querylang.plan.model import Action, EventType
+from querylang.plan.model import Action, EventType, Table
 from querylang.syntax import ast
 
 Data = Mapping[str, Mapping[str, Type]]
@@ -50,18 +51,21 @@ class Catalogue:
     - `data`: the fields of types that come with data.
     - `is_final`: types that nothing defines have no fields; otherwise their fields are open.
     - `known`: types of `data` that earlier texts have defined.
+    - `known_tables`: tables that they have defined.
     """
 
     data: Data
     is_final: bool
     known: Sequence[EventType] = ()
+    known_tables: Sequence[Table] = ()
     types: EventTypes = field(init=False)
     _definitions: list[_Definition] = field(default_factory=list)
+    _tables: list[tuple[ast.TableDefinition, Namespace]] = field(default_factory=list)
     _namespaces: list[Namespace] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Start with the types of the data."""
-        self.types = EventTypes(self.data, self.is_final)
+        self.types = EventTypes(self.data, self.is_final, tables={table.name: table for table in self.known_tables})
         self.types.schemas.update({event.name: schema_of_known(event) for event in self.known})
 
     def add(self, file: ast.File) -> None:
@@ -77,12 +81,14 @@ class Catalogue:
 
     def complete(self) -> list[QueryError]:
         """Resolve all definitions; return the mistakes of those in query texts."""
-        definitions = self._distinct()
+        definitions, of_tables = self._distinct(), Diagnostics()
         self._give_names(definitions)
         schemas = self.types.schemas
         nodes = {item.plan_name: item for item in definitions}
         for name, item in nodes.items():
             schemas[name] = EventSchema(name, package=item.namespace.package, is_open=True)
+        tables = [(node, replace(namespace, diagnostics=of_tables)) for node, namespace in self._tables]
+        check_tables(tables, self.types, of_tables)
         for name, item in nodes.items():
             schemas[name] = with_members(item.node, name, item.namespace, self.data.get(name))
         for name, mistakes in nesting_mistakes(schemas, {name: item.node for name, item in nodes.items()}).items():
@@ -95,12 +101,13 @@ class Catalogue:
             schemas[name] = self._with_reported_mistakes(
                 with_annotations(schemas[name], item.node, item.namespace), item
             )
-        return [
+        of_types = [
             mistake
             for item in self._definitions
             if not item.is_separate
             for mistake in item.namespace.diagnostics.mistakes
         ]
+        return [*of_tables.mistakes, *of_types]
 
     def namespace(self, file: ast.File, diagnostics: Diagnostics, *, is_strict: bool) -> Namespace:
         """The namespace of a file's queries. `is_strict`: an unknown type is a mistake."""
@@ -143,6 +150,8 @@ class Catalogue:
             inside = [error for error in beside or () if node.span.start <= error.span.start < node.span.end]
             namespace = Namespace(self.types, package, file.usings, True, Diagnostics(inside))
             self._definitions.append(_Definition(node, namespace, beside is not None))
+        for table in file.tables:
+            self._tables.append((table, Namespace(self.types, package, file.usings, True, Diagnostics())))
 
     def _distinct(self) -> list[_Definition]:
         """The definitions without repetitions; of two different ones the later is a mistake."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from querylang.checker.blocks import check_actions, event_scope, signature
+from querylang.checker.blocks import check_actions, event_scope, refused_lookup, signature
 from querylang.checker.checked import Diagnostics
 from querylang.checker.expressions.calls import inline_forms
 from querylang.checker.expressions.inference import Inference
@@ -113,6 +113,9 @@ def with_actions(schema: EventSchema, node: ast.EventDefinition, namespace: Name
             (bodies[name],) = check_actions([member], scope.actions, scope, inside, schema.type)
             problems[name] = tuple(inside.diagnostics.mistakes)
     forms = inline_forms(bodies)
+    for member in node.members:
+        if isinstance(member, ast.ActionDefinition) and (found := refused_lookup(bodies, member.name, forms)):
+            problems[member.name.text] = (*problems[member.name.text], found)
     actions = tuple(
         replace(action, inline=forms.get(action.name), problems=problems[action.name]) for action in schema.actions
     )

@@ -14,7 +14,7 @@ from querylang.errors import Mistake, QueryError, nearest
 from querylang.foreign_words import TYPES, hint_of
 from querylang.plan.expression import SIMPLE, Expression, Kind, Literal, Type
 from querylang.plan.library import TIME_FORMAT
-from querylang.plan.model import Action, EventType, Field
+from querylang.plan.model import Action, EventType, Field, Table
 from querylang.source import Span
 from querylang.syntax import ast
 
@@ -124,6 +124,8 @@ class EventTypes:
     - `data`: the fields of types that come with data.
     - `is_final`: types that nothing defines have no fields; otherwise their fields are open.
     - `names`: all names from definitions and data, as texts may write them.
+    - `tables`: those beside the stream, by name.
+    - `broken_tables`: the names of those that have mistakes.
     """
 
     data: Mapping[str, Mapping[str, Type]]
@@ -132,6 +134,8 @@ class EventTypes:
     plan_names: dict[str, str] = field(default_factory=dict)
     by_short_name: dict[str, list[str]] = field(default_factory=dict)
     names: dict[str, None] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
+    broken_tables: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Add TimeFormat and the types of the data; a definition of the same name replaces one."""

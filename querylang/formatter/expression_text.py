@@ -136,8 +136,8 @@ def _postfix(node: ast.Expression) -> str:
             case ast.Member(receiver=receiver, name=member):
                 reversed_parts.append(f".{written_name(member.text)}")
                 node = receiver
-            case ast.Index(receiver=receiver, index=index):
-                reversed_parts.append(f"[{expression(index)}]")
+            case ast.Index(receiver=receiver, index=index, more=more):
+                reversed_parts.append(f"[{argument_list((index, *more))}]")
                 node = receiver
             case ast.Call(receiver=None, name=function, arguments=arguments):
                 called = qualified(function) if function.text.startswith(".") else name(function)

@@ -45,7 +45,7 @@ def printed(file: ast.File) -> str:
         lines += [""] if lines else []
         try:
             with room_for(_FRAMES):
-                item_lines = list(_event_type(item) if isinstance(item, ast.EventDefinition) else _query(item))
+                item_lines = list(_item(item))
         except RecursionError:
             raise QueryErrors([QueryError.of(Mistake.LAYOUT_TOO_DEEP, item.span)]) from None
         lines += [part for line in item_lines for part in wrapped(line)]
@@ -69,7 +69,27 @@ def refusals(file: ast.File) -> list[QueryError]:
     return sorted(found, key=lambda error: error.span.start)
 
 
-# Event types
+def _item(item: ast.EventDefinition | ast.TableDefinition | ast.Query) -> Iterator[str]:
+    match item:
+        case ast.EventDefinition():
+            return _event_type(item)
+        case ast.TableDefinition():
+            return _table(item)
+        case ast.Query():
+            return _query(item)
+    assert_never(item)
+
+
+# Event types and tables
+
+
+def _table(table: ast.TableDefinition) -> Iterator[str]:
+    yield f"table {name(table.name)} {{"
+    for column in table.columns:
+        assert isinstance(column, ast.Column), "a text with mistakes has no canonical layout"
+        kind = "network" if column.type is None else type_name(column.type)
+        yield f"{INDENT}{'key ' * column.is_key}{kind} {name(column.name)};"
+    yield "}"
 
 
 def _event_type(event: ast.EventDefinition) -> Iterator[str]:

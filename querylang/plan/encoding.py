@@ -4,7 +4,8 @@ An object becomes a dictionary with the class's name under `is`. Tuples become l
 JSON cannot express, decimals and types become text. Only the listed classes are ever constructed.
 
 Fields that a later version added are left out where they have their defaults. So data that does not
-use them is the same as before, and data of earlier versions can be read.
+use them is the same as before, and data of earlier versions can be read. Fields that are
+`HERE_ONLY` are always left out.
 
 Data may come from a damaged file, so each field that is decoded has to be of a type that its
 annotation names.
@@ -21,6 +22,9 @@ from functools import lru_cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from querylang.plan.expression import Type
+
+HERE_ONLY = "here only"
+"""In the metadata of a field: it is of this process, and is never encoded."""
 
 
 class WrongPart(ValueError):
@@ -49,7 +53,8 @@ class Codec:
 
     def __init__(self, classes: Iterable[type], added: Mapping[type, Mapping[str, Any]]) -> None:
         self._fields: dict[type, tuple[str, ...]] = {
-            kind: tuple(item.name for item in dataclasses.fields(kind)) for kind in classes
+            kind: tuple(item.name for item in dataclasses.fields(kind) if HERE_ONLY not in item.metadata)
+            for kind in classes
         }
         self._added = added
         self._kinds = {kind.__name__: kind for kind in self._fields}

@@ -312,6 +312,22 @@ class Fold:
     terms: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """What a table beside the stream says of a key: `Asset[a.host].owner`, `Asset.hasKey(a.host)`.
+
+    - `field`: of the key's row; empty: whether there is a row.
+    - `keys`: the values of the table's keys, in their order.
+    - `has_default`: without a row it is the default of its type; else that is a failure.
+    """
+
+    type: Type
+    table: str
+    field: str
+    keys: tuple[Expression, ...]
+    has_default: bool = False
+
+
 Expression = (
     Literal
     | ParameterOf
@@ -332,11 +348,12 @@ Expression = (
     | PrevOf
     | EndOf
     | Fold
+    | Lookup
 )
 
 NODES: tuple[type, ...] = (
     *(Literal, ParameterOf, KeyOf, FieldOf, EventOf, SelectOf, LocalOf, MemberOf, IndexOf, Unary, Binary, Call),
-    *(Invoke, New, Items, Aggregate, PrevOf, EndOf, Fold),
+    *(Invoke, New, Items, Aggregate, PrevOf, EndOf, Fold, Lookup),
 )
 
 
@@ -363,7 +380,7 @@ def children(node: Expression) -> tuple[Expression, ...]:
             return arguments if receiver is None else (receiver, *arguments)
         case Fold(argument=argument):
             return (argument,)
-        case New(arguments=inner) | Items(items=inner) | Aggregate(arguments=inner):
+        case New(arguments=inner) | Items(items=inner) | Aggregate(arguments=inner) | Lookup(keys=inner):
             return inner
         case _:
             return ()

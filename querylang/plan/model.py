@@ -8,12 +8,12 @@ integer microseconds. A duration that uses a parameter is an expression in secon
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, assert_never
 
 from querylang.plan import expression as expressions
-from querylang.plan.encoding import Codec, WrongPart
+from querylang.plan.encoding import HERE_ONLY, Codec, WrongPart
 from querylang.plan.expression import (
     Aggregate,
     EndOf,
@@ -28,8 +28,11 @@ from querylang.plan.expression import (
     terms_of,
 )
 
-PLAN_VERSION = 9
-"""Of a plan with a query whose keys may be missing, or that routes events to queries."""
+PLAN_VERSION = 10
+"""Of a plan with a query that looks something up in a table beside the stream."""
+
+FED_VERSION = 9
+"""Of another plan with a query whose keys may be missing, or that routes events to queries."""
 
 TOLD_VERSION = 8
 """Of another plan with a query whose results have its metadata."""
@@ -230,6 +233,29 @@ class EventType:
     def action(self, name: str) -> Action:
         """The action of that name; KeyError if there is no such action."""
         return _named(self.actions, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table beside the stream.
+
+    - `keys`: what its rows are found by, in order.
+    - `network`: the place of the key that is a network of addresses; None: all are equal values.
+    - `fields`: the others.
+    - `place`: a file with its content, for other processes; empty: there is none.
+    - `content`: what it holds, in this process (`runtime.lookup_tables`); None: not known yet.
+    """
+
+    name: str
+    keys: tuple[Field, ...]
+    network: int | None
+    fields: tuple[Field, ...]
+    place: str = ""
+    content: Any = field(default=None, compare=False, repr=False, metadata={HERE_ONLY: True})
+
+    def type_of(self, name: str) -> Type | None:
+        """The type of a field that is not a key; None if there is no such field."""
+        return next((item.type for item in self.fields if item.name == name), None)
 
 
 # Automata. One reads the events of a key *backwards from the latest one* (`docs/architecture.md`).
@@ -652,6 +678,7 @@ class QueryPlan:
     - `shows_metadata`: whether results have the metadata, as in no plan before version 8.
     - `routes`: the event types that its block routes to the queries of the plan that take them;
       empty in plans before version 9: what is routed is an output only.
+    - `tables`: those that it looks something up in.
     - `nulls_fail`: whether a null that is used is a failure, as in all plans before version 6; else
       it is a null of SQL (docs/language.md).
     """
@@ -684,6 +711,7 @@ class QueryPlan:
     at_most: MatchLimit | None = None
     shows_metadata: bool = False
     routes: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
 
     @property
     def told(self) -> dict[str, Any]:
@@ -892,6 +920,7 @@ ADDED: Mapping[type, Mapping[str, Any]] = {
         "at_most": None,
         "shows_metadata": False,
         "routes": (),
+        "tables": (),
     },
     Input: {"new": None, "optional_keys": ()},
     Wait: {"most": 1},
@@ -899,12 +928,14 @@ ADDED: Mapping[type, Mapping[str, Any]] = {
     Between: {"middle": ()},
     State: {"accepts": None},
     Transition: {"follows": False},
+    Table: {"place": ""},
     EventType: {"time_from": None, "heartbeat": None, "out_of_order": False},
 }
 """By class, the fields that later versions have added, with their defaults.
 
 Version 5: those of event types; version 6: `nulls_fail`; version 7: `new` and `at_most`;
-version 8: `shows_metadata`; version 9: `optional_keys` and `routes`; version 4: all others.
+version 8: `shows_metadata`; version 9: `optional_keys` and `routes`; version 10: `tables`; version
+4: all others.
 """
 
 _CLASSES: tuple[type, ...] = (
@@ -914,6 +945,7 @@ _CLASSES: tuple[type, ...] = (
         Action,
         Field,
         EventType,
+        Table,
         Parameter,
         Heartbeat,
         TimePolicy,
@@ -949,8 +981,10 @@ def to_dict(plan: Plan) -> dict[str, Any]:
 
 
 def _version(plan: Plan) -> int:
-    if any(query.optional_keys or query.routes for query in plan.queries):
+    if any(query.tables for query in plan.queries):
         return PLAN_VERSION
+    if any(query.optional_keys or query.routes for query in plan.queries):
+        return FED_VERSION
     if any(query.shows_metadata for query in plan.queries):
         return TOLD_VERSION
     if any(query.remembers for query in plan.queries) or _has_new_parts(plan.queries):

@@ -30,6 +30,7 @@ from querylang.plan.expression import (
     Kind,
     Literal,
     LocalOf,
+    Lookup,
     MemberOf,
     New,
     ParameterOf,
@@ -214,6 +215,8 @@ def _text(node: Expression, names: Names, outer: int) -> str:
             return f"{_text(receiver, names, _TIGHTEST)}[{_text(index_, names, 0)}]"
         case Call(method="contains", receiver=receiver, arguments=(wanted,)) if type_of(receiver).kind is Kind.SEQUENCE:
             return _test(wanted, f"in {_text(receiver, names, _BINDING['='] + 1)}", names, outer)
+        case Lookup():
+            return _lookup(node, names)
         case Call() | Invoke() | New() | Items() | Aggregate():
             return _call(node, names)
         case Unary(operator="is null", operand=operand):
@@ -234,6 +237,14 @@ def _text(node: Expression, names: Names, outer: int) -> str:
             left_text = _text(left, names, binding + (binding == _BINDING["="]))
             return _grouped(f"{left_text} {operator} ", _text(right, names, binding + 1), binding, outer)
     assert_never(node)
+
+
+def _lookup(node: Lookup, names: Names) -> str:
+    keys = _comma_separated(node.keys, names)
+    if not node.field:
+        return f"{node.table}.hasKey({keys})"
+    row = f".getOrDefault({keys})" if node.has_default else f"[{keys}]"
+    return f"{node.table}{row}.{written_name(node.field)}"
 
 
 def _test(value: Expression, test: str, names: Names, outer: int) -> str:
@@ -305,6 +316,9 @@ MATCH_COLUMNS = frozenset(
     }
 )
 """Names of columns that all tables of matches may have; none of them can be selected."""
+
+VALID = ("valid_from", "valid_to")
+"""Columns of the data of a table beside the stream: from when and until before when a row holds."""
 
 SUPPRESSED = "suppressed"
 """A column of the matches of a query with `at most`."""

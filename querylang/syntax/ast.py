@@ -127,11 +127,12 @@ class New:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """`receiver[index]`."""
+    """`receiver[index]`; `more`: `Table[index, more]`, of a table with several keys."""
 
     span: Span = field(compare=False)
     receiver: Expression
     index: Expression
+    more: tuple[Expression, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,6 +458,28 @@ class EventDefinition:
     name: Name
     annotations: tuple[Annotation, ...]
     members: tuple[FieldDefinition | ConstantDefinition | ActionDefinition | Refused | Broken, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: `string owner;`, `key string host;`, `key network cidr;`.
+
+    `type` None: a network.
+    """
+
+    span: Span = field(compare=False)
+    name: Name
+    type: TypeName | None
+    is_key: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableDefinition:
+    """A table beside the stream; Broken columns are those that could not be parsed."""
+
+    span: Span = field(compare=False)
+    name: Name
+    columns: tuple[Column | Broken, ...]
 
 
 # Queries
@@ -817,19 +840,24 @@ class Comment:
 class File:
     """One text.
 
-    `items`: event types and queries in text order. `comments`: not part of comparisons.
+    `items`: event types, tables and queries in text order. `comments`: not part of comparisons.
     """
 
     source: Source = field(compare=False)
     package: Package | None
     usings: tuple[Using, ...]
-    items: tuple[EventDefinition | Query, ...]
+    items: tuple[EventDefinition | TableDefinition | Query, ...]
     comments: tuple[Comment, ...] = field(default=(), compare=False)
 
     @property
     def events(self) -> tuple[EventDefinition, ...]:
         """The event types."""
         return tuple(item for item in self.items if isinstance(item, EventDefinition))
+
+    @property
+    def tables(self) -> tuple[TableDefinition, ...]:
+        """The tables beside the stream."""
+        return tuple(item for item in self.items if isinstance(item, TableDefinition))
 
     @property
     def queries(self) -> tuple[Query, ...]:

@@ -68,7 +68,10 @@ SOFT_KEYWORDS: tuple[str, ...] = (
 
 SOFT_WORDS: dict[str, str] = {
     word: word.upper()
-    for word in ("all", "after", "match", "skip", "past", "first", "last", "most", "per", "by", "is", "null")
+    for word in (
+        *("all", "after", "match", "skip", "past", "first", "last", "most", "per", "by", "is", "null"),
+        *("table", "network"),
+    )
 }
 """Word to token kind, of words that are names wherever the grammar does not have them
 (`querylang.syntax.lexer`).
@@ -401,6 +404,8 @@ def _places(tokens: list[Token]) -> Iterator[int]:
                 yield number
             case "NAME" if token.content == "is":
                 yield from _is_null(tokens, number)
+            case "NAME" if token.content == "table":
+                yield from _table(tokens, number)
             # An expression begins with `new`; behind a value it is the word of an input.
             case "NAME" if token.content == "by" and number > 1 and tokens[number - 1].type == "NEW":
                 if _is_plain(token) and _ends_value(tokens[number - 2]):
@@ -432,6 +437,24 @@ def _is_in_between(tokens: list[Token], number: int) -> bool:
     while number and (tokens[number].type == "NAME" or tokens[number].type in SOFT_KEYWORDS):
         number -= 1
     return number > 0 and (tokens[number - 1].type, tokens[number].type) == ("BETWEEN", "LPAREN")
+
+
+def _table(tokens: list[Token], number: int) -> Iterator[int]:
+    """The word of `table Name {`, and in its braces those of `key network name;`."""
+    is_first = number == 0 or tokens[number - 1].type in ("SEMICOLON", "RBRACE")
+    behind = tokens[number + 1 : number + 3]
+    if not is_first or not _is_plain(tokens[number]) or [token.type for token in behind[1:]] != ["LBRACE"]:
+        return
+    if not _ends_value(behind[0]):
+        return
+    yield number
+    for place in range(number + 3, len(tokens)):
+        token = tokens[place]
+        if token.type == "RBRACE":
+            return
+        is_word = token.content == "network" and _is_plain(token) and tokens[place - 1].type == "KEY"
+        if is_word and [following.type for following in tokens[place + 2 : place + 3]] == ["SEMICOLON"]:
+            yield place
 
 
 def _is_find_all(tokens: list[Token], number: int) -> bool:

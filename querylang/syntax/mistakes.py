@@ -19,7 +19,7 @@ from querylang.syntax.lexer import KEYWORDS, PSEUDO_KINDS, SOFT_KEYWORDS, SPELLI
 # after it. A table lists these parts and where each of them ends.
 
 _SECTIONS = frozenset({"METADATA", "PARAMETERS", "INPUTS", "FIND", "ACTION"})
-_HEADS = _SECTIONS | {"QUERY", "EVENT", "PACKAGE", "USING", "SIGN"}
+_HEADS = _SECTIONS | {"QUERY", "EVENT", "TABLE", "PACKAGE", "USING", "SIGN"}
 _CLAUSES = frozenset({"WHERE", "WITHIN", "WITHOUT", "SELECT", "HAVING", "AFTER"})
 _STATEMENTS = frozenset(
     {"PRINT", "LOG", "SEND", "EMIT", "ROUTE", "IF", "IFPRESENT", "WHILE", "FOR", "BREAK", "CONTINUE", "RETURN"}
@@ -77,6 +77,7 @@ PARTS: tuple[Part, ...] = (
         before_in_line=frozenset({"ACTION", "CONSTANT"}),
         never=_HEADS - {"ACTION"},
     ),
+    Part("column", before=frozenset({"RBRACE"}), through=frozenset({"SEMICOLON"}), never=_HEADS),
     Part("clause", before=_CLAUSES | _HEADS | _ENDS | {"LBRACE"}, is_at_end=True),
     Part("pattern", before=_CLAUSES | _HEADS | _ENDS | {"LBRACE"}, is_at_end=True),
     Part(

@@ -322,12 +322,12 @@ class Parser(Grammar):
 SECTIONS = ("metadata", "parameters", "inputs", "find", "action")
 
 
-def _items(parser: Parser) -> tuple[ast.EventDefinition | ast.Query, ...]:
-    """The event types and queries of a file; sections outside of any query are a bare body.
+def _items(parser: Parser) -> tuple[ast.EventDefinition | ast.TableDefinition | ast.Query, ...]:
+    """The event types, tables and queries of a file; sections outside of any query are a bare body.
 
     A bare body ends after its `find` and actions.
     """
-    items: list[ast.EventDefinition | ast.Query] = []
+    items: list[ast.EventDefinition | ast.TableDefinition | ast.Query] = []
     body: list[Section] = []
     for item in [*parser.items, None]:
         has_find = any(section.keyword == "find" for section in body)

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.plan.lookups import lookups_in
 from querylang.plan.model import EventType, Plan, QueryPlan
 from runtime.admission.filter_index import Filtered, Lookup, lookup_of
 from runtime.admission.rules import Outcome
@@ -113,9 +114,16 @@ class Selector:
 
     @cached_property
     def _lookups(self) -> dict[int, Lookup]:
-        """By input with a filter, how its records are found."""
+        """By input with a filter, how its records are found.
+
+        A filter that looks something up depends on the arrival that the clock gives, so all are.
+        """
         filters = {index: item.filter for index, item in enumerate(self._query.inputs)}
-        return {index: lookup_of(filter_) for index, filter_ in filters.items() if filter_ is not None}
+        return {
+            index: lookup_of(filter_)
+            for index, filter_ in filters.items()
+            if filter_ is not None and not (self._query.tables and any(lookups_in(filter_)))
+        }
 
     def wanted(self) -> list[Filtered]:
         """The event types that have a role, with how their records are found."""
@@ -186,7 +194,8 @@ class Selector:
         self, table: pa.Table, input_of: NDArray[np.int16], outcome: NDArray[np.int8], *, is_found: bool
     ) -> None:
         for index, item in enumerate(self._query.inputs):
-            if item.filter is not None and not (is_found and self._lookups[index].is_whole):
+            lookup = self._lookups.get(index) if is_found else None
+            if item.filter is not None and (lookup is None or not lookup.is_whole):
                 event = self._plan.event(item.event)
                 passes = as_array(item.filter, table, self._plan, event, self._query).fill_null(False)
                 outcome[(input_of == index) & ~passes.to_numpy(zero_copy_only=False)] = Outcome.FILTERED

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from querylang.plan.expression import Kind, Type
 from querylang.plan.library import LOCATION_FIELDS
+from querylang.plan.lookups import LOOKUP, failed_name
 from querylang.plan.model import EventType, Plan
 from runtime.arrow_types import arrow_type, has_column, made_once
 from runtime.columns.rows import stable_order
-from runtime.interpreter import Dictionary, Event, Location, Value, World
+from runtime.interpreter import Dictionary, EvaluationError, Event, Location, Value, World
 
 BATCH_VERSION = 1
 
@@ -351,4 +352,23 @@ def row_events(event: EventType, table: pa.Table, world: World, times: Sequence[
     columns = [column_values(table, field.name, field.type, world) for field in event.fields]
     names = [field.name for field in event.fields]
     rows: Iterable[tuple[Value, ...]] = zip(*columns, strict=True) if columns else [()] * len(table)
-    return [Event(event, dict(zip(names, row, strict=True)), time) for row, time in zip(rows, times, strict=True)]
+    events = [Event(event, dict(zip(names, row, strict=True)), time) for row, time in zip(rows, times, strict=True)]
+    if world.looks_up and has_column(table, "_arrival"):
+        looked_up = looked_up_in(table) or [{}] * len(table)
+        for made, arrival, values in zip(events, table.column("_arrival").to_pylist(), looked_up, strict=True):
+            made.arrival, made.looked_up = arrival, values
+    return events
+
+
+def looked_up_in(table: pa.Table) -> list[dict[str, Value | EvaluationError]] | None:
+    """By row, what is stored of lookups (`querylang.plan.lookups`); None = nothing is."""
+    names = [name for name in table.column_names if name.startswith(LOOKUP)]
+    if not names:
+        return None
+    found: list[dict[str, Value | EvaluationError]] = [{} for _ in range(len(table))]
+    for name in names:
+        own = name.rpartition(":")[0]
+        cells, failed = table.column(name).to_pylist(), table.column(failed_name(own)).to_pylist()
+        for row, (cell, has_failed) in enumerate(zip(cells, failed, strict=True)):
+            found[row][own] = EvaluationError(own) if has_failed else cell
+    return found

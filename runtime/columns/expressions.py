@@ -28,15 +28,18 @@ from querylang.plan.expression import (
     KeyOf,
     Kind,
     Literal,
+    Lookup,
     MemberOf,
     Type,
     Unary,
     children,
     rewritten,
     type_of,
+    walk,
 )
+from querylang.plan.lookups import failed_name, stored_lookups, stored_name
 from querylang.plan.model import EventType, Field, Plan, QueryPlan
-from runtime.arrow_types import arrow_type, has_column, one_chunk
+from runtime.arrow_types import arrow_type, has_column, made_once, one_chunk
 from runtime.columns.arrivals import column_name, column_values, row_events, to_cell
 from runtime.columns.methods import Mask, both_valid, native_call, seconds_of
 from runtime.compiling.compiled import kernel
@@ -52,6 +55,8 @@ from runtime.interpreter import (
     World,
     combine,
     constant_receiver,
+    default_value,
+    event_numbers,
     run_action,
     takes_nulls,
     value_type,
@@ -171,6 +176,8 @@ def _value(expression: Expression, rows: EventRows) -> Column:
         case Binary(operator=operator, left=left, right=right) if left.type == Type.STRING:
             one, two = _value(left, rows), _value(right, rows)
             return _joined(_strings(operator, one.values, two.values), [one, two])
+        case Lookup():
+            return _lookup(expression, rows)
         case Call(method="getTime" | "microseconds" as method, receiver=EventOf()) if (times := rows.times) is not None:
             return _joined(times if method == MICROSECONDS else seconds_of(times), (), times != NO_TIME)
         case Call() | IndexOf() if (known := constant_receiver(expression)) is not None:
@@ -270,6 +277,43 @@ def _nulls(operand: Expression, rows: EventRows) -> Column:
     else:
         null = np.zeros(len(rows), np.bool_) if inner.valid is None else ~inner.valid
     return Column(null, None if inner.failed is None else ~inner.failed, inner.failed)
+
+
+def _lookup(node: Lookup, rows: EventRows) -> Column:
+    """What a table says of a key when the row's event has arrived, or what was stored of that."""
+    name = stored_name(node)
+    if name is not None and has_column(rows.table, column_name(name, node.type)):
+        column = one_chunk(rows.table.column(column_name(name, node.type)))
+        failed = one_chunk(rows.table.column(failed_name(name))).to_numpy(zero_copy_only=False)
+        found = _of_scalars(column, node.type, rows)
+        return replace(found, failed=failed) if failed.any() else found
+    keys = [_value(key, rows) for key in node.keys]
+    known, count = _joined(None, keys), len(rows)
+    has_keys = np.ones(count, np.bool_) if known.valid is None else known.valid
+    content = rows.world.table(node.table)
+    places = content.rows_of(list(map(_probe, keys)), rows.table.column("_arrival").to_numpy())
+    is_there = has_keys & (places >= 0)
+    if not node.field:
+        return Column(is_there, known.valid, known.failed)
+    column = content.column(node.field).take(pa.array(places, mask=~is_there))
+    if node.has_default and not is_there.all():
+        default = pa.scalar(default_value(node.type, rows.world), column.type)
+        column = pc.if_else(pa.array(is_there), column, default)
+    found = _of_scalars(column, node.type, rows)
+    failed = known.failed if node.has_default else _either(known.failed, has_keys & ~is_there)
+    valid = both_valid(known.valid, found.valid)
+    return Column(found.values, valid, None if failed is None or not failed.any() else failed)
+
+
+def _probe(key: Column) -> pa.Array:
+    """The values of a key, null where there is none."""
+    if isinstance(key.values, pa.Array) and key.valid is not None:
+        return pc.if_else(pa.array(key.valid), key.values, pa.scalar(None, key.values.type))
+    return (
+        key.values
+        if isinstance(key.values, pa.Array)
+        else pa.array(key.values, mask=None if key.valid is None else ~key.valid)
+    )
 
 
 def _times(rows: EventRows) -> Sequence[int | None]:
@@ -499,6 +543,51 @@ def _remainder(a: Integers, b: Integers) -> Integers:
     return result
 
 
+# Lookups that are stored with events, as columns of their own. A lookup that has failed is null,
+# and another column says that it has.
+
+
+_stored_lookups = made_once(stored_lookups)
+
+
+def lookup_fields(plan: Plan, query: QueryPlan) -> list[pa.Field]:
+    """The columns of what is stored with the events of a query."""
+    fields = []
+    for item in _stored_lookups(query, plan.events):
+        fields.append(pa.field(column_name(item.name, item.lookup.type), _ARROW[item.lookup.type]))
+        fields.append(pa.field(failed_name(item.name), pa.bool_()))
+    return fields
+
+
+def with_lookups(table: pa.Table, plan: Plan, query: QueryPlan, keys: Sequence[pa.Array]) -> pa.Table:
+    """The table with the columns of what is looked up when its records are admitted.
+
+    keys: the values of the query's keys, by row
+    """
+    stored = _stored_lookups(query, plan.events)
+    if not stored:
+        return table
+    names = [field.name for field in lookup_fields(plan, query)]
+    bare = table.drop_columns([name for name in names if has_column(table, name)])
+    read = with_keys(bare, query, keys) if any(_mentions_keys(item.lookup) for item in stored) else bare
+    kinds, numbers = bare.column("_kind").to_numpy(), event_numbers(plan)
+    for item in stored:
+        column = evaluate(item.lookup, read, plan, plan.event(item.events[0]), query)
+        is_own = np.isin(kinds, [numbers[event] for event in item.events])
+        failed = np.zeros(len(bare), np.bool_) if column.failed is None else column.failed & is_own
+        valid = is_own if column.valid is None else is_own & column.valid
+        values = column.values if isinstance(column.values, pa.Array) else pa.array(column.values)
+        if not valid.all():
+            values = pc.if_else(pa.array(valid), values, pa.scalar(None, values.type))
+        bare = bare.append_column(column_name(item.name, item.lookup.type), values)
+        bare = bare.append_column(failed_name(item.name), pa.array(failed))
+    return bare.select([*(name for name in table.column_names if name not in names), *names])
+
+
+def _mentions_keys(node: Expression) -> bool:
+    return any(isinstance(part, KeyOf | Invoke) for part in walk(node))
+
+
 def over_columns(
     expression: Expression,
     known: Mapping[Expression, pa.Array],
@@ -506,12 +595,14 @@ def over_columns(
     query: QueryPlan,
     keys: Sequence[pa.Array],
     count: int,
+    arrivals: Integers | None = None,
 ) -> pa.Array:
     """The value of an expression on every row; null = no value.
 
     known: by part of the expression its value on every row
     keys: the values of the query's keys on every row
     count: how many rows
+    arrivals: by row, when it is looked up in tables, µs; None = nothing is
     """
     # The parts become fields of one artificial event, so that they are columns of a table.
     names = {node: f"part{number}" for number, node in enumerate(known)}
@@ -521,5 +612,6 @@ def over_columns(
 
     event = EventType("", tuple(Field(name, type_of(node)) for node, name in names.items()))
     columns = {column_name(name, type_of(node)): known[node] for node, name in names.items()}
-    table = with_keys(pa.table({**columns, "_row": pa.array(np.arange(count))}), query, list(keys))
+    moments = {} if arrivals is None else {"_arrival": pa.array(arrivals)}
+    table = with_keys(pa.table({**columns, "_row": pa.array(np.arange(count)), **moments}), query, list(keys))
     return as_array(rewritten(expression, as_field), table, plan, event, query)

@@ -33,7 +33,8 @@ from runtime.admission import (
 )
 from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.arrivals import Shape
-from runtime.columns.keys import group_rows, key_columns, number_keys
+from runtime.columns.expressions import with_lookups
+from runtime.columns.keys import group_rows, key_columns, key_values, number_keys
 from runtime.engine.forgetting import Lives, StoredLives, divide, stored_lives
 from runtime.engine.query_state import CUT_OFF, QueryParts, QueryState
 from runtime.instants import NEVER, NO_TIME
@@ -131,13 +132,25 @@ class CallRows:
 def wanted_records(parts: QueryParts, records: CallRecords) -> Wanted:
     """What the query makes of each record, and the records that concern it as rows."""
     heartbeats = records.controls.heartbeats
-    selection = parts.selector.select(records.table, records.kinds, heartbeats, is_found=records.is_found)
+    table = _at_their_arrival(parts, records)
+    selection = parts.selector.select(table, records.kinds, heartbeats, is_found=records.is_found)
     concerns = selection.is_selected
     concerns[list(heartbeats)] = True
     numbers = np.flatnonzero(concerns)
     table = _own_columns(parts.schema, records, selection)
     new = table if len(numbers) == len(table) else table.take(pa.array(numbers))
+    if parts.query.tables:
+        keys = key_values(parts.query, parts.keys_of(new))
+        new = with_lookups(new, parts.plan, parts.query, keys)
     return Wanted(selection, numbers, new, _bound_rules(parts, records, numbers))
+
+
+def _at_their_arrival(parts: QueryParts, records: CallRecords) -> pa.Table:
+    """The records; for filters that look something up, with the arrival that the clock gives."""
+    table = records.table
+    if not parts.query.tables:
+        return table
+    return table.set_column(table.schema.get_field_index("_arrival"), "_arrival", pa.array(records.arrival))
 
 
 def _bound_rules(parts: QueryParts, records: CallRecords, numbers: Integers) -> NDArray[np.int8]:

@@ -41,7 +41,7 @@ from runtime.results.matched import (
     ordered_steps,
     taken_columns,
 )
-from runtime.results.outputs import Routed, block_outputs, error_outputs, refused_records
+from runtime.results.outputs import LookedUp, Routed, block_outputs, error_outputs, refused_records
 from runtime.results.schemas import ADJUSTED_SCHEMA, NO_ADJUSTED, NO_OUTPUTS, no_discards, numbered, rows_of
 
 # The columns of a call's matches, put into the order of `runtime.results.matched`. Matches are
@@ -268,7 +268,13 @@ class QueryRunner:
         matches = gather_table(later)
         if self.query.block:
             numbers = carry.rows.numbers[later.matched.latest]
-            of_blocks, own = block_outputs(self.parts.plan, self.query, matches, numbers, carry.cut_off, self.feeds)
+            matched, looked_up = later.matched, None
+            if self.query.tables:
+                arrivals = later.table.column("_arrival").to_numpy()[matched.latest]
+                looked_up = LookedUp(later.table, matched.members, matched.widths, arrivals)
+            of_blocks, own = block_outputs(
+                self.parts.plan, self.query, matches, numbers, carry.cut_off, self.feeds, looked_up
+            )
             routed += own
             outputs = rows_of(NO_OUTPUTS, [of_blocks, outputs])
         return matches, None, outputs, counts

@@ -11,10 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from querylang.plan.lookups import stored_lookups
 from querylang.plan.model import EventType, Plan, QueryPlan
 from runtime.admission import QueryClocks, Selector
 from runtime.arrow_types import arrow_type, one_chunk
 from runtime.columns.arrivals import SYSTEM_FIELDS, field_columns
+from runtime.columns.expressions import lookup_fields
 from runtime.columns.keys import hash_keys, key_columns, key_identity, plain_columns
 from runtime.columns.rows import ColdRows, Hashes, is_small, joined
 from runtime.engine.at_most import given_times
@@ -84,7 +86,7 @@ def query_parts(plan: Plan, query: QueryPlan, matcher: str, admission: str | Non
         matcher=choose_matcher(plan, query, matcher),
         schema=_event_schema(plan, query),
         forgetting=forgetting_of(query, policies),
-        admission=_admission(query) if admission is None else admission,
+        admission=_admission(query, plan.events) if admission is None else admission,
     )
 
 
@@ -127,7 +129,7 @@ def all_parts(plan: Plan, matcher: str) -> list[QueryParts]:
 def _new_parts(plan: Plan, query: QueryPlan, matcher: str, first: dict[str, QueryParts], kept: _Kept) -> QueryParts:
     """The parts of a query; `first`: by admission those of the first query that has it."""
     is_alone = len(plan.queries) == 1 and not first  # then none is compared with it: text of long lists is long
-    admission = "" if is_alone else _admission(query)
+    admission = "" if is_alone else _admission(query, plan.events)
     like = first.get(admission)
     if like is None:
         parts = query_parts(plan, query, matcher, admission)
@@ -139,11 +141,12 @@ def _new_parts(plan: Plan, query: QueryPlan, matcher: str, first: dict[str, Quer
     return parts
 
 
-def _admission(query: QueryPlan) -> str:
+def _admission(query: QueryPlan, events: Sequence[EventType]) -> str:
     # Waits, skipped events and times of matches are stored with the events.
     has_own = query.trailing is not None or query.skip is not None or query.at_most is not None
     own = query.title if has_own else ""
-    return repr((query.inputs, query.keys, query.forget_keys, query.nulls_fail, are_numbered(query), own))
+    looks_up = (stored_lookups(query, events), query.tables) if query.tables else ()
+    return repr((query.inputs, query.keys, query.forget_keys, query.nulls_fail, are_numbered(query), own, looks_up))
 
 
 _OF_CALLS = ("_text", "_place")
@@ -160,7 +163,8 @@ def _event_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
     system += [pa.field("_skipped", pa.bool_())] if query.skip is not None else []
     system += [pa.field("_shape", pa.int8()), pa.field("_end", pa.int64())] if has_ends(query) else []
     system += [NUMBER] if are_numbered(query) else []
-    return pa.schema([*system, *((name, arrow_type(type_, plan)) for name, type_ in columns.items())])
+    own = [pa.field(name, arrow_type(type_, plan)) for name, type_ in columns.items()]
+    return pa.schema([*system, *own, *lookup_fields(plan, query)])
 
 
 # Key state of one query between calls: stored events and bounds, split into hot keys and cold

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan.expression import Call, EndOf, EventOf, Expression, FieldOf, Fold, Type, terms_of, type_of, walk
+from querylang.plan.lookups import LOOKUP, failed_name, with_stored
 from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import column_name, from_cell, row_events, to_cell
 from runtime.columns.expressions import over_columns
@@ -142,6 +143,11 @@ class _Matches:
         """The values; None if the expression needs whole events, or the events of a run."""
         if self._runs and any(isinstance(node, Fold | EndOf) for node in walk(value)):
             return None
+        if self.later.query.tables:
+            known_value = with_stored(value, self._stored)
+            if known_value is None or self._has_failed(known_value):
+                return None
+            value = known_value
         plan, query, matched = self.later.plan, self.later.query, self.later.matched
         known: dict[Expression, pa.Array] = {}
         events = 0
@@ -157,7 +163,30 @@ class _Matches:
         if events:
             return None
         keys = key_values(query, taken_columns(self.later.keys, matched.latest))
-        return over_columns(value, known, plan, query, keys, len(matched))
+        arrivals = self._arrivals if query.tables else None
+        return over_columns(value, known, plan, query, keys, len(matched), arrivals)
+
+    @property
+    def _arrivals(self) -> Integers:
+        """By match, when its latest event has arrived, µs."""
+        arrivals: Integers = self.later.table.column("_arrival").to_numpy()[self.later.matched.latest]
+        return arrivals
+
+    @property
+    def _stored(self) -> frozenset[str]:
+        """The names of the lookups that are stored with events."""
+        names: list[str] = self.later.table.column_names
+        return frozenset(name.rpartition(":")[0] for name in names if name.startswith(LOOKUP))
+
+    def _has_failed(self, value: Expression) -> bool:
+        """Whether a stored lookup of some match has failed."""
+        for node in walk(value):
+            if isinstance(node, FieldOf) and node.field.startswith(LOOKUP):
+                rows = self._members(node.term)
+                failed = self.later.table.column(failed_name(node.field)).to_numpy()
+                if failed[rows[rows >= 0]].any():
+                    return True
+        return False
 
     def _field(self, term: int, field: str, type_: Type) -> pa.Array:
         table, rows = self.later.table, self._members(term)
@@ -187,6 +216,7 @@ class _Matches:
             [from_cell(cell, key.type, world) for cell in column.to_pylist()]
             for key, column in zip(query.keys, key_values(query, taken_columns(self.later.keys, latest)), strict=True)
         ]
+        arrivals = self._arrivals[matches] if query.tables else None
         found = list[Value | EvaluationError]()
         for number in range(len(matches)):
             context = Context(
@@ -194,6 +224,7 @@ class _Matches:
                 runs={term: own[number] for term, own in runs.items()},
                 keys=[values[number] for values in keys],
                 world=world,
+                as_of=None if arrivals is None else int(arrivals[number]),
                 invoke=run_action,
             )
             try:

@@ -9,7 +9,16 @@ from typing import Any, NamedTuple
 from querylang.plan.expression import Aggregate, Kind, Type
 from querylang.plan.library import TIME_FORMAT
 from querylang.plan.model import Action, EventType, Plan, QueryPlan
-from runtime.interpreter.values import Dictionary, Event, LimitError, Location, Value, World, default_value
+from runtime.interpreter.values import (
+    Dictionary,
+    Event,
+    LimitError,
+    Location,
+    TableContent,
+    Value,
+    World,
+    default_value,
+)
 
 MOST_STEPS = 1_000_000
 """Iterations of loops and calls of actions that one match, or one condition, may run."""
@@ -40,6 +49,11 @@ class PlanWorld:
         """Whether a null that is used is a failure."""
         return any(query.nulls_fail for query in self._queries)
 
+    @property
+    def looks_up(self) -> bool:
+        """Whether something is looked up in tables beside the stream."""
+        return any(query.tables for query in self._queries)
+
     def event_type(self, name: str) -> EventType:
         """The event type of that name; KeyError if the plan has none."""
         return self._events[name]
@@ -47,6 +61,16 @@ class PlanWorld:
     def action(self, event: str | None, name: str) -> Action:
         """An action of an event type, or (None) of the query; KeyError if there is none."""
         return self._actions[event, name]
+
+    def table(self, name: str) -> TableContent:
+        """What the table of that name holds; KeyError if no query looks something up in it."""
+        for query in self._queries:
+            for table in query.tables:
+                if table.name == name:
+                    assert table.content is not None, "tables are loaded before a plan runs"
+                    content: TableContent = table.content
+                    return content
+        raise KeyError(name)
 
 
 class _Known(NamedTuple):
@@ -144,6 +168,7 @@ class Context:
     budget: the steps and bytes that are left
     runs: by term, the events of a run, oldest first
     before: by term, the event before; None = there is none
+    as_of: when the candidate's latest event has arrived, µs; None = nothing is looked up
     depth: how many calls of actions this evaluation is inside of
     invoke: runs a called action; a parameter because expressions do not import statements
     """
@@ -159,6 +184,7 @@ class Context:
     budget: Budget = field(default_factory=Budget)
     runs: Mapping[int, Sequence[Event]] = field(default_factory=dict)
     before: Mapping[int, Event | None] = field(default_factory=dict)
+    as_of: int | None = None
     depth: int = 0
     invoke: Callable[[Action, Sequence[Value], Context], Value] = no_actions
 

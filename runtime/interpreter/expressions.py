@@ -37,6 +37,7 @@ from querylang.plan.expression import (
     Kind,
     Literal,
     LocalOf,
+    Lookup,
     MemberOf,
     New,
     ParameterOf,
@@ -48,6 +49,7 @@ from querylang.plan.expression import (
     walk,
 )
 from querylang.plan.library import LOCATION_FIELDS
+from querylang.plan.lookups import Subject, stored_name, subject_of
 from runtime.exact_times import with_exact_sum
 from runtime.interpreter.aggregates import folded
 from runtime.interpreter.constants import Constant, constant_receiver
@@ -209,6 +211,8 @@ def _name_of(node: Expression) -> str | None:
             return "the selected value"
         case Fold(function=function):
             return f"{function}()"
+        case Lookup(table=table, field=field) if field:
+            return f"'{field}' of table '{table}'"
     return None
 
 
@@ -295,6 +299,57 @@ def _fold(node: Fold, context: Context) -> Value:
     if value is None and context.world.nulls_fail and is_null(value, node):
         raise EvaluationError(f"{node.function}() over no event has no value")
     return value
+
+
+_NOT_STORED: Any = object()
+
+
+def _lookup(node: Lookup, context: Context) -> Value:
+    """What a table says of a key: at the arrival of its event, or of the candidate's latest one.
+
+    What was stored with the event at its admission is not asked again.
+    """
+    context.budget.spend(NODE)
+    subject, moment, stored = subject_of(node), context.as_of, _NOT_STORED
+    if subject is not None:
+        event = _event_about(subject, context)
+        moment = context.as_of if event.arrival is None else event.arrival
+        stored = (event.looked_up or {}).get(stored_name(node) or "", _NOT_STORED)
+        if stored is not _NOT_STORED and not isinstance(stored, EvaluationError):
+            return stored
+    keys = [evaluate(key, context) for key in node.keys]
+    if stored is not _NOT_STORED:
+        raise no_row(node, keys)
+    if None in keys:
+        return None
+    assert moment is not None, "who evaluates a lookup knows when"
+    content = context.world.table(node.table)
+    row = content.row_of(keys, moment)
+    if not node.field:
+        return row >= 0
+    if row >= 0:
+        return content.cell(node.field, row)
+    if not node.has_default:
+        raise no_row(node, keys)
+    return default_value(node.type, context.world)
+
+
+def no_row(node: Lookup, keys: Sequence[Value]) -> EvaluationError:
+    """The failure of a lookup."""
+    shown = ", ".join(repr(key) if isinstance(key, str) else str(key) for key in keys)
+    return EvaluationError(f"table '{node.table}' has no row of {shown}")
+
+
+def _event_about(subject: Subject, context: Context) -> Event:
+    """The only event that a lookup is about."""
+    kind, term = subject
+    if kind == "":
+        return _event_of(context, term)
+    run = context.runs.get(term, ())
+    event = context.before[term] if kind == "prev" else run[0 if kind == "first" else -1] if run else None
+    if event is None:
+        raise EvaluationError("there is no event before" if kind == "prev" else "the run is empty")
+    return event
 
 
 def _unshared(value: AnyValue) -> AnyValue:
@@ -387,6 +442,7 @@ _LEAVES: Mapping[type, Callable[[Any, Context], Value]] = {
     PrevOf: _prev,
     EndOf: _end,
     Fold: _fold,
+    Lookup: _lookup,
     Aggregate: lambda node, context: _read(context.aggregates[node], node, context, f"{node.function}()"),
 }
 """Nodes without parts; without `ParameterOf`, because parameters have values before a plan runs."""

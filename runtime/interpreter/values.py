@@ -67,11 +67,15 @@ class Event:
     type: its event type
     values: by field: the value; None = null
     time: microseconds since 1970; None = the program made the event
+    arrival: µs; None = nothing that is looked up depends on it
+    looked_up: by name (`querylang.plan.lookups`), what was stored with it; None = nothing
     """
 
     type: EventType
     values: dict[str, Value]
     time: int | None = None
+    arrival: int | None = field(default=None, compare=False)
+    looked_up: Mapping[str, Value | EvaluationError] | None = field(default=None, compare=False)
 
 
 @dataclass(slots=True)
@@ -134,12 +138,45 @@ class World(Protocol):
         """Whether a null that is used is a failure (`QueryPlan.nulls_fail`)."""
         ...
 
+    @property
+    def looks_up(self) -> bool:
+        """Whether something is looked up in tables beside the stream."""
+        ...
+
     def event_type(self, name: str) -> EventType:
         """The event type of that name."""
         ...
 
     def action(self, event: str | None, name: str) -> Action:
         """An action of an event type, or (None) of the query."""
+        ...
+
+    def table(self, name: str) -> TableContent:
+        """What the table beside the stream of that name holds."""
+        ...
+
+
+class TableContent(Protocol):
+    """What a table beside the stream holds; its rows have numbers."""
+
+    def row_of(self, keys: Sequence[Value], moment: int) -> int:
+        """The row of a key at a moment, µs; -1 = there is none."""
+        ...
+
+    def cell(self, field: str, row: int) -> Value:
+        """A cell; None = null."""
+        ...
+
+    def rows_of(self, keys: Sequence[Any], moments: Any) -> Any:
+        """By probe the row of its key at its moment; -1 = there is none.
+
+        keys: by key of the table, an Arrow array
+        moments: µs
+        """
+        ...
+
+    def column(self, field: str) -> Any:
+        """A column as an Arrow array."""
         ...
 
 

@@ -70,7 +70,8 @@ def selected(
     assert query.every is not None, "only `find every` has selects"
     kinds = table.column("_kind").to_numpy()
     keys = [key.take(pa.array(latest)) for key in key_values(query, key_columns(table, kinds, plan, query))]
-    row = _Row(plan, query, keys, _Events(table, order), len(latest))
+    arrivals = table.column("_arrival").to_numpy()[latest] if query.tables else None
+    row = _Row(plan, query, keys, _Events(table, order), len(latest), arrivals)
     for node, column in zip(aggregates_of(query), aggregates, strict=True):
         if query.every.term_of(node) is None:
             row.columns[node] = column
@@ -129,6 +130,7 @@ class _Row:
     """What `select` and `having` may mention besides keys.
 
     count: how many matches
+    arrivals: by match, when its latest event has arrived, µs; None = nothing is looked up
     columns: by expression, one value per match
     positions: by expression that is an event, its position per match; -1 = none
     """
@@ -138,6 +140,7 @@ class _Row:
     keys: list[pa.Array]
     events: _Events
     count: int
+    arrivals: Integers | None
     columns: dict[Expression, pa.Array] = field(default_factory=dict)
     positions: dict[Expression, Integers] = field(default_factory=dict)
 
@@ -145,7 +148,7 @@ class _Row:
         """By match, an expression over aggregates, keys and selects; null = no value."""
         if any(node in self.positions for node in walk(expression)):
             return self._value_of_events(expression)
-        return over_columns(expression, self.columns, self.plan, self.query, self.keys, self.count)
+        return over_columns(expression, self.columns, self.plan, self.query, self.keys, self.count, self.arrivals)
 
     def _value_of_events(self, expression: Expression) -> pa.Array:
         """The same for expressions that mention whole events, match by match."""
@@ -169,6 +172,7 @@ class _Row:
                 selects={node.index: value for node, value in known.items() if isinstance(node, SelectOf)},
                 aggregates={node: value for node, value in known.items() if isinstance(node, Aggregate)},
                 world=world,
+                as_of=None if self.arrivals is None else int(self.arrivals[row]),
                 invoke=run_action,
             )
             try:

@@ -19,7 +19,7 @@ from querylang.plan.pasts import counted_states
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import row_events, to_cell
 from runtime.compiling.compiled import borrowing
-from runtime.instants import NEVER
+from runtime.instants import NEVER, NO_TIME
 from runtime.interpreter import PlanWorld
 from runtime.matching import reference
 from runtime.matching.candidates import MOST_MATCHES, TOO_MANY
@@ -166,7 +166,10 @@ class ReferenceOverColumns:
                 values[position] = value
         superseded = events.superseded.tolist() + [NEVER] * (len(inputs) - len(events.superseded))
         number = events.number.tolist() + [0] * (len(inputs) - len(events.number))
-        columns = (inputs.tolist(), times.tolist(), values, superseded, number)
+        arrivals = [NO_TIME] * len(inputs)
+        if self._query.tables:
+            arrivals = events.table.column("_arrival").to_numpy()[events.row].tolist()
+        columns = (inputs.tolist(), times.tolist(), values, superseded, number, arrivals)
         return [Released(*event) for event in zip(*columns, strict=True)]
 
 

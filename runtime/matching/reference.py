@@ -36,7 +36,7 @@ from querylang.plan.model import (
 from querylang.plan.pasts import counted_states, pasts
 from querylang.plan.questions import Question, question_of
 from querylang.recursion import room_for
-from runtime.instants import NEVER
+from runtime.instants import NEVER, NO_TIME
 from runtime.interpreter import (
     BY_RECENCY,
     Budget,
@@ -63,6 +63,7 @@ class Released:
     time: µs UTC
     superseded: the position of the next event that supersedes it (`with unique`); NEVER = none
     number: its running number among the events of its key
+    arrival: µs; NO_TIME = nothing depends on it
     """
 
     input: int
@@ -70,6 +71,7 @@ class Released:
     value: Event
     superseded: int = NEVER
     number: int = 0
+    arrival: int = NO_TIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,7 @@ class ReferenceMatcher:
         self.pasts = pasts(query) if query.has_runs else ()
         self.counted, self.most_bound = counted_states(query), remembering.MOST_BOUND
         self._tied = self._ties()
+        self._as_of: int | None = None
         self._is_ordered = query.finds_all and all(len(tied) == 1 for ties in self._tied.values() for tied in ties)
 
     def matches(self, events: Sequence[Released], key: range, first_new: int, free: int = 0) -> KeyMatches:
@@ -472,12 +475,16 @@ class ReferenceMatcher:
         for term, positions in bindings.items():
             values[term] = events[positions[0]].value
         keys = self._keys(events[next(iter(bindings.values()))[0]]) if self._may_mention_keys else ()
-        return Context(values, keys=keys, world=self._world, invoke=run_action)
+        return Context(values, keys=keys, world=self._world, as_of=self._as_of, invoke=run_action)
 
     def _keys(self, event: Released) -> Sequence[Value]:
         """The values of the key, which each of its events has."""
         context = Context([event.value], world=self._world, invoke=run_action)
         return [evaluate(key, context) for key in self._query.inputs[event.input].keys]
+
+    def look_up_as_of(self, latest: Released) -> None:
+        """What candidates with this latest event look up is what tables say when it arrives."""
+        self._as_of = None if latest.arrival == NO_TIME else latest.arrival
 
     @property
     def inputs(self) -> tuple[Input, ...]:
@@ -528,6 +535,7 @@ class Search:
         self.latest = latest
         self._known: dict[tuple[object, ...], Bindings | None] = {}
         self._bound = 0
+        matcher.look_up_as_of(events[latest])
         positions = [position for position in key if position <= latest]
         self.in_window = in_windows(events, latest, matcher.inputs, positions)
         self.free = [position for position in self.in_window if position >= free]

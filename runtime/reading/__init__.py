@@ -30,8 +30,8 @@ from runtime.reading.control_events import (
     parse_change,
     parse_engine_control,
 )
-from runtime.reading.conversion import Cells, parse_cell
-from runtime.reading.files import iter_raw
+from runtime.reading.conversion import Cells, convert, parse_cell
+from runtime.reading.files import iter_raw, read_raw
 from runtime.reading.inference.looks import Decided, TablesElsewhere, columns_in
 from runtime.reading.inference.own_columns import (
     MOST_SOURCES,
@@ -101,6 +101,7 @@ __all__ = [
     "TablesElsewhere",
     "columns_in",
     "control_name",
+    "convert",
     "decide_meanings",
     "decide_places",
     "fields_read",
@@ -125,6 +126,7 @@ __all__ = [
     "parse_change",
     "parse_engine_control",
     "read_following",
+    "read_raw",
     "read_table",
     "refuse_untyped",
     "rounded_column",

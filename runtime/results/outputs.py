@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +22,12 @@ from querylang.plan.model import EventType, Plan, QueryPlan, Stopped
 from querylang.plan.routing import QUERIES_CHANNEL
 from runtime.admission import Outcome
 from runtime.arrow_types import arrow_type, has_column, one_chunk
-from runtime.columns.arrivals import RecordKind, event_of, field_columns, from_cell
+from runtime.columns.arrivals import RecordKind, event_of, field_columns, from_cell, looked_up_in
 from runtime.columns.keys import key_values
 from runtime.instants import NO_TIME, micros_of
 from runtime.interpreter import Context, EvaluationError, Event, LimitError, Output, PlanWorld, Value, World, run_action
 from runtime.interpreter import run_block as run_statements
+from runtime.matching.interface import columns_of
 from runtime.number_arrays import Integers
 from runtime.results.for_users import column_cells, plain_value
 from runtime.results.schemas import (
@@ -82,6 +83,38 @@ class Routed:
     step: int
 
 
+class LookedUp(NamedTuple):
+    """What blocks know of tables.
+
+    table: the events' columns, by row
+    members: by (match, column), a row; negative = none
+    widths: as in `runtime.matching.interface.Found`
+    arrivals: by match, when its latest event has arrived, µs
+    """
+
+    table: pa.Table
+    members: Integers
+    widths: Sequence[int]
+    arrivals: Integers
+
+    def take(self, order: NDArray[np.int64]) -> LookedUp:
+        """The same of these matches, in their order."""
+        return self._replace(members=self.members[order], arrivals=self.arrivals[order])
+
+    def give(self, term: int, terms: int, events: Sequence[Any]) -> None:
+        """Give the events of a term in each match what was stored with them."""
+        members = self.members[:, columns_of(self.widths, terms)[term]]
+        rows, place = np.unique(members, return_inverse=True)
+        taken = self.table.take(pa.array(np.maximum(rows, 0)))
+        arrivals = taken.column("_arrival").to_pylist()
+        stored = looked_up_in(taken) or [{}] * len(rows)
+        places = place.reshape(members.shape)
+        for own, at_rows, found in zip(members, places, events, strict=True):
+            there = at_rows[own >= 0].tolist()
+            for event, at in zip(found if isinstance(found, list) else [found], there, strict=False):
+                event.arrival, event.looked_up = arrivals[at], stored[at]
+
+
 def block_outputs(
     plan: Plan,
     query: QueryPlan,
@@ -89,25 +122,28 @@ def block_outputs(
     keys: NDArray[np.int64],
     cut_off: NDArray[np.int64],
     feeds: Collection[str] = (),
+    looked_up: LookedUp | None = None,
 ) -> tuple[pa.Table, list[Routed]]:
     """The outputs of a query's matches (`match_schema`), and what other queries take of them.
 
     keys: by match, the number of its key
     cut_off: by key number, how many blocks in a row were cut off; it is updated
     feeds: the event types that are routed to queries
+    looked_up: by these matches; None = the query looks nothing up
     """
     routed: list[Routed] = []
     order = np.lexsort([matches.column(name).to_numpy() for name in ("_rank", "time", "_step", "emitted")])
     # A key's count depends on the order of its matches, so that has to be the same for every cut.
     if (np.diff(order) < 0).any():
         matches, keys = matches.take(pa.array(order)), keys[order]
+        looked_up = None if looked_up is None else looked_up.take(order)
     else:
         order = np.arange(len(matches))
     common = matches.select(["query", "instance", "time", "emitted", "match_id", "_step", "_rank"]).to_pylist()
     values = column_cells(matches.column("key"))
     told = told_cells(query)
     tables, rows = list[pa.Table](), list[Row]()
-    each = zip(common, values, keys.tolist(), order.tolist(), _contexts(plan, query, matches), strict=True)
+    each = zip(common, values, keys.tolist(), order.tolist(), _contexts(plan, query, matches, looked_up), strict=True)
     for shared, value, key, number, context in each:
         shared["key"] = json.dumps(plain_value(value))
         shared.update(told)
@@ -157,14 +193,19 @@ def _missing_field(event: Event) -> str | None:
     return None
 
 
-def _contexts(plan: Plan, query: QueryPlan, matches: pa.Table) -> Iterator[Context]:
+def _contexts(plan: Plan, query: QueryPlan, matches: pa.Table, looked_up: LookedUp | None) -> Iterator[Context]:
     """The context of each match's block."""
     world = PlanWorld(plan, query)
     runs = [index for index, term in enumerate(query.terms) if term.group is not None]
-    bound = [[]] * len(matches) if query.every is not None else zip(*_terms(plan, query, matches, world), strict=True)
+    terms = [] if query.every is not None else list(_terms(plan, query, matches, world))
+    if looked_up is not None:
+        for term, events in enumerate(terms):
+            looked_up.give(term, len(terms), events)
+    bound = [[]] * len(matches) if query.every is not None else zip(*terms, strict=True)
+    moments = [None] * len(matches) if looked_up is None else looked_up.arrivals.tolist()
     keys = _keys(query, matches, world)
     chosen = _selects(plan, query, matches, world) if query.selected else [()] * len(matches)
-    for events, own_keys, own_selects in zip(bound, keys, chosen, strict=True):
+    for events, own_keys, own_selects, moment in zip(bound, keys, chosen, moments, strict=True):
         yield Context(
             events=events,
             is_block=True,
@@ -173,6 +214,7 @@ def _contexts(plan: Plan, query: QueryPlan, matches: pa.Table) -> Iterator[Conte
             runs={term: events[term] for term in runs},
             locals=[None] * query.slots,
             world=world,
+            as_of=moment,
             invoke=run_action,
         )
 

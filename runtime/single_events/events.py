@@ -195,6 +195,7 @@ def _is_simple(query: QueryPlan) -> bool:
     if (
         query.has_runs
         or query.remembers
+        or query.tables
         or query.forget_keys is not None
         or query.optional_keys
         or any(key.type not in _KEYS for key in query.keys)

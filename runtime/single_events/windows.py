@@ -62,14 +62,12 @@ class Known(Released):
     """A released event.
 
     superseded: NEVER, or 0 = by an event before the latest one
-    arrival: µs
     source_time: µs; NO_TIME = none
     place: as in `SingleEvent`
     unique: what `with unique` compares; None = nothing
     arguments: as a candidate of `runtime.single_events.windows`; None = it is not one
     """
 
-    arrival: int = NO_TIME
     source_time: int = NO_TIME
     place: Coordinates | None = None
     unique: Key | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from querylang.checker.expressions.lookups import called, table_of
 from querylang.checker.expressions.members import (
     fold,
     is_fold,
@@ -68,6 +69,9 @@ def call(inferring: Inferring, node: ast.Call, *, is_statement: bool = False) ->
         return _function(inferring, node, is_statement=is_statement)
     if isinstance(node.receiver, ast.Call) and is_prev(inferring, node.receiver):
         return prev_member(inferring, node.receiver, node.name, is_called=True)
+    table = table_of(inferring, node.receiver)
+    if table is not None:
+        return called(inferring, node, table)
     whole = ast.Member(node.span, node.receiver, node.name)
     path = type_path(inferring, whole)
     if path is not None:

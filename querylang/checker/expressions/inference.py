@@ -181,8 +181,8 @@ def parts_of(node: ast.Expression) -> tuple[ast.Expression, ...]:
             return arguments if receiver is None else (receiver, *arguments)
         case ast.TypeCall(arguments=arguments) | ast.SequenceLiteral(items=arguments):
             return arguments
-        case ast.Index(receiver=receiver, index=index):
-            return (receiver, index)
+        case ast.Index(receiver=receiver, index=index, more=more):
+            return (receiver, index, *more)
         case ast.DictionaryLiteral(items=items):
             return tuple(part for pair in items for part in pair)
         case _:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from querylang.checker.expressions.lookups import examples, is_lookup, of_row, table_of
 from querylang.checker.namespaces import EventSchema, path_of
 from querylang.checker.scope import ENDS, FOLDS, PREV, Inferring, Repeats, Run, type_of, wrong_count
 from querylang.errors import Mistake, QueryError, listed
@@ -37,6 +38,11 @@ def name(inferring: Inferring, node: ast.Name, near: Iterable[str] = ()) -> Expr
         return scope.names[text]
     if text == "infinity":
         return Literal(Type.FLOAT, float("inf"))
+    if text in inferring.namespace.types.broken_tables:
+        return None
+    table = None if text in scope.forbidden else inferring.namespace.types.tables.get(text)
+    if table is not None:
+        return inferring.report(QueryError.of(Mistake.TABLE_AS_VALUE, node.span, name=text, examples=examples(table)))
     if text in scope.actions and text not in scope.forbidden:
         return inferring.report(QueryError.of(Mistake.ACTION_AS_VALUE, node.span, name=text))
     if text not in scope.forbidden and inferring.namespace.candidates(text):
@@ -87,6 +93,12 @@ def member(inferring: Inferring, node: ast.Member) -> Expression | None:
     """Check `receiver.name`: a field, or a constant of an event type."""
     if isinstance(node.receiver, ast.Call) and is_prev(inferring, node.receiver):
         return prev_member(inferring, node.receiver, node.name, is_called=False)
+    if isinstance(node.receiver, ast.Call | ast.Index) and is_lookup(inferring, node.receiver):
+        return of_row(inferring, node.receiver, node.name)
+    table = table_of(inferring, node.receiver)
+    if table is not None:
+        facts = {"method": node.name.text, "examples": examples(table)}
+        return inferring.report(QueryError.of(Mistake.TABLE_METHOD, node.name.span, **facts))
     path = type_path(inferring, node.receiver, is_plain_type=node.name.text.isupper())
     if path is not None:
         return _type_constant(inferring, path, node.name)
@@ -117,10 +129,15 @@ def _hint_of_run(inferring: Inferring, node: ast.Member, type_: Type) -> str | N
 
 def index(inferring: Inferring, node: ast.Index) -> Expression | None:
     """Check `receiver[index]`: an element of a sequence, a value of a dictionary."""
+    table = table_of(inferring, node.receiver)
+    if table is not None:
+        return inferring.report(QueryError.of(Mistake.TABLE_ROW, node.span, examples=examples(table, of_row=True)))
     receiver = inferring.typed(node.receiver)
     if receiver is None:
         inferring.typed(node.index)
         return None
+    if node.more:
+        return inferring.report(QueryError.of(Mistake.SEVERAL_INDEXES, node.more[0].span))
     type_ = type_of(receiver)
     if type_.kind is Kind.SEQUENCE:
         at, element = inferring.of_type(node.index, Type.INTEGER, "an index"), type_.of[0]

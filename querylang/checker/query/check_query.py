@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from querylang.checker.blocks import CheckedBlock, check_actions, check_block, signatures
+from querylang.checker.blocks import CheckedBlock, check_actions, check_block, refused_lookup, signatures
 from querylang.checker.checked import Diagnostics, Written
 from querylang.checker.expressions.inference import Inference
 from querylang.checker.namespaces import ActionSignature, Namespace
@@ -34,7 +34,8 @@ from querylang.checker.query.warnings import warn_of_dear_repeats, warn_of_no_ma
 from querylang.checker.scope import Repeats, Run, Scope
 from querylang.errors import Mistake, QueryError
 from querylang.plan.expression import NUMBERS, Expression, Items, Literal, ParameterOf, Type
-from querylang.plan.model import Automaton, Condition, Parameter, QueryPlan
+from querylang.plan.lookups import lookups_in, tables_of
+from querylang.plan.model import Action, Automaton, Condition, Parameter, QueryPlan
 from querylang.plan.routing import QUERIES_CHANNEL
 from querylang.plan.text import literal_text
 from querylang.source import Span
@@ -70,6 +71,8 @@ def check_query(query: ast.Query, name: str, namespace: Namespace) -> QueryPlan 
         names = selects.names if every is None else every.names
         block = check_block(find.block, scopes.block(names, is_every=every is not None), namespace)
     actions = check_actions(query.actions, scopes.signatures, scopes.actions, namespace)
+    if namespace.types.tables:
+        _refuse_lookups(query, actions, inputs, namespace.diagnostics)
     metadata = _metadata(query, namespace)
     if not section.is_clean or find is None or pattern.tree is None or not pattern.has_all_inputs:
         return None
@@ -101,11 +104,33 @@ def check_query(query: ast.Query, name: str, namespace: Namespace) -> QueryPlan 
         at_most=at_most,
         shows_metadata=bool(metadata),
     )
+    if namespace.types.tables:
+        plan = replace(plan, tables=tables_of(plan, namespace.types.tables))
     warn_of_unused(query, plan, namespace.diagnostics)
     warn_of_no_match(find, plan, namespace.diagnostics)
     repeats = [part for part in parts_of(find.pattern) if isinstance(part, ast.PatternRepeat)]
     warn_of_dear_repeats(repeats, plan, namespace.diagnostics)
     return plan
+
+
+def _refuse_lookups(
+    query: ast.Query, actions: tuple[Action, ...], inputs: CheckedInputs, diagnostics: Diagnostics
+) -> None:
+    """Refuse lookups in actions of the query, and where their answer must not change."""
+    bodies = {action.name: action for action in actions}
+    for node in query.actions:
+        if node.name.text in bodies:
+            found = refused_lookup(bodies, node.name, {})
+            if found is not None:
+                diagnostics.add(found)
+    nodes = query.inputs.items if isinstance(query.inputs, ast.Inputs) else ()
+    written = [node for node in nodes if isinstance(node, ast.InputDefinition)]
+    for item in inputs.plan_inputs:
+        place = next((node.event.span for node in written if node.event.text.endswith(item.event)), query.span)
+        parts = {"a key": (item.keys, item.heartbeat), "the time of an event": item.time_from}
+        for what, part in parts.items():
+            if any(lookups_in(part)):
+                diagnostics.report(Mistake.TABLE_IN_KEY, place, what=what)
 
 
 def _check_repeats(find: ast.Find, pattern: CheckedPattern, diagnostics: Diagnostics) -> None:

@@ -86,6 +86,8 @@ class _Filters:
                 return known or (self.schema.is_open and name.text not in self.constants.parameters)
             case ast.Call(receiver=None, name=name):
                 return name.text in self.values.actions
+            case ast.Call(receiver=ast.NameUse(name=name)) | ast.Index(receiver=ast.NameUse(name=name)):
+                return name.text in self.constants.namespace.types.tables and not self.values.has(name.text)
         return False
 
     def condition(self, node: ast.Expression) -> list[Expression]:

@@ -113,6 +113,10 @@ class ExpressionRules(Rules):
         """postfix : postfix LBRACKET argument RBRACKET"""
         p[0] = ast.Index(p[1].span.until(p[4].span), p[1], p[3])
 
+    def p_postfix_index_of_several(self, p: Parts) -> None:
+        """postfix : postfix LBRACKET argument COMMA argument_list RBRACKET"""
+        p[0] = ast.Index(p[1].span.until(p[6].span), p[1], p[3], tuple(p[5]))
+
     def p_same_postfix(self, p: Parts) -> None:
         """postfix : literal"""
 

@@ -33,6 +33,7 @@ class FileRules(Rules):
 
     def p_item(self, p: Parts) -> None:
         """item : event_definition
+        | table_definition
         | query
         | section"""
         p[0] = p[1]

@@ -151,11 +151,30 @@ class StatementRules(Rules):
         return None
 
 
-# Rules of event definitions: annotations, fields, constants, actions; and of types.
+# Rules of event definitions: annotations, fields, constants, actions; of tables; and of types.
 
 
 class EventTypeRules(Rules):
-    """`@Annotation event Name { fields, constants, actions }`."""
+    """`@Annotation event Name { fields, constants, actions }`, `table Name { columns }`."""
+
+    def p_table_definition(self, p: Parts) -> None:
+        """table_definition : TABLE name LBRACE columns RBRACE"""
+        p[0] = ast.TableDefinition(p[1].span.until(p[5].span), p[2], tuple(p[4]))
+
+    def p_columns(self, p: Parts) -> None:
+        """columns : columns column
+        |"""
+        p[0] = grown(p)
+
+    def p_column(self, p: Parts) -> None:
+        """column : type name SEMICOLON
+        | KEY type name SEMICOLON"""
+        is_key = len(p) == 5
+        p[0] = ast.Column(p[1].span.until(p[len(p) - 2].span), p[len(p) - 2], p[len(p) - 3], is_key)
+
+    def p_column_network(self, p: Parts) -> None:
+        """column : KEY NETWORK name SEMICOLON"""
+        p[0] = ast.Column(p[1].span.until(p[3].span), p[3], None, is_key=True)
 
     def p_event_definition(self, p: Parts) -> None:
         """event_definition : annotations EVENT name LBRACE members RBRACE"""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from querylang.plan.expression import Aggregate, Expression, FieldOf, Fold, Type, terms_of
+from querylang.plan.lookups import looks_at_several
 from querylang.plan.model import (
     Between,
     Condition,
@@ -47,6 +48,7 @@ from runtime.matching.kernel.program import (
     Slots,
     about_one_event,
     comparison,
+    conditions_of,
     operand_of,
     over_slots,
     slots_of,
@@ -125,6 +127,7 @@ def compile_query(query: QueryPlan, types: tuple[EventType, ...] = ()) -> Compil
     types: those whose actions conditions may call
     """
     assert not has_additions(query), "these have a kernel of their own"
+    _refuse_lookups(query)
     windows = window_columns(query)
     aggregates = aggregates_of(query)
     functions = [_function(node) for node in aggregates]
@@ -172,6 +175,13 @@ def compile_query(query: QueryPlan, types: tuple[EventType, ...] = ()) -> Compil
         sliding=sliding_window(query, programs, program_of_all, arguments),
         ages=ages,
     )
+
+
+def _refuse_lookups(query: QueryPlan) -> None:
+    """Raises NotForKernel for lookups that are not stored with one event."""
+    expressions = (*conditions_of(query), *aggregates_of(query))
+    if query.tables and any(map(looks_at_several, expressions)):
+        raise NotForKernel("something is looked up that is about several events, or about none")
 
 
 def is_counted_before(condition: Without, query: QueryPlan, windows: WindowColumns) -> bool:
@@ -298,6 +308,7 @@ def compile_runs(query: QueryPlan, types: tuple[EventType, ...] = ()) -> Compile
     """As `compile_query`."""
     if query.finds_all and (is_ambiguous(query) or any(term.sides for term in query.terms)):
         raise NotForKernel("`find all` where one event may serve different names")
+    _refuse_lookups(query)
     aggregates = aggregates_of(query)
     functions = [_function(node) for node in aggregates]
     query = query_with_exact_times(query)

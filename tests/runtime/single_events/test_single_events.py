@@ -77,7 +77,7 @@ def test_a_new_part_of_plans_is_thought_of_here() -> None:
         Plan: "events queries stopped",
         QueryPlan: "name keys inputs terms automaton conditions block slots actions leading trailing decided_late every"
         " parameters metadata instance pattern forget_keys selects skip finds_all edition starts ends"
-        " nulls_fail at_most shows_metadata routes",
+        " nulls_fail at_most shows_metadata routes tables",
         Term: "name input is_optional sides group may_be_empty side",
         Input: "event keys filter within retain unique wait time_from out_of_order heartbeat policy sources new"
         " optional_keys",
