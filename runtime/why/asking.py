@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 
 from querylang.errors import InputError, counted, did_you_mean
 from querylang.plan.model import QueryPlan
+from querylang.plan.routing import taken_types
 from runtime.admission import Outcome, Selector
-from runtime.columns.keys import GivenKey, is_of_key, number_keys
+from runtime.columns.keys import GivenKey, is_of_key, key_columns, number_keys
 from runtime.instants import NO_TIME
 from runtime.number_arrays import Integers
 from runtime.why.answers import Explanation, Reason, Status
 from runtime.why.clauses import What
 from runtime.why.explaining import MOST_SHOWN, Explainer, named_key, unselected
-from runtime.why.history import KeyValues
+from runtime.why.history import KeyValues, key_history
 from runtime.why.other_runs import near_keys
 from runtime.why.reasons import moment_text
 from runtime.why.records import Table
@@ -29,6 +30,9 @@ from runtime.why.text import Why
 
 MOST_EVENTS = 20
 """Events of one key that are explained for one moment or row."""
+
+MOST_ROUTED = 5
+"""Keys of routed events that are looked at; for each of them all queries run over all records."""
 
 MOST_KEYS, MOST_SEARCHED = 20, 100
 """Keys and events in which the nearest misses of a whole table are looked for."""
@@ -74,6 +78,9 @@ class Asking:
 
     def _at(self, query: QueryPlan, key: KeyValues, at: int | None) -> Iterator[Explanation]:
         rows = self._rows_of(query, key)
+        if not len(rows) and self._is_fed(query):
+            yield self._of_routed(query, key, at)
+            return
         if not len(rows):
             yield self._no_records(query, key)
             return
@@ -104,6 +111,40 @@ class Asking:
         if key:
             wanted &= is_of_key(table.keys(query), key)
         return np.flatnonzero(wanted)
+
+    # A query that others feed takes events that no table has.
+
+    def _is_fed(self, query: QueryPlan) -> bool:
+        """Whether other queries route events to a query."""
+        routed = {event for item in self.table.plan.queries for event in item.routes}
+        return not routed.isdisjoint(taken_types(query))
+
+    def _of_routed(self, query: QueryPlan, key: KeyValues, at: int | None) -> Explanation:
+        """The last routed event of a key up to a moment, µs; None = the last of all."""
+        explainer = self.explainer(query, key)
+        times = explainer.history.events.times
+        count = len(times) if at is None else int(np.searchsorted(times, at, side="right"))
+        if not count:
+            says = "no event of this key was routed to the query" + ("" if at is None else " by then")
+            return explainer.nothing(Reason(str(What.NEVER_CAME), "", says))
+        return explainer.at(count - 1)
+
+    def _routed_keys(self, query: QueryPlan) -> list[KeyValues]:
+        """Keys of events that are routed to a query; the first few."""
+        table, keys = self.table, dict[tuple[str, ...], KeyValues]()
+        if not self._is_fed(query):
+            return []
+        for results in key_history(table.plan, query, table.records, (), table.ending).results:
+            routed = results.routed
+            if routed is None:
+                continue
+            kinds = routed.column("_kind").to_numpy().astype(np.int64)
+            is_used = Selector(table.plan, query).select(routed, kinds).outcome == Outcome.USED
+            columns = key_columns(routed.filter(pa.array(is_used)), kinds[is_used], table.plan, query)
+            for row in range(int(is_used.sum())):
+                key = tuple(column[row] for column in columns)
+                keys.setdefault(tuple(map(str, key)), key)
+        return list(keys.values())[:MOST_ROUTED]
 
     def _no_records(self, query: QueryPlan, key: KeyValues) -> Explanation:
         near = near_keys(self.table.plan, query, self.table.records, self.table.kinds, key)
@@ -162,9 +203,9 @@ class Asking:
         table, plan = self.table, self.table.plan
         selection = Selector(plan, query).select(table.records, table.kinds)
         used = np.flatnonzero(selection.outcome == Outcome.USED)
-        if not len(used):
+        keys = self._busiest(query, used, selection.input[used]) if len(used) else self._routed_keys(query)
+        if not keys:
             return [self._without_events(query, selection.outcome)], []
-        keys = self._busiest(query, used, selection.input[used])
         ranked: list[tuple[float, int, Callable[[], Explanation]]] = []
         each, searched, possible = max(1, MOST_SEARCHED // len(keys)), 0, 0
         for key in keys:

@@ -67,8 +67,10 @@ class Explainer:
         """What became of a record of the key."""
         place = self.table.place(row)
         position = self.history.places.get(place)
-        if position is None:
-            return Refusals(self).explanation(row)
+        return Refusals(self).explanation(row) if position is None else self.at(position)
+
+    def at(self, position: int) -> Explanation:
+        """What became of a released event."""
         if self.searching.may_end(position):
             explanation = self.explanation(position)
             if explanation.status is not Status.NOT:

@@ -7,6 +7,7 @@ from typing import Any
 
 from querylang.plan.expression import Aggregate, Binary, EndOf, Expression, FieldOf, Fold, Literal, PrevOf, Unary, walk
 from querylang.plan.model import Condition, Gap, Where, Within, Without, known
+from querylang.plan.routing import ROUTE_SOURCE
 from querylang.plan.text import INPUT_NAMES, Names, duration_text, expression_text
 from runtime.exact_times import with_exact_times
 from runtime.instants import NO_TIME
@@ -57,11 +58,20 @@ def event_at(event: Released, name: str, row_of: RowOf) -> EventAt:
 
 
 def row_number(row_of: RowOf, place: Coordinates) -> int | None:
-    """The number of a record's row; None = it is not in a table."""
+    """The number of a record's row; None = it is not in a table, as one that a query has routed."""
+    if place[0].startswith(ROUTE_SOURCE):
+        return None
     try:
         return row_of(*place)
     except KeyError:
         return None
+
+
+def place_text(row: int | None, place: Coordinates) -> str:
+    """Where an event is from, in a sentence."""
+    if place[0].startswith(ROUTE_SOURCE):
+        return f"routed by {place[0].removeprefix(ROUTE_SOURCE)}"
+    return f"offset {place[2]} of {place[0]}" if row is None else f"row {row}"
 
 
 class Reasons:
@@ -94,8 +104,8 @@ class Reasons:
         event = self._searching.events[position]
         assert isinstance(event, KeyEvent), "the history has made it"
         row, name = row_number(self._row_of, event.place), self._name(position, bound)
-        place = f"offset {event.place[2]} of {event.place[0]}" if row is None else f"row {row}"
-        return f"`{name}` ({place})" if name else f"{event.value.type.name} of {place}"
+        place = place_text(row, event.place)
+        return f"`{name}` ({place})" if name else f"{event.value.type.name} ({place})"
 
     # What a candidate fails for.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from querylang.printable import masked, one_line
 from runtime.why.answers import Awaited, Candidate, Change, EventAt, Explanation, Reason, Status, plain
-from runtime.why.reasons import short_time
+from runtime.why.reasons import place_text, short_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +82,11 @@ def _explanation(item: Explanation) -> Iterator[str]:
 
 
 def _event(event: EventAt, *, with_name: bool = True) -> str:
-    place = f"row {event.row}" if event.row is not None else f"{event.source}/{event.partition}/{event.offset}"
+    place = place_text(event.row, (event.source, event.partition, event.offset))
     moment = event.time or event.source_time or event.arrival or "no time"
     name = f"{event.name} = " if event.name and with_name else ""
-    return f"{name}{event.text or event.event} of {place}, {short_time(moment)}"
+    of = "" if place.startswith("routed") else "of "
+    return f"{name}{event.text or event.event} {of}{place}, {short_time(moment)}"
 
 
 def _candidate(number: int, candidate: Candidate) -> Iterator[str]:

@@ -145,7 +145,7 @@ def test_what_a_skip_passed_over_names_the_match() -> None:
     result = ensue.replay(text, [{"at": float(at), "k": "x"} for at in range(3)])
     (answer,) = result.why(row=3)
     assert answer.candidates[0].reason.what == "used"
-    assert "after the match of A of row 2" in answer.candidates[0].reason.says or "row 2" in answer.says
+    assert answer.candidates[0].reason.says.endswith("after the match of `b` (row 2)")
 
 
 def test_a_filter_is_told_with_its_values() -> None:
@@ -196,3 +196,23 @@ def test_nothing_is_changed_by_asking() -> None:
     result.why(row=1)
     assert result.match_objects() == before
     assert ensue.replay(RISE, ROWS).match_objects() == before
+
+
+def test_a_query_that_others_feed_is_asked_about_what_was_routed_to_it() -> None:
+    text = """event Tick { string k; float v; }
+event Alarm { string k; }
+
+query High { inputs { Tick() key k within 1 hour; } find Tick as a where a.v > 5.0 { route Alarm(a.k); } }
+
+query Twice { inputs { Alarm() key k within 1 minute; } find Alarm as x -> Alarm as y }
+"""
+    rows = [{"at": float(at), "event": "Tick", "k": "a", "v": 9.0} for at in (0, 200)]
+    result = ensue.replay(text, rows)
+    for answer in (*result.why(query="Twice"), *result.why(key="a", query="Twice")):
+        assert answer.event is not None
+        assert (answer.event.event, answer.event.row) == ("Alarm", None)
+    (nearest, *_) = result.why(query="Twice")
+    assert nearest.candidates[0].reason.what == "window"
+    assert [event.name for event in nearest.candidates[0].events] == ["x", "y"]
+    assert nearest.candidates[0].change is not None
+    assert nearest.candidates[0].change.after == "within 3 minutes 21 seconds"
