@@ -12,22 +12,29 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
 from tests.simulation.faults import FAULTS, Met
-from tests.simulation.jobs import Story, tell
+from tests.simulation.jobs import Kind, Story, tell
 from tests.simulation.shrink import shrunk
 from tests.simulation.sites import sites, unmet
 
-AT_ONCE = 20
+AT_ONCE = 10
 """Seeds that a process gets at a time."""
 
 
-def told(first: int, seeds: int, processes: int, stop_after: int | None = None) -> Iterator[tuple[Story, Met]]:
-    """The stories of so many seeds, in order; `stop_after`: so many that went wrong."""
+def told(
+    first: int, seeds: int, processes: int, stop_after: int | None = None, kind: Kind | None = None
+) -> Iterator[tuple[Story, Met]]:
+    """The stories of so many seeds, in order.
+
+    stop_after: so many that went wrong
+    kind: of all jobs; None = it is drawn
+    """
     wrong = 0
     parts = [range(start, min(start + AT_ONCE, first + seeds)) for start in range(first, first + seeds, AT_ONCE)]
     with ProcessPoolExecutor(processes) as pool:
-        for stories in pool.map(_part, parts):
+        for stories in pool.map(partial(_part, kind=kind), parts):
             for story, met in stories:
                 yield story, met
                 wrong += bool(story.problems)
@@ -36,11 +43,11 @@ def told(first: int, seeds: int, processes: int, stop_after: int | None = None) 
                 return
 
 
-def _part(seeds: range) -> list[tuple[Story, Met]]:
+def _part(seeds: range, kind: Kind | None) -> list[tuple[Story, Met]]:
     found = []
     for seed in seeds:
         met = Met()
-        found.append((tell(seed, met), met))
+        found.append((tell(seed, met, kind=kind), met))
     return found
 
 
@@ -73,15 +80,21 @@ def main() -> int:
     parser.add_argument("--shrink", action="store_true", help="with --seed: leave out what is not needed for a problem")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--coverage", action="store_true", help="show how often each call has failed in each way")
+    parser.add_argument("--kind", choices=[kind.name for kind in Kind], help="of all jobs; else it is drawn")
     parser.add_argument("--until-wrong", action="store_true", help="end with the first world that has a problem")
     given = parser.parse_args()
+    kind = Kind[given.kind] if given.kind else None
     if given.seed is not None:
-        story = shrunk(given.seed) if given.shrink else tell(given.seed)
+        story = (
+            shrunk(given.seed, told=lambda seed, less: tell(seed, kind=kind, less=less))
+            if given.shrink
+            else tell(given.seed, kind=kind)
+        )
         print(story.text())
         return 1 if story.problems else 0
     started, total, wrong = time.monotonic(), Met(), 0
     lives = 0
-    for story, met in told(given.first, given.seeds, given.processes, 1 if given.until_wrong else None):
+    for story, met in told(given.first, given.seeds, given.processes, 1 if given.until_wrong else None, kind):
         total.update(met)
         lives += story.lives
         if story.problems:

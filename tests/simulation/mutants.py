@@ -22,12 +22,16 @@ COPIED = ("querylang", "runtime", "job_engine", "spark_backend", "ensue", "tests
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One place of the code that is made wrong; `kind`: the class of mistakes that it is of."""
+    """One place of the code that is made wrong; `kind`: the class of mistakes that it is of.
+
+    jobs: the kind of jobs that can meet it; "" = any
+    """
 
     kind: str
     file: str
     right: str
     wrong: str
+    jobs: str = ""
 
 
 _DURABLE, _RUN, _LOG = "job_engine/durable_files.py", "job_engine/local/run.py", "job_engine/local/run_log.py"
@@ -217,20 +221,28 @@ MISTAKES = (
         "            elif self._order.is_bounded:\n                continue\n",
     ),
     # topics
-    Mistake("repeat", _TOPICS, "        self.published = max(place.offset, 0)\n", "        self.published = 0\n"),
+    Mistake(
+        "repeat",
+        _TOPICS,
+        "        self.published = max(place.offset, 0)\n",
+        "        self.published = 0\n",
+        jobs="TOPICS",
+    ),
     Mistake(
         "repeat",
         _TOPICS,
         "        if self._by_others is not None and batch < self._by_others:\n            return\n",
         "",
+        jobs="TOPICS",
     ),
-    Mistake("number", _TOPICS, "[self._place(batch + 1)], group", "[self._place(batch)], group"),
-    Mistake("silence", _TOPICS, "        self._answered(note_again)\n", ""),
+    Mistake("number", _TOPICS, "[self._place(batch + 1)], group", "[self._place(batch)], group", jobs="TOPICS"),
+    Mistake("silence", _TOPICS, "        self._answered(note_again)\n", "", jobs="TOPICS"),
     Mistake(
         "end",
         _TOPICS,
         "                self._answered(lambda: self._producer.abort_transaction(ANSWER_WITHIN))\n",
         "                pass\n",
+        jobs="TOPICS",
     ),
     Mistake(
         "belief",
@@ -243,11 +255,18 @@ MISTAKES = (
         _ASKING,
         'self._is_committed = client.get("isolation.level", "read_committed") == "read_committed"',
         "self._is_committed = False",
+        jobs="TOPICS",
     ),
     Mistake(
         "number", _CONSUMING, "self.next <= offset < self.wanted.until", "self.next <= offset <= self.wanted.until"
     ),
-    Mistake("number", _CONSUMING, "self.next = max(self.next, offset + 1)", "self.next = max(self.next, offset + 2)"),
+    Mistake(
+        "number",
+        _CONSUMING,
+        "self.next = max(self.next, offset + 1)",
+        "self.next = max(self.next, offset + 2)",
+        jobs="TOPICS",
+    ),
     # a lock is not asked, and a moment goes back
     Mistake("lock", _LOCK, "                fcntl.flock(file, kind | fcntl.LOCK_NB)\n", "                pass\n"),
     Mistake(
@@ -294,7 +313,7 @@ def tried(folder: Path, mistake: Mistake, seeds: int) -> str | None:
     try:
         command = [sys.executable, "-W", "ignore", "-m", "tests.simulation", "--processes", "1", "--until-wrong"]
         done = subprocess.run(
-            [*command, "--seeds", str(seeds)],
+            [*command, "--seeds", str(seeds), *(("--kind", mistake.jobs) if mistake.jobs else ())],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(folder), "ENSUE_THREADS": "1"},
             capture_output=True,
