@@ -26,6 +26,7 @@ from job_engine.operator.reading import Visit
 from job_engine.wire.packed_rows import BucketInput, GroupRecords
 from job_engine.wire.partition_groups import PartitionGroup
 from job_engine.wire.tagged_rows import TaggedRow
+from querylang.plan.model import QueryPlan
 from runtime.admission import Outcome
 from runtime.columns.arrivals import Arrivals
 from runtime.columns.keys import GivenKey, is_of_key, key_columns
@@ -136,16 +137,18 @@ def _forget_keys(visit: Visit, state: BucketState, inputs: Sequence[BucketInput]
         key = given_key(command)
         counts = Counter[str]()
         for group, engine in zip(visit.groups, state.engines, strict=True):
-            values = key.values_for(visit.plan, group.query)
-            if values is None:
-                continue
-            for query in engine.plan.queries:
-                contents, account = engine.forget_key(query.title, values)
-                found.account.update(account)
-                counts["events"] += len(contents.events)
-                counts["waits"] += contents.wait_count
-                counts += Counter({"values": contents.values})
-            counts["held"] += _forget_held(found, group, values, queries_at)
+            for values, queries in key.by_queries(visit.plan, engine.plan.queries):
+                for query in queries:
+                    contents, account = engine.forget_key(query.title, values)
+                    found.account.update(account)
+                    counts["events"] += len(contents.events)
+                    counts["waits"] += contents.wait_count
+                    counts += Counter({"values": contents.values})
+            # a record that waits may be one of a query that begins later
+            for values, queries in key.by_queries(
+                visit.plan, engine.plan.queries + group.plan.queries or [group.query]
+            ):
+                counts["held"] += _forget_held(found, group, queries[0], values, queries_at)
         known = {
             "number": command["number"],
             "part": str(visit.bucket % buckets),
@@ -162,8 +165,13 @@ def given_key(command: Mapping[str, Any]) -> GivenKey:
     return GivenKey(json_of_text(command["text"], dict[str, dict[str, Any]])["key"])
 
 
-def _forget_held(found: _Forgotten, group: PartitionGroup, values: Sequence[pa.Scalar], queries_at: QueriesAt) -> int:
-    """Remove the held records of a key: received, and forgotten before they are used."""
+def _forget_held(
+    found: _Forgotten, group: PartitionGroup, query: QueryPlan, values: Sequence[pa.Scalar], queries_at: QueriesAt
+) -> int:
+    """Remove the held records of a query's key: received, and forgotten before they are used.
+
+    Queries of one group that have other keys do not get them either.
+    """
     held, count = [], 0
     for item in found.held:
         table = item.arrivals.table
@@ -171,7 +179,7 @@ def _forget_held(found: _Forgotten, group: PartitionGroup, values: Sequence[pa.S
             held.append(item)
             continue
         kinds = item.arrivals.system("kind").astype(np.int64)
-        is_own = is_of_key(key_columns(table, kinds, group.plan, group.query), values)
+        is_own = is_of_key(key_columns(table, kinds, group.plan, query), values)
         forgotten = replace(item, arrivals=item.arrivals.take(np.flatnonzero(is_own)))
         _count_forgotten(found.account, forgotten, queries_at)
         count += len(forgotten.arrivals)

@@ -7,7 +7,7 @@ stable function of its value: it is part of the checkpoint's layout and must nev
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -370,6 +370,10 @@ def group_rows(numbers: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64
 # Keys that a user names: which queries have such a key, and which rows are of it.
 
 
+KeyValues = tuple[pa.Scalar, ...]
+"""A value per part of a key."""
+
+
 @dataclass(frozen=True, slots=True)
 class GivenKey:
     """A key as it was written.
@@ -392,8 +396,18 @@ class GivenKey:
             raise InputError(f"--key {' '.join(texts)}: no query has such a key; {have}")
         return given
 
-    def values_for(self, plan: Plan, query: QueryPlan) -> tuple[pa.Scalar, ...] | None:
-        """The key of a query, a value per part; None = the query has no such key."""
+    def by_queries(self, plan: Plan, queries: Iterable[QueryPlan]) -> list[tuple[KeyValues, list[QueryPlan]]]:
+        """The key with the queries that have it, those together whose records have it in the same fields."""
+        found: dict[object, tuple[KeyValues, list[QueryPlan]]] = {}
+        for query in queries:
+            values = self.values_for(plan, query)
+            if values is not None:
+                places = tuple(sorted(key_sources(query).items())), query.optional_keys
+                found.setdefault(places, (values, []))[1].append(query)
+        return list(found.values())
+
+    def values_for(self, plan: Plan, query: QueryPlan) -> KeyValues | None:
+        """The key of a query; None = the query has no such key."""
         names = query.key_names
         parts = {names[0]: self.parts[""]} if len(names) == 1 and self.parts.keys() == {""} else self.parts
         if not names or parts.keys() != set(names):

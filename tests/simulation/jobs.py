@@ -25,6 +25,7 @@ from tests.simulation.topics import Topic, messages_of, replayed_topics, topic_j
 from tests.simulation.world import World
 from tests.support.scenario import query_text
 from tests.torture.answers import Answers, Comparable, replayed, written
+from tests.torture.chained import chained_deployment
 from tests.torture.changes import Changes
 from tests.torture.deployments import cells_of
 from tests.torture.project import SINKS, write_project
@@ -47,9 +48,10 @@ class Kind(StrEnum):
     FILES = "three queries with waits over files, a control stream"
     QUERIES = "random queries over files"
     TOPICS = "three queries with waits over topics"
+    CHAINS = "random queries over files that feed each other"
 
 
-SHARES = {Kind.FILES: 2, Kind.TOPICS: 1, Kind.QUERIES: 1}
+SHARES = {Kind.FILES: 2, Kind.TOPICS: 1, Kind.QUERIES: 1, Kind.CHAINS: 3}
 """How often a kind of job is drawn."""
 
 
@@ -277,6 +279,8 @@ def _deployment(chooser: random.Random, world: World, seed: int, kind: Kind) -> 
         return path, sources
     if kind is Kind.TOPICS:
         return topic_job(chooser, world.broker, folder)
+    if kind is Kind.CHAINS:
+        return chained_deployment(chooser, folder, "local")
     scenarios = random_queries(seed, chooser.choice((1, 1, 2)))
     names = chooser.sample(["a", "B", "c c", "d-1"], chooser.choice((1, 1, 2)))
     sources = [Source(name, "json", None, []) for name in names]

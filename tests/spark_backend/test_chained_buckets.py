@@ -16,12 +16,16 @@ import querylang
 from job_engine.job.checkpoint.progress import JobProgress
 from job_engine.job.journal.journal import Journal, Taking, moment_of_change
 from job_engine.job.journal.written import PlainJournal, asked_of_text, journal_of_plain, journal_to_plain
+from job_engine.operator.bucket_state import open_state
+from job_engine.operator.step import run_step
+from job_engine.sources.listing.command_folder import FORGET, Command
+from job_engine.sources.task_reading import packed_commands
 from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.gathering import CHAINS
 from job_engine.wire.packed_rows import Signal
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.tagged_rows import Tag
-from querylang.plan.model import Plan
+from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.routing import with_routes
 from querylang.running import Running
 from runtime.columns.arrivals import Arrivals, arrivals_schema
@@ -198,3 +202,26 @@ def test_a_change_that_would_need_other_buckets_is_refused(begun: str, change: s
     assert reason in error
     assert "begin with a new checkpoint" in error
     assert {name for name, *_ in job.stream.program.names.values()} == {name for name, *_ in job.base.names.values()}
+
+
+def test_a_key_is_forgotten_by_the_queries_that_have_it() -> None:
+    other = ACROSS.replace("key v", "key v as other")
+    plan = querylang.compile_text(EVENTS + FIRST.replace("20.0", "900.0") + other.replace("20.0", "900.0")).plan
+    stream = Stream(Program.of(plan, buckets=2, sources=SOURCES))
+    own = [{"at": at, "event": "A", "h": at % 3, "v": at % 5} for at in range(60)]
+    parts = {name: read_arrivals(own[half::2], plan, source=name) for half, name in enumerate("ab")}
+    stream.take(parts, 0)
+    assert all(kept(stream, query, 1) for query in plan.queries)
+    command = Command(7, json.dumps({"key": {"other": 1}}), kind=FORGET)
+    packed = list(packed_commands([command], stream.program, 1))
+    for bucket in range(2):
+        rows = [batch.column(1)[bucket].as_py() for batch in packed]
+        stream.states[bucket] = run_step(stream.program, bucket, stream.states[bucket], rows, 1).state
+    assert [kept(stream, query, 1) > 0 for query in plan.queries] == [True, False]
+    assert kept(stream, plan.query("S"), 0)
+
+
+def kept(stream: Stream, query: QueryPlan, key: int) -> int:
+    """How many events are kept of a key."""
+    engines = [open_state(stream.program, bucket, data).engines[0] for bucket, data in stream.states.items()]
+    return sum(len(engine.key_contents(query.title, [pa.scalar(key, pa.int64())]).events) for engine in engines)

@@ -24,7 +24,7 @@ from job_engine.wire.partition_groups import PartitionGroup
 from querylang.plan.model import Plan, QueryPlan
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import column_name
-from runtime.columns.keys import GivenKey, bucket_of_key, is_of_key, key_cells, key_columns
+from runtime.columns.keys import GivenKey, KeyValues, bucket_of_key, is_of_key, key_cells, key_columns
 from runtime.engine import Engine, KeyContents
 from runtime.instants import NEVER, NO_TIME
 from runtime.json_reader import json_of_text
@@ -142,27 +142,30 @@ def _sizes(opened: Opened) -> list[QuerySize]:
 
 def _keys(opened: Opened, given: GivenKey) -> list[KeyState]:
     program, plan = opened.program, opened.program.plan()
-    by_bucket: dict[int, list[tuple[PartitionGroup, tuple[pa.Scalar, ...]]]] = {}
+    by_bucket: dict[int, list[tuple[PartitionGroup, KeyValues]]] = {}
     for group in program.groups():
-        values = given.values_for(plan, group.query)
-        if values is not None:
+        for values, _ in given.by_queries(plan, group.plan.queries or [group.query]):
             only = group.only_bucket(program.buckets)
             bucket = bucket_of_key(values, program.buckets) if only is None else only
             by_bucket.setdefault(bucket, []).append((group, values))
-    found: dict[int, list[KeyState]] = {}
+    found: dict[tuple[int, int], list[KeyState]] = {}
     states = dict(saved_states(opened, list(by_bucket)))
     for bucket, groups in by_bucket.items():
         state = open_state(program, bucket, states.get(bucket))
-        for group, values in groups:
-            found[group.number] = _of_group(plan, group, state, values)
+        for group, _ in groups:
+            found[group.number, bucket] = _of_group(plan, group, state, given)
     titles = {query.public_title: place for place, query in enumerate(plan.queries)}
     keys = [key for some in found.values() for key in some]
     return sorted(keys, key=lambda key: titles[f"{key.query}/{key.instance}" if key.instance else key.query])
 
 
-def _of_group(plan: Plan, group: PartitionGroup, state: BucketState, values: Sequence[pa.Scalar]) -> list[KeyState]:
-    engine, held = state.engines[group.number], _held(group, state, values)
-    return [_of_query(plan, query, engine, values, held) for query in engine.plan.queries]
+def _of_group(plan: Plan, group: PartitionGroup, state: BucketState, given: GivenKey) -> list[KeyState]:
+    engine = state.engines[group.number]
+    found = []
+    for values, queries in given.by_queries(plan, engine.plan.queries):
+        held = _held(group, queries[0], state, values)
+        found += [_of_query(plan, query, engine, values, held) for query in queries]
+    return found
 
 
 def _of_query(
@@ -211,13 +214,13 @@ def _waits(plan: Plan, query: QueryPlan, table: pa.Table) -> list[Plain]:
     return sorted(waits.values(), key=lambda wait: str(wait["due"]))
 
 
-def _held(group: PartitionGroup, state: BucketState, values: Sequence[pa.Scalar]) -> list[Plain]:
+def _held(group: PartitionGroup, query: QueryPlan, state: BucketState, values: KeyValues) -> list[Plain]:
     found = []
     for item in state.held:
         table = item.arrivals.table
         if item.group == group.number and len(table):
             kinds = item.arrivals.system("kind").astype(np.int64)
-            is_own = is_of_key(key_columns(table, kinds, group.plan, group.query), values) & (kinds >= 0)
+            is_own = is_of_key(key_columns(table, kinds, group.plan, query), values) & (kinds >= 0)
             found += _plain_events(group.plan, table.filter(pa.array(is_own)))
     return sorted(found, key=lambda event: str(event["arrival"]))
 
