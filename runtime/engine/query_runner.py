@@ -165,6 +165,10 @@ class QueryOutcome:
             outputs=numbered(self.outputs, steps, 0),
             discarded=numbered(self.discarded, steps, 0),
             adjusted=numbered(self.adjusted, steps, 0),
+            routed=[
+                replace(item, step=int(steps[item.step])) if 0 <= item.step < len(steps) else item
+                for item in self.routed
+            ],
         )
 
 

@@ -283,3 +283,20 @@ def test_a_query_that_is_replaced_routes_each_match_once(seed: int) -> None:
     taken = [int(row["text"]) for row in result.output_objects() if row["kind"] == "print"]
     assert taken == routed
     assert len(routed) == sum(match["query"] == "P" for match in result.match_objects()) > 5
+
+
+def test_what_a_query_of_many_routes_stands_behind_its_record() -> None:
+    """With an index over filters a query sees its own records only: places are those among all of them."""
+    pair = (
+        "query P { inputs { A(v > 5) key k within 9.0; } find A as a { route S(a.k, a.v); } } "
+        "query Q { inputs { S() within 30.0; A(v > 1) within 30.0; } find S as s -> A as a { print a.v.toString(); } }"
+    )
+    others = "".join(f"query O{n} {{ inputs {{ A(v = {n}) within {n + 1}.0; }} find A as a }} " for n in range(6))
+    chance = random.Random(4)
+    table = [{"at": at, "event": "A", "k": chance.randrange(2), "v": chance.randrange(9)} for at in range(60)]
+    found, wanted = (
+        [row["text"] for row in ensue.replay(EVENTS + text, table).output_objects() if row["kind"] == "print"]
+        for text in (pair + others, pair)
+    )
+    assert found == wanted
+    assert len(found) > 20
