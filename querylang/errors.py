@@ -209,7 +209,14 @@ class Mistake(Enum):
     TABLE_IS_EVENT = "duplicate-table", "'{name}' is an event type, too: give the table another name"
     DUPLICATE_COLUMN = "duplicate-name", "table '{table}' already has a column '{name}'"
     DUPLICATE_FIELD = "duplicate-name", "'{event}' already has a field or action '{name}'"
-    DUPLICATE_INPUT = "duplicate-input", "'{event}' is already an input of this query; a type may be an input only once"
+    DUPLICATE_INPUT = (
+        "duplicate-input",
+        "'{event}' is already an input of this query; a type is several inputs by roles: {example}",
+    )
+    DUPLICATE_ROLE = "duplicate-name", "'{name}' is already the role of an input of '{event}'"
+    ROLE_NAME = "role", "'{name}' is {what}; the role needs another name"
+    ROLE_TIME = "role", "inputs of '{event}' must agree about its time: this one and '{first}' differ {differ}"
+    HAS_ROLE = "role", "inputs of '{event}' have roles: in patterns it is called {roles}"
     DUPLICATE_NAME = "duplicate-name", "'{name}' is already a name of this pattern"
     DUPLICATE_KEY = "duplicate-name", "duplicate key '{name}'"
     NAME_IS_KEY = "duplicate-name", "'{name}' is a key of this query; {what} needs another name"

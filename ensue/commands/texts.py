@@ -186,6 +186,7 @@ class ListedQuery:
             "inputs": [
                 {
                     "event": item.event,
+                    **({} if item.role is None else {"role": item.role}),
                     "filter": filter_text(item),
                     "key": key_text(item, self.query) or None,
                     "window": window_text(item),
@@ -199,9 +200,9 @@ class ListedQuery:
 
     def row(self) -> tuple[str, ...]:
         """For people."""
-        from querylang.plan.describe import window_text
+        from querylang.plan.describe import input_text, window_text
 
-        inputs = "; ".join(f"{item.event} {window_text(item)}" for item in self.query.inputs)
+        inputs = "; ".join(f"{input_text(item)} {window_text(item)}" for item in self.query.inputs)
         keys = ", ".join(self.query.key_names)
         return (self.query.name, self.severity or "-", inputs, keys or "-", ", ".join(self.routes) or "-", self.file)
 

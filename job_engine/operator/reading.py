@@ -187,8 +187,9 @@ def _refused(group: PartitionGroup, chosen: Arrivals, limit: int) -> Results:
     sources = one_chunk(chosen.table.column("_source"))
     for query, selector in zip(group.plan.queries, group.selectors, strict=True):
         selection = selector.select(chosen.table, kinds)
-        wanted = np.isin(selection.outcome, _REFUSED)
-        outcome = np.where(wanted, np.int8(Outcome.AHEAD), selection.outcome)
+        of_all = selector.outcomes(chosen.table, kinds)
+        wanted = np.isin(of_all, _REFUSED)
+        outcome = np.where(wanted, np.int8(Outcome.AHEAD), of_all)
         account.update(count_records(query.title, sources, outcome))
         at = np.flatnonzero(wanted)
         reasons = pa.repeat(pa.scalar(Outcome.AHEAD.word), len(at))

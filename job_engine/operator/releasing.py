@@ -29,7 +29,7 @@ from job_engine.wire.tagged_rows import TaggedRow
 from querylang.plan.model import QueryPlan
 from runtime.admission import Outcome
 from runtime.columns.arrivals import Arrivals
-from runtime.columns.keys import GivenKey, is_of_key, key_columns
+from runtime.columns.keys import GivenKey, have_key
 from runtime.instants import NEVER
 from runtime.json_reader import json_of_text
 from runtime.results.ledger import RECEIVED, Account, ledger_table
@@ -179,7 +179,7 @@ def _forget_held(
             held.append(item)
             continue
         kinds = item.arrivals.system("kind").astype(np.int64)
-        is_own = is_of_key(key_columns(table, kinds, group.plan, query), values)
+        is_own = have_key(table, kinds, group.plan, query, values)
         forgotten = replace(item, arrivals=item.arrivals.take(np.flatnonzero(is_own)))
         _count_forgotten(found.account, forgotten, queries_at)
         count += len(forgotten.arrivals)

@@ -34,7 +34,7 @@ from querylang.plan.expression import (
 )
 from querylang.plan.model import Assign, EventType, Plan, QueryPlan, plain_field
 from querylang.plan.routing import executed, routed_by, taken_types
-from runtime.columns.keys import key_identity, key_sources
+from runtime.columns.keys import has_keys_apart, key_identity, key_sources
 from runtime.policies.per_input import shares_clock
 
 GroupName = tuple[str, bool, tuple[str, ...] | None]
@@ -49,7 +49,8 @@ CHAINS = "chains"
 
 def own_name(query: QueryPlan, sources: Sequence[ClockSource]) -> GroupName:
     """The group of a query that is not gathered with others."""
-    return json.dumps(key_identity(query)), shares_clock(query), sources_of(query, sources) if sources else None
+    is_shared = shares_clock(query) or has_keys_apart(query)
+    return json.dumps(key_identity(query)), is_shared, sources_of(query, sources) if sources else None
 
 
 def group_names(
@@ -148,7 +149,7 @@ def _common_keys(queries: Sequence[QueryPlan]) -> dict[str, list[Any]] | None:
     Equal keys then have equal hashes, whichever query asks.
     """
     types = {(tuple(key.type for key in query.keys), query.optional_keys) for query in queries}
-    if len(types) != 1 or any(shares_clock(query) for query in queries):
+    if len(types) != 1 or any(shares_clock(query) or has_keys_apart(query) for query in queries):
         return None
     found: dict[str, list[Any]] = {}
     for query in queries:

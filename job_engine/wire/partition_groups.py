@@ -23,7 +23,7 @@ from job_engine.wire.gathering import CHAINS, Gathered, GroupName, gathered_anew
 from querylang.plan.model import Input, Plan, QueryPlan, TimelineKind
 from runtime.admission import Outcome, Selector, shared_selectors
 from runtime.columns.arrivals import Arrivals, RecordKind
-from runtime.columns.keys import bucket_of
+from runtime.columns.keys import bucket_of, has_keys_apart
 from runtime.policies.per_input import is_clocked, shares_clock
 from runtime.results.ledger import Account, count_records
 
@@ -45,7 +45,7 @@ class PartitionGroup:
     plan: a plan of the group's queries alone
     selectors: one per query; queries with equal inputs have the same one
     identity: what the queries have in common; the same in every release
-    is_shared: whether their keys share timelines, so that all records must meet in one bucket
+    is_shared: whether their keys share timelines, or records, so that all must meet in one bucket
     sources: the names of the sources that can bring their records; None = all, because the sources
         are not known
     router: a query that says where records go, also while the plan has none; None = all do
@@ -92,7 +92,7 @@ class PartitionGroup:
     def uses(self, arrivals: Arrivals) -> dict[str, NDArray[np.int8]]:
         """Per query, what it uses each record for (`runtime.admission.rules.Outcome`)."""
         kinds = arrivals.system("kind").astype(np.int64)
-        made = {id(item): item.select(arrivals.table, kinds).outcome for item in dict.fromkeys(self.selectors)}
+        made = {id(item): item.outcomes(arrivals.table, kinds) for item in dict.fromkeys(self.selectors)}
         return {
             query.title: made[id(selector)] for query, selector in zip(self.plan.queries, self.selectors, strict=True)
         }
@@ -226,6 +226,8 @@ def shared_order(query: QueryPlan, name: GroupName) -> str | None:
     """
     if name[0] == CHAINS:
         return "in a chain of queries whose keys differ"
+    if has_keys_apart(query) and not shares_clock(query):
+        return "one may count in several keys, by the roles of its type, and is one record of the ledger"
     if not shares_clock(query):
         return "fed by, or feeding, a query that is" if name[1] else None
     timelines = dict.fromkeys(item.policy.timeline for item in query.inputs if item.policy and is_clocked(item))

@@ -99,6 +99,8 @@ def _dangling(query: QueryPlan, events: Collection[str] | None) -> Iterator[str]
         for at, item in enumerate(state.transitions):
             if item.input not in inputs:
                 yield f"{place}.transitions[{at}].input"
+            if not all(number in inputs for number in item.also):
+                yield f"{place}.transitions[{at}].also"
             if item.target not in targets:
                 yield f"{place}.transitions[{at}].target"
             if not all(term in terms for term in item.binds):

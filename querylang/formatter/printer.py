@@ -159,6 +159,8 @@ def _parameter(item: ast.ParameterDefinition | ast.Broken) -> str:
 def _input(item: ast.InputDefinition | ast.Broken) -> str:
     assert isinstance(item, ast.InputDefinition), "a text with mistakes has no canonical layout"
     parts = [f"{qualified(item.event)}({comma_separated(map(_filter, item.filters))})"]
+    if item.role is not None:
+        parts.append(f"as {name(item.role)}")
     if item.keys:
         parts.append(f"key {comma_separated(map(_key, item.keys))}")
     if item.within is not None:

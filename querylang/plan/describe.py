@@ -78,7 +78,7 @@ def condition_text(condition: Condition, query: QueryPlan, names: Names) -> str:
         case Within(duration=duration, between=between):
             return f"within {duration_text(duration, names)}{_between(between, query)}"
         case Without(input=number, name=name, condition=expression, between=between):
-            head = f"without {query.inputs[number].event} as {name}"
+            head = f"without {query.inputs[number].name} as {name}"
             where = "" if expression is None else f" where {expression_text(expression, names.with_term(name))}"
             return f"{head}{where}{_between(between, query)}"
         case Gap(duration=duration, name=name, before=before, after=after):
@@ -110,6 +110,16 @@ def window_text(item: Input) -> str:
     return " ".join([*within, *([] if item.retain is None else [f"retain {count_text(item.retain)}"])])
 
 
+def input_text(item: Input) -> str:
+    """An input's event type, with its role."""
+    return item.event if item.role is None else f"{item.event} as {item.role}"
+
+
+def served_text(query: QueryPlan, transition: Transition) -> str:
+    """The names of the inputs that the event of a transition serves."""
+    return " and ".join(query.inputs[number].name for number in transition.inputs)
+
+
 def filter_text(item: Input) -> str | None:
     """The filter of an input; None: it takes all events."""
     return None if item.filter is None else expression_text(item.filter, INPUT_NAMES)
@@ -122,7 +132,7 @@ def state_lines(query: QueryPlan) -> list[str]:
 
 def _input(item: Input, query: QueryPlan) -> list[str]:
     key = f"key {key_text(item, query)}" if query.keys else ""
-    lines = [" ".join(part for part in (item.event, key, window_text(item)) if part)]
+    lines = [" ".join(part for part in (input_text(item), key, window_text(item)) if part)]
     if item.filter is not None:
         lines.append(f"  only {expression_text(item.filter, INPUT_NAMES)}")
     if item.unique:
@@ -214,7 +224,7 @@ def _automaton(query: QueryPlan) -> list[str]:
     for number, state in enumerate(query.automaton.states):
         for transition in state.transitions:
             bound = ", ".join(query.terms[term].name for term in transition.binds)
-            event = query.inputs[transition.input].event
+            event = served_text(query, transition)
             target = "match" if transition.target == ACCEPT else str(transition.target)
             consumed = f"{event}, directly before" if transition.follows else event
             rows.append((str(number), consumed, bound, _numbers(transition.checks), target))
@@ -301,10 +311,10 @@ def _bounds(query: QueryPlan) -> Iterator[str]:
     for index, item in enumerate(query.inputs):
         held = f"; before that, held for at most {_length(item.wait)}" if item.wait is not None else ""
         longer = "; longer while a match waits for its end" if index in late else ""
-        yield f"{item.event}: at most {_window(item)}{per_key}{longer}{held}"
+        yield f"{item.name}: at most {_window(item)}{per_key}{longer}{held}"
         if item.new is not None:
             values = _comma_separated(item.new.values)
-            yield f"{item.event}: one time for each {values} of the last {_length(item.new.within)}{per_key}"
+            yield f"{item.name}: one time for each {values} of the last {_length(item.new.within)}{per_key}"
     if query.trailing is not None:
         rounds = "" if query.trailing.most == 1 else f"{query.trailing.most} times "
         yield f"matches that wait for their end: at most those of {rounds}{_length(query.trailing.duration)}{per_key}"
@@ -324,7 +334,7 @@ def _given(query: QueryPlan) -> Iterator[str]:
 def _counted(query: QueryPlan) -> list[str]:
     """The inputs whose events may not be between two that directly follow each other."""
     has_nexts = any(item.follows for state in query.automaton.states for item in state.transitions)
-    return [", ".join(item.event for item in query.inputs)] if has_nexts else []
+    return [", ".join(item.name for item in query.inputs)] if has_nexts else []
 
 
 def _reaches_end(condition: Without, query: QueryPlan) -> bool:
@@ -403,7 +413,7 @@ def _lines(transition: Transition, query: QueryPlan, names: Names) -> tuple[str,
     bound = ", ".join(names.terms[term] for term in transition.binds)
     checks = (condition_text(query.conditions[check], query, names) for check in transition.checks)
     behind = ", directly before" if transition.follows else ""
-    return f"{bound} ← {query.inputs[transition.input].event}{behind}", *checks
+    return f"{bound} ← {served_text(query, transition)}{behind}", *checks
 
 
 def to_dot(query: QueryPlan) -> str:

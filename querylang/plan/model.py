@@ -29,7 +29,8 @@ from querylang.plan.expression import (
 )
 
 PLAN_VERSION = 10
-"""Of a plan with a query that looks something up in a table beside the stream."""
+"""Of a plan with a query that looks something up in a table beside the stream, or whose inputs have
+roles."""
 
 FED_VERSION = 9
 """Of another plan with a query whose keys may be missing, or that routes events to queries."""
@@ -270,7 +271,8 @@ ACCEPT = -1
 class Transition:
     """Binds one event of `input` to the terms `binds`, if `checks` (indexes of conditions) hold.
 
-    `follows`: only the event directly before the one that was bound last, in the key's total order.
+    - `follows`: only the event directly before the one that was bound last, in the total order.
+    - `also`: other inputs that the event has to serve, too.
     """
 
     input: int
@@ -278,6 +280,12 @@ class Transition:
     checks: tuple[int, ...]
     target: int
     follows: bool = False
+    also: tuple[int, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The inputs that the event has to serve."""
+        return (self.input, *self.also)
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,6 +448,7 @@ class Input:
     - `sources`: the sources that can deliver its events; empty: not known.
     - `new`: which of its events count for the pattern; None: all.
     - `optional_keys`: the places of keys whose null is a value of its own.
+    - `role`: its name in the pattern; None: that of the event type.
     """
 
     event: str
@@ -456,6 +465,12 @@ class Input:
     sources: tuple[str, ...] = ()
     new: NewBy | None = None
     optional_keys: tuple[int, ...] = ()
+    role: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in the pattern; unique in a query."""
+        return self.event if self.role is None else self.role
 
 
 @dataclass(frozen=True, slots=True)
@@ -748,6 +763,19 @@ class QueryPlan:
         return frozenset(place for item in self.inputs for place in item.optional_keys)
 
     @property
+    def has_roles(self) -> bool:
+        """Whether any input has a role."""
+        return any(item.role is not None for item in self.inputs)
+
+    @property
+    def shared_types(self) -> dict[str, tuple[int, ...]]:
+        """The event types that are several inputs, each with these."""
+        found: dict[str, tuple[int, ...]] = {}
+        for index, item in enumerate(self.inputs):
+            found[item.event] = (*found.get(item.event, ()), index)
+        return {event: inputs for event, inputs in found.items() if len(inputs) > 1}
+
+    @property
     def remembers(self) -> bool:
         """Whether something depends on values of the past that are not in its windows."""
         return self.at_most is not None or any(item.new is not None for item in self.inputs)
@@ -785,13 +813,6 @@ class QueryPlan:
     def key_names(self) -> tuple[str, ...]:
         """The keys' names in order."""
         return tuple(key.name for key in self.keys)
-
-    def input_of(self, event: str) -> int | None:
-        """The index of the input of this event type; None: it is not an input."""
-        for index, candidate in enumerate(self.inputs):
-            if candidate.event == event:
-                return index
-        return None
 
     def time_sources(self) -> tuple[tuple[str, Expression], ...]:
         """Event types whose events carry a source time, with its expression; each pair once."""
@@ -922,20 +943,20 @@ ADDED: Mapping[type, Mapping[str, Any]] = {
         "routes": (),
         "tables": (),
     },
-    Input: {"new": None, "optional_keys": ()},
+    Input: {"new": None, "optional_keys": (), "role": None},
     Wait: {"most": 1},
     Term: {"sides": (), "group": None, "may_be_empty": False, "side": ()},
     Between: {"middle": ()},
     State: {"accepts": None},
-    Transition: {"follows": False},
+    Transition: {"follows": False, "also": ()},
     Table: {"place": ""},
     EventType: {"time_from": None, "heartbeat": None, "out_of_order": False},
 }
 """By class, the fields that later versions have added, with their defaults.
 
 Version 5: those of event types; version 6: `nulls_fail`; version 7: `new` and `at_most`;
-version 8: `shows_metadata`; version 9: `optional_keys` and `routes`; version 10: `tables`; version
-4: all others.
+version 8: `shows_metadata`; version 9: `optional_keys` and `routes`; version 10: `tables`, `role` and
+`also`; version 4: all others.
 """
 
 _CLASSES: tuple[type, ...] = (
@@ -981,7 +1002,7 @@ def to_dict(plan: Plan) -> dict[str, Any]:
 
 
 def _version(plan: Plan) -> int:
-    if any(query.tables for query in plan.queries):
+    if any(query.tables or query.has_roles for query in plan.queries):
         return PLAN_VERSION
     if any(query.optional_keys or query.routes for query in plan.queries):
         return FED_VERSION

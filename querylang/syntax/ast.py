@@ -599,7 +599,7 @@ class NewBy:
 
 @dataclass(frozen=True, slots=True)
 class InputDefinition:
-    """One input of a query."""
+    """One input of a query; `role`: its name in patterns, None: that of the event type."""
 
     span: Span = field(compare=False)
     event: Name
@@ -610,6 +610,7 @@ class InputDefinition:
     unique: tuple[Key, ...]
     clocking: Clocking | None
     new: NewBy | None = None
+    role: Name | None = None
 
 
 @dataclass(frozen=True, slots=True)

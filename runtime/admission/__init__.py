@@ -22,6 +22,7 @@ from runtime.admission.selection import (
     Selector,
     furthest_time,
     interval_ends,
+    of_layers,
     selectors_of,
     shared_selectors,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "furthest_time",
     "interval_ends",
     "lookup_of",
+    "of_layers",
     "reason_words",
     "selectors_of",
     "shared_selectors",

@@ -19,11 +19,19 @@ from numpy.typing import NDArray
 from querylang.plan.lookups import lookups_in
 from querylang.plan.model import EventType, Plan, QueryPlan
 from runtime.admission.filter_index import Filtered, Lookup, lookup_of
-from runtime.admission.rules import Outcome
+from runtime.admission.rules import ADMITTED, Outcome
 from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.arrivals import RecordKind, Shape, column_name
 from runtime.columns.expressions import as_array
-from runtime.columns.keys import key_columns, key_sources, number_keys, substream_columns
+from runtime.columns.keys import (
+    INPUT,
+    inputs_of_layer,
+    key_sources,
+    keys_of_layer,
+    layers,
+    number_keys,
+    substream_columns,
+)
 from runtime.compiling.compiled import kernel
 from runtime.instants import NO_TIME
 from runtime.interpreter import event_numbers
@@ -58,15 +66,19 @@ class Selection:
 
 
 class Selector:
-    """The roles of a plan's event types in one query: as inputs, as heartbeats, as sources of
-    another input's time.
+    """What a plan's event types are in one query: inputs, heartbeats, sources of another input's
+    time.
 
     time_from: the source times of event types, by number
     nulls_fail: as in `QueryPlan`
+    layers: those of all layers (`runtime.columns.keys`), of which this is the first
     """
 
-    def __init__(self, plan: Plan, query: QueryPlan) -> None:
-        self._plan, self._query = plan, query
+    def __init__(self, plan: Plan, query: QueryPlan, layer: int = 0) -> None:
+        self._plan, self._query, self._layer = plan, query, layer
+        self._inputs = inputs_of_layer(query, layer)
+        further = () if layer else layers(query)[1:]
+        self.layers: tuple[Selector, ...] = (self, *(Selector(plan, query, number) for number in further))
         numbers, self.nulls_fail = event_numbers(plan), query.nulls_fail
         self.time_from = tuple((numbers[event], source) for event, source in query.time_sources())
         self._substreams = [inputs for inputs in clock_inputs(query) if is_by_substream(query, inputs)]
@@ -86,8 +98,8 @@ class Selector:
 
     def _event_types(self) -> set[str]:
         """Those that have a role: a plan may have ten thousand others."""
-        found = set(key_sources(self._query))
-        for item in self._query.inputs:
+        found = set(key_sources(self._query, self._layer))
+        for item in (self._query.inputs[index] for index in self._inputs):
             found.add(item.event)
             if item.policy is not None and item.policy.imports is not None:
                 found.add(item.policy.imports)
@@ -97,16 +109,18 @@ class Selector:
 
     def _add_role(self, kind: int, event: str) -> None:
         for index, item in enumerate(self._query.inputs):
-            if item.event == event:
+            if item.event == event and index in self._inputs:
                 self._input[kind] = index
                 self._needs_time[kind] |= uses_source_time(item)
+            if self._layer:
+                continue
             if item.policy is not None and item.policy.imports == event:
                 self._exports[kind] = True
                 self._needs_time[kind] = True
             if item.heartbeat is not None and item.heartbeat.event == event:
                 self._heartbeats[kind] |= 1 << index
                 self._needs_time[kind] = True
-        self._keyed[kind] = bool(key_sources(self._query).get(event))
+        self._keyed[kind] = bool(key_sources(self._query, self._layer).get(event))
         if self._input[kind] >= 0:
             self._outcome[kind] = Outcome.USED
         elif self._heartbeats[kind] or self._exports[kind]:
@@ -116,9 +130,12 @@ class Selector:
     def _lookups(self) -> dict[int, Lookup]:
         """By input with a filter, how its records are found.
 
-        A filter that looks something up depends on the arrival that the clock gives, so all are.
+        A filter that looks something up depends on the arrival that the clock gives, so all are. So
+        are those of a type that is several inputs.
         """
-        filters = {index: item.filter for index, item in enumerate(self._query.inputs)}
+        shared = self._query.shared_types
+        inputs = enumerate(self._query.inputs)
+        filters = {index: item.filter for index, item in inputs if item.event not in shared}
         return {
             index: lookup_of(filter_)
             for index, filter_ in filters.items()
@@ -145,7 +162,7 @@ class Selector:
         *,
         is_found: bool = False,
     ) -> Selection:
-        """The roles of records, before any rule of time.
+        """What records are as events of the inputs of this layer, before any rule of time.
 
         heartbeats_of: control events that are heartbeats, by row: event type and time, µs
         is_found: whether they have been found by `wanted`
@@ -153,7 +170,7 @@ class Selector:
         outcome, input_of = self._outcome.take(kinds), self._input.take(kinds)
         self._filter(table, input_of, outcome, is_found=is_found)
         time = self.source_times(table, kinds)
-        for column in key_columns(table, kinds, self._plan, self._query):
+        for column in keys_of_layer(table, kinds, self._plan, self._query, self._layer):
             if column.null_count:
                 missing = column.is_null().to_numpy(zero_copy_only=False)
                 outcome[_is_selected(outcome) & self._keyed[kinds] & missing] = Outcome.NULL_KEY
@@ -193,12 +210,16 @@ class Selector:
     def _filter(
         self, table: pa.Table, input_of: NDArray[np.int16], outcome: NDArray[np.int8], *, is_found: bool
     ) -> None:
-        for index, item in enumerate(self._query.inputs):
-            lookup = self._lookups.get(index) if is_found else None
-            if item.filter is not None and (lookup is None or not lookup.is_whole):
+        for index in self._inputs:
+            item, lookup = self._query.inputs[index], self._lookups.get(index)
+            if item.filter is not None and not (is_found and lookup is not None and lookup.is_whole):
                 event = self._plan.event(item.event)
                 passes = as_array(item.filter, table, self._plan, event, self._query).fill_null(False)
                 outcome[(input_of == index) & ~passes.to_numpy(zero_copy_only=False)] = Outcome.FILTERED
+
+    def outcomes(self, table: pa.Table, kinds: NDArray[np.int64]) -> NDArray[np.int8]:
+        """The outcome of each record: that of the only input of its type, or of all of them."""
+        return of_layers(np.array([each.select(table, kinds).outcome for each in self.layers]))
 
     def source_times(self, table: pa.Table, kinds: NDArray[np.int64]) -> NDArray[np.int64]:
         """The source times of records, µs; NO_TIME = none."""
@@ -212,6 +233,27 @@ class Selector:
                 event = self._plan.events[kind]
                 time[rows] = microseconds(as_array(source, table, self._plan, event, self._query))[rows]
         return time
+
+
+def of_layers(outcomes: NDArray[np.int8]) -> NDArray[np.int8]:
+    """By record its outcome, of those in all layers: used if it is in any, else that of the first
+    which refuses it for more than its filter.
+
+    outcomes: by layer and record; UNRELATED where a layer has no input of its type
+    """
+    if len(outcomes) == 1:
+        first: NDArray[np.int8] = outcomes[0]
+        return first
+    rank = _RANK[outcomes]
+    return outcomes[rank.argmin(axis=0), np.arange(outcomes.shape[1])]
+
+
+_RANK = np.ones(len(Outcome) + 1, np.int8)
+"""By outcome, before which others it counts: what is used, what is pending, refusals, filters."""
+for _outcome in (*ADMITTED, Outcome.HEARTBEAT):
+    _RANK[_outcome] = -1
+_RANK[Outcome.PENDING] = 0
+_RANK[Outcome.FILTERED], _RANK[Outcome.UNRELATED] = 2, 3
 
 
 def selectors_of(plan: Plan) -> list[Selector]:
@@ -288,6 +330,8 @@ def interval_ends(
 def _identity(table: pa.Table, event: EventType) -> list[pa.Array]:
     """The columns in which both edges of an event agree; a null equals a null."""
     columns = [one_chunk(table.column("_source_time"))]
+    if has_column(table, INPUT.name):
+        columns.append(one_chunk(table.column(INPUT.name)))
     for field in event.fields:
         name = column_name(field.name, field.type)
         if field.name not in _OF_EDGES and has_column(table, name):

@@ -101,6 +101,7 @@ class SharedClock:
             is_concerned |= new.kinds == settings.imported_kind
         for row, event in new.heartbeats.items():
             is_concerned[row] = event in settings.events or event == settings.imported
+        is_concerned &= ~new.is_again  # it is judged once
         return np.flatnonzero(is_concerned)
 
     def _start(self, identities: pa.Table, grouping: Grouping, number: Integers) -> Clock:
@@ -330,7 +331,12 @@ class QueryClocks:
             bound=np.full(count, NO_TIME, np.int64),
             time=new.time.copy() if self._clocks else new.time,
         )
-        return ClocksRun(verdicts, tuple(clock.run(new, verdicts) for clock in self._clocks))
+        runs = tuple(clock.run(new, verdicts) for clock in self._clocks)
+        if runs and new.is_again.any():
+            first = np.maximum.accumulate(np.where(new.is_again, 0, np.arange(count)))
+            refused, adjusted, bound, time = verdicts
+            verdicts = Verdicts(refused[first], adjusted[first], bound[first], time[first])
+        return ClocksRun(verdicts, runs)
 
     def definitive(self, run: ClocksRun, clock: int, keys: int) -> Integers:
         """The least watermark of each key when the clock is `clock`, µs; NEVER = no clocks."""

@@ -139,6 +139,7 @@ class NewRecords:
     keys: the query's key, by row of the whole call; a column per part
     numbers: the number of that key; negative = a part is null
     key_count: how many keys the call has
+    is_again: by row, whether it has the same record as the row before
     first: where the new rows begin among the rows of the whole call
     now: the clock after the last record, µs
     limit: up to where timers are processed after the last record, µs
@@ -154,6 +155,7 @@ class NewRecords:
     keys: Sequence[pa.Array]
     numbers: Integers
     key_count: int
+    is_again: NDArray[np.bool_]
     first: int
     now: int
     limit: int

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from querylang.errors import InputError, listed
 from querylang.plan.expression import Expression, FieldOf
 from querylang.plan.model import Plan, QueryPlan, expression_to_dict, plain_field
-from runtime.arrow_types import arrow_type, one_chunk
+from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import Arrivals
 from runtime.columns.expressions import as_array
 from runtime.compiling.compiled import kernel
@@ -40,22 +40,59 @@ NO_KEY = -1
 """The dense number of a record whose key has a null."""
 
 
-def key_sources(query: QueryPlan) -> dict[str, tuple[Expression, ...]]:
+# A type that is several inputs, by their roles, has a key for each. A *layer* has one input of each
+# type: layer 0 the first ones, layer 1 the second inputs of types that have two, and so on.
+
+INPUT = pa.field("_input", pa.int16())
+"""A column of events, of queries with such a type: the input that a row is of; -1 = none."""
+
+
+def inputs_of_layer(query: QueryPlan, layer: int) -> list[int]:
+    """The inputs of a layer, in order."""
+    seen: dict[str, int] = {}
+    found = []
+    for index, item in enumerate(query.inputs):
+        if seen.get(item.event, 0) == layer:
+            found.append(index)
+        seen[item.event] = seen.get(item.event, 0) + 1
+    return found
+
+
+def layer_of_inputs(query: QueryPlan) -> NDArray[np.int64]:
+    """By input its layer."""
+    found = np.zeros(len(query.inputs), np.int64)
+    for layer in layers(query):
+        found[inputs_of_layer(query, layer)] = layer
+    return found
+
+
+def layers(query: QueryPlan) -> range:
+    """The numbers of a query's layers: one, if no type is several inputs."""
+    return range(max(map(len, query.shared_types.values()), default=1))
+
+
+def has_keys_apart(query: QueryPlan) -> bool:
+    """Whether a record may count in several keys: as several inputs with different keys."""
+    shared = [[query.inputs[index] for index in inputs] for inputs in query.shared_types.values()]
+    return any((item.keys, item.optional_keys) != (own[0].keys, own[0].optional_keys) for own in shared for item in own)
+
+
+def key_sources(query: QueryPlan, layer: int = 0) -> dict[str, tuple[Expression, ...]]:
     """By event type: the expressions over the event (term 0) that give the query's key."""
-    sources = {item.event: item.keys for item in query.inputs}
-    for item in query.inputs:
+    sources = {query.inputs[index].event: query.inputs[index].keys for index in inputs_of_layer(query, layer)}
+    for item in query.inputs if layer == 0 else ():
         if item.heartbeat is not None and item.heartbeat.keys:
             sources[item.heartbeat.event] = item.heartbeat.keys
     return sources
 
 
-def may_miss(query: QueryPlan) -> dict[str, frozenset[int]]:
+def may_miss(query: QueryPlan, layer: int = 0) -> dict[str, frozenset[int]]:
     """By event type: the places of its keys whose null is a value; types without any are left out.
 
     A heartbeat of several inputs has those of all of them.
     """
     found: dict[str, frozenset[int]] = {}
-    for item in query.inputs:
+    for item in (query.inputs[index] for index in inputs_of_layer(query, layer)):
         of_heartbeat = [item.heartbeat.event] if item.heartbeat is not None and item.heartbeat.keys else []
         for event in (item.event, *of_heartbeat) if item.optional_keys else ():
             found[event] = found.get(event, frozenset()) | frozenset(item.optional_keys)
@@ -124,29 +161,58 @@ def filled(column: pa.Array) -> pa.Array:
 
 def key_identity(query: QueryPlan) -> list[list[Any]]:
     """`key_sources` as sorted plain data; equal for all queries of a partition group."""
-    missing = may_miss(query)
 
-    def text_of(event: str, place: int, source: Expression) -> str:
+    def text_of(places: frozenset[int], place: int, source: Expression) -> str:
         text = plain_field(source) or json.dumps(expression_to_dict(source))
-        return json.dumps([text, "?"]) if place in missing.get(event, ()) else text
+        return json.dumps([text, "?"]) if place in places else text
 
     return sorted(
-        [event, [text_of(event, place, source) for place, source in enumerate(sources)]]
-        for event, sources in key_sources(query).items()
+        [event, [text_of(missing.get(event, frozenset()), place, source) for place, source in enumerate(sources)]]
+        for layer in layers(query)
+        for missing in [may_miss(query, layer)]
+        for event, sources in key_sources(query, layer).items()
     )
 
 
 def key_columns(table: pa.Table, kinds: NDArray[np.int64], plan: Plan, query: QueryPlan) -> list[pa.Array]:
-    """One column per key of the query (`key_types`); null on records without the key."""
-    sources, numbers, missing = key_sources(query), event_numbers(plan), may_miss(query)
+    """One column per key of the query (`key_types`); null on records without the key.
+
+    Rows of a table with the column `INPUT` have the key of their input, others that of layer 0.
+    """
+    columns = keys_of_layer(table, kinds, plan, query, 0)
+    if not has_column(table, INPUT.name):
+        return columns
+    input_of = table.column(INPUT.name).to_numpy()
+    for layer in layers(query)[1:]:
+        is_mine = np.isin(input_of, inputs_of_layer(query, layer))
+        if is_mine.any():
+            own = keys_of_layer(table, kinds, plan, query, layer)
+            columns = [chosen(is_mine, *pair) for pair in zip(own, columns, strict=True)]
+    return columns
+
+
+def chosen(is_first: NDArray[np.bool_], first: pa.Array, second: pa.Array) -> pa.Array:
+    """By row, the value of the first or of the second column."""
+    if first.equals(second):
+        return second
+    place = np.arange(len(first)) + np.where(is_first, 0, len(first))
+    return pa.concat_arrays([first, second]).take(pa.array(place))
+
+
+def keys_of_layer(
+    table: pa.Table, kinds: NDArray[np.int64], plan: Plan, query: QueryPlan, layer: int
+) -> list[pa.Array]:
+    """The key columns of records as events of the inputs of one layer."""
+    sources, numbers, missing = key_sources(query, layer), event_numbers(plan), may_miss(query, layer)
     columns = []
     for position, key in enumerate(query.keys):
         wanted: dict[Expression, list[int]] = {}
         for kind in sorted(numbers[event] for event in sources if event in numbers):
             wanted.setdefault(sources[plan.events[kind].name][position], []).append(kind)
         column = _coalesce(table, kinds, plan, query, wanted, arrow_type(key.type, plan))
-        if place_may_miss := [event for event, places in missing.items() if position in places]:
-            column = _missing_or(column, np.isin(kinds, [numbers[event] for event in place_may_miss]))
+        if position in query.optional_keys:
+            may_be_null = [numbers[event] for event, places in missing.items() if position in places]
+            column = _missing_or(column, np.isin(kinds, may_be_null))
         columns.append(column)
     return columns
 
@@ -162,10 +228,13 @@ def _coalesce(
     """One column from several expressions, each evaluated for the records of its kinds."""
     column = None
     for source, its_kinds in wanted.items():
+        is_mine = np.isin(kinds, its_kinds)
+        if not is_mine.any():
+            continue
         part = as_array(source, table, plan, plan.events[its_kinds[0]], query)
         if part.null_count == len(part):
-            continue
-        column = part if column is None else pc.if_else(pa.array(np.isin(kinds, its_kinds)), part, column)
+            part = pa.nulls(len(part), type_)
+        column = part if column is None else pc.if_else(pa.array(is_mine), part, column)
     return pa.nulls(len(table), type_) if column is None else column
 
 
@@ -180,12 +249,22 @@ def substream_columns(
         wanted: dict[Expression, list[int]] = {}
         for index in inputs:
             name = query.inputs[index].event
-            wanted.setdefault(FieldOf(plan.event(name).type_of(field), 0, field), []).append(numbers[name])
+            its_kinds = wanted.setdefault(FieldOf(plan.event(name).type_of(field), 0, field), [])
+            if numbers[name] not in its_kinds:
+                its_kinds.append(numbers[name])
         type_ = plan.event(query.inputs[inputs[0]].event).type_of(field)
         column = _coalesce(table, kinds, plan, query, wanted, arrow_type(type_, plan))
         mine = np.isin(kinds, [kind for its in wanted.values() for kind in its])
         columns.append(column if mine.all() else pc.if_else(pa.array(mine), column, pa.scalar(None, column.type)))
     return columns
+
+
+def have_key(
+    table: pa.Table, kinds: NDArray[np.int64], plan: Plan, query: QueryPlan, values: Sequence[pa.Scalar]
+) -> NDArray[np.bool_]:
+    """Which records have this key, as events of any input."""
+    columns = [keys_of_layer(table, kinds, plan, query, layer) for layer in layers(query)]
+    return np.logical_or.reduce([is_of_key(own, values) for own in columns])
 
 
 def unique_numbers(

@@ -30,11 +30,13 @@ from runtime.admission import (
     Selection,
     Timelines,
     interval_ends,
+    of_layers,
 )
 from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.arrivals import Shape
 from runtime.columns.expressions import with_lookups
-from runtime.columns.keys import group_rows, key_columns, key_values, number_keys
+from runtime.columns.keys import INPUT, group_rows, key_columns, key_values, number_keys
+from runtime.engine.event_marks import EVENT
 from runtime.engine.forgetting import Lives, StoredLives, divide, stored_lives
 from runtime.engine.query_state import CUT_OFF, QueryParts, QueryState
 from runtime.instants import NEVER, NO_TIME
@@ -78,16 +80,32 @@ class CallRecords:
 class Wanted:
     """What a query makes of the records of a call, and those that concern it.
 
-    records: numbers of the records that concern the query; "new record" n of admission is
-        `records[n]`
-    new: these records as rows with the query's columns
+    A record is a row for each input that it is an event of.
+
+    selection: by record; of a type that is several inputs, the outcome of all
+    records: by row the number of its record; "new record" n of admission is row n
+    new: the rows, with the query's columns
+    input, heartbeats, time: by row, as in `Selection`
     rule: as in `runtime.admission.KeyedRows`
+    layers: by layer and record, what selection makes of it; None = there is one layer
     """
 
     selection: Selection
     records: Integers
     new: pa.Table
+    input: NDArray[np.int16]
+    heartbeats: Integers
+    time: Integers
     rule: NDArray[np.int8]
+    layers: NDArray[np.int8] | None = None
+
+    @property
+    def is_again(self) -> NDArray[np.bool_]:
+        """Whether a row has the same record as the one before it."""
+        again = np.zeros(len(self.records), np.bool_)
+        if self.layers is not None:
+            again[1:] = self.records[1:] == self.records[:-1]
+        return again
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +147,13 @@ class CallRows:
         return replace(self, ready=ready)
 
 
-def wanted_records(parts: QueryParts, records: CallRecords) -> Wanted:
-    """What the query makes of each record, and the records that concern it as rows."""
+def wanted_records(parts: QueryParts, records: CallRecords, first_event: int) -> Wanted:
+    """What the query makes of each record, and the records that concern it as rows.
+
+    first_event: the number of the first record as an event
+    """
+    if len(parts.selector.layers) > 1:
+        return _in_layers(parts, records, first_event)
     heartbeats = records.controls.heartbeats
     table = _at_their_arrival(parts, records)
     selection = parts.selector.select(table, records.kinds, heartbeats, is_found=records.is_found)
@@ -142,7 +165,47 @@ def wanted_records(parts: QueryParts, records: CallRecords) -> Wanted:
     if parts.query.tables:
         keys = key_values(parts.query, parts.keys_of(new))
         new = with_lookups(new, parts.plan, parts.query, keys)
-    return Wanted(selection, numbers, new, _bound_rules(parts, records, numbers))
+    return Wanted(
+        selection,
+        numbers,
+        new,
+        input=_chosen(selection.input, numbers),
+        heartbeats=_chosen(selection.heartbeats, numbers) if len(selection.heartbeats) else selection.heartbeats,
+        time=_chosen(selection.time, numbers),
+        rule=_bound_rules(parts, records, numbers),
+    )
+
+
+def _in_layers(parts: QueryParts, records: CallRecords, first_event: int) -> Wanted:
+    """The same for a query of which a type is several inputs."""
+    heartbeats = records.controls.heartbeats
+    selections = [each.select(records.table, records.kinds, heartbeats) for each in parts.selector.layers]
+    first = selections[0]
+    concerns = np.array([each.is_selected for each in selections]).T
+    concerns[list(heartbeats), 0] = True
+    numbers, layer = np.nonzero(concerns)  # by record, then by layer
+    input_of = np.array([each.input for each in selections])[layer, numbers]
+    outcomes = np.array([each.outcome for each in selections])
+    selection = replace(first, outcome=of_layers(outcomes))
+    taken = [column.take(pa.array(numbers)) for column in _own_columns(parts.schema, records, selection).columns]
+    new = pa.table(taken, schema=parts.schema)
+    new = new.set_column(parts.schema.get_field_index(INPUT.name), INPUT, pa.array(input_of))
+    new = new.set_column(parts.schema.get_field_index(EVENT.name), EVENT, pa.array(numbers + first_event))
+    if parts.query.tables:
+        new = with_lookups(new, parts.plan, parts.query, key_values(parts.query, parts.keys_of(new)))
+    own_heartbeats = first.heartbeats
+    if len(own_heartbeats):
+        own_heartbeats = np.where(layer == 0, own_heartbeats[numbers], 0)
+    return Wanted(
+        selection,
+        numbers,
+        new,
+        input=input_of,
+        heartbeats=own_heartbeats,
+        time=selection.time[numbers],
+        rule=_bound_rules(parts, records, numbers),
+        layers=outcomes,
+    )
 
 
 def _at_their_arrival(parts: QueryParts, records: CallRecords) -> pa.Table:
@@ -189,7 +252,7 @@ def assemble(parts: QueryParts, state: QueryState, records: CallRecords, wanted:
         own = [one_chunk(bounds.column(f"key{place}")) for place in range(len(keys))]
         keys = [pa.concat_arrays(both) for both in zip(keys, own, strict=True)]
     numbers, count = number_keys(keys, len(table) + len(bounds))
-    rows = _keyed_rows(parts, state, wanted, table, kinds, numbers, count)
+    rows = _keyed_rows(parts, state, wanted, table, numbers, count)
     punctuation = _punctuation(parts.policies, records, rows, numbers, wanted.records)
     clocks = _run_clocks(state, records, wanted, rows, kinds, keys, numbers)
     rows = _with_clocks(rows, clocks, wanted.new, parts.policies)
@@ -229,35 +292,32 @@ def _keyed_rows(
     state: QueryState,
     wanted: Wanted,
     table: pa.Table,
-    kinds: Integers,
     numbers: Integers,
     count: int,
 ) -> KeyedRows:
     """All rows as columns: in each, stored events, new records, members of pending matches."""
-    stored, waiting, selection = state.keys.events, state.waits.members, wanted.selection
+    stored, waiting = state.keys.events, state.waits.members
     first_new, fresh = len(stored), len(wanted.records)
     judged = first_new + fresh
     start, key_rows = group_rows(numbers[:judged], count)
     is_pending = stored.column("_pending").to_numpy(zero_copy_only=False)
     stored_origin = np.where(is_pending, np.int8(RowOrigin.PENDING), np.int8(RowOrigin.WINDOW))
-    heartbeats = selection.heartbeats
+    heartbeats = wanted.heartbeats
     if len(heartbeats):
-        heartbeats = np.concatenate([np.zeros(first_new, np.int64), _chosen(heartbeats, wanted.records)])
-    input_of = parts.selector.input_of
+        heartbeats = np.concatenate([np.zeros(first_new, np.int64), heartbeats])
+    input_of = parts.inputs_of
     no_buffer = np.full(len(table) - first_new, NO_TIME, np.int64)
     return KeyedRows(
         start=start,
         key_rows=key_rows,
         key=numbers[:judged],
         origin=np.concatenate([stored_origin, np.full(fresh, RowOrigin.NEW, np.int8)]),
-        input=np.concatenate(
-            [input_of(kinds[:first_new]), _chosen(selection.input, wanted.records), input_of(kinds[judged:])]
-        ),
+        input=np.concatenate([input_of(stored), wanted.input, input_of(waiting)]),
         heartbeats=heartbeats,
         time=np.concatenate(
             [
                 stored.column("_time").to_numpy(),
-                _chosen(selection.time, wanted.records),
+                wanted.time,
                 waiting.column("_time").to_numpy(),
             ]
         ),
@@ -315,6 +375,7 @@ def _run_clocks(
             keys=keys,
             numbers=numbers,
             key_count=len(rows.start) - 1,
+            is_again=wanted.is_again,
             first=first,
             now=records.now,
             limit=records.limit,

@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.plan.model import Plan, QueryPlan
-from runtime.arrow_types import one_chunk
+from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.keys import hash_keys
 from runtime.columns.rows import joined
 from runtime.engine.engine import Engine
+from runtime.engine.event_marks import EVENT
 from runtime.engine.key_contents import renumbered
-from runtime.engine.query_state import GIVEN, SEEN, query_parts
+from runtime.engine.query_state import GIVEN, RECORDS, SEEN, query_parts
 from runtime.engine.snapshot import ALIKE, decode, encode
 from runtime.engine.succession import saved_states
 from runtime.number_arrays import Integers
@@ -43,8 +44,14 @@ def divided_snapshot(plan: Plan, snapshot: bytes, buckets: int, only: int | None
     header, tables = decode(Engine.restore(plan, snapshot).snapshot())  # as this release writes it
     parts: list[Tables] = [{} for _ in range(buckets)]
     for query in plan.queries:
-        for name, table in _tables_of(tables, query.title).items():
-            bucket = _buckets(plan, query, name, table, buckets) if only is None else np.full(len(table), only)
+        own = _tables_of(tables, query.title)
+        for name, table in own.items():
+            if only is not None:
+                bucket = np.full(len(table), only)
+            elif name == RECORDS:
+                bucket = _of_records(table, own["kept"], _buckets(plan, query, "kept", own["kept"], buckets))
+            else:
+                bucket = _buckets(plan, query, name, table, buckets)
             for number, part in enumerate(parts):
                 part[f"{query.title}/{name}"] = table.filter(pa.array(bucket == number))
     return [encode(header, part) for part in parts]
@@ -69,13 +76,32 @@ def united_snapshot(plan: Plan, snapshots: Sequence[bytes]) -> bytes:
     header = by_rules(rules | ({ALIKE: equal_in_all} if alike else {}), headers)
     tables: Tables = {}
     for query in plan.queries:
-        parts = defaultdict(list)
-        for _, own in read:
+        parts, first = defaultdict(list), 0
+        for part, own in read:
             for name, table in _tables_of(own, query.title).items():
-                parts[name].append(table)
+                parts[name].append(_renumbered(table, first))
+            first += part["queries"].get(query.title, {}).get("events", 0)
         for name, some in parts.items():
             tables[f"{query.title}/{name}"] = _joined_waits(some) if name == "waits" else joined(some)
     return encode(header, tables)
+
+
+def _of_records(records: pa.Table, kept: pa.Table, bucket: Integers) -> Integers:
+    """By record of which rows are pending, the bucket of these rows, which all have one key."""
+    events = kept.column(EVENT.name).to_numpy()
+    order = np.argsort(events, kind="stable")
+    place = np.searchsorted(events[order], records.column("event").to_numpy())
+    found: Integers = bucket[order][np.minimum(place, len(order) - 1)] if len(order) else np.zeros(0, np.int64)
+    return found
+
+
+def _renumbered(table: pa.Table, first: int) -> pa.Table:
+    """The rows with numbers of events that begin with `first`: each part has its own, from 0 on."""
+    for name in (EVENT.name, "event"):
+        if first and has_column(table, name):
+            numbers = pa.array(table.column(name).to_numpy() + first)
+            table = table.set_column(table.schema.get_field_index(name), name, numbers)
+    return table
 
 
 def _each_by_itself(header: Header, tables: Tables) -> tuple[Header, Tables]:
@@ -104,7 +130,7 @@ def _all_told(parts: Sequence[Sequence[Sequence[Any]]]) -> list[list[Any]]:
 
 
 def _query(parts: Sequence[Header]) -> Header:
-    left_out = {"forget_keys", "values"} - parts[0].keys()  # of most queries
+    left_out = {"forget_keys", "values", "events"} - parts[0].keys()  # of most queries
     return by_rules({name: rule for name, rule in _OF_QUERY.items() if name not in left_out}, parts)
 
 
@@ -124,6 +150,7 @@ _OF_QUERY: Mapping[str, JoinRule] = {
     "inputs": equal_in_all,
     "forget_keys": equal_in_all,
     "values": equal_in_all,
+    "events": sum,
     "everywhere": _furthest,
     "next_due": min,
     "next_release": min,

@@ -16,8 +16,22 @@ from runtime.number_arrays import Integers
 # differences matter: where nothing of a key is stored they begin anew. So the newest event of a key
 # is kept as long as anything of the key is.
 
+_NONE = np.empty(0, np.int64)
+
 NUMBER = pa.field("_number", pa.int64())
 """The column of an event's running number; null until it is released."""
+
+
+EVENT = pa.field("_event", pa.int64())
+"""The column that tells events apart where a type is several inputs: rows of a key that have the
+same number are one event."""
+
+
+def events_of(table: pa.Table, order: NDArray[np.int32]) -> Integers:
+    """By position, the number of its event; empty where no type is several inputs."""
+    if not has_column(table, EVENT.name):
+        return _NONE
+    return table.column(EVENT.name).to_numpy()[order]
 
 
 def are_numbered(query: QueryPlan) -> bool:
@@ -34,16 +48,20 @@ def with_numbers(table: pa.Table, released: Released) -> tuple[pa.Table, Integer
         return table, np.empty(0, np.int64)
     known = table.column(NUMBER.name).combine_chunks().fill_null(-1).to_numpy().copy()
     numbers = np.empty(len(released.order), np.int64)
-    number_events(released.start, released.fresh, released.order, known, numbers)
+    event = events_of(table, released.order)
+    number_events(released.start, released.fresh, released.order, event, known, numbers)
     column = pa.array(known, mask=known < 0)
     return table.set_column(table.schema.get_field_index(NUMBER.name), NUMBER, column), numbers
 
 
 @borrowing
 def number_events(
-    start: Integers, fresh: Integers, order: NDArray[np.int32], known: Integers, numbers: Integers
+    start: Integers, fresh: Integers, order: NDArray[np.int32], event: Integers, known: Integers, numbers: Integers
 ) -> None:
-    """Sets the numbers of the new events in `known`, which is by row, and all in `numbers`."""
+    """Sets the numbers of the new events in `known`, which is by row, and all in `numbers`.
+
+    event: by position; those that are equal have one number. Empty if all are different
+    """
     for key in range(len(fresh)):
         number = -1
         for position in range(start[key], start[key + 1]):
@@ -51,7 +69,8 @@ def number_events(
             if position < fresh[key]:
                 number = known[row]
             else:
-                number += 1
+                is_same = len(event) > 0 and position > start[key] and event[position] == event[position - 1]
+                number += not is_same
                 known[row] = number
             numbers[position] = number
 
@@ -80,8 +99,6 @@ def add_newest(start: Integers, order: NDArray[np.int32], kept: NDArray[np.int32
 # Which events of a key `after match skip` has passed over: no later match may bind them. The events
 # are those before some place in the key's total order. The place itself is not stored: stored
 # events say whether they are before it, and events that are released later are behind it.
-
-_NONE = np.empty(0, np.int64)
 
 
 def first_free(table: pa.Table, released: Released) -> Integers:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from runtime.admission import ADMITTED, Outcome
 from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.keys import is_of_key
+from runtime.engine.event_marks import EVENT
 from runtime.engine.query_state import QueryParts, QueryState
 from runtime.results.ledger import FORGOTTEN_EVENTS, FORGOTTEN_WAITS, Account, count_pending
 
@@ -106,7 +107,17 @@ def forget_key(parts: QueryParts, state: QueryState, key: Key) -> tuple[KeyConte
     for item in state.values().values():
         item.forget(key)
     state.clocks.forget(key)
-    return found, _account(parts.query.title, found)
+    account = _account(parts.query.title, found)
+    if parts.query.shared_types:
+        pending = found.events.filter(pa.array(_is_pending(found.events)))
+        outcomes = np.full(len(pending), Outcome.FORGOTTEN, np.int8)
+        changes = state.roles.resolve(pending.column(EVENT.name).to_numpy(), parts.inputs_of(pending), outcomes)
+        account = Counter({entry: count for entry, count in account.items() if entry[2] in _BESIDE})
+        account.update({(parts.query.title, source, word): count for (_, source, word), count in changes.items()})
+    return found, account
+
+
+_BESIDE = (FORGOTTEN_EVENTS, FORGOTTEN_WAITS)
 
 
 def _split(parts: QueryParts, state: QueryState, key: Key) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

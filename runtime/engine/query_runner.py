@@ -16,12 +16,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan.model import QueryPlan
-from runtime.admission import ClocksRun, Outcome, Ready, Released, Waited, reason_words
+from runtime.admission import ClocksRun, Outcome, Ready, Released, Waited, of_layers, reason_words
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import AT_THE_END
 from runtime.columns.rows import taken_by_term, taken_rows
 from runtime.engine.at_most import limited
-from runtime.engine.call_rows import CallRecords
+from runtime.engine.call_rows import CallRecords, Wanted
 from runtime.engine.query_state import QueryParts, QueryState
 from runtime.engine.selected_values import with_compared, with_selected
 from runtime.engine.shared_admission import AdmittedCall, Carry, SharedAdmission, counted, renamed
@@ -128,9 +128,10 @@ NO_COUNTS: Account = Counter()
 def call_numbers(record: Integers, records: Integers) -> Integers:
     """Numbers of new records as numbers of the call's records; timers and AT_THE_END stay.
 
-    records: by new record, its number in the call; ascending
+    records: by new record, its number in the call; ascending, equal for rows of one record
     """
-    if not len(records) or int(records[-1]) == len(records) - 1:
+    is_plain = not len(records) or (int(records[-1]) == len(records) - 1 and bool((np.diff(records) == 1).all()))
+    if is_plain:
         return record
     is_record = (record >= 0) & (record < AT_THE_END)
     return np.where(is_record, records[np.where(is_record, record, 0)], record)
@@ -433,6 +434,7 @@ class QueryRunner:
         new = np.flatnonzero(clocks.verdicts.adjusted)
         if not len(new):
             return NO_ADJUSTED
+        new = new[np.append(True, np.diff(records[new]) > 0)]  # each record once
         reasons = reason_words(clocks.verdicts.adjusted[new])
         query = pa.repeat(pa.scalar(self.query.title), len(new))
         columns = [query, reasons, pa.array(clocks.verdicts.time[new]), pa.array(records[new])]
@@ -443,6 +445,8 @@ class QueryRunner:
         if not call.has_null and not released.verdict.any():  # the usual case
             return no_discards(self.parts.plan)
         wanted = call.wanted
+        if call.outcomes is not None:
+            return self._discarded_by_role(records, wanted, call.outcomes, released)
         count, selection = len(records.table), wanted.selection
         reason, bound = np.zeros(count, np.int8), np.full(count, NO_TIME, np.int64)
         reason[wanted.records] = released.verdict
@@ -459,6 +463,37 @@ class QueryRunner:
             records.arrival[bad],
             selection.time[bad],
             bound[bad],
+        )
+
+    def _discarded_by_role(
+        self, records: CallRecords, wanted: Wanted, outcomes: NDArray[np.int8], released: Released
+    ) -> pa.Table:
+        """The same where a record may be several rows.
+
+        One for each input that refused its time, and one for a record without a key or a time that
+        no input has used.
+        """
+        final = of_layers(outcomes)
+        without = np.flatnonzero((final == Outcome.NULL_KEY) | (final == Outcome.NULL_TIME))
+        refused = np.flatnonzero(released.verdict)
+        bad = np.concatenate([without, wanted.records[refused]])
+        order = np.argsort(bad, kind="stable")
+        reasons = np.concatenate([final[without], released.verdict[refused]])[order]
+        bounds = np.concatenate([np.full(len(without), NO_TIME), released.verdict_bound[refused]])[order]
+        shared = {index for inputs in self.query.shared_types.values() for index in inputs}
+        names = [item.role if index in shared else None for index, item in enumerate(self.query.inputs)]
+        roles = [None] * len(without) + [names[index] for index in wanted.input[refused].tolist()]
+        bad = bad[order]
+        return refused_records(
+            self.parts.plan,
+            self.query.public_title,
+            records.table,
+            bad,
+            reason_words(reasons),
+            records.arrival[bad],
+            wanted.selection.time[bad],
+            bounds,
+            [roles[place] for place in order.tolist()],
         )
 
 

@@ -10,18 +10,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from querylang.plan.lookups import stored_lookups
 from querylang.plan.model import EventType, Plan, QueryPlan
 from runtime.admission import QueryClocks, Selector
-from runtime.arrow_types import arrow_type, one_chunk
+from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import SYSTEM_FIELDS, field_columns
 from runtime.columns.expressions import lookup_fields
-from runtime.columns.keys import hash_keys, key_columns, key_identity, plain_columns
+from runtime.columns.keys import INPUT, hash_keys, key_columns, key_identity, plain_columns
 from runtime.columns.rows import ColdRows, Hashes, is_small, joined
 from runtime.engine.at_most import given_times
-from runtime.engine.event_marks import NUMBER, are_numbered
+from runtime.engine.event_marks import EVENT, NUMBER, are_numbered
 from runtime.engine.forgetting import LIFE_FIELDS, Forgetting, forgetting_of
+from runtime.engine.role_records import RoleRecords
 from runtime.engine.snapshot import fitted, integer, refuse_nulls, refuse_other_waits, refuse_outside
 from runtime.engine.stored_values import VALUES_VERSION, StoredValues, seen_values
 from runtime.instants import NEVER, NO_TIME
@@ -69,6 +71,13 @@ class QueryParts:
     def keys_of(self, table: pa.Table) -> list[pa.Array]:
         """The key columns of events."""
         return key_columns(table, table.column("_kind").to_numpy(), self.plan, self.query)
+
+    def inputs_of(self, table: pa.Table) -> NDArray[np.int16]:
+        """By row of events that are stored, its input."""
+        if has_column(table, INPUT.name):
+            found: NDArray[np.int16] = table.column(INPUT.name).to_numpy()
+            return found
+        return self.selector.input_of(table.column("_kind").to_numpy())
 
 
 def query_parts(plan: Plan, query: QueryPlan, matcher: str, admission: str | None = None) -> QueryParts:
@@ -163,6 +172,7 @@ def _event_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
     system += [pa.field("_skipped", pa.bool_())] if query.skip is not None else []
     system += [pa.field("_shape", pa.int8()), pa.field("_end", pa.int64())] if has_ends(query) else []
     system += [NUMBER] if are_numbered(query) else []
+    system += [INPUT, EVENT] if query.shared_types else []
     own = [pa.field(name, arrow_type(type_, plan)) for name, type_ in columns.items()]
     return pa.schema([*system, *own, *lookup_fields(plan, query)])
 
@@ -310,6 +320,9 @@ SEEN = "seen"
 GIVEN = "given"
 """The name of the table of `QueryState.given`."""
 
+RECORDS = "records"
+"""The name of the table of `QueryState.roles`."""
+
 _MAY_BE_NULL = ("_text", "_adjusted", "_skipped", "_number", "_shape", "_end")
 
 
@@ -331,6 +344,7 @@ class QueryState:
     clocks: the clocks that keys share
     seen: by input with `new by`, the values of its events
     given: the times of matches that were given (`at most`); None = all are
+    roles: records that are events of several inputs, of which not all rows are used yet
     hot_timer: the earliest timer of hot keys, µs; NEVER = none
     hot_release: the earliest one that releases something
     """
@@ -349,6 +363,7 @@ class QueryState:
         self.clocks = QueryClocks(parts.plan, query)
         self.seen = seen_values(parts.plan, query)
         self.given = given_times(parts.plan, query)
+        self.roles = RoleRecords()
         self.hot_timer = self.hot_release = NEVER
 
     @property
@@ -434,6 +449,9 @@ class QueryState:
         }
         if self._parts.query.remembers:
             header["values"] = VALUES_VERSION
+        if self._parts.query.shared_types:
+            header["events"] = self.roles.first
+            tables[RECORDS] = self.roles.table()
         return header, tables
 
     def restore(self, header: Mapping[str, Any], tables: dict[str, pa.Table]) -> None:
@@ -459,6 +477,8 @@ class QueryState:
             raise ValueError(f"values of version {header['values']}; this release reads {VALUES_VERSION}")
         for name, values in self.values().items():
             values.restore(tables[name], name)
+        if query.shared_types:
+            self.roles.restore(header["events"], tables[RECORDS])
         self.everywhere = everywhere
         self.hot_timer = integer(header["next_due"])
         self.hot_release = integer(header.get("next_release", self.hot_timer))
@@ -469,8 +489,9 @@ class QueryState:
         own = [field.name for field in schema if field.name.startswith("_") and field.name not in _MAY_BE_NULL]
         refuse_nulls(events, own, name)
         refuse_outside(events, "_kind", 0, len(self._parts.plan.events) - 1, name)
-        kinds = np.unique(events.column("_kind").to_numpy()).astype(np.int64)
-        if (self._parts.selector.input_of(kinds) < 0).any():
+        if has_column(events, INPUT.name):
+            refuse_outside(events, INPUT.name, 0, len(self._parts.query.inputs) - 1, name)
+        if (self._parts.inputs_of(events) < 0).any():
             raise ValueError(f"'{name}' has an event that is not of an input")
         if any(key.null_count for key in self._parts.keys_of(events)):
             raise ValueError(f"'{name}' has an event without a key")
@@ -480,4 +501,6 @@ class QueryState:
         """What a snapshot and the query have to agree in."""
         query = self._parts.query
         forgets = {"forget_keys": query.forget_keys} if self._parts.forgetting.is_on else {}
-        return {"keys": key_identity(query), "inputs": [item.event for item in query.inputs], **forgets}
+        shared = query.shared_types
+        names = [f"{item.event} as {item.role}" if item.event in shared else item.event for item in query.inputs]
+        return {"keys": key_identity(query), "inputs": names, **forgets}

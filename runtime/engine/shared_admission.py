@@ -19,12 +19,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan.model import QueryPlan, known
-from runtime.admission import Admitted, Outcome, Released, Timers, admit, after_admission
+from runtime.admission import ADMITTED, Admitted, Outcome, Released, RowOrigin, Timers, Waited, admit, after_admission
 from runtime.arrow_types import has_column, one_chunk
-from runtime.columns.keys import unique_numbers
+from runtime.columns.keys import layer_of_inputs, unique_numbers
 from runtime.columns.rows import taken_rows
 from runtime.engine.call_rows import CallRecords, CallRows, Wanted, assemble, cut_off_blocks, wanted_records, with_ends
-from runtime.engine.event_marks import NUMBER, first_free, with_newest, with_numbers, with_skipped
+from runtime.engine.event_marks import EVENT, NUMBER, events_of, first_free, with_newest, with_numbers, with_skipped
 from runtime.engine.forgetting import LIFE_FIELDS, Ends, Lives, definitive_at, ends_of, heartbeats_before
 from runtime.engine.query_state import ALIVE, CUT_OFF, STATE_FIELDS, QueryParts, QueryState
 from runtime.engine.stored_values import old_events, without_old
@@ -190,11 +190,13 @@ def moved_records(
     sources = one_chunk(records.table.column("_source"))
     concerned = np.isin(wanted.selection.outcome, _CONCERNED)
     _count(account, sources, np.flatnonzero(moved & concerned), "before_clock")
-    late = wanted.records[(refused == Outcome.LATE) | (adjusted == Outcome.LATE)]
-    late = late[records.moves.without_idle[late] < records.arrival[late]]
-    limit = _late_limits(query)[wanted.selection.input[late]]
+    is_late = np.flatnonzero((refused == Outcome.LATE) | (adjusted == Outcome.LATE))
+    numbers = wanted.records[is_late]
+    is_late = is_late[records.moves.without_idle[numbers] < records.arrival[numbers]]
+    late = wanted.records[is_late]
+    limit = _late_limits(query)[wanted.input[is_late]]
     in_time = wanted.selection.time[late] >= records.moves.without_idle[late] - limit
-    _count(account, sources, late[in_time], "late_by_idle")
+    _count(account, sources, np.unique(late[in_time]), "late_by_idle")
     return account
 
 
@@ -224,6 +226,7 @@ class AdmittedCall:
     has_new: whether any event is released in this call
     has_null: whether selection refused any record
     account: changes of the ledger, for a query without a name
+    outcomes: by layer and record, what has become of it; None = there is one layer
     """
 
     wanted: Wanted
@@ -232,6 +235,7 @@ class AdmittedCall:
     has_new: bool
     has_null: bool
     account: Account
+    outcomes: NDArray[np.int8] | None = None
 
 
 class SharedAdmission:
@@ -276,11 +280,11 @@ class SharedAdmission:
         everything: loads cold keys too
         """
         parts, state = self.parts, self.state
-        wanted = wanted_records(parts, records)
+        wanted = wanted_records(parts, records, state.roles.first)
         state.keys.load(wanted.new, records.limit, everything=everything)
         was_pending = _pending_sources(state.keys.events)
         rows = assemble(parts, state, records, wanted)
-        admitted = self.released(rows, records.limit)
+        admitted = of_one_record(self.released(rows, records.limit), wanted, rows.rows.first_new)
         old = old_events(parts.plan, parts.query, state.seen, rows.table, rows.keys, admitted.released)
         repeated = admitted.released.order[: len(old)][old]
         admitted = counted(admitted, old)
@@ -292,9 +296,15 @@ class SharedAdmission:
         events = self._ordered(carry, numbers)
         has_new = bool((events.start[1:] > events.fresh).any())
         account = self._account(records, wanted, carry, was_pending)
-        if len(repeated):
+        outcomes = None
+        if wanted.layers is not None:
+            outcomes, changes = self._of_roles(records, wanted, carry, repeated)
+            account.update(changes)
+        elif len(repeated):
             account.update(count_pending("", _counted(rows.table).take(pa.array(repeated)), 1, Outcome.NOT_NEW))
-        return AdmittedCall(wanted, carry, events, has_new, _has_null(wanted.selection.outcome), account)
+        return AdmittedCall(
+            wanted, carry, events, has_new, _has_null(wanted.selection.outcome, outcomes), account, outcomes
+        )
 
     def released(self, rows: CallRows, limit: int, timers: Timers | None = None) -> Admitted:
         """What is admitted and released up to a moment; parameters as of `admit`."""
@@ -343,11 +353,14 @@ class SharedAdmission:
             free=carry.free,
             table=table.append_column("_time", pa.array(times)),
             number=numbers,
+            event=events_of(table, row),
         )
 
     def _account(self, records: CallRecords, wanted: Wanted, carry: Carry, was_pending: pa.Table) -> Account:
         """The changes of the ledger; `was_pending`: sources of events that were pending before."""
         verdict, adjusted = carry.admitted.released.verdict, carry.rows.clocks.verdicts.adjusted
+        if wanted.layers is not None:
+            return moved_records(self.parts.query, records, wanted, verdict, adjusted)
         outcome = after_admission(wanted.selection.outcome, wanted.records, verdict, adjusted)
         account = count_records("", one_chunk(records.table.column("_source")), outcome)
         is_pending = _counted(carry.rows.table).take(pa.array(carry.admitted.released.pending))
@@ -356,13 +369,61 @@ class SharedAdmission:
         account.update(count_pending("", is_pending, 1))
         return account
 
+    def _of_roles(
+        self, records: CallRecords, wanted: Wanted, carry: Carry, repeated: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int8], Account]:
+        """By layer and record what became of it, and the changes of the ledger.
+
+        repeated: the rows that `new by` does not count
+        """
+        assert wanted.layers is not None, "only then it is asked"
+        rows, released = carry.rows.rows, carry.admitted.released
+        first, adjusted = rows.first_new, carry.rows.clocks.verdicts.adjusted
+        of_rows = np.full(first + len(wanted.records), Outcome.USED, np.int8)
+        of_rows[repeated] = Outcome.NOT_NEW
+        of_rows[released.pending] = Outcome.PENDING
+        event = carry.rows.table.column(EVENT.name).to_numpy()
+        done = np.flatnonzero((rows.origin[:first] == RowOrigin.PENDING) & (of_rows[:first] != Outcome.PENDING))
+        account = self.state.roles.resolve(event[done], rows.input[done], of_rows[done])
+        outcomes, mine = wanted.layers.copy(), wanted.input >= 0
+        layer_of = layer_of_inputs(self.parts.query)
+        is_event = mine & (rows.input[first : first + len(wanted.records)] >= 0)
+        own = np.where(released.verdict > 0, released.verdict, of_rows[first:])
+        by_reason = np.array(ADMITTED, np.int8)[adjusted]
+        own = np.where(own == Outcome.USED, by_reason, own)
+        outcomes[layer_of[wanted.input[is_event]], wanted.records[is_event]] = own[is_event]
+        of_records = np.zeros(outcomes.shape[1], np.int8)
+        of_records[wanted.records] = adjusted
+        inputs = np.array([each.input_of(records.kinds) for each in self.parts.selector.layers])
+        sources = one_chunk(records.table.column("_source"))
+        account.update(self.state.roles.add(outcomes, inputs, sources, of_records))
+        return outcomes, account
+
 
 def counted(admitted: Admitted, old: NDArray[np.bool_]) -> Admitted:
     """The same without events that are not new; `old`: as in `Carry`."""
     return admitted._replace(released=without_old(admitted.released, old)) if len(old) else admitted
 
 
-def _has_null(outcome: NDArray[np.int8]) -> bool:
+def of_one_record(admitted: Admitted, wanted: Wanted, first: int) -> Admitted:
+    """The same where a row that another row of its record has released has not waited.
+
+    first: the first row that is new
+    """
+    if wanted.layers is None:
+        return admitted
+    released = admitted.released
+    fresh = np.flatnonzero((released.record >= 0) & (released.order >= first) & (released.waited == Waited.WAIT))
+    own, by = released.order[fresh] - first, released.record[fresh]
+    is_record = by < len(wanted.records)
+    fresh, own, by = fresh[is_record], own[is_record], by[is_record]
+    waited = released.waited.copy()
+    waited[fresh[wanted.records[own] == wanted.records[by]]] = Waited.NONE
+    return admitted._replace(released=released._replace(waited=waited))
+
+
+def _has_null(outcome: NDArray[np.int8], outcomes: NDArray[np.int8] | None) -> bool:
+    outcome = outcome if outcomes is None else outcomes
     return bool((outcome == Outcome.NULL_KEY).any() or (outcome == Outcome.NULL_TIME).any())
 
 

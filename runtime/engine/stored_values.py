@@ -213,7 +213,7 @@ def seen_values(plan: Plan, query: QueryPlan) -> dict[int, StoredValues]:
     keys = key_types(plan, query)
     return {
         index: StoredValues(
-            f"`new by` of {item.event}",
+            f"`new by` of {item.name}",
             keys,
             [(expression_text(value, INPUT_NAMES), arrow_type(type_of(value), plan)) for value in item.new.values],
             [],

@@ -15,7 +15,7 @@ from runtime.admission import Outcome
 from runtime.arrow_types import one_chunk
 from runtime.engine.query_runner import QueryRunner
 from runtime.engine.query_state import CUT_OFF, QueryParts
-from runtime.engine.shared_admission import SharedAdmission
+from runtime.engine.shared_admission import SharedAdmission, renamed
 from runtime.engine.snapshot import ALIKE
 from runtime.results.ledger import ENDED_WAITS, UNDEPLOYED, Account
 
@@ -119,6 +119,9 @@ def _ended(runner: QueryRunner) -> Account:
     """Events that are not definitive yet, and waits that end without having been fulfilled."""
     name, events = runner.query.title, runner.state.keys.events
     account: Account = Counter()
+    if runner.query.shared_types:
+        account.update(renamed(runner.state.roles.ended(), name))
+        events = events.slice(0, 0)
     pending = one_chunk(events.column("_source")).filter(one_chunk(events.column("_pending")))
     for source in pc.value_counts(pending).to_pylist():
         account[name, source["values"], Outcome.PENDING.word] -= source["counts"]

@@ -26,6 +26,7 @@ from runtime.matching.kernel.functions import OfFloat, OfFloats, OfInteger, OfIn
 from runtime.matching.kernel.program import PUSHES, TRUTH, NotForKernel, Operation, instructions
 from runtime.matching.kernel.tables import ConditionKind, Records, is_whole
 from runtime.matching.matchers import KernelMatcher, ReferenceOverColumns, RunKernelMatcher
+from runtime.matching.shared_events import MatcherOfRoles, of_one_input
 from runtime.progress_line import duration_text
 
 
@@ -71,6 +72,12 @@ class _MadeOnFirstUse:
 
 
 def _kernel_matcher(plan: Plan, query: QueryPlan) -> Matcher:
+    if query.shared_types:
+        return MatcherOfRoles(_kernel(plan, of_one_input(query)), ReferenceOverColumns(plan, query))
+    return _kernel(plan, query)
+
+
+def _kernel(plan: Plan, query: QueryPlan) -> Matcher:
     return RunKernelMatcher(plan, query) if has_additions(query) else KernelMatcher(plan, query)
 
 
@@ -257,7 +264,7 @@ def _states(query: QueryPlan, compiled: CompiledQuery) -> list[str]:
             (
                 str(number),
                 str(first) if first == last else f"{first} to {last}",
-                "several" if state["input"] < 0 else query.inputs[state["input"]].event,
+                "several" if state["input"] < 0 else query.inputs[state["input"]].name,
                 "yes" if state["link_row"] >= 0 else "-",
                 str(state["events_needed"]),
                 _dead_ends(query, compiled, state),
@@ -291,7 +298,7 @@ def _transitions(query: QueryPlan, compiled: CompiledQuery) -> list[str]:
         rows.append(
             (
                 str(number),
-                query.inputs[item["input"]].event,
+                query.inputs[item["input"]].name,
                 ", ".join(query.terms[term].name for term in terms),
                 _numbers(conditions[item["first_check"] : item["first_other_check"]]),
                 _numbers(conditions[item["first_other_check"] : item["stop_check"]]),

@@ -40,6 +40,8 @@ class Ordered:
     free: by key, the first position that may be bound (`after match skip`). Empty if all may
     number: by position, the running number among the events of the key. Empty if no transition
         of the automaton asks for it
+    event: by position; neighbours of a key with equal numbers are one event, which serves several
+        inputs. Empty if no type is several inputs
 
     Positions after the last key's are members of pending waits.
     """
@@ -53,6 +55,7 @@ class Ordered:
     table: pa.Table
     free: Integers = field(default_factory=_none)
     number: Integers = field(default_factory=_none)
+    event: Integers = field(default_factory=_none)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ Each is behind `runtime.matching.interface.Matcher`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,7 @@ from runtime.matching.kernel.workspace import (
     new_workspace,
 )
 from runtime.matching.reference import ReferenceMatcher, Released
+from runtime.matching.shared_events import Joined, joined_events
 from runtime.number_arrays import Integers
 
 # The reference matcher behind the matcher interface: table rows become Python events.
@@ -88,7 +90,17 @@ class ReferenceOverColumns:
 
     def match(self, events: Ordered) -> Found:
         """One search per new event."""
-        released = self._released(events)
+        joined = joined_events(events)
+        has_new = np.repeat(events.fresh < events.start[1:], np.diff(events.start))
+        released = self._released(events, np.append(has_new, np.ones(len(events.row) - len(has_new), np.bool_)))
+        if not joined.has_shared:
+            return self._searched(events, released)
+        found = self._searched(joined.ordered(events), _joined(released, joined))
+        inputs = [term.input for term in self._query.terms]
+        return joined.placed(found, events.input, inputs, [self._is_event(node) for node in self._aggregates])
+
+    def _searched(self, events: Ordered, released: Sequence[Released]) -> Found:
+        """One search per new event, by the events as Python has them."""
         is_every = self._query.every is not None
         latest: list[int] = []
         members: list[Bindings] = []
@@ -123,9 +135,11 @@ class ReferenceOverColumns:
 
     def _column_type(self, node: Aggregate) -> pa.DataType:
         """The type of an aggregate's column in `Found`."""
+        return pa.int64() if self._is_event(node) else arrow_type(node.type, self._plan)
+
+    def _is_event(self, node: Aggregate) -> bool:
         assert self._query.every is not None, "only `find every` has aggregates"
-        is_event = self._query.every.term_of(node) is not None
-        return pa.int64() if is_event else arrow_type(node.type, self._plan)
+        return self._query.every.term_of(node) is not None
 
     def outlives(self, events: Ordered, waiting: Waiting) -> NDArray[np.bool_]:
         """One check per wait of the events that may end it."""
@@ -136,7 +150,10 @@ class ReferenceOverColumns:
         inputs = [item.input for item in late if isinstance(item, Without)]
         is_asked = np.isin(events.input, inputs)
         is_asked[waiting.members[waiting.members >= 0]] = True
-        released = self._released(events, is_asked)
+        joined = joined_events(events)
+        released: Sequence[Released] = self._released(events, None if joined.has_shared else is_asked)
+        if joined.has_shared:
+            released, events, waiting = _joined(released, joined), joined.ordered(events), joined.waiting(waiting)
         for wait, key in enumerate(waiting.key.tolist()):
             is_new = bool(waiting.is_new[wait])
             begin = int(events.start[key] if is_new else events.fresh[key])
@@ -171,6 +188,19 @@ class ReferenceOverColumns:
             arrivals = events.table.column("_arrival").to_numpy()[events.row].tolist()
         columns = (inputs.tolist(), times.tolist(), values, superseded, number, arrivals)
         return [Released(*event) for event in zip(*columns, strict=True)]
+
+
+def _joined(released: Sequence[Released], joined: Joined) -> list[Released]:
+    """By event, what serves several inputs as one; `released`: by position."""
+    of, found = joined.of, list[Released]()
+    for first, last in zip(joined.first.tolist(), joined.last.tolist(), strict=True):
+        own = [
+            (item.input, item.superseded if item.superseded >= NEVER else int(of[item.superseded]))
+            for item in released[first : last + 1]
+        ]
+        (number, superseded), *also = own
+        found.append(replace(released[first], input=number, superseded=superseded, also=tuple(also)))
+    return found
 
 
 class _Aggregates:

@@ -59,11 +59,12 @@ from runtime.matching.interface import Bindings
 class Released:
     """A released event.
 
-    input: the index of its input
+    input: the index of its input, of the first one if there are several
     time: µs UTC
     superseded: the position of the next event that supersedes it (`with unique`); NEVER = none
     number: its running number among the events of its key
     arrival: µs; NO_TIME = nothing depends on it
+    also: the other inputs that it serves, each with what supersedes it there
     """
 
     input: int
@@ -72,6 +73,12 @@ class Released:
     superseded: int = NEVER
     number: int = 0
     arrival: int = NO_TIME
+    also: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """All inputs that it serves."""
+        return (self.input, *(number for number, _ in self.also))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +141,11 @@ class ReferenceMatcher:
         self._questions = [question_of(condition, query.terms) for condition in query.conditions]
         self.pasts = pasts(query) if query.has_runs else ()
         self.counted, self.most_bound = counted_states(query), remembering.MOST_BOUND
-        self._tied = self._ties()
         self._as_of: int | None = None
-        self._is_ordered = query.finds_all and all(len(tied) == 1 for ties in self._tied.values() for tied in ties)
+        self._tied: dict[tuple[int, tuple[int, ...]], list[list[Transition]]] = {}
+        served = [(number,) for number in range(len(query.inputs))] + list(query.shared_types.values())
+        ties = (self._ties(state, inputs) for state in range(len(query.automaton.states)) for inputs in served)
+        self._is_ordered = query.finds_all and all(len(tied) == 1 for of_state in ties for tied in of_state)
 
     def matches(self, events: Sequence[Released], key: range, first_new: int, free: int = 0) -> KeyMatches:
         """The matches of the new events of one key: at most one for each, except by `find all`.
@@ -251,9 +260,10 @@ class ReferenceMatcher:
         assert isinstance(condition, Without), "who asks has seen that it is"
         span = self._span(events, condition.between, bindings, with_leading=True)
         later = [position for position in key if position > search.latest] if is_new else list(key)
+        later = [position for position in later if condition.input in events[position].inputs]
         return [
             position
-            for position in (*search.in_window, *later)
+            for position in (*search.of_input(condition.input), *later)
             if events[position].time < due and (not is_new or span.is_before(position, events[position].time))
         ]
 
@@ -279,7 +289,8 @@ class ReferenceMatcher:
             inside = self._until(index, events, bindings, due, search, key, is_new=True)
         else:
             span = self._span(events, condition.between, bindings, with_leading=True)
-            inside = [position for position in search.in_window if span.has(position, events[position].time)]
+            own = search.of_input(condition.input)
+            inside = [position for position in own if span.has(position, events[position].time)]
         return sorted(position for position in inside if self._blocks(events, index, bindings, [position]))
 
     def is_asked(self, index: int, bindings: Bindings) -> bool:
@@ -359,19 +370,18 @@ class ReferenceMatcher:
             case Gap(duration=duration, before=before, after=after):
                 later = [events[position].time for position in positions_of(bindings, after)]
                 return not later or min(later) >= self._latest(events, before, bindings) + known(duration)
-            case Without(between=between):
+            case Without(between=between, input=number):
                 span = self._span(events, between, bindings, with_leading=is_last)
-                inside = [position for position in search.in_window if span.has(position, events[position].time)]
+                inside = [position for position in search.of_input(number) if span.has(position, events[position].time)]
                 return not self._blocks(events, index, bindings, inside)
 
     def _blocks(self, events: Sequence[Released], index: int, bindings: Bindings, inside: Sequence[int]) -> bool:
-        """Whether one of these events is a `without` event; members of the candidate are not."""
+        """Whether one of these events of the input is a `without` event; members of the candidate
+        are not, whatever they are bound as."""
         number, condition, question = len(self._query.terms), self._conditions[index], self._questions[index]
         assert isinstance(condition, Without), "who asks has seen that it is"
         members = set(positions_of(bindings))
-        others = [
-            position for position in inside if events[position].input == condition.input and position not in members
-        ]
+        others = [position for position in inside if position not in members]
         if condition.condition is None:
             return bool(others)
         if question is None:
@@ -491,17 +501,17 @@ class ReferenceMatcher:
         """The inputs of the query."""
         return self._query.inputs
 
-    def transitions(self, state: int, kind: int) -> Sequence[Sequence[Transition]]:
-        """A state's transitions for an input in groups of ties, more names first."""
-        return self._tied[state, kind]
+    def transitions(self, state: int, inputs: tuple[int, ...]) -> Sequence[Sequence[Transition]]:
+        """A state's transitions for events of these inputs in groups of ties, more names first."""
+        known = self._tied.get((state, inputs))
+        if known is None:
+            known = self._tied[state, inputs] = self._ties(state, inputs)
+        return known
 
-    def _ties(self) -> dict[tuple[int, int], list[list[Transition]]]:
-        found = {}
-        for number, state in enumerate(self._query.automaton.states):
-            for kind, _ in enumerate(self._query.inputs):
-                fitting = [item for item in state.transitions if item.input == kind]
-                found[number, kind] = [list(tied) for _, tied in groupby(fitting, key=lambda item: len(item.binds))]
-        return found
+    def _ties(self, state: int, inputs: tuple[int, ...]) -> list[list[Transition]]:
+        transitions = self._query.automaton.states[state].transitions
+        fitting = [item for item in transitions if set(item.inputs) <= set(inputs)]
+        return [list(tied) for _, tied in groupby(fitting, key=lambda item: len(item.binds))]
 
     def accepts(self, state: int) -> tuple[int, ...] | None:
         """The conditions to check where a candidate ends in this state; None: it cannot."""
@@ -537,8 +547,12 @@ class Search:
         self._bound = 0
         matcher.look_up_as_of(events[latest])
         positions = [position for position in key if position <= latest]
-        self.in_window = in_windows(events, latest, matcher.inputs, positions)
+        self.in_window = windows_at(events, latest, matcher.inputs, positions)
         self.free = [position for position in self.in_window if position >= free]
+
+    def of_input(self, number: int) -> list[int]:
+        """The positions in the window of an input, newest first."""
+        return [position for position, inputs in self.in_window.items() if number in inputs]
 
     def winner(self, state: int, newest: int, bindings: Bindings) -> Bindings | None:
         """What completes these bindings from this state on to the most recent candidate.
@@ -560,7 +574,7 @@ class Search:
 
     def _searched(self, state: int, newest: int, bindings: Bindings) -> Bindings | None:
         for position in self.free[bisect_left(self.free, -newest, key=operator.neg) :]:
-            for tied in self._matcher.transitions(state, self._events[position].input):
+            for tied in self._matcher.transitions(state, self.in_window[position]):
                 # Loops, not comprehensions, which take the stack of the machine at each level.
                 found = []
                 for transition in tied:
@@ -593,7 +607,7 @@ class Search:
                 continue
             if state == 0 and position < newest and not is_every:
                 return
-            for tied in self._matcher.transitions(state, self._events[position].input):
+            for tied in self._matcher.transitions(state, self.in_window[position]):
                 for transition in tied:
                     extended = self._consume(state, transition, position, newest, bindings)
                     if extended is None:
@@ -648,20 +662,24 @@ def positions_of(bindings: Bindings, terms: Sequence[int] | None = None) -> list
     return [position for term in named for position in bindings[term]]
 
 
-def in_windows(events: Sequence[Released], latest: int, inputs: Sequence[Input], positions: Sequence[int]) -> list[int]:
-    """Positions of the events in their input's window just after the latest event, newest first.
+def windows_at(
+    events: Sequence[Released], latest: int, inputs: Sequence[Input], positions: Sequence[int]
+) -> dict[int, tuple[int, ...]]:
+    """Positions of the events in a window just after the latest event, newest first, each with the
+    inputs in whose window it is.
 
     Younger than `within` (strict), among the `retain` most recent of their input, not superseded by
     a newer event. `positions`: those of the key up to the latest.
     """
     seen = [0] * len(inputs)
-    current: list[int] = []
+    current: dict[int, tuple[int, ...]] = {}
     for position in reversed(positions):
         event = events[position]
-        window = inputs[event.input]
-        seen[event.input] += 1
-        is_young = window.within is None or events[latest].time - event.time < known(window.within)
-        is_retained = window.retain is None or seen[event.input] <= known(window.retain)
-        if is_young and is_retained and event.superseded > latest:
-            current.append(position)
+        for number, superseded in ((event.input, event.superseded), *event.also):
+            window = inputs[number]
+            seen[number] += 1
+            is_young = window.within is None or events[latest].time - event.time < known(window.within)
+            is_retained = window.retain is None or seen[number] <= known(window.retain)
+            if is_young and is_retained and superseded > latest:
+                current[position] = (*current.get(position, ()), number)
     return current

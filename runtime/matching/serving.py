@@ -32,7 +32,7 @@ def served_by(query: QueryPlan, kinds: Mapping[str, int]) -> list[Filtered] | No
 
     kinds: by name the number of an event type
     """
-    if not _passes_over(query):
+    if not _passes_over(query) or query.shared_types:
         return None
     found = []
     for index, term in enumerate(query.terms):

@@ -62,7 +62,7 @@ def window_columns(query: QueryPlan) -> WindowColumns:
 def _used_when_older(query: QueryPlan) -> set[int]:
     """The inputs whose events can be of use after they were the latest one."""
     states = query.automaton.states if query.every is not None else query.automaton.states[1:]
-    bound = {transition.input for state in states for transition in state.transitions}
+    bound = {number for state in states for transition in state.transitions for number in transition.inputs}
     return bound | _looked_for(query)
 
 

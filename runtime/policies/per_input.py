@@ -72,7 +72,7 @@ def clock_inputs(query: QueryPlan) -> list[tuple[int, ...]]:
 
     Inputs share a clock if they have the same policy and one source can bring events of both. That
     is transitive: two inputs may be connected by a third one. If timelines are event types, each
-    input has a clock of its own.
+    type has a clock of its own.
     """
     groups: list[list[int]] = []
     for index, item in enumerate(query.inputs):
@@ -87,7 +87,7 @@ def _are_together(one: Input, other: Input) -> bool:
     """Whether the same source partition can bring events of both inputs, under one policy."""
     is_by_type = one.policy is not None and one.policy.timeline is TimelineKind.EVENT_TYPE
     are_apart = one.sources and other.sources and not set(one.sources) & set(other.sources)
-    return one.policy == other.policy and not is_by_type and not are_apart
+    return one.policy == other.policy and (one.event == other.event or not is_by_type) and not are_apart
 
 
 def is_by_substream(query: QueryPlan, inputs: tuple[int, ...]) -> bool:

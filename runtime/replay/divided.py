@@ -16,7 +16,7 @@ import pyarrow as pa
 from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.routing import has_chains
 from runtime.columns.arrivals import Arrivals, RecordKind
-from runtime.columns.keys import bucket_of, key_identity
+from runtime.columns.keys import bucket_of, has_keys_apart, key_identity
 from runtime.engine import Engine
 from runtime.number_arrays import Integers
 from runtime.policies.per_input import shares_clock
@@ -53,7 +53,8 @@ def _has_control(records: pa.Table) -> bool:
 
 
 def _is_by_key(query: QueryPlan) -> bool:
-    return bool(query.keys) and not shares_clock(query) and all(item.heartbeat is None for item in query.inputs)
+    has_buckets = bool(query.keys) and not shares_clock(query) and not has_keys_apart(query)
+    return has_buckets and all(item.heartbeat is None for item in query.inputs)
 
 
 class DividedEngine:

@@ -20,7 +20,7 @@ from querylang.plan.model import Plan, QueryPlan
 from runtime.admission import BoundRule, KeyTimes, Lengths, Outcome, Selector
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import RecordKind, Shape, column_name, event_of, is_moved
-from runtime.columns.keys import cells_of_values, key_cells, key_columns
+from runtime.columns.keys import cells_of_values, chosen, key_cells, key_columns, keys_of_layer
 from runtime.engine import Engine
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
 from runtime.interpreter import PlanWorld, event_text
@@ -238,15 +238,24 @@ class Stepping:
 
     def role(self, query: QueryPlan, table: pa.Table, kinds: NDArray[np.int64]) -> Role:
         """How a query reads records."""
-        selection = Selector(self.plan, query).select(table, kinds)
-        columns = [column.to_pylist() for column in key_columns(table, kinds, self.plan, query)]
-        keys = [key_of(cells) for cells in zip(*columns, strict=True)] if columns else [()] * len(kinds)
+        selector = Selector(self.plan, query)
+        selection, outcome = selector.select(table, kinds), selector.outcomes(table, kinds).tolist()
+        columns = key_columns(table, kinds, self.plan, query)
+        input_of = selection.input
+        for layer, other in enumerate(selector.layers[1:], 1):  # the first input that uses a record
+            own = other.select(table, kinds).input
+            is_own = (input_of < 0) & (own >= 0)
+            input_of = np.where(is_own, own, input_of)
+            of_layer = keys_of_layer(table, kinds, self.plan, query, layer)
+            columns = [chosen(is_own, *pair) for pair in zip(of_layer, columns, strict=True)]
+        cells = [column.to_pylist() for column in columns]
+        keys = [key_of(row) for row in zip(*cells, strict=True)] if cells else [()] * len(kinds)
         # The last place of both lists, index -1, is for heartbeats, which belong to no input.
         timed_by_input = [*(uses_source_time(item) for item in query.inputs), True]
-        timed = [timed_by_input[place] for place in selection.input.tolist()]
+        timed = [timed_by_input[place] for place in input_of.tolist()]
         strict_by_input = [*(item.policy is not None and item.policy.is_strict for item in query.inputs), False]
-        strict = [strict_by_input[place] for place in selection.input.tolist()]
-        return Role(selection.outcome.tolist(), selection.time.tolist(), keys, selection.input.tolist(), timed, strict)
+        strict = [strict_by_input[place] for place in input_of.tolist()]
+        return Role(outcome, selection.time.tolist(), keys, input_of.tolist(), timed, strict)
 
     def routed(self, results: Results) -> Iterator[tuple[int, RoutedEvent]]:
         """What queries take of routed events, with the step that each belongs to."""

@@ -388,4 +388,6 @@ def replay_steps(
 
 def are_quick(plan: Plan, records: Records | FileRecords) -> bool:
     """Whether the steps are found for many records at once."""
+    if any(query.shared_types for query in plan.queries):
+        return False  # a record may be of several keys
     return have_own_time(plan, records.arrivals.table, records.arrivals.system("kind").astype(np.int64))

@@ -40,9 +40,12 @@ FOUND, GIVEN, SUPPRESSED = "found", "given", "suppressed"
 FORGOTTEN_EVENTS, FORGOTTEN_WAITS = "forgotten_events", "forgotten_waits"
 """What a user let a job forget: events that have been used, and matches that waited."""
 
+ROLE_DISCARDED = "role_discarded"
+"""Refusals of a record's time by one input, of records that have another outcome in the sum."""
+
 BESIDE = (
     *("before_clock", "late_by_idle", "lost", "forgotten_keys", FORGOTTEN_EVENTS, FORGOTTEN_WAITS, ENDED_WAITS),
-    *(FOUND, GIVEN, SUPPRESSED),
+    *(FOUND, GIVEN, SUPPRESSED, ROLE_DISCARDED),
 )
 """Words that say more about records, or about keys and matches; they are counted beside the sum."""
 

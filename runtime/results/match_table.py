@@ -20,7 +20,7 @@ from querylang.plan.text import SUPPRESSED
 from runtime.admission import Waited, reason_words
 from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import column_name
-from runtime.columns.keys import MIX_STEP, hash_keys, key_sources, key_values, mix
+from runtime.columns.keys import MIX_STEP, hash_keys, key_values, mix
 from runtime.columns.rows import evenly, only_value, repeated, repeated_number, taken_by_term, taken_cells
 from runtime.compiling.compiled import inlined, kernel
 from runtime.instants import NEVER, NO_TIME
@@ -156,19 +156,19 @@ def _events(
     keys: by match, the key columns, if all members are of its key
     """
     only = _only_of(table, len(matched))
-    events = [term_event(plan, query, term) for term in terms]
+    events = [(term, term_event(plan, query, term)) for term in terms]
     return [
-        _member(plan, query, event, table, _column(matched, index), only, _fields_in_keys(query, event, keys))
-        for index, event in enumerate(events)
+        _member(plan, query, event, table, _column(matched, index), only, _fields_in_keys(query, term, event, keys))
+        for index, (term, event) in enumerate(events)
     ]
 
 
-def _fields_in_keys(query: QueryPlan, event: EventType, keys: Sequence[pa.Array]) -> dict[str, pa.Array]:
-    """By name, the fields of an event type that are part of its key, as columns by match."""
+def _fields_in_keys(query: QueryPlan, term: int, event: EventType, keys: Sequence[pa.Array]) -> dict[str, pa.Array]:
+    """By name, the fields of a term's event type that are part of its key, as columns by match."""
     if not keys:
         return {}
     types = {field.name: field.type for field in event.fields}
-    named = zip(map(plain_field, key_sources(query)[event.name]), keys, strict=True)
+    named = zip(map(plain_field, query.inputs[query.terms[term].input].keys), keys, strict=True)
     return {name: column for name, column in named if name is not None and types[name] in _EXACT}
 
 

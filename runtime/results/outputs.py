@@ -403,6 +403,16 @@ def refused_file(plan: Plan, source: str, reason: str) -> pa.Table:
     return pa.Table.from_pylist([row], schema=discard_schema(plan))
 
 
+def _names_with_roles(names: pa.Array, roles: Sequence[str | None]) -> pa.Array:
+    """Event types with the roles that have refused their events: `Process as child`."""
+    pairs = zip(names.to_pylist(), roles, strict=True)
+    return pa.array([name if role is None else f"{name}{AS_ROLE}{role}" for name, role in pairs], pa.string())
+
+
+AS_ROLE = " as "
+"""Between an event type and a role, in rows of discarded records."""
+
+
 def refused_records(
     plan: Plan,
     query: str,
@@ -412,6 +422,7 @@ def refused_records(
     arrival: NDArray[np.int64],
     source_time: NDArray[np.int64],
     bound: NDArray[np.int64],
+    roles: Sequence[str | None] | None = None,
 ) -> pa.Table:
     """Rows for discarded records; `query` is the title of the query that refused them.
 
@@ -420,11 +431,12 @@ def refused_records(
     arrival: by discarded record, its arrival time, µs
     source_time: by discarded record, its source time, µs; NO_TIME = none
     bound: by discarded record, the bound that it was measured against, µs; NO_TIME = none
+    roles: by discarded record, the role that refused it, of several; None = there is one
     """
     if not len(rows):
         return no_discards(plan)
     schema = no_discards(plan).schema
-    index = None if len(rows) == len(table) else pa.array(rows)
+    index = None if roles is None and len(rows) == len(table) else pa.array(rows)
 
     def taken(name: str, type_: pa.DataType) -> pa.Array:
         if not has_column(table, name):
@@ -438,7 +450,7 @@ def refused_records(
     columns = [
         pa.repeat(pa.scalar(query), len(rows)),
         reasons,
-        _event_names(plan, kinds),
+        _event_names(plan, kinds) if roles is None else _names_with_roles(_event_names(plan, kinds), roles),
         taken("_source", pa.string()).dictionary_decode(),
         taken("_partition", pa.int64()),
         taken("_offset", pa.int64()),

@@ -198,6 +198,7 @@ def _is_simple(query: QueryPlan) -> bool:
         or query.tables
         or query.forget_keys is not None
         or query.optional_keys
+        or query.shared_types
         or any(key.type not in _KEYS for key in query.keys)
     ):
         return False

@@ -23,7 +23,7 @@ from runtime.interpreter import (
 )
 from runtime.matching.find_every import aggregates_of
 from runtime.matching.interface import Bindings
-from runtime.matching.reference import ReferenceMatcher, Released, in_windows
+from runtime.matching.reference import ReferenceMatcher, Released, windows_at
 from runtime.results.matched import Coordinates
 
 # What is known of events and of the matches that they bring.
@@ -323,7 +323,7 @@ class Windows:
             return [values for _, values in self._matcher.aggregated(events, range(len(events)), latest)]
         if events[latest].arguments is None:
             return []
-        newest_first = in_windows(events, latest, self._query.inputs, range(len(events)))
+        newest_first = list(windows_at(events, latest, self._query.inputs, range(len(events))))
         candidates = [place for place in reversed(newest_first) if events[place].arguments is not None]
         return [self._one_name.aggregates(events, candidates)]
 
@@ -389,7 +389,8 @@ class Windows:
     def _current(self, events: Sequence[Known]) -> list[Known]:
         """Those of one key that matter in their windows after the latest of them."""
         counted = [event if event.superseded == NEVER else replace(event, superseded=NEVER) for event in events]
-        newest_first = in_windows(counted, len(events) - 1, self._query.inputs, range(len(events))) if events else []
+        latest, places = len(events) - 1, range(len(events))
+        newest_first = list(windows_at(counted, latest, self._query.inputs, places)) if events else []
         return [events[place] for place in reversed(newest_first)]
 
     def _is_young(self, event: Known, clock: int) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.errors import InputError, counted, did_you_mean
+from querylang.errors import InputError, counted, did_you_mean, listed
 from querylang.plan.model import QueryPlan
 from querylang.plan.routing import taken_types
 from runtime.admission import Outcome, Selector
@@ -58,6 +58,7 @@ class Asking:
 
     def match(self, row: dict[str, Any], query: QueryPlan) -> Why:
         """Why a match came; `row`: of the table of its query."""
+        refuse_roles([query])
         key = _key_of_match(self.table, query, row)
         explainer = self.explainer(query, key)
         latest = explainer.history.position_of(row)
@@ -69,6 +70,7 @@ class Asking:
 
     def key(self, given: GivenKey | None, at: int | None, queries: Sequence[QueryPlan], question: str) -> Why:
         """What became of a key's events at a moment, µs; None = the last of them."""
+        refuse_roles(queries)
         answers = list[Explanation]()
         for query in queries:
             key = () if not query.keys else None if given is None else given.values_for(self.table.plan, query)
@@ -159,6 +161,7 @@ class Asking:
 
     def row(self, number: int, source: str | None, queries: Sequence[QueryPlan], sources: Sequence[str]) -> Why:
         """What became of a row, for each query that it may concern."""
+        refuse_roles(queries)
         names = self.table.records.column("_source").to_pylist() if source is not None else []
         found = np.flatnonzero(self.table.rows == number)
         if source is not None:
@@ -192,6 +195,7 @@ class Asking:
 
     def nearest(self, queries: Sequence[QueryPlan], most: int = MOST_SHOWN) -> Why:
         """The nearest misses of each query, ranked."""
+        refuse_roles(queries)
         answers, remarks = list[Explanation](), list[str]()
         for query in queries:
             found, remark = self._nearest_of(query, most)
@@ -277,6 +281,15 @@ class Asking:
         return Explanation(
             Status.NOT, query.name, query.instance, {}, says, reason=Reason(str(What.NEVER_CAME), "", says)
         )
+
+
+def refuse_roles(queries: Sequence[QueryPlan]) -> None:
+    """Raise InputError for a query of which a type is several inputs: it cannot be asked yet."""
+    for query in queries:
+        for event, inputs in query.shared_types.items():
+            roles = listed([f"'{query.inputs[index].name}'" for index in inputs])
+            text = f"query '{query.name}': '{event}' is several inputs ({roles}), and `why` cannot explain these yet"
+            raise InputError(f"{text}: `replay --format steps` shows what becomes of each record")
 
 
 def _key_of_match(table: Table, query: QueryPlan, row: dict[str, Any]) -> KeyValues:

@@ -408,8 +408,7 @@ def unselected(table: Table, query: QueryPlan, row: int, outcome: Outcome, named
     sides: tuple[Side, ...] = ()
     match outcome:
         case Outcome.FILTERED:
-            item = query.input_of(event.event)
-            assert item is not None, "an input has refused it"
+            item = next(index for index, own in enumerate(query.inputs) if own.event == event.event)
             condition = query.inputs[item].filter
             assert condition is not None, "its filter has refused it"
             sides = filter_sides(condition, event_of_row(table, row), PlanWorld(table.plan, query))

@@ -106,9 +106,9 @@ class KeyEvents(Sequence[KeyEvent]):
                     event,
                     int(kept.superseded[first + place]),
                     int(kept.number[first + place]),
-                    arrival,
-                    source_time,
-                    (coordinates[0], coordinates[1], coordinates[2]),
+                    arrival=arrival,
+                    source_time=source_time,
+                    place=(coordinates[0], coordinates[1], coordinates[2]),
                 )
         return [value for value in values if value is not None]
 

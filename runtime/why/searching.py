@@ -235,7 +235,7 @@ class _DeadEnds:
         events = self._searching.events
         is_any = False
         for position in range(newest, self._scope.start - 1, -1):
-            for tied in self._matcher.transitions(state, events[position].input):
+            for tied in self._matcher.transitions(state, events[position].inputs):
                 for transition in tied:
                     self._visits += 1
                     if self._visits > MOST_VISITS:

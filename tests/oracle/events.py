@@ -53,10 +53,12 @@ class Event:
     """An admitted event of a query's partition; no two are equal.
 
     place: its running number in the total order of the partition
+    inputs: the names of the inputs that it is an event of
     """
 
     place: int
     row: Row
+    inputs: frozenset[str]
 
     @property
     def type(self) -> str:

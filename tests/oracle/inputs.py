@@ -33,6 +33,8 @@ class Input:
     within: microseconds; None = no such bound
     retain: how many events; None = no such bound
     wait: microseconds that records may come late; None = an event's time is its arrival
+    role: its name in the pattern; None = that of the type
+    fields: where its events have the keys of the query; None = in the fields of these names
     """
 
     type: str
@@ -41,10 +43,20 @@ class Input:
     retain: int | None = None
     unique: str | None = None
     wait: int | None = None
+    role: str | None = None
+    fields: tuple[str, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """What patterns call it."""
+        return self.type if self.role is None else self.role
 
     def text(self, keys: Sequence[str]) -> str:
         parts = [f"{self.type}({', '.join(item.text() for item in self.filters)})"]
-        parts += [f"key {', '.join(keys)}"] if keys else []
+        parts += [] if self.role is None else [f"as {self.role}"]
+        named = zip(keys if self.fields is None else self.fields, keys, strict=True)
+        own = [key if field == key else f"{field} as {key}" for field, key in named]
+        parts += [f"key {', '.join(own)}"] if keys else []
         parts += [] if self.within is None else [f"within {seconds(self.within)}"]
         parts += [] if self.retain is None else [f"retain {self.retain}"]
         parts += [] if self.unique is None else [f"with unique {self.unique}"]
@@ -58,7 +70,7 @@ class Input:
     def window(self, events: Sequence[Event]) -> list[Event]:
         """The window at the moment of the last of these events of a partition, oldest first."""
         latest = events[-1]
-        own = [event for event in events if event.type == self.type]
+        own = [event for event in events if self.name in event.inputs]
         within = own if self.within is None else [x for x in own if latest.time - x.time < self.within]
         retained = within if self.retain is None else within[-self.retain :]
         return retained if self.unique is None else newest_of_each(retained, self.unique)
@@ -71,11 +83,18 @@ def newest_of_each(events: Sequence[Event], field: str) -> list[Event]:
 
 
 def partitions(inputs: Sequence[Input], keys: Sequence[str], rows: Sequence[Row]) -> dict[Key, list[Event]]:
-    """The admitted events per key, in their total order; one with a null in its key is discarded."""
+    """The admitted events per key, in their total order; one with a null in its key is discarded.
+
+    In the key of each input a row counts for it; where keys are equal it is one event.
+    """
     found = dict[Key, list[Event]]()
     for row in sorted(rows, key=total_order):
-        key = tuple(row.field(field) for field in keys)
-        if None not in key and any(item.admits(row) for item in inputs):
+        served = dict[Key, list[str]]()
+        for item in inputs:
+            key = tuple(row.field(field) for field in (keys if item.fields is None else item.fields))
+            if None not in key and item.admits(row):
+                served.setdefault(key, []).append(item.name)
+        for key, names in served.items():
             events = found.setdefault(key, [])
-            events.append(Event(len(events), row))
+            events.append(Event(len(events), row, frozenset(names)))
     return found

@@ -142,7 +142,7 @@ def winners(query: Query, events: Sequence[Event], mark: int) -> list[Placement]
 
     mark: events of earlier places may not be bound
     """
-    windows = {item.type: item.window(events) for item in query.inputs}
+    windows = {item.name: item.window(events) for item in query.inputs}
     free = {name: [event for event in window if event.place >= mark] for name, window in windows.items()}
     written = [*names(query.pattern)]
     own = {name: free[name] for name in sorted(types(query.pattern))}
@@ -182,7 +182,7 @@ def moments_of_match(
     if query.trailing is None:
         yield latest.time, placement
         return
-    windows = {item.type: [*item.window(events[:number]), *later(item, events, number)] for item in query.inputs}
+    windows = {item.name: [*item.window(events[:number]), *later(item, events, number)] for item in query.inputs}
     for count in range(1, query.trailing.most + 1):
         due = latest.time + count * query.trailing.length
         waited = replace(placement, points={**placement.points, query.trailing.name: due})
@@ -194,7 +194,7 @@ def moments_of_match(
 
 def later(item: Input, events: Sequence[Event], number: int) -> list[Event]:
     """The events of an input that were added since."""
-    return [event for event in events[number:] if event.type == item.type]
+    return [event for event in events[number:] if item.name in event.inputs]
 
 
 def as_match(query: Query, key: Key, time: int, placement: Placement) -> Match:

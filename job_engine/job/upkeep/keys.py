@@ -24,7 +24,7 @@ from job_engine.wire.partition_groups import PartitionGroup
 from querylang.plan.model import Plan, QueryPlan
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import column_name
-from runtime.columns.keys import GivenKey, KeyValues, bucket_of_key, is_of_key, key_cells, key_columns
+from runtime.columns.keys import INPUT, GivenKey, KeyValues, bucket_of_key, have_key, key_cells
 from runtime.engine import Engine, KeyContents
 from runtime.instants import NEVER, NO_TIME
 from runtime.json_reader import json_of_text
@@ -194,15 +194,16 @@ def _values(contents: KeyContents) -> Iterator[Plain]:
 
 
 def _events(plan: Plan, query: QueryPlan, table: pa.Table) -> list[Plain]:
-    inputs = {item.event: place for place, item in enumerate(query.inputs)}
+    by_type = {item.event: place for place, item in enumerate(query.inputs)}
     reach = window_columns(query).reach.tolist()
     found = []
     for event, row in zip(_plain_events(plan, table), table.to_pylist(), strict=True):
-        place = inputs[event["event"]]
+        place = row[INPUT.name] if INPUT.name in row else by_type[event["event"]]
         until = None if row["_pending"] or reach[place] >= NEVER else format_time(row["_time"] + reach[place])
         buffer = None if row["_ripe"] == NO_TIME or not row["_pending"] else _time(row["_ripe"])
         status = {"status": "pending" if row["_pending"] else "kept", "until": until, "reorder_until": buffer}
-        found.append(event | status)
+        role = {"role": query.inputs[place].role} if INPUT.name in row else {}
+        found.append(event | role | status)
     return found
 
 
@@ -220,7 +221,7 @@ def _held(group: PartitionGroup, query: QueryPlan, state: BucketState, values: K
         table = item.arrivals.table
         if item.group == group.number and len(table):
             kinds = item.arrivals.system("kind").astype(np.int64)
-            is_own = is_of_key(key_columns(table, kinds, group.plan, query), values) & (kinds >= 0)
+            is_own = have_key(table, kinds, group.plan, query, values) & (kinds >= 0)
             found += _plain_events(group.plan, table.filter(pa.array(is_own)))
     return sorted(found, key=lambda event: str(event["arrival"]))
 

@@ -32,6 +32,7 @@ from runtime.instants import EXPECTED, parse_moment
 from runtime.json_reader import DamagedJson, json_of_text
 from runtime.policies.settings_text import USUAL_TIMES
 from runtime.reading import NONE
+from runtime.results.outputs import AS_ROLE
 
 WRITTEN = ("json", "csv")
 """Formats of sources that records can be put back into."""
@@ -123,15 +124,12 @@ def _rows(file: Path) -> Iterator[tuple[str, Row]]:
 def _record(same: Sequence[tuple[str, Row]], deployment: Deployment, plan: Plan) -> _Record:
     """The record of its rows, one for each query that refused it; all have to be mended alike."""
     where, row = same[0]
-    if any(
-        (other["event"], other["fields"], other["arrival"]) != (row["event"], row["fields"], row["arrival"])
-        for _, other in same
-    ):
+    if any(_content(other) != _content(row) for _, other in same):
         raise InputError(f"{same[1][0]}: the record of {where} again, with another content; mend both, or keep one")
     events = {event.name: event for event in plan.events}
     known = {source.name: source.event for source in deployment.sources}
     source = source_of(str(row["source"]), str(row.get("reason")), list(known))
-    event = known.get(source) if row["event"] is None else row["event"]
+    event = known.get(source) if row["event"] is None else str(row["event"]).partition(AS_ROLE)[0]
     if event not in events:
         found = "has no event type" if event is None else f"{event!r} is not an event type"
         raise InputError(f"{where}: {found}; the queries know {listed(list(events))}")
@@ -143,6 +141,12 @@ def _record(same: Sequence[tuple[str, Row]], deployment: Deployment, plan: Plan)
     place = json.dumps([row["source"], row.get("partition"), row.get("offset")])
     refused_by = frozenset(str(other.get("query") or "") for _, other in same)
     return _Record(place, event, row["arrival"], fields, source, refused_by)
+
+
+def _content(row: Row) -> tuple[Any, ...]:
+    """What rows of one record have alike, whichever query and role refused it."""
+    event = None if row["event"] is None else str(row["event"]).partition(AS_ROLE)[0]
+    return event, row["fields"], row["arrival"]
 
 
 def _fields(where: str, given: Any, event: EventType) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from querylang.checker.query.patterns import CheckedPattern
-from querylang.checker.query.remainders import Pattern, Remainder, Step, may_end, steps, terms_left
+from querylang.checker.query.remainders import Pattern, Remainder, Served, Step, may_end, steps, terms_left
 from querylang.plan.expression import Expression, terms_of
 from querylang.plan.model import (
     ACCEPT,
@@ -52,12 +52,14 @@ def build(
     terms: tuple[Term, ...],
     conditions: tuple[Condition, ...],
     decided_late: tuple[int, ...],
+    served: tuple[Served, ...],
     *,
     has_leading: bool,
 ) -> Automaton:
     """The automaton of a pattern; raises AutomatonTooLargeError.
 
     - `decided_late`: conditions that no transition checks.
+    - `served`: by term.
     - `has_leading`: the pattern begins with a `wait`.
     """
     placement = Placement(terms, conditions, decided_late, has_leading=has_leading)
@@ -74,7 +76,7 @@ def build(
     while len(states) < len(reached):
         remainder, bound, last = reached[len(states)]
         transitions = []
-        for step in _preferred(steps(remainder, terms)):
+        for step in _preferred(steps(remainder, served)):
             after = (bound | step.binds) & relevant
             target = ACCEPT
             if step.remainder is not None:
@@ -94,7 +96,9 @@ def build(
                 is_last=target == ACCEPT,
             )
             checks = placement.checks(progress)
-            transitions.append(Transition(step.input, tuple(sorted(step.binds)), checks, target, step.follows))
+            first, *others = step.inputs
+            binds = tuple(sorted(step.binds))
+            transitions.append(Transition(first, binds, checks, target, step.follows, tuple(others)))
         size += len(transitions)
         if size > MOST_TRANSITIONS or len(reached) > MOST_TRANSITIONS:
             raise AutomatonTooLargeError
@@ -145,7 +149,7 @@ def _renumbered(state: State, index_of: dict[int, int]) -> State:
 def _preferred(found: Iterator[Step]) -> list[Step]:
     """More names for one event first: the *recent* policy prefers that to an older second event."""
     each = dict.fromkeys(found)
-    return sorted(each, key=lambda step: (step.input, -len(step.binds), sorted(step.binds)))
+    return sorted(each, key=lambda step: (step.type, -len(step.binds), sorted(step.binds)))
 
 
 def _reaches_trailing(condition: Condition, *, has_trailing: bool) -> bool:
@@ -382,7 +386,7 @@ class Predecessors:
 
 def _found(pattern: CheckedPattern) -> dict[int, frozenset[int]]:
     assert pattern.tree is not None, "who asks has seen that it is there"
-    states = build(pattern.tree, pattern.plan_terms, (), (), has_leading=False).states
+    states = build(pattern.tree, pattern.plan_terms, (), (), pattern.served, has_leading=False).states
     found: dict[int, frozenset[int]] = {}
     for state in states:
         for transition in state.transitions:

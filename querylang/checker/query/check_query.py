@@ -166,7 +166,7 @@ def _automaton(
     has_leading = pattern.leading is not None
     try:
         return automaton_builder.build(
-            pattern.tree, pattern.plan_terms, conditions, decided_late, has_leading=has_leading
+            pattern.tree, pattern.plan_terms, conditions, decided_late, pattern.served, has_leading=has_leading
         )
     except automaton_builder.AutomatonTooLargeError:
         diagnostics.report(Mistake.PATTERN_TOO_LARGE, span)
@@ -410,7 +410,11 @@ def written_by(query: ast.Query, namespace: Namespace) -> tuple[Written, ...]:
     found: list[Written] = []
     if isinstance(query.find, ast.Find) and query.find.block is not None:
         parts = parts_of(query.find.pattern)
-        terms = {part.name.text: part.event.text for part in parts if isinstance(part, ast.PatternTerm)}
+        nodes = query.inputs.items if isinstance(query.inputs, ast.Inputs) else ()
+        inputs = [item for item in nodes if isinstance(item, ast.InputDefinition)]
+        roles = {item.role.text: item.event.text for item in inputs if item.role is not None}
+        named = [part for part in parts if isinstance(part, ast.PatternTerm)]
+        terms = {part.name.text: roles.get(part.event.text, part.event.text) for part in named}
         found += _of_block(query.find.block, terms, namespace)
     for action in query.actions:
         arguments = {item.name.text: item.type.word for item in action.parameters}

@@ -233,7 +233,7 @@ class Clauses:
             return
         if isinstance(leading.duration, int) and isinstance(item.within, int) and item.within < leading.duration:
             facts = {"wait": duration_text(leading.duration), "within": duration_text(item.within)}
-            self._warn(Mistake.SHORT_WINDOW, self.pattern.waits[0].span, event=item.event, **facts)
+            self._warn(Mistake.SHORT_WINDOW, self.pattern.waits[0].span, event=item.name, **facts)
 
     def _warn_of_gone(self) -> None:
         """Warn of a wait between steps after which an event before it has left its window."""
@@ -248,7 +248,7 @@ class Clauses:
         item = self.inputs.items[index].input
         if isinstance(gap.duration, int) and isinstance(item.within, int) and item.within <= gap.duration:
             facts = {"wait": duration_text(gap.duration), "within": duration_text(item.within)}
-            self._warn(mistake, node.span, event=item.event, **facts)
+            self._warn(mistake, node.span, event=item.name, **facts)
 
     def _report(self, mistake: Mistake, span: Span, **facts: str) -> None:
         self.constants.diagnostics.report(mistake, span, **facts)

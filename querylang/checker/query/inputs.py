@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from querylang.checker.checked import Diagnostics
@@ -10,7 +11,7 @@ from querylang.checker.namespaces import EventSchema, Namespace
 from querylang.checker.query.durations import Constants
 from querylang.checker.query.input_events import Clock, check_filters, event_field, event_member, event_value
 from querylang.checker.scope import type_of
-from querylang.errors import Mistake, QueryError, counted, nearest
+from querylang.errors import Mistake, QueryError, counted, listed, nearest
 from querylang.plan.expression import SIMPLE, Call, Expression, KeyOf, Kind, Type, walk
 from querylang.plan.model import Input, Key, NewBy
 from querylang.syntax import ast
@@ -52,12 +53,14 @@ class CheckedInputs:
 
     - `is_whole`: each input could be parsed.
     - `unknown`: written event types that do not exist, which is reported.
+    - `broken`: roles of inputs with a mistake, which is reported.
     """
 
     namespace: Namespace
     items: tuple[CheckedInput, ...] = ()
     is_whole: bool = False
     unknown: frozenset[str] = frozenset()
+    broken: frozenset[str] = frozenset()
     _found: dict[str, int | None] = field(default_factory=dict)
 
     @property
@@ -90,30 +93,47 @@ class CheckedInputs:
         return self.items[0].keys if self.items else ()
 
     def find(self, name: ast.Name) -> tuple[int | None, EventSchema | None]:
-        """The index and schema of an event type's input; None: not an input, which is reported."""
+        """The index and schema of the input of that role or type; None: not an input, which is
+        reported.
+        """
         if name.text not in self._found:
             self._found[name.text] = self._index(name.text)
         index = self._found[name.text]
         if index is not None:
             return index, self.items[index].schema
         is_meant = name.text in self.unknown or nearest(name.text, self.unknown) is not None
-        if self.is_whole and not is_meant:
-            mistake = QueryError.of(Mistake.NOT_AN_INPUT, name.span, event=name.text)
-            near = [item.schema.name for item in self.items]
-            self.namespace.diagnostics.add(mistake.suggesting(name.text, near))
+        if self.is_whole and not is_meant and name.text not in self.broken:
+            roles = [item.input.name for item in self.items if item.schema.name in self._types(name.text)]
+            if roles:
+                facts = {"event": name.text, "roles": listed([f"`{role}`" for role in roles], "or")}
+                self.namespace.diagnostics.report(Mistake.HAS_ROLE, name.span, **facts)
+            else:
+                mistake = QueryError.of(Mistake.NOT_AN_INPUT, name.span, event=name.text)
+                near = [item.input.name for item in self.items]
+                self.namespace.diagnostics.add(mistake.suggesting(name.text, near))
         return None, None
 
+    def _types(self, text: str) -> set[str]:
+        """The event types that a name may mean."""
+        return {self.namespace.types.plan_names[name] for name in self.namespace.candidates(text)}
+
     def _index(self, text: str) -> int | None:
-        names = {self.namespace.types.plan_names[name] for name in self.namespace.candidates(text)}
-        found = (index for index, item in enumerate(self.items) if item.schema.name in names)
+        for index, item in enumerate(self.items):
+            if item.input.role == text:
+                return index
+        types = self._types(text)
+        found = (
+            index for index, item in enumerate(self.items) if item.input.role is None and item.schema.name in types
+        )
         return next(found, None)
 
 
 def check_inputs(inputs: ast.Inputs, constants: Constants) -> CheckedInputs:
     """The inputs in order."""
     checked: list[CheckedInput] = []
-    names: set[str] = set()
+    first: dict[str, CheckedInput] = {}
     unknown: set[str] = set()
+    roles, broken = _Roles(constants), set[str]()
     nodes = [node for node in inputs.items if not isinstance(node, ast.Broken)]
     if not inputs.items:
         constants.diagnostics.report(Mistake.NO_INPUT, inputs.span)
@@ -121,21 +141,89 @@ def check_inputs(inputs: ast.Inputs, constants: Constants) -> CheckedInputs:
         schema = constants.namespace.find(node.event)
         if schema is None:
             unknown.add(node.event.text)
-        elif schema.name in names:
-            constants.diagnostics.report(Mistake.DUPLICATE_INPUT, node.event.span, event=schema.name)
-        else:
+        elif schema.name in first and (node.role is None or first[schema.name].node.role is None):
+            constants.diagnostics.add(_duplicate(node, schema, first[schema.name].node))
+        elif roles.take(node, schema):
             item = _checked(node, schema, constants)
             if checked:
                 _compare_keys(item, checked[0], constants.diagnostics)
+            _compare_times(item, first.setdefault(schema.name, item), constants.diagnostics)
             checked.append(item)
-            names.add(schema.name)
+            continue
+        if node.role is not None:
+            broken.add(node.role.text)
+    roles.refuse_types(nodes)
     for item in checked[MOST_HEARTBEATS:]:
         if item.input.heartbeat is not None:
             span = item.node.event.span
             constants.diagnostics.report(Mistake.TOO_MANY_HEARTBEATS, span, limit=MOST_HEARTBEATS)
     _refuse_heartbeats(checked, constants.diagnostics)
     is_whole = bool(nodes) and len(nodes) == len(inputs.items)
-    return CheckedInputs(constants.namespace, tuple(checked), is_whole, frozenset(unknown))
+    return CheckedInputs(constants.namespace, tuple(checked), is_whole, frozenset(unknown), frozenset(broken))
+
+
+def _duplicate(node: ast.InputDefinition, schema: EventSchema, first: ast.InputDefinition) -> QueryError:
+    """The mistake of a type that is an input twice, and not each time with a role."""
+    example = " and ".join(f"`{schema.name}(...) as {role}`" for role in _example_roles(node, first))
+    return QueryError.of(Mistake.DUPLICATE_INPUT, node.event.span, event=schema.name, example=example)
+
+
+def _example_roles(node: ast.InputDefinition, first: ast.InputDefinition) -> tuple[str, str]:
+    one = "one" if first.role is None else first.role.text
+    return one, "other" if node.role is None or node.role.text == one else node.role.text
+
+
+@dataclass(frozen=True, slots=True)
+class _Roles:
+    """The roles of the inputs so far, each with its type."""
+
+    constants: Constants
+    taken: dict[str, str] = field(default_factory=dict)
+
+    def take(self, node: ast.InputDefinition, schema: EventSchema) -> bool:
+        """Whether the role of an input, if it has one, is not another's; else it is reported."""
+        if node.role is None:
+            return True
+        name = node.role.text
+        if name in self.taken:
+            self._report(Mistake.DUPLICATE_ROLE, node.role, name=name, event=self.taken[name])
+            return False
+        self.taken[name] = schema.name
+        if name in self.constants.parameters:
+            self._report(Mistake.ROLE_NAME, node.role, name=name, what="a parameter of this query")
+        elif name in self.constants.pattern_names:
+            self._report(Mistake.ROLE_NAME, node.role, name=name, what="a name of the pattern")
+        return True
+
+    def refuse_types(self, nodes: Sequence[ast.InputDefinition]) -> None:
+        """Report the roles that are event types, or keys of an input."""
+        keys = {key.written if key.name is None else key.name.text for node in nodes for key in node.keys}
+        for node in nodes:
+            if node.role is None or self.taken.get(node.role.text) is None:
+                continue
+            if self.constants.namespace.candidates(node.role.text):
+                self._report(Mistake.ROLE_NAME, node.role, name=node.role.text, what="an event type")
+            elif node.role.text in keys:
+                self._report(Mistake.ROLE_NAME, node.role, name=node.role.text, what="a key of this query")
+
+    def _report(self, mistake: Mistake, place: ast.Name, **facts: str) -> None:
+        self.constants.diagnostics.report(mistake, place.span, **facts)
+
+
+def _compare_times(item: CheckedInput, first: CheckedInput, diagnostics: Diagnostics) -> None:
+    """Report where two inputs of one type disagree about the times of its events."""
+    one, other = first.input, item.input
+    differ = None
+    if (one.wait is None) != (other.wait is None):
+        differ = "in whether there is a `wait`"
+    elif one.time_from != other.time_from:
+        differ = "in `time from`"
+    elif one.heartbeat != other.heartbeat:
+        differ = "in the heartbeat, or in where it has the key"
+    if differ is not None:
+        clocking = item.node.clocking
+        span = item.node.event.span if clocking is None else clocking.span
+        diagnostics.report(Mistake.ROLE_TIME, span, event=item.schema.name, first=one.name, differ=differ)
 
 
 def _checked(node: ast.InputDefinition, schema: EventSchema, constants: Constants) -> CheckedInput:
@@ -162,6 +250,7 @@ def _checked(node: ast.InputDefinition, schema: EventSchema, constants: Constant
         heartbeat=clock.heartbeat(tuple(key.value for key in keys)) if has_wait else None,
         new=None if node.new is None else _new(node.new, schema, constants),
         optional_keys=tuple(place for place, key in enumerate(keys) if key.may_miss),
+        role=None if node.role is None else node.role.text,
     )
     return CheckedInput(node, item, schema, keys)
 
@@ -254,7 +343,7 @@ def _compare_keys(item: CheckedInput, first: CheckedInput, diagnostics: Diagnost
     if len(item.keys) != len(first.keys):
         facts = {
             "count": counted(len(item.keys), "key", zero="no"),
-            "first": first.schema.name,
+            "first": first.input.name,
             "expected": counted(len(first.keys), "key", zero="no"),
         }
         span = nodes[0].span.until(nodes[-1].span) if nodes else item.node.event.span
@@ -262,11 +351,11 @@ def _compare_keys(item: CheckedInput, first: CheckedInput, diagnostics: Diagnost
         return
     for node, key, expected in zip(nodes, item.keys, first.keys, strict=False):
         if key.name != expected.name:
-            facts = {"name": key.name, "expected": expected.name, "first": first.schema.name}
+            facts = {"name": key.name, "expected": expected.name, "first": first.input.name}
             diagnostics.report(Mistake.KEY_NAME, node.span, **facts)
         elif key.type is not None and expected.type is not None and key.type != expected.type:
             types = {"type": str(key.type), "expected": str(expected.type)}
-            facts = {"name": key.name, "first": first.schema.name, **types}
+            facts = {"name": key.name, "first": first.input.name, **types}
             diagnostics.report(Mistake.KEY_TYPE, node.span, **facts)
 
 

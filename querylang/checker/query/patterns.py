@@ -11,7 +11,16 @@ from querylang.checker.checked import Diagnostics
 from querylang.checker.namespaces import EventSchema
 from querylang.checker.query.durations import Constants
 from querylang.checker.query.inputs import CheckedInputs
-from querylang.checker.query.remainders import Both, Either, Pattern, Repeated, Sequence, TermOf, may_be_empty
+from querylang.checker.query.remainders import (
+    Both,
+    Either,
+    Pattern,
+    Repeated,
+    Sequence,
+    Served,
+    TermOf,
+    may_be_empty,
+)
 from querylang.errors import Mistake
 from querylang.plan.expression import EventOf, Expression, Type
 from querylang.plan.model import Gap, Term, Wait
@@ -137,6 +146,19 @@ class CheckedPattern:
     def has_all_inputs(self) -> bool:
         """Whether each term has an input."""
         return all(term.input is not None for term in self.terms)
+
+    @property
+    def served(self) -> tuple[Served, ...]:
+        """By term, what its events have to be; every term has an input."""
+        first: dict[str, int] = {}
+        for term in sorted(self.terms, key=lambda term: term.input or 0):
+            if term.schema is not None and term.input is not None:
+                first.setdefault(term.schema.name, term.input)
+        return tuple(
+            Served(first[term.schema.name], term.input)
+            for term in self.terms
+            if term.schema is not None and term.input is not None
+        )
 
     @property
     def wait_names(self) -> dict[str, ast.PatternWait]:
@@ -422,7 +444,7 @@ def _is_too_large(tree: Pattern, pattern: CheckedPattern) -> bool:
     """Whether the pattern is so large that building its automaton must not be tried."""
     if _width(tree) > WIDEST_PATTERN or _positions(tree) > MOST_WAYS:
         return True
-    return sum(_ways_by_input(tree, pattern).values()) > MOST_WAYS
+    return sum(_ways_by_type(tree, pattern).values()) > MOST_WAYS
 
 
 def _width(tree: Pattern) -> int:
@@ -455,21 +477,19 @@ def _positions(tree: Pattern) -> int:
     assert_never(tree)
 
 
-def _ways_by_input(tree: Pattern, pattern: CheckedPattern) -> dict[int, int]:
-    """In how many ways the latest event may be bound, by its input; counted up to MOST_WAYS + 1."""
+def _ways_by_type(tree: Pattern, pattern: CheckedPattern) -> dict[int, int]:
+    """In how many ways the latest event may be bound, by its type; counted up to MOST_WAYS + 1."""
     match tree:
         case TermOf(index=index):
-            number = pattern.terms[index].input
-            assert number is not None, "patterns without a mistake are counted"
-            return {number: 1}
+            return {pattern.served[index].type: 1}
         case Repeated(inside=inside):
-            return _ways_by_input(inside, pattern)
+            return _ways_by_type(inside, pattern)
         case Sequence(parts=parts):
-            return _ways_by_input(parts[-1], pattern)
+            return _ways_by_type(parts[-1], pattern)
         case Both(parts=parts) | Either(parts=parts):
             total: dict[int, int] = {}
             for part in parts:
-                for number, ways in _ways_by_input(part, pattern).items():
+                for number, ways in _ways_by_type(part, pattern).items():
                     before = total.get(number, 0)
                     total[number] = min(before + ways + before * ways, MOST_WAYS + 1)
             return total

@@ -79,7 +79,7 @@ def pattern_text(pattern: Pattern, terms: abc.Sequence[Term], inputs: abc.Sequen
     def text(part: Pattern) -> str:
         match part:
             case TermOf(index=index):
-                return f"{inputs[terms[index].input].event} as {terms[index].name}"
+                return f"{inputs[terms[index].input].name} as {terms[index].name}"
             case Sequence(parts=parts, nexts=nexts, waits=waits):
                 signs = [" => " if is_next else " -> " for is_next in nexts]
                 if waits:
@@ -173,14 +173,26 @@ Remainder = (
 """The part of a pattern that is still to be found further back."""
 
 
+class Served(NamedTuple):
+    """What an event has to be so that a term may be bound to it.
+
+    - `type`: tells event types apart: the first input of its type.
+    - `input`: the input that it serves.
+    """
+
+    type: int
+    input: int
+
+
 class Step(NamedTuple):
-    """One event of `input` is bound to the terms `binds`.
+    """One event of a type is bound to the terms `binds`, which are those of the inputs `inputs`.
 
     - `remainder` None: nothing is left.
     - `follows`: the event is directly before the one that was bound last.
     """
 
-    input: int
+    type: int
+    inputs: tuple[int, ...]
     binds: frozenset[int]
     remainder: Remainder | None
     follows: bool = False
@@ -224,11 +236,11 @@ def terms_left(remainder: Remainder) -> frozenset[int]:
     raise AssertionError("every kind of remainder is known")
 
 
-def steps(remainder: Remainder, terms: tuple[Term, ...]) -> Iterator[Step]:
+def steps(remainder: Remainder, terms: tuple[Served, ...]) -> Iterator[Step]:
     """All ways in which the newest event of the remainder can be bound, each once."""
     match remainder:
         case TermOf(index=index):
-            yield Step(terms[index].input, frozenset((index,)), None)
+            yield Step(terms[index].type, (terms[index].input,), frozenset((index,)), None)
         case Sequence(parts=parts, nexts=nexts):
             yield from _of_chain(Chain(parts, nexts), terms)
         case Chain():
@@ -250,7 +262,7 @@ def steps(remainder: Remainder, terms: tuple[Term, ...]) -> Iterator[Step]:
             raise AssertionError("a join has parts")
 
 
-def _of_chain(chain: Chain, terms: tuple[Term, ...]) -> Iterator[Step]:
+def _of_chain(chain: Chain, terms: tuple[Served, ...]) -> Iterator[Step]:
     """The last part is read first; if it may be empty, or has all it needs, also the one before."""
     *earlier, last = chain.parts
     is_next = bool(chain.nexts) and chain.nexts[-1]
@@ -278,7 +290,7 @@ def _hot(remainder: Remainder) -> Remainder:
     return remainder if isinstance(remainder, Hot) else Hot(remainder)
 
 
-def _of_repeat(repeat: Repeated[Remainder], terms: tuple[Term, ...]) -> Iterator[Step]:
+def _of_repeat(repeat: Repeated[Remainder], terms: tuple[Served, ...]) -> Iterator[Step]:
     """The last repeat is read first, then what is left of the number of repeats."""
     rest: Remainder | None = None
     if repeat.most is None or repeat.most > 1:
@@ -294,7 +306,7 @@ def _of_repeat(repeat: Repeated[Remainder], terms: tuple[Term, ...]) -> Iterator
             yield step._replace(remainder=_hot(rest) if repeat.is_consecutive else rest)
 
 
-def _of_both(first: Remainder, other: Remainder, terms: tuple[Term, ...]) -> Iterator[Step]:
+def _of_both(first: Remainder, other: Remainder, terms: tuple[Served, ...]) -> Iterator[Step]:
     """An event of one side, or one that serves names of both."""
     left, right = list(steps(first, terms)), list(steps(other, terms))
     for sides, beside in ((left, other), (right, first)):
@@ -305,7 +317,7 @@ def _of_both(first: Remainder, other: Remainder, terms: tuple[Term, ...]) -> Ite
         for step in sides:
             pair = (step.remainder, left_over) if beside is other else (left_over, step.remainder)
             yield step._replace(remainder=_joined(*pair))
-    yield from (_merged(a, b, _joined(a.remainder, b.remainder)) for a in left for b in right if a.input == b.input)
+    yield from (_merged(a, b, _joined(a.remainder, b.remainder)) for a in left for b in right if a.type == b.type)
 
 
 def cooled(remainder: Remainder) -> Remainder | None:
@@ -340,7 +352,7 @@ def _paired(left: list[Step], right: list[Step]) -> Iterator[Step]:
     """The ways in which both sides of an `or` bind one event; the sides end together."""
     for a in left:
         for b in right:
-            if a.input != b.input:
+            if a.type != b.type:
                 continue
             try:
                 yield _merged(a, b, _ended_together(a.remainder, b.remainder))
@@ -359,7 +371,8 @@ def _ended_together(left: Remainder | None, right: Remainder | None) -> Remainde
 
 
 def _merged(left: Step, right: Step, remainder: Remainder | None) -> Step:
-    return Step(left.input, left.binds | right.binds, remainder, left.follows or right.follows)
+    inputs = tuple(sorted({*left.inputs, *right.inputs}))
+    return Step(left.type, inputs, left.binds | right.binds, remainder, left.follows or right.follows)
 
 
 def _joined(left: Remainder | None, right: Remainder | None) -> Remainder | None:

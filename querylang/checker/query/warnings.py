@@ -29,13 +29,13 @@ def warn_of_unused(query: ast.Query, plan: QueryPlan, diagnostics: Diagnostics) 
 def _warn_of_kept_keys(query: ast.Query, plan: QueryPlan, diagnostics: Diagnostics) -> None:
     """The first input whose events stay for every key, however old they are."""
     states = plan.automaton.states if plan.every is not None else plan.automaton.states[1:]
-    kept = {transition.input for state in states for transition in state.transitions}
+    kept = {number for state in states for transition in state.transitions for number in transition.inputs}
     kept |= {item.input for item in plan.conditions if isinstance(item, Without)}
     nodes = query.inputs.items if isinstance(query.inputs, ast.Inputs) else ()
     for index, node in enumerate(nodes):
         is_kept = index in kept and plan.inputs[index].within is None
         if plan.keys and is_kept and isinstance(node, ast.InputDefinition):
-            diagnostics.warn(Mistake.KEPT_KEYS, node.event.span, event=node.event.text)
+            diagnostics.warn(Mistake.KEPT_KEYS, node.event.span, event=plan.inputs[index].name)
             return
 
 
@@ -48,7 +48,7 @@ def _warn_of_unused_inputs(query: ast.Query, plan: QueryPlan, diagnostics: Diagn
     nodes = query.inputs.items if isinstance(query.inputs, ast.Inputs) else ()
     for index, node in enumerate(nodes):
         if index not in used and isinstance(node, ast.InputDefinition):
-            diagnostics.warn(Mistake.UNUSED_INPUT, node.event.span, event=node.event.text)
+            diagnostics.warn(Mistake.UNUSED_INPUT, node.event.span, event=plan.inputs[index].name)
 
 
 def _warn_of_unused_parameters(query: ast.Query, diagnostics: Diagnostics) -> None:
@@ -118,7 +118,7 @@ def _warn_of_few_events(find: ast.Find, plan: QueryPlan, diagnostics: Diagnostic
     """The pattern needs more events of an input at once than are kept."""
     for index, item in enumerate(plan.inputs):
         needed = _fewest(plan.automaton, index)
-        facts: dict[str, str | int] = {"needed": needed, "event": item.event}
+        facts: dict[str, str | int] = {"needed": needed, "event": item.name}
         if item.unique and set(item.unique) <= set(item.keys) and needed > 1:
             diagnostics.warn(Mistake.NEVER_UNIQUE, find.pattern.span, **facts)
         elif isinstance(item.retain, int) and needed > item.retain:
@@ -132,7 +132,7 @@ def _fewest(automaton: Automaton, item: int) -> int:
     while waiting:
         state = waiting.pop()
         for transition in automaton.states[state].transitions if state != ACCEPT else ():
-            count = fewest[state] + (transition.input == item)
+            count = fewest[state] + (item in transition.inputs)
             if count < fewest.get(transition.target, count + 1):
                 fewest[transition.target] = count
                 waiting.append(transition.target)

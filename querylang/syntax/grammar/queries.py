@@ -184,18 +184,24 @@ class InputRules(Rules):
         p[0] = grown(p)
 
     def p_input(self, p: Parts) -> None:
-        """input : event_type LPAREN filters RPAREN keys window unique newness clocking SEMICOLON"""
+        """input : event_type LPAREN filters RPAREN role keys window unique newness clocking SEMICOLON"""
         p[0] = ast.InputDefinition(
-            span=p[1].span.until(p[10].span),
+            span=p[1].span.until(p[11].span),
             event=p[1],
             filters=tuple(p[3]),
-            keys=tuple(p[5]),
-            within=p[6].within,
-            retain=p[6].retain,
-            unique=tuple(p[7]),
-            new=p[8],
-            clocking=p[9],
+            keys=tuple(p[6]),
+            within=p[7].within,
+            retain=p[7].retain,
+            unique=tuple(p[8]),
+            new=p[9],
+            clocking=p[10],
+            role=p[5],
         )
+
+    def p_role(self, p: Parts) -> None:
+        """role : AS name
+        |"""
+        p[0] = p[2] if len(p) == 3 else None
 
     # Filters
 

@@ -80,7 +80,7 @@ def test_a_new_part_of_plans_is_thought_of_here() -> None:
         " nulls_fail at_most shows_metadata routes tables",
         Term: "name input is_optional sides group may_be_empty side",
         Input: "event keys filter within retain unique wait time_from out_of_order heartbeat policy sources new"
-        " optional_keys",
+        " optional_keys role",
     }
     assert {kind: {field.name for field in fields(kind)} for kind in known} == {
         kind: set(names.split()) for kind, names in known.items()
