@@ -955,8 +955,8 @@ ADDED: Mapping[type, Mapping[str, Any]] = {
 """By class, the fields that later versions have added, with their defaults.
 
 Version 5: those of event types; version 6: `nulls_fail`; version 7: `new` and `at_most`;
-version 8: `shows_metadata`; version 9: `optional_keys` and `routes`; version 10: `tables`, `role` and
-`also`; version 4: all others.
+version 8: `shows_metadata`; version 9: `optional_keys` and `routes`; version 10: `tables`, `role`
+and `also`; version 4: all others.
 """
 
 _CLASSES: tuple[type, ...] = (

@@ -476,7 +476,8 @@ class GivenKey:
         return given
 
     def by_queries(self, plan: Plan, queries: Iterable[QueryPlan]) -> list[tuple[KeyValues, list[QueryPlan]]]:
-        """The key with the queries that have it, those together whose records have it in the same fields."""
+        """The key with the queries that have it, those together whose records have it in the same
+        fields."""
         found: dict[object, tuple[KeyValues, list[QueryPlan]]] = {}
         for query in queries:
             values = self.values_for(plan, query)

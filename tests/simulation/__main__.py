@@ -86,7 +86,7 @@ def main() -> int:
     kind = Kind[given.kind] if given.kind else None
     if given.seed is not None:
         story = (
-            shrunk(given.seed, told=lambda seed, less: tell(seed, kind=kind, less=less))
+            shrunk(given.seed, tells=lambda seed, less: tell(seed, kind=kind, less=less))
             if given.shrink
             else tell(given.seed, kind=kind)
         )

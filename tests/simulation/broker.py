@@ -411,7 +411,7 @@ def client_classes(broker: Broker) -> tuple[type[Any], type[Any], type[Any]]:
 
 @contextmanager
 def simulated_broker(broker: Broker) -> Iterator[None]:
-    """Let a job of this world ask the broker; what a process before it has kept is gone."""
+    """Let a job of this world ask the broker; what a process before it has kept is lost."""
     producer, consumer, admin = client_classes(broker)
     consuming._consumers.clear()
     publishing.PUBLISHING._publishers.clear()

@@ -13,23 +13,23 @@ def _wrong(story: Story) -> bool:
 
 
 def shrunk(
-    seed: int, fails: Callable[[Story], bool] = _wrong, told: Callable[[int, Less], Story] | None = None
+    seed: int, fails: Callable[[Story], bool] = _wrong, tells: Callable[[int, Less], Story] | None = None
 ) -> Story:
     """The story of the smallest world that is found by leaving out one thing after the other; its text says what is left.
 
     fails: whether a story still shows what is looked for
-    told: lets a world happen
+    tells: lets a world happen
     """
-    told = told or (lambda own, less: tell(own, less=less))
+    tells = tells or (lambda own, less: tell(own, less=less))
     less = Less()
-    best = told(seed, less)
+    best = tells(seed, less)
     if not fails(best):
         return best
     found = True
     while found:
         found = False
         for simpler in _simpler(less, best):
-            story = told(seed, simpler)
+            story = tells(seed, simpler)
             if fails(story):
                 less, best, found = simpler, story, True
                 break

@@ -66,7 +66,7 @@ def test_what_a_problem_does_not_need_is_left_out() -> None:
         is_wrong = 5 not in less.muted and lives >= 2 and rows >= 3
         return Story(seed, problems=["lost"] if is_wrong else [], lives=lives + 1, rows=rows, faults=12)
 
-    (line,) = shrunk(17, told=told).lines
+    (line,) = shrunk(17, tells=told).lines
     assert line == f"with {Less(3, 2, frozenset(range(12)) - {5})}"
 
 

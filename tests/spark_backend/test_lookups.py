@@ -12,7 +12,7 @@ import ensue
 from ensue import executors
 from ensue.data_options import DataOptions
 from ensue.embedded import read
-from tests.differential.test_lookups import every, of_results, two_steps, wanted
+from tests.support.lookup_cases import every, of_results, two_steps, wanted
 
 QUERY = """table Asset { key string host; integer level; string owner; }
 event A { string host; }

@@ -54,7 +54,7 @@ class RunLock:
                 file.write(f"{os.getpid()}\n")
                 file.flush()
         except OSError:
-            with suppress(OSError):  # what was not written is lost, and the lock is let go
+            with suppress(OSError):  # what was not written is lost, and the lock is released
                 file.close()
             raise
         self._file = file

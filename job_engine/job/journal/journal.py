@@ -204,7 +204,7 @@ class Journal:
         return Journal(running, {}, (JournalEpoch.of(0, plan, running),), (), gathered or None)
 
     def gathered_in(self, program: Program) -> Journal:
-        """The same with the groups that all queries have had which fed each other in version 6 of the
+        """The same with the groups that queries have had which fed each other in version 6 of the
         record; `program`: what the files say."""
         if self.gathered is not None or not program.gathered:
             return self
