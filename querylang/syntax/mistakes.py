@@ -206,7 +206,7 @@ _BEFORE_OPERAND = (
 """Keywords and signs that need an expression or name; a keyword after them is the next part's."""
 _STATEMENT_WORDS = ("print", "send", "log", "emit", "route", "return", "while", "break", "continue")
 _MOST_NAMED = 6
-_RARE = frozenset({"ALL", "AFTER"})
+_RARE = frozenset({"ALL", "AFTER", "TABLE"})
 """Words that are never named among what is expected: they would push out the usual ones."""
 _REPEATS = frozenset({"PLUS", "STAR", "QUESTION"})
 _ONE_REPEAT = "write one of `+`, `*`, `?` and `{2,3}`: a repeat is neither reluctant nor possessive"

@@ -35,7 +35,7 @@ def _warn_of_kept_keys(query: ast.Query, plan: QueryPlan, diagnostics: Diagnosti
     for index, node in enumerate(nodes):
         is_kept = index in kept and plan.inputs[index].within is None
         if plan.keys and is_kept and isinstance(node, ast.InputDefinition):
-            diagnostics.warn(Mistake.KEPT_KEYS, node.event.span, event=plan.inputs[index].name)
+            diagnostics.warn(Mistake.KEPT_KEYS, node.event.span, event=(node.role or node.event).text)
             return
 
 
@@ -48,7 +48,7 @@ def _warn_of_unused_inputs(query: ast.Query, plan: QueryPlan, diagnostics: Diagn
     nodes = query.inputs.items if isinstance(query.inputs, ast.Inputs) else ()
     for index, node in enumerate(nodes):
         if index not in used and isinstance(node, ast.InputDefinition):
-            diagnostics.warn(Mistake.UNUSED_INPUT, node.event.span, event=plan.inputs[index].name)
+            diagnostics.warn(Mistake.UNUSED_INPUT, node.event.span, event=(node.role or node.event).text)
 
 
 def _warn_of_unused_parameters(query: ast.Query, diagnostics: Diagnostics) -> None:
