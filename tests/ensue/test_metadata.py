@@ -108,7 +108,7 @@ def test_an_earlier_plan_and_a_state_of_it_have_no_columns(tmp_path: Path) -> No
     assert (to_dict(plan)["version"], from_dict(to_dict(plan))) == (8, plan)
     without = plan.without_told()
     assert (to_dict(without)["version"], without.queries[0].told) == (6, {})
-    assert keeps_state(without.queries[0], plan.queries[0])
+    assert keeps_state(without.queries[0], plan.queries[0], plan.events)
     live = ensue.open(text)
     live.send(ROWS[:1])
     live.save(tmp_path / "state")

@@ -121,7 +121,7 @@ def test_a_plan_has_them_and_a_query_that_gets_one_hands_over() -> None:
     assert "A key host, user? as u within 9 seconds" in describe_plan(plan)
     without = querylang.compile_text(text.replace("?", "")).plan
     assert to_dict(without)["version"] == 6
-    assert not keeps_state(without.queries[0], plan.queries[0])
+    assert not keeps_state(without.queries[0], plan.queries[0], plan.events)
 
 
 def test_open_queries_keep_the_missing_key() -> None:
