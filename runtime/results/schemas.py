@@ -336,7 +336,7 @@ def in_order(plan: Plan, results: Results, in_order_already: Collection[str] = (
         results,
         matches=matches,
         outputs=_sorted_outputs(plan, matches, results.outputs),
-        discarded=_sorted_discards(results),
+        discarded=_sorted_discards(plan, results),
     )
 
 
@@ -369,15 +369,16 @@ def _sorted_outputs(plan: Plan, matches: dict[str, pa.Table], outputs: pa.Table)
     return outputs.take(pc.sort_indices(by, sort_keys=[(name, "ascending") for name in by.column_names]))
 
 
-def _sorted_discards(results: Results) -> pa.Table | None:
+def _sorted_discards(plan: Plan, results: Results) -> pa.Table | None:
+    """Sort refusals, stable: by step and query; those that no query has made first."""
     discarded = results.discarded
     if discarded is None or len(discarded) <= 1:
         return discarded
+    names = pa.array(list(dict.fromkeys(query.public_title for query in plan.queries)), pa.string())
+    query = pc.fill_null(pc.index_in(discarded.column("query"), value_set=names), -1).to_numpy()
     step = discarded.column("_step").to_numpy()
-    if (step[1:] >= step[:-1]).all():
-        return discarded
-    by = pa.table({"_step": step, "row": np.arange(len(discarded))})
-    return discarded.take(pc.sort_indices(by, sort_keys=[("_step", "ascending"), ("row", "ascending")]))
+    order = np.lexsort((query, step))
+    return discarded if (order[1:] > order[:-1]).all() else discarded.take(pa.array(order))
 
 
 def matches_in_order(plan: Plan, results: Results) -> list[tuple[str, int]]:
