@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,16 @@ class Asking:
         self.table = table
         self._explainers: dict[tuple[str, tuple[Any, ...]], Explainer] = {}
         self._matchers: dict[str, Matchers] = {}
+        self._asked: dict[int, Explainer] = {}
+        self._remarks: list[str] = []
+
+    def _why(self, question: str, answers: Iterable[Explanation]) -> Why:
+        """The answers to a question, with what was not looked at for them."""
+        found = tuple(answers)
+        limits = [explainer.searching.limits for explainer in self._asked.values()]
+        why = Why(question, found, tuple(dict.fromkeys(chain(self._remarks, *limits))))
+        self._asked, self._remarks = {}, []
+        return why
 
     def explainer(self, query: QueryPlan, key: KeyValues) -> Explainer:
         """What explains the events of a key."""
@@ -52,7 +63,9 @@ class Asking:
         if name not in self._explainers:
             matchers = self._matchers.setdefault(query.title, {})
             self._explainers[name] = Explainer(self.table, query, key, matchers)
-        return self._explainers[name]
+        explainer = self._explainers[name]
+        self._asked[id(explainer)] = explainer
+        return explainer
 
     # By match.
 
@@ -64,7 +77,7 @@ class Asking:
         latest = explainer.history.position_of(row)
         if latest is None:
             raise InputError(f"match {row['match_id']}: its events are not in these tables")
-        return Why(f"match {row['match_id']}", (explainer.explanation(latest, match_id=row["match_id"]),))
+        return self._why(f"match {row['match_id']}", [explainer.explanation(latest, match_id=row["match_id"])])
 
     # By key and time.
 
@@ -76,7 +89,7 @@ class Asking:
             key = () if not query.keys else None if given is None else given.values_for(self.table.plan, query)
             if key is not None:
                 answers += self._at(query, key, at)
-        return Why(question, tuple(answers))
+        return self._why(question, answers)
 
     def _at(self, query: QueryPlan, key: KeyValues, at: int | None) -> Iterator[Explanation]:
         rows = self._rows_of(query, key)
@@ -103,6 +116,8 @@ class Asking:
             says = f"no record of this key is from that moment or before it; the first one arrived at {first}"
             yield explainer.nothing(Reason(str(What.NEVER_CAME), "", says))
             return
+        if len(chosen) > MOST_EVENTS:
+            self._remarks.append(f"{len(chosen)} records are from that moment; the last {MOST_EVENTS} are explained")
         for row in chosen[-MOST_EVENTS:].tolist():
             yield explainer.record(row)
 
@@ -146,6 +161,9 @@ class Asking:
             for row in range(int(is_used.sum())):
                 key = tuple(column[row] for column in columns)
                 keys.setdefault(tuple(map(str, key)), key)
+        if len(keys) > MOST_ROUTED:
+            text = f"query {query.name}: {MOST_ROUTED} of {counted(len(keys), 'key')} of routed events were looked at"
+            self._remarks.append(text)
         return list(keys.values())[:MOST_ROUTED]
 
     def _no_records(self, query: QueryPlan, key: KeyValues) -> Explanation:
@@ -175,7 +193,7 @@ class Asking:
         ]
         if not answers:
             answers = [self._record(query, row) for row in found.tolist() for query in queries]
-        return Why(f"row {number}" + ("" if source is None else f" of {source}"), tuple(answers))
+        return self._why(f"row {number}" + ("" if source is None else f" of {source}"), answers)
 
     def _concerns(self, query: QueryPlan, row: int) -> bool:
         kind = int(self.table.kinds[row])
@@ -196,20 +214,16 @@ class Asking:
     def nearest(self, queries: Sequence[QueryPlan], most: int = MOST_SHOWN) -> Why:
         """The nearest misses of each query, ranked."""
         refuse_roles(queries)
-        answers, remarks = list[Explanation](), list[str]()
-        for query in queries:
-            found, remark = self._nearest_of(query, most)
-            answers += found
-            remarks += remark
-        return Why("the nearest misses", tuple(answers), tuple(remarks))
+        found = [answer for query in queries for answer in self._nearest_of(query, most)]
+        return self._why("the nearest misses", found)
 
-    def _nearest_of(self, query: QueryPlan, most: int) -> tuple[list[Explanation], list[str]]:
+    def _nearest_of(self, query: QueryPlan, most: int) -> list[Explanation]:
         table, plan = self.table, self.table.plan
         selection = Selector(plan, query).select(table.records, table.kinds)
         used = np.flatnonzero(selection.outcome == Outcome.USED)
         keys = self._busiest(query, used, selection.input[used]) if len(used) else self._routed_keys(query)
         if not keys:
-            return [self._without_events(query, selection.outcome)], []
+            return [self._without_events(query, selection.outcome)]
         ranked: list[tuple[float, int, Callable[[], Explanation]]] = []
         each, searched, possible = max(1, MOST_SEARCHED // len(keys)), 0, 0
         for key in keys:
@@ -222,25 +236,28 @@ class Asking:
                 near = explainer.nearness(latest)
                 if near is not None:
                     ranked.append((near, len(ranked), partial(explainer.explanation, latest)))
-            for place in list(explainer.history.discarded)[:MOST_EVENTS]:
+            refused = list(explainer.history.discarded)
+            if len(refused) > MOST_EVENTS:
+                self._remarks.append(f"of some keys only the first {MOST_EVENTS} refused records were looked at")
+            for place in refused[:MOST_EVENTS]:
                 row = table.row_at(place)
                 if row is not None and explainer.others.if_admitted(place) is not None:
                     ranked.append((1.0, len(ranked), partial(explainer.record, row)))
             if not ends:
                 ranked.append((9.0, len(ranked), partial(self._without_end, explainer)))
         ranked.sort(key=lambda item: item[:2])
-        remarks = []
         if searched < possible or len(keys) == MOST_KEYS:
             what = (
                 f"{counted(searched, 'event')} of {counted(len(keys), 'key')}"
                 if query.keys
                 else counted(searched, "event")
             )
-            remarks.append(f"query {query.name}: {what} were searched, not all; name a key, `--key`, for the others")
+            says = f"query {query.name}: {what} were searched, not all; name a key, `--key`, for the others"
+            self._remarks.append(says)
         if not ranked:
             says = f"each of the {counted(searched, 'event')} that were searched completes a match"
-            return [Explanation(Status.MATCHED, query.name, query.instance, {}, says)], remarks
-        return [explained() for _, _, explained in ranked[:most]], remarks
+            return [Explanation(Status.MATCHED, query.name, query.instance, {}, says)]
+        return [explained() for _, _, explained in ranked[:most]]
 
     def _busiest(self, query: QueryPlan, used: Integers, inputs: NDArray[Any]) -> list[KeyValues]:
         """The keys with events of the most inputs, then with the most events."""

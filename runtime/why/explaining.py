@@ -91,7 +91,10 @@ class Explainer:
     def awaited_member(self, position: int) -> Explanation:
         """An event with which no match ends: the nearest candidates that it is part of."""
         life, found = self.history.life(position), list[tuple[float, Candidate]]()
-        for latest in range(position + 1, min(life.stop, position + MOST_LATER + 1)):
+        end = min(life.stop, position + MOST_LATER + 1)
+        if end < life.stop:
+            self.searching.limited(f"only the {MOST_LATER} events behind one were looked at as the end of its match")
+        for latest in range(position + 1, end):
             if self.searching.may_end(latest):
                 found += [
                     (value, candidate)
@@ -104,7 +107,8 @@ class Explainer:
             found.sort(key=lambda item: item[0])
             says = f"it is part of no match; it could be {names}: {found[0][1].reason.says}"
             return self._of(Status.NOT, says, event=event, candidates=tuple(item for _, item in found[:MOST_SHOWN]))
-        says = f"it is part of no match; it could be {names}, and a match ends with a later event, which did not come"
+        missing = "which did not come" if end == life.stop else f"which none of the {MOST_LATER} behind it is"
+        says = f"it is part of no match; it could be {names}, and a match ends with a later event, {missing}"
         return self._of(Status.NOT, says, event=event, reason=Reason(str(What.NEVER_CAME), "", says))
 
     def _names_of(self, position: int) -> list[str]:

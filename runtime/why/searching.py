@@ -73,13 +73,21 @@ Matchers = dict[Clause | None, ReferenceMatcher]
 
 
 class Searching:
-    """Searches over the events of one key."""
+    """Searches over the events of one key.
+
+    limits: what was not looked at so far, in words
+    """
 
     def __init__(self, history: KeyHistory, matchers: Matchers | None = None) -> None:
         """matchers: those of the same query for other keys; gets those that are made here"""
         self.history, self.query = history, history.query
         self.events: Sequence[Released] = history.events
         self._matchers: Matchers = {} if matchers is None else matchers
+        self.limits: dict[str, None] = {}
+
+    def limited(self, text: str) -> None:
+        """Notes what is not looked at."""
+        self.limits[text] = None
 
     def matcher(self, clause: Clause | None = None) -> ReferenceMatcher:
         """The reference matcher of the query with a clause lifted."""
@@ -93,9 +101,15 @@ class Searching:
         return _Unsuperseded(self.events, clause.index) if clause is not None and is_lifted else self.events
 
     def scope(self, latest: int) -> range:
-        """The events that a search from this one looks at."""
+        """The events that a search from this one looks at; those of its matches are among them."""
         life = self.history.life(latest)
-        return range(max(life.start, latest + 1 - MOST_BEFORE), latest + 1)
+        own = [min(positions_of(bound), default=latest) for bound in self.history.found.get(latest, ())]
+        start = max(life.start, min([latest + 1 - MOST_BEFORE, *own]))
+        if start > life.start:
+            self.limited(
+                f"only the {MOST_BEFORE:,} events before the latest one of a key were searched, not older ones"
+            )
+        return range(start, latest + 1)
 
     def search(self, latest: int, clause: Clause | None = None) -> Search:
         """The windows of an event."""
@@ -131,7 +145,10 @@ class Searching:
         search = self.search(latest, clause)
         with room_for(100_000):
             try:
-                yield from islice(search.candidates(0, latest, {}, is_every=self.query.every is not None), most)
+                found = search.candidates(0, latest, {}, is_every=self.query.every is not None)
+                yield from islice(found, most)
+                if most == MOST_CANDIDATES and next(found, None) is not None:
+                    self.limited(f"only {MOST_CANDIDATES:,} candidates with one latest event were looked at")
             except Exception as error:
                 if type(error).__name__ != "_EndedError":
                     raise
@@ -239,6 +256,7 @@ class _DeadEnds:
                 for transition in tied:
                     self._visits += 1
                     if self._visits > MOST_VISITS:
+                        self._searching.limited(f"only {MOST_VISITS:,} places of a search were followed to their end")
                         return
                     is_any = True
                     self._step(transition, position, newest, bound)

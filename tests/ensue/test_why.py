@@ -216,3 +216,25 @@ query Twice { inputs { Alarm() key k within 1 minute; } find Alarm as x -> Alarm
     assert [event.name for event in nearest.candidates[0].events] == ["x", "y"]
     assert nearest.candidates[0].change is not None
     assert nearest.candidates[0].change.after == "within 3 minutes 21 seconds"
+
+
+FAR = """event A { integer k; float v; }
+query Far { inputs { A() key k within 2 hours; } find A as x -> A as y where x.v > 0.5 and y.v > 0.9 }"""
+
+
+def test_a_match_of_events_far_apart_is_explained_as_one() -> None:
+    rows = [{"at": at, "event": "A", "k": 1, "v": {10: 0.6, 1500: 0.95}.get(at, 0.0)} for at in range(1600)]
+    replay = ensue.replay(FAR, rows)
+    (match,) = replay.match_objects()
+    (answer,) = replay.why(match["match_id"])
+    assert (answer.status, [event.row for event in answer.events]) == (Status.MATCHED, [11, 1501])
+
+
+def test_what_was_not_searched_is_said_each_time() -> None:
+    rows = [{"at": at, "event": "A", "k": 1, "v": {10: 0.4, 1500: 0.95}.get(at, 0.0)} for at in range(1600)]
+    replay = ensue.replay(FAR, rows)
+    for _ in range(2):
+        why = replay.why(key=1, at=1500)
+        assert [answer.status for answer in why] == [Status.NOT]
+        assert any("only the 1,000 events before" in remark for remark in why.remarks)
+    assert replay.why(key=1, at=900).remarks == ()
