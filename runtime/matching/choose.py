@@ -26,7 +26,7 @@ from runtime.matching.kernel.functions import OfFloat, OfFloats, OfInteger, OfIn
 from runtime.matching.kernel.program import PUSHES, TRUTH, NotForKernel, Operation, instructions
 from runtime.matching.kernel.tables import ConditionKind, Records, is_whole
 from runtime.matching.matchers import KernelMatcher, ReferenceOverColumns, RunKernelMatcher
-from runtime.matching.shared_events import MatcherOfRoles, of_one_input
+from runtime.matching.shared_events import MatcherOfRoles, of_one_input, served_together
 from runtime.progress_line import duration_text
 
 
@@ -82,7 +82,10 @@ def _kernel(plan: Plan, query: QueryPlan) -> Matcher:
 
 
 def why_not_kernel(plan: Plan, query: QueryPlan) -> str | None:
-    """Why a query needs the reference matcher; None if it runs on a kernel."""
+    """Why a query needs the reference matcher; None if it runs on a kernel.
+
+    It may be some of its keys only: those with an event that serves two inputs.
+    """
     try:
         if has_additions(query):
             compile_runs(query, types_with_actions(plan))
@@ -90,7 +93,11 @@ def why_not_kernel(plan: Plan, query: QueryPlan) -> str | None:
             compile_query(query, types_with_actions(plan))
     except NotForKernel as reason:
         return str(reason)
-    return None
+    together = next(served_together(query), None)
+    if together is None:
+        return None
+    one, other = (query.inputs[index].name for index in together)
+    return f"an event may be both '{one}' and '{other}' of a key, and keys with such an event need it"
 
 
 EVENTS_A_SECOND = 20_000

@@ -7,17 +7,39 @@ with such an event are searched by the reference matcher, and all other keys by 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.plan.expression import Expression
 from querylang.plan.model import ACCEPT, Automaton, QueryPlan, State
+from runtime.admission import lookup_of
 from runtime.matching.interface import Found, Matcher, Ordered, Waiting, columns_of, relaid, wider
 from runtime.number_arrays import Integers
+
+
+def served_together(query: QueryPlan) -> Iterator[tuple[int, int]]:
+    """The pairs of inputs of one type and key that an event may serve both, as far as their filters
+    say."""
+    for inputs in query.shared_types.values():
+        for one, other in combinations(inputs, 2):
+            items = query.inputs[one], query.inputs[other]
+            if items[0].keys == items[1].keys and not _exclude_each_other(*(item.filter for item in items)):
+                yield one, other
+
+
+def _exclude_each_other(one: Expression | None, other: Expression | None) -> bool:
+    """Whether two filters compare a field with different constants."""
+    if one is None or other is None:
+        return False
+    first, second = lookup_of(one), lookup_of(other)
+    are_known = first.values is not None and second.values is not None and first.field == second.field
+    return are_known and not {*(first.values or ())} & {*(second.values or ())}
 
 
 def of_one_input(query: QueryPlan) -> QueryPlan:

@@ -16,6 +16,7 @@ from runtime.columns.keys import bucket_of
 from runtime.engine.division import divided_snapshot, united_snapshot
 from runtime.engine.engine import Engine
 from runtime.engine.snapshot import StateError
+from runtime.matching.choose import slow_queries
 from runtime.reading.tables import read_arrivals
 from runtime.results.schemas import Results
 
@@ -175,3 +176,20 @@ def test_open_queries_give_what_a_replay_gives() -> None:
         found += [(match["a.pid"], match["b.pid"]) for match in live.send([one]).matches.to_dict("records")]
     expected = ensue.replay(PAIR, given).matches.to_dict("records")
     assert found == [(match["a.pid"], match["b.pid"]) for match in expected] != []
+
+
+@pytest.mark.parametrize(
+    ("filters", "is_slow"),
+    [(("", ""), True), (("v = 1", "v > 1"), True), (("v = 1", "v = 2"), False), (("v = 1", "v in [1, 2]"), True)],
+)
+def test_a_query_whose_events_may_serve_two_roles_of_a_key_is_said_to_be_slow(
+    filters: tuple[str, str], is_slow: bool
+) -> None:
+    one, other = (f"P({filter_}) as {role} key pid within 60.0;" for filter_, role in zip(filters, "ab", strict=True))
+    plan = compile_text(f"{EVENT}query Q {{ inputs {{ {one} {other} }} find a as x -> b as y }}").plan
+    lines = slow_queries(plan)
+    assert [("'a' and 'b' of a key" in line) for line in lines] == [True] * is_slow
+
+
+def test_a_query_whose_roles_have_different_keys_is_not() -> None:
+    assert slow_queries(compile_text(PAIR).plan) == []
