@@ -104,7 +104,7 @@ def _data_options(
     source_column: SourceColumn = None,
     partition_column: PartitionColumn = None,
     offset_column: OffsetColumn = None,
-    table: LookupTables = None,
+    tables: LookupTables = None,
 ) -> DataOptions:
     return DataOptions(
         arrival,
@@ -120,7 +120,7 @@ def _data_options(
         source_column,
         partition_column,
         offset_column,
-        _tables(table),
+        _tables(tables),
     )
 
 

@@ -119,7 +119,7 @@ class Worker:
 
     def _state(self, bucket: int) -> bytes | None:
         opened = self._open.get(bucket)
-        return self._first(bucket) if opened is None else close_bucket(self._program, opened)
+        return self._first(bucket) if opened is None else close_bucket(self._program, bucket, opened)
 
     def _opened(self, bucket: int) -> OpenBucket:
         state = self._first(bucket)

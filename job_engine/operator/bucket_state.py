@@ -265,9 +265,12 @@ def _refuse_other_shape(saved: SavedBucket, program: Program, groups: Sequence[P
         refuse_impossible(item.arrivals, groups[item.group].plan)
 
 
-def close_state(program: Program, state: BucketState) -> SavedBucket:
-    """The state to save."""
-    snapshots = tuple(engine.snapshot() for engine in state.engines)
+def close_state(program: Program, bucket: int, state: BucketState) -> SavedBucket:
+    """The state to save. Raises InputError if the one that was opened cannot have been saved."""
+    try:
+        snapshots = tuple(engine.snapshot() for engine in state.engines)
+    except StateError as error:
+        raise _unreadable(bucket, error) from error
     names = (
         tuple((group.name, epoch) for group, epoch in zip(program.groups(), state.epochs, strict=True))
         if state.epochs

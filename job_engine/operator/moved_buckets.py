@@ -58,7 +58,7 @@ def _kept(
         open_state(program, bucket, data)  # refuses what cannot be read
         yield bucket, data
     for bucket in _missing(program, found, called):
-        yield bucket, close_state(program, open_state(program, bucket, None)).to_bytes()
+        yield bucket, close_state(program, bucket, open_state(program, bucket, None)).to_bytes()
 
 
 def _missing(program: Program, found: Collection[int], called: Collection[int] | None) -> Sequence[int]:
@@ -76,7 +76,7 @@ def _divided(program: Program, bucket: int, data: bytes | None, buckets: int) ->
     state = open_state(program, bucket, data)  # refuses what cannot be read
     if program.epochs and unjoined(program, state.joined):
         raise InputError("a query has not got its history yet: let the job run once")
-    saved = close_state(program, state)
+    saved = close_state(program, bucket, state)
     groups = _groups(program, saved)
     snapshots = [
         divided_snapshot(group.plan, snapshot, buckets, _only(group, program.buckets, bucket, buckets))

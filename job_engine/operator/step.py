@@ -93,7 +93,7 @@ def run_step(
     started = monotonic()
     opened = open_bucket(program, bucket, state)
     work = _work(program, bucket, opened.state, rows, timestamp, signal)
-    data = close_state(program, work.processed.state).to_bytes()
+    data = close_state(program, bucket, work.processed.state).to_bytes()
     tagged = report(work, opened.joined)
     seconds = monotonic() - started
     metrics = measures(work.visit, work.processed.state, work.found.newest, state_bytes=len(data), seconds=seconds)
@@ -106,9 +106,9 @@ def open_bucket(program: Program, bucket: int, state: bytes | None) -> OpenBucke
     return OpenBucket(opened, tuple(joined))
 
 
-def close_bucket(program: Program, bucket: OpenBucket) -> bytes:
+def close_bucket(program: Program, number: int, bucket: OpenBucket) -> bytes:
     """What `open_bucket` opens again; the bucket itself stays open."""
-    return close_state(program, bucket.state).to_bytes()
+    return close_state(program, number, bucket.state).to_bytes()
 
 
 def run_open_step(program: Program, bucket: int, opened: OpenBucket, rows: Sequence[bytes], timestamp: int) -> OpenStep:

@@ -338,7 +338,8 @@ class Engine:
         return (admission.state for admission in self._members() if admission.has_begun)
 
     def _load_cold(self) -> None:
-        """Loads the cold keys of every query, and removes expired values."""
+        """Loads the cold keys of every query, and removes expired values; raises StateError for a
+        restored state that cannot be."""
         table, none = Arrivals.empty(self.plan).table, np.empty(0, np.int64)
         controls = ControlEvents.of(table, self.plan, self._leeway)
         nothing = CallRecords(table, none, none, NO_MOVES, controls, self._clock, self._clock)
@@ -350,9 +351,11 @@ class Engine:
                 continue
             call = admission.admitted(nothing, everything=True)
             outcomes, carries = zip(*(runner.run(nothing, call) for runner in members), strict=True)
-            assert all(item.matches is item.found is None for item in outcomes), "timers up to the clock have been run"
+            if not all(item.matches is item.found is None for item in outcomes):
+                raise StateError("timers up to the clock have not been run")
             forgotten = sum(self._evicted(members, carries, self._clock).values())
-            assert not forgotten, "keys are forgotten when the clock gets there"
+            if forgotten:
+                raise StateError("keys that have to be forgotten are there")
 
     def _run(
         self,

@@ -129,7 +129,7 @@ def test_a_write_that_fails_leaves_the_file_and_nothing_else(
     monkeypatch.setattr("shutil.copymode", fail)
     done = ensue("fmt", "loose.query")
     assert (done.returncode, done.stderr) == (
-        1,
+        4,
         "loose.query: cannot be written: the disk is full. Make room, or choose another place\n",
     )
     assert (files / "loose.query").read_text() == LOOSE

@@ -65,22 +65,33 @@ def limited(files: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
 
 
-def test_too_few_open_files_are_named_by_a_replay(tmp_path: Path) -> None:
-    (tmp_path / "q.query").write_text(QUERY)
-    (tmp_path / "events").mkdir()
+def replay_of_forty_files(folder: Path, most: int) -> subprocess.CompletedProcess[str]:
+    """In a process that may have `most` files open."""
+    (folder / "q.query").write_text(QUERY)
+    (folder / "events").mkdir()
     for number in range(40):
-        (tmp_path / "events" / f"{number}.csv").write_text(f"at,event,v\n{number},A,1.0\n")
-    done = subprocess.run(
+        (folder / "events" / f"{number}.csv").write_text(f"at,event,v\n{number},A,1.0\n")
+    return subprocess.run(
         [sys.executable, "-m", "ensue", "replay", "q.query", "events", "--out", "out.csv"],
-        cwd=tmp_path,
+        cwd=folder,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
-        preexec_fn=lambda: limited(30),
+        preexec_fn=lambda: limited(most),
     )
+
+
+def test_more_files_than_may_be_open_are_replayed(tmp_path: Path) -> None:
+    done = replay_of_forty_files(tmp_path, 30)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 41
+
+
+def test_too_few_open_files_are_named_by_a_replay(tmp_path: Path) -> None:
+    done = replay_of_forty_files(tmp_path, 8)
     assert done.returncode == 4
-    assert "too many files are open: this process may have 30. Allow more, such as `ulimit -n 65536`" in done.stderr
+    assert "too many files are open: this process may have 8. Allow more, such as `ulimit -n 65536`" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

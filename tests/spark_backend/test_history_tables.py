@@ -19,6 +19,7 @@ from job_engine.job.history.table_run import clusters, column_names, in_order, l
 from job_engine.settings.deployment import HistoryTable
 from querylang.errors import InputError
 from querylang.parameters import NOTHING, with_instances
+from runtime.replay import records
 
 PLAN = with_instances(
     querylang.compile_text("event A { float v; }\nquery Q { inputs { A() retain 1; } find A as a }").plan, NOTHING
@@ -68,6 +69,7 @@ def test_rows_are_in_order_of_arrival_then_of_the_table(
     expected = [v for _, _, _, v in sorted(rows)]
     history = HistoryTable("parquet", tmp_path)
     monkeypatch.setattr(table_run, "ROWS", 40)
+    monkeypatch.setattr(records, "RUN", 20)
     with local_files(history, PLAN) as files:
         steps = list(table_run._steps(in_order(files, PLAN, column_names(history), "")))
     assert [v for step in steps for v in step.column("v:float").to_pylist()] == expected

@@ -161,9 +161,9 @@ def test_the_state_of_keys_that_were_apart_is_refused() -> None:
     )
     plan = querylang.compile_text(text).plan
     apart, together = (Program.of(own, buckets=2) for own in (plan.without_routes(), plan))
-    saved = close_state(apart, open_state(apart, 0, None)).to_bytes()
+    saved = close_state(apart, 0, open_state(apart, 0, None)).to_bytes()
     assert open_state(apart, 0, saved).engines
     with pytest.raises(InputError, match="its queries did not feed each other"):
         open_state(together, 0, saved)
-    own = close_state(together, open_state(together, 0, None)).to_bytes()
+    own = close_state(together, 0, open_state(together, 0, None)).to_bytes()
     assert open_state(together, 0, own).engines
