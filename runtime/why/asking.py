@@ -67,11 +67,25 @@ class Asking:
         self._asked[id(explainer)] = explainer
         return explainer
 
+    def _explicable(self, queries: Sequence[QueryPlan]) -> list[QueryPlan]:
+        """Those of which no type is several inputs; raises InputError if there are only others."""
+        texts: dict[str, str] = {}
+        for query in queries:
+            for event, inputs in query.shared_types.items():
+                roles = listed([f"'{query.inputs[index].name}'" for index in inputs])
+                text = f"query '{query.name}': '{event}' is several inputs ({roles}); `why` cannot explain these yet"
+                texts[query.title] = f"{text}: `replay --format steps` shows what becomes of each record"
+        explicable = [query for query in queries if query.title not in texts]
+        if texts and not explicable:
+            raise InputError(next(iter(texts.values())))
+        self._remarks += texts.values()
+        return explicable
+
     # By match.
 
     def match(self, row: dict[str, Any], query: QueryPlan) -> Why:
         """Why a match came; `row`: of the table of its query."""
-        refuse_roles([query])
+        self._explicable([query])
         key = _key_of_match(self.table, query, row)
         explainer = self.explainer(query, key)
         latest = explainer.history.position_of(row)
@@ -83,7 +97,7 @@ class Asking:
 
     def key(self, given: GivenKey | None, at: int | None, queries: Sequence[QueryPlan], question: str) -> Why:
         """What became of a key's events at a moment, µs; None = the last of them."""
-        refuse_roles(queries)
+        queries = self._explicable(queries)
         answers = list[Explanation]()
         for query in queries:
             key = () if not query.keys else None if given is None else given.values_for(self.table.plan, query)
@@ -179,7 +193,7 @@ class Asking:
 
     def row(self, number: int, source: str | None, queries: Sequence[QueryPlan], sources: Sequence[str]) -> Why:
         """What became of a row, for each query that it may concern."""
-        refuse_roles(queries)
+        queries = self._explicable(queries)
         names = self.table.records.column("_source").to_pylist() if source is not None else []
         found = np.flatnonzero(self.table.rows == number)
         if source is not None:
@@ -213,7 +227,7 @@ class Asking:
 
     def nearest(self, queries: Sequence[QueryPlan], most: int = MOST_SHOWN) -> Why:
         """The nearest misses of each query, ranked."""
-        refuse_roles(queries)
+        queries = self._explicable(queries)
         found = [answer for query in queries for answer in self._nearest_of(query, most)]
         return self._why("the nearest misses", found)
 
@@ -298,15 +312,6 @@ class Asking:
         return Explanation(
             Status.NOT, query.name, query.instance, {}, says, reason=Reason(str(What.NEVER_CAME), "", says)
         )
-
-
-def refuse_roles(queries: Sequence[QueryPlan]) -> None:
-    """Raise InputError for a query of which a type is several inputs: it cannot be asked yet."""
-    for query in queries:
-        for event, inputs in query.shared_types.items():
-            roles = listed([f"'{query.inputs[index].name}'" for index in inputs])
-            text = f"query '{query.name}': '{event}' is several inputs ({roles}), and `why` cannot explain these yet"
-            raise InputError(f"{text}: `replay --format steps` shows what becomes of each record")
 
 
 def _key_of_match(table: Table, query: QueryPlan, row: dict[str, Any]) -> KeyValues:

@@ -238,3 +238,22 @@ def test_what_was_not_searched_is_said_each_time() -> None:
         assert [answer.status for answer in why] == [Status.NOT]
         assert any("only the 1,000 events before" in remark for remark in why.remarks)
     assert replay.why(key=1, at=900).remarks == ()
+
+
+ROLES = """
+query Spawned {
+    inputs {
+        Reading() as parent key sensor within 1 hour;
+        Reading() as child key sensor within 1 hour;
+    }
+    find parent as p -> child as c where c.value > p.value
+}
+"""
+
+
+def test_a_query_with_roles_is_left_out_and_the_others_answer() -> None:
+    why = ensue.replay(RISE + ROLES, ROWS).why(row=3)
+    assert [answer.query for answer in why] == ["Rise"]
+    assert "`why` cannot explain these yet" in why.remarks[0]
+    with pytest.raises(InputError, match=r"query 'Spawned': 'Reading' is several inputs \('parent' and 'child'\)"):
+        ensue.replay(RISE + ROLES, ROWS).why(row=3, query="Spawned")
