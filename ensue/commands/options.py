@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ensue.data_options import DataOptions
-from querylang.errors import InputError
+from querylang.errors import InputError, did_you_mean
 from querylang.parameters import Given
 
 QueryFile = Annotated[
@@ -86,6 +87,9 @@ InputFormat = Annotated[
 LookupTables = Annotated[
     list[str] | None,
     typer.Option("--table", metavar="NAME=FILE", help="What a table beside the stream holds. May be repeated."),
+]
+QueryPattern = Annotated[
+    str | None, typer.Option("--query", metavar="PATTERN", help="Only queries of such names: `Burst`, `Fraud*`.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -162,6 +166,21 @@ def _with_standard_input(file: Path, events: list[Path], format_: str | None) ->
         return events
     table = table_of_standard_input(format_)
     return [table if path == NAME else path for path in events]
+
+
+def names_like(pattern: str | None, names: Iterable[str]) -> frozenset[str]:
+    """The names that a pattern with `*` and `?` fits, with regard to case; None = all.
+
+    The title of an instance, `Query/instance`, fits by the name of its query, too. Raises
+    InputError if none fits.
+    """
+    known = list(dict.fromkeys(names))
+    if pattern is None:
+        return frozenset(known)
+    fitting = {name for name in known if any(fnmatchcase(part, pattern) for part in (name, name.partition("/")[0]))}
+    if not fitting:
+        raise InputError(f"--query: no query is called '{pattern}'{did_you_mean(pattern, known)}")
+    return frozenset(fitting)
 
 
 def with_data_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from ensue.commands.options import DeploymentFile, Json
+from ensue.commands.options import DeploymentFile, Json, QueryPattern, names_like
 from ensue.commands.output import print_json, print_line, print_text
 
 
-def status(file: DeploymentFile, as_json: Json = False) -> None:
+def status(file: DeploymentFile, query: QueryPattern = None, as_json: Json = False) -> None:
     """Show the state of a deployment's job.
 
     The clock and the sources that hold it back, what is not processed yet, accounts, sizes, rates,
@@ -25,6 +25,8 @@ def status(file: DeploymentFile, as_json: Json = False) -> None:
     from job_engine.job.watching.status import status_of
 
     shown = status_of(file)
+    if query is not None:
+        shown = shown.only(names_like(query, shown.names))
     if as_json:
         print_json(shown.to_plain())
     else:

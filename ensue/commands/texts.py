@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ensue.commands.options import Json, QueryFile, with_data_options
+from ensue.commands.options import Json, QueryFile, QueryPattern, names_like, with_data_options
 from ensue.commands.output import print_content, print_error, print_json, print_line, print_text
 from ensue.data_options import DataOptions
 from ensue.queries import Queries, load
@@ -79,6 +79,7 @@ def explain(
     program: Annotated[
         bool, typer.Option("--program", help="Print what the kernel interprets: tables, and each condition's program.")
     ] = False,
+    query: QueryPattern = None,
     as_json: Json = False,
 ) -> None:
     """Show what a query compiles to.
@@ -97,6 +98,8 @@ def explain(
         plan = with_instances(plan, read_parameters(data.parameters))
     plan = with_ordering(plan, [SourceOrdering(*chosen) for chosen in parse_orderings(data.ordering).items()])
     plan = with_forget_keys(plan, parse_forget_keys(data.forget_keys))
+    shown = names_like(query, (item.public_title for item in plan.queries))
+    whole, plan = plan, replace(plan, queries=tuple(item for item in plan.queries if item.public_title in shown))
     if svg is not None:
         for path in explanation.draw(plan, svg):
             print_line(str(path))
@@ -108,7 +111,8 @@ def explain(
     elif as_json:
         print_json(explanation.plain(plan))
     else:
-        print_text("\n\n".join(item.text() for item in explanation.explain(plan)))
+        explained = (item for item in explanation.explain(whole) if item.query in plan.queries)
+        print_text("\n\n".join(item.text() for item in explained))
 
 
 def _template(queries: Queries, file: Path, events: list[Path], data: DataOptions) -> Plan:
@@ -134,6 +138,7 @@ SEVERITY = "severity"
 
 def list_queries(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Query and deployment files, or folders.")],
+    query: QueryPattern = None,
     as_json: Json = False,
 ) -> None:
     """List queries: severity, inputs with keys and windows, what each takes and routes.
@@ -146,6 +151,9 @@ def list_queries(
 
     errors: list[EnsueError] = []
     queries = list(_listed(files_by_kind(files, errors), errors))
+    if query is not None and queries:
+        shown = names_like(query, (item.query.name for item in queries))
+        queries = [item for item in queries if item.query.name in shown]
     for error in errors:
         print_error(str(error))
     if as_json:

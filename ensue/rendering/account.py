@@ -24,6 +24,11 @@ from runtime.timestamps import format_time
 
 Counts = Mapping[str, int]
 
+MOST_LINES = 20
+"""So many accounts are printed in any case; of more only those of which a record was wanted."""
+
+_NOT_WANTED = frozenset({RECEIVED, Outcome.FILTERED.word, Outcome.UNRELATED.word})
+
 
 def account_text(ledger: pa.Table) -> str:
     """One line for one account, a table for several.
@@ -83,6 +88,20 @@ def _table(accounts: Mapping[tuple[str, str], Counts]) -> str:
 
     Words that do not occur are left out; the query or source too, if there is only one.
     """
+    shown = {names: counts for names, counts in accounts.items() if _is_wanted(counts)}
+    if len(accounts) > MOST_LINES and len(shown) < len(accounts):
+        queries = len({query for query, _ in accounts.keys() - shown.keys()})
+        others = f"of {counted(queries, 'query', 'queries')} every record was filtered or unrelated"
+        return f"{_lines(shown)}\n{others}" if shown else others
+    return _lines(accounts)
+
+
+def _is_wanted(counts: Counts) -> bool:
+    """Whether a record was anything but filtered or unrelated."""
+    return any(count for word, count in counts.items() if word not in _NOT_WANTED)
+
+
+def _lines(accounts: Mapping[tuple[str, str], Counts]) -> str:
     words = [word for word in (*WORDS, *BESIDE) if any(counts.get(word) for counts in accounts.values())]
     places = [place for place in (0, 1) if len({names[place] for names in accounts}) > 1]
     header = [*(("query", "source")[place] for place in places), *map(label, words)]

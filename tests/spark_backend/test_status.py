@@ -315,6 +315,24 @@ def test_matches_that_wait_and_events_that_are_held_are_told(tmp_path: Path) -> 
     ]
 
 
+def test_a_pattern_leaves_what_is_about_the_whole_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project_of_two(tmp_path)
+    folder = JobFolder(tmp_path / "state")
+    progress = JobProgress().after([(Tag.METRIC, one_metric())], records=9, matches=0)
+    queries = {"Rise": None, "Fall": None, "Flat/a": None}
+    folder.progress.write(0, {"queries": queries, "progress": progress.to_plain()})
+    folder.ledger.add(0, {(query, "north", "received"): 9 for query in queries})
+    for pattern, wanted in (("F*", ["Fall", "Flat/a"]), ("Flat", ["Flat/a"])):
+        monkeypatch.setattr("sys.argv", ["ensue", "status", str(path), "--json", "--query", pattern])
+        with pytest.raises(SystemExit):
+            main()
+        shown = json.loads(capsys.readouterr().out)
+        assert [item["query"] for item in shown["queries"]] == [item["query"] for item in shown["ledger"]] == wanted
+        assert (shown["batch"], len(shown["sources"])) == (0, len(status_of(path).sources))
+
+
 def test_micro_batches_in_which_no_bucket_is_called_leave_the_rates_as_they_are() -> None:
     metric = one_metric()
     progress = JobProgress().after([(Tag.METRIC, metric)], records=10, matches=1)

@@ -7,8 +7,8 @@ matches there are. Read from files beside the checkpoint, without the driver.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -220,6 +220,20 @@ class Status:
     backlog: tuple[SourceBacklog, ...] = ()
     memory: ProcessMemory | None = None
     running: tuple[RunningInstance, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the queries that run, and of those that did."""
+        return tuple(dict.fromkeys([*(item.query for item in self.queries), *(name for name, _, _ in self.ledger)]))
+
+    def only(self, names: Collection[str]) -> Status:
+        """The same without the other queries; what is about the whole job stays."""
+        return replace(
+            self,
+            queries=tuple(item for item in self.queries if item.query in names),
+            ledger={key: count for key, count in self.ledger.items() if key[0] in names},
+            running=tuple(item for item in self.running if {item.query, f"{item.query}/{item.instance}"} & set(names)),
+        )
 
     def to_plain(self) -> dict[str, Any]:
         """The status as JSON can hold it: times as ISO text, durations in seconds."""
