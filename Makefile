@@ -54,6 +54,8 @@ torture: .venv/.ready
 	@$(python) -m tests.torture --engine local --kills 20 --rows 10000 --compact
 	@$(python) -m tests.torture.deployments
 	@ENSUE_ENGINE=local $(python) -m tests.torture.deployments
+	@$(python) -m tests.torture.chained --cases 10 --engine spark
+	@$(python) -m tests.torture.chained --cases 40 --engine local
 	@$(python) -m tests.torture.topics
 	@$(python) -m tests.torture.topics 40 local
 	@$(python) -m tests.torture.hostile

@@ -111,18 +111,18 @@ class CallChains:
         run."""
         if not self._routed:
             return self._sources
-        inputs = frozenset(item.event for item in query.inputs)
-        asked = inputs, len(self._routed)
+        types = taken_types(query)
+        asked = types, len(self._routed)
         if asked not in self._given:
-            taken = taken_types(query).intersection(self._types)
+            taken = types.intersection(self._types)
             rows = [row for row, item in enumerate(self._routed) if item.routed.event.type.name in taken]
             rows.sort(key=lambda row: self._routed[row].path)
-            self._given[asked] = self._merged(rows, self._columns(inputs)) if rows else self._sources
+            self._given[asked] = self._merged(rows, self._columns(types)) if rows else self._sources
         return self._given[asked]
 
-    def _columns(self, inputs: Collection[str]) -> list[str]:
-        """The columns of the call that a query may ask for; `inputs`: the types that it takes."""
-        fields = field_columns(self._plan.event(name) for name in inputs)
+    def _columns(self, types: Collection[str]) -> list[str]:
+        """The columns of the call that a query may ask for; `types`: those that it takes."""
+        fields = field_columns(self._plan.event(name) for name in types)
         return [name for name in self._records.table.column_names if name.startswith("_") or name in fields]
 
     def add(self, query: QueryPlan, given: ChainRecords, outcome: QueryOutcome) -> QueryOutcome:

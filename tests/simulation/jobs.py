@@ -25,7 +25,7 @@ from tests.simulation.topics import Topic, messages_of, replayed_topics, topic_j
 from tests.simulation.world import World
 from tests.support.scenario import query_text
 from tests.torture.answers import Answers, Comparable, replayed, written
-from tests.torture.chained import chained_deployment
+from tests.torture.chained import chained_change, chained_deployment
 from tests.torture.changes import Changes
 from tests.torture.deployments import cells_of
 from tests.torture.project import SINKS, write_project
@@ -110,13 +110,15 @@ class _Telling:
         self._chooser = random.Random(f"job {story.seed}")
         self._folder = world.folder
         (drawn,) = self._chooser.choices([*SHARES], [*SHARES.values()])
-        self._path, self._sources = _deployment(self._chooser, world, story.seed, kind or drawn)
+        own = kind or drawn
+        self._path, self._sources = _deployment(self._chooser, world, story.seed, own)
         for source in self._sources:
             if less.rows is not None:  # those that are there already stay
                 source.rows = source.rows[: max(less.rows, sum(len(rows) for _, rows in source.files))]
         self._less, world.faults.muted = less, less.muted
-        self._changes = Changes(self._path)
-        is_changed = self._path.name == "torture.yaml" and self._chooser.random() < 0.3
+        is_chained = own is Kind.CHAINS
+        self._changes = Changes(self._path, chained_change(self._path)) if is_chained else Changes(self._path)
+        is_changed = own in (Kind.FILES, Kind.CHAINS) and self._chooser.random() < 0.3
         self._change_rate = 0.3 if is_changed else 0.0
         self._settle(self._chooser.choice(("keep", "keep", "archive old", "delete")))
         self._out = self._place()

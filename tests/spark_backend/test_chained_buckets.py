@@ -20,11 +20,12 @@ from job_engine.operator.bucket_state import open_state
 from job_engine.operator.step import run_step
 from job_engine.sources.listing.command_folder import FORGET, Command
 from job_engine.sources.task_reading import packed_commands
-from job_engine.wire.clock_sources import ClockSource
+from job_engine.wire.clock_sources import Clock, ClockSource
 from job_engine.wire.gathering import CHAINS
 from job_engine.wire.packed_rows import Signal
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.tagged_rows import Tag
+from querylang.parameters import Given, with_instances
 from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.routing import with_routes
 from querylang.running import Running
@@ -97,6 +98,35 @@ def test_chains_in_buckets_give_what_one_engine_gives(block: int) -> None:
     assert 2 < sum(compare(seed) for seed in range(10 * block, 10 * block + 10)) < 8
 
 
+def compare_processing(seed: int) -> int:
+    """Records arrive when they are read, and what they cause has the moment of its cause; the number of matches."""
+    chance = random.Random(seed)
+    program = book(chance, chance.choice(KEYS) if seed % 3 else None, has_beats=seed % 2 == 0)
+    plan = querylang.compile_text(program.text).plan
+    parts = arrivals_of(chance, given(chance, program.from_sources, 4), plan)
+    stream = Stream(Program.of(plan, buckets=chance.randint(1, 4), clock=Clock.PROCESSING, sources=SOURCES))
+    at, read = 0, list[Arrivals]()
+    for batch in [item for piece in in_pieces(chance, parts) for item in (piece, {})]:
+        at += chance.choice([1, 500, 4000])
+        stream.take(batch, at)
+        read += [read_at(part, at * 1000) for part in batch.values() if len(part)]
+        if chance.random() < 0.1:
+            stream.move(chance.randint(1, 5))
+    stream.take({}, at + 1, Signal.FLUSH)
+    assert stream.summary() == summary(embedded(plan, Arrivals.concat(read))), (seed, program.text)
+    return len(stream.summary()[0])
+
+
+def read_at(part: Arrivals, moment: int) -> Arrivals:
+    position = part.table.schema.get_field_index("_arrival")
+    moments = pa.array([moment] * len(part), pa.int64())
+    return Arrivals(part.table.set_column(position, part.table.schema.field(position), moments))
+
+
+def test_chains_whose_records_arrive_when_they_are_read() -> None:
+    assert sum(compare_processing(seed) for seed in range(8)) > 100
+
+
 EVENTS = "event A { integer h; integer v; } event B { integer h; integer v; } event C { integer h; integer v; } "
 FIRST = "query P { inputs { A() key h within 20.0; } find A as a -> A as b where b.v > a.v { route B(b.h, a.v); } }"
 SECOND = (
@@ -106,6 +136,7 @@ SECOND = (
 THIRD = "query R { inputs { C() key h within 50.0; } find C as one -> C as two { print one.v.toString(); } }"
 ACROSS = "query S { inputs { B() key v within 20.0; } find B as x -> B as y { print x.v.toString(); } }"
 LONGER = SECOND.replace("within 9.0", "within 12.0")
+SET = FIRST.replace("{ inputs", "{ parameters { integer least := 0; } inputs").replace("> a.v {", "> a.v + least {")
 QUIET = FIRST.replace("route B(b.h, a.v);", 'print "quiet";')
 ELSEWHERE = FIRST.replace("B(b.h,", "B(b.v,")
 
@@ -114,12 +145,13 @@ class ChainedJob:
     """Buckets whose queries change between micro-batches, with the settings that a job gives their plans."""
 
     def __init__(self, text: str, buckets: int) -> None:
-        plan = querylang.compile_text(EVENTS + text).plan
+        template = querylang.compile_text(EVENTS + text).plan
+        plan = with_instances(template, Given({}))
         self.base = Program.of(plan, buckets=buckets, sources=SOURCES)
         self.stream = Stream(self.base)
         self.progress = JobProgress()
         self.batch = 0
-        self.journal = Journal.begin(Running.of(plan, plan), plan, self.base.gathered)
+        self.journal = Journal.begin(Running.of(template, plan), plan, self.base.gathered)
 
     def take(self, parts: dict[str, Arrivals], signal: Signal | None = None) -> None:
         self.batch += 1
@@ -142,6 +174,10 @@ def with_all_routes(plan: Plan) -> Plan:
     return replace(plan, queries=with_routes(plan.queries, plan.events))
 
 
+def told(name: str, *arguments: object) -> str:
+    return json.dumps({name: arguments})
+
+
 def deployed(text: str) -> str:
     return json.dumps({"DeployQuery": [EVENTS + text]})
 
@@ -159,6 +195,15 @@ CHANGES = {
     "the last one": (FIRST + SECOND + THIRD, [replaced(THIRD.replace("50.0", "30.0"))]),
     "the end of one": (FIRST + SECOND + THIRD, ['UndeployQuery("Q")', deployed(SECOND), 'UndeployQuery("P")']),
     "one without a chain": (FIRST, [deployed(SECOND), 'UndeployQuery("P")', replaced(LONGER), deployed(FIRST)]),
+    "instances": (
+        SET + SECOND + THIRD,
+        [told("SetParameters", "P", "eu", {"least": 3}), told("SetParameters", "P", "", {"least": 1})]
+        + [told("RemoveInstance", "P", "eu"), told("SetParameters", "P", "us", {"least": 2})],
+    ),
+    "instances across keys": (
+        SET + ACROSS,
+        [told("SetParameters", "P", "eu", {"least": 3}), replaced(SET.replace("20.0", "9.0")), replaced(FIRST)],
+    ),
     "across keys": (FIRST + ACROSS, [deployed(SECOND), 'UndeployQuery("S")', deployed(THIRD), deployed(ACROSS)]),
 }
 

@@ -17,10 +17,16 @@ UNORDERED = "@OutOfOrder() "
 
 @dataclass(frozen=True)
 class Book:
-    """A program. `annotations`: by event type; `queries`: their texts."""
+    """A program.
+
+    annotations: by event type
+    queries: their texts
+    has_beats: whether inputs may have heartbeats, `B1` those of `E1`
+    """
 
     annotations: list[str]
     queries: list[str]
+    has_beats: bool = False
 
     @property
     def text(self) -> str:
@@ -36,18 +42,26 @@ class Book:
     @property
     def from_sources(self) -> list[str]:
         """The event types that sources bring, too: the same is said of both."""
-        return [f"E{level}" for level, one in enumerate(self.annotations) if not one or not level]
+        own = [f"E{level}" for level, one in enumerate(self.annotations) if not one or not level]
+        return [*own, *self._beats]
+
+    @property
+    def _beats(self) -> list[str]:
+        return [f"B{level}" for level in range(1, LEVELS)] if self.has_beats else []
 
     def text_with(self, annotations: list[str]) -> str:
         types = [f"{one}event E{level} {{ {FIELDS} }}" for level, one in enumerate(annotations)]
+        types += [f"event {name} {{ {FIELDS} }}" for name in self._beats]
         return "\n".join([*types, *self.queries])
 
 
-def an_input(chance: random.Random, event: str, key: str) -> str:
+def an_input(chance: random.Random, event: str, key: str, *, has_beats: bool = False) -> str:
     window = chance.choice(["within 20.0", "within 7.0", "retain 2", "within 30.0 retain 3"])
     new = chance.choice(["", "", "", " new by v within 6.0"])
     wait = chance.choice(["", "", "", " wait 3.0", " wait 9.0"])
     wanted = chance.choice(["", "", "v > 1"])
+    if has_beats and wait and event != "E0":
+        wait += f" or B{event[1:]}"
     return f"{event}({wanted}){key} {window}{new}{wait};"
 
 
@@ -72,12 +86,12 @@ def pattern(chance: random.Random, one: str, other: str) -> tuple[str, list[str]
 KEYS = ["", " key h", " key u", " key h, u"]
 
 
-def a_query(chance: random.Random, name: str, level: int, shared: str | None = None) -> str:
-    """A query that takes events up to a level, and routes some of the next; `shared`: as of `book`."""
+def a_query(chance: random.Random, name: str, level: int, shared: str | None = None, *, has_beats: bool = False) -> str:
+    """A query that takes events up to a level, and routes some of the next; parameters as of `book`."""
     key = chance.choice(KEYS) if shared is None else shared
     one = f"E{level}" if chance.random() < 0.7 else f"E{chance.randint(0, level)}"
     other = f"E{chance.randint(0, level)}"
-    inputs = "\n".join(an_input(chance, event, key) for event in dict.fromkeys([one, other]))
+    inputs = "\n".join(an_input(chance, event, key, has_beats=has_beats) for event in dict.fromkeys([one, other]))
     found, names = pattern(chance, one, other)
     limit = chance.choice(["", "", "", " at most 1 per 5.0"])
     body = ['print "x";']
@@ -85,6 +99,8 @@ def a_query(chance: random.Random, name: str, level: int, shared: str | None = N
         levels = [chance.randint(level + 1, LEVELS - 1) for _ in range(chance.choice([1, 1, 2]))]
         kept = "" if shared is None else shared
         body += [a_route(chance, names, f"E{fed}", kept) for fed in levels]
+        if has_beats:
+            body += [a_route(chance, names, f"B{fed}", kept) for fed in levels if chance.random() < 0.5]
     return f"query {name} {{ inputs {{ {inputs} }} {found}{limit} {{ {' '.join(body)} }} }}"
 
 
@@ -105,17 +121,19 @@ def a_route(chance: random.Random, names: list[str], event: str, kept: str = "")
     return f"if {name}.v > 1 {{ {routed} }}" if chance.random() < 0.3 else routed
 
 
-def book(chance: random.Random, shared: str | None = None) -> Book:
+def book(chance: random.Random, shared: str | None = None, *, has_beats: bool = False) -> Book:
     """A program whose queries feed each other, in any order of their names.
 
     shared: the key of all queries, which what they route keeps; None = their keys differ
+    has_beats: whether inputs may have heartbeats, which are routed, too
     """
     names = [f"Q{number}" for number in range(chance.randint(2, 5))]
     chance.shuffle(names)
     levels = [0, *(chance.randint(0, LEVELS - 1) for _ in names[1:])]
-    queries = [a_query(chance, name, level, shared) for name, level in zip(names, levels, strict=True)]
+    texts = zip(names, levels, strict=True)
+    queries = [a_query(chance, name, level, shared, has_beats=has_beats) for name, level in texts]
     annotations = ["", *(chance.choice(["", "", UNORDERED, TIMED, TIMED + UNORDERED]) for _ in range(1, LEVELS))]
-    return Book(annotations, queries)
+    return Book(annotations, queries, has_beats)
 
 
 def rows(chance: random.Random, events: list[str]) -> list[Row]:

@@ -1,23 +1,37 @@
-"""Random queries that feed each other, as jobs whose files are cut at random."""
+"""Random queries that feed each other, as jobs whose files are cut at random and that are killed at random moments.
+
+`python -m tests.torture.chained --cases 20 --engine local`
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import random
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.books import KEYS, Row, book, rows
+from job_engine.document.setting_keys import Engine
+from tests.support.books import KEYS, Row, a_query, book, rows
+from tests.torture.answers import replayed, written
 from tests.torture.project import SINKS
 from tests.torture.streams import SECOND, Source, write_next
 from tests.torture.streams import Row as Record
+from tests.torture.victims import WAYS, Victim
 
 
 def chained_deployment(chooser: random.Random, folder: Path, engine: str) -> tuple[Path, list[Source]]:
     """Write a job without files; gives its deployment file, and its sources with the rows that are to come.
 
-    In half of them what is routed stays in its bucket.
+    In half of them what is routed stays in its bucket; in a third heartbeats are routed, too.
     """
-    program = book(chooser, chooser.choice(KEYS) if chooser.random() < 0.5 else None)
+    shared = chooser.choice(KEYS) if chooser.random() < 0.5 else None
+    program = book(chooser, shared, has_beats=chooser.random() < 0.3)
     names = chooser.sample(["a", "B", "c c", "d-1"], chooser.choice((1, 1, 2)))
     sources = [Source(name, "json", None, []) for name in names]
     given: list[Row] = []
@@ -38,9 +52,89 @@ def chained_deployment(chooser: random.Random, folder: Path, engine: str) -> tup
     return path, sources
 
 
+def chained_change(path: Path) -> Callable[[random.Random], str]:
+    """Chooses control events that begin, replace or end a query of a deployment."""
+    lines = path.with_name("case.query").read_text("utf-8").splitlines()
+    types = [line for line in lines if not line.startswith("query ")]
+    queries = {line.split()[1]: line for line in lines if line.startswith("query ")}
+    has_beats = any("event B1 " in line for line in types)
+
+    def change(chooser: random.Random) -> str:
+        name = chooser.choice([*queries])
+        match chooser.randrange(6):
+            case 0 | 1:
+                return json.dumps({"UndeployQuery": [name]})
+            case 2 | 3:
+                return json.dumps({"DeployQuery": ["\n".join([*types, queries[name]])]})
+            case kind:
+                taken = max(map(int, re.findall(r"E(\d)\(", queries[name].partition("find")[0])))
+                text = queries[name]
+                if kind == 4:  # with another key the query may come to other buckets, or be refused
+                    key = None if chooser.random() < 0.5 else chooser.choice(KEYS)
+                    text = a_query(chooser, name, taken, key, has_beats=has_beats)
+                return json.dumps({"ReplaceQuery": ["\n".join([*types, text])]})
+
+    return change
+
+
 def write_all(chooser: random.Random, folder: Path, sources: list[Source], longest: int) -> None:
     """Write what is left of all sources, in files of at most so many records."""
     for source in sources:
         while path := write_next(chooser, folder / source.name, source, longest):
             at = 1_600_000_000 + len(source.files)
             os.utime(path, (at, at))
+
+
+def check(folder: Path, seed: int, engine: Engine, kills: int) -> list[str]:
+    """Run one deployment that is killed, to its end; how it differs from a replay, a line each."""
+    chooser = random.Random(seed)
+    path, sources = chained_deployment(chooser, folder, engine)
+    for source in sources:  # inputs of many micro-batches, some of which are there before the first start
+        write_all(chooser, folder, [source], max(1, len(source.rows) // chooser.choice((4, 12, 30))))
+    found = []
+    for _ in range(kills):
+        victim = Victim.start(path, engine=engine)
+        batches = _begun(folder) + chooser.choice((0, 1, 1, 2, 4))
+        limit = time.monotonic() + (60 if engine is Engine.SPARK else 15)
+        while victim.is_running and _begun(folder) < batches and time.monotonic() < limit:
+            time.sleep(0.005)
+        time.sleep(chooser.choice((0.0, 0.01, 0.1, 0.5)))
+        if victim.is_running:
+            found += victim.kill(chooser.choice(WAYS[engine]))
+        victim.end()
+    code = Victim.start(path, "--once", "--flush", engine=engine).finish(600)
+    if code:
+        return [*found, f"the last run ended with exit code {code}: {(folder / 'run.log').read_text()[-2000:]}"]
+    return [*found, *written(folder / "out").differences(replayed(folder / "case.query", sources, []))]
+
+
+def _begun(folder: Path) -> int:
+    """How many micro-batches the log of a job has had."""
+    return max((int(path.name) + 1 for path in (folder / "state/offsets").glob("[0-9]*")), default=0)
+
+
+def main() -> int:
+    """Runs what the arguments say; prints one line of figures."""
+    parser = argparse.ArgumentParser(prog="chained", description=__doc__)
+    parser.add_argument("--cases", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kills", type=int, default=5, help="in each case")
+    parser.add_argument("--engine", type=Engine, choices=list(Engine), default=Engine.LOCAL, help="what runs the jobs")
+    given = parser.parse_args()
+    started, wrong = time.monotonic(), 0
+    for seed in range(given.seed, given.seed + given.cases):
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
+            found = check(Path(temporary), seed, given.engine, given.kills)
+        wrong += bool(found)
+        for line in found:
+            print(f"seed {seed}: {line[:2000]}", flush=True)
+    seconds = time.monotonic() - started
+    print(
+        f"chained: {given.cases} jobs killed {given.kills} times each on {given.engine}, {wrong} differ from a replay,"
+        f" {seconds:.0f} s"
+    )
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

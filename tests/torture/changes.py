@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,18 +28,27 @@ TEXTS = (
 )
 
 
+OF_JOBS = "begin with a new checkpoint"
+"""In the reason why a job refuses what a replay does: states are in other buckets."""
+
+
 @dataclass(slots=True)
 class Changes:
-    """What was sent to a job; `sent`: texts of control events by the number of their command."""
+    """What was sent to a job.
+
+    choose: a random control event, right or wrong
+    sent: texts of control events by the number of their command
+    """
 
     deployment: Path
+    choose: Callable[[random.Random], str] = field(default_factory=lambda: random_change)
     sent: dict[int, str] = field(default_factory=dict)
 
     def send(self, chooser: random.Random) -> None:
-        """Send a random change, right or wrong, and do not wait for it. Before the first start nothing is sent."""
+        """Send a random change, and do not wait for it. Before the first start nothing is sent."""
         deployment = load_deployment(self.deployment)
         if (deployment.checkpoint / "ensue.json").exists():
-            text = random_change(chooser)
+            text = self.choose(chooser)
             number = send_command(deployment, text, kind=CHANGE, wait=False).command.number
             self.sent[number] = text
 
@@ -50,7 +60,7 @@ class Changes:
             outcome = folder.outcome(number)
             if outcome is None:
                 problems.append(f"a change has no outcome: {text}")
-            else:
+            elif not any(OF_JOBS in error for error in outcome.errors):
                 place = EARLIEST if outcome.time is None else outcome.time  # before all records
                 controls.append(Control(place, text, f"{number}", BEHIND))
         return controls, problems

@@ -11,7 +11,11 @@ import pytest
 import querylang
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.history.running import send_with_history
+from job_engine.job.job import run as run_once
 from job_engine.job.stages.prepare import prepare
+from job_engine.job.upkeep.backup import back_up, restore
+from job_engine.job.upkeep.moving import rebucket
 from job_engine.job.upkeep.opened_checkpoint import open_checkpoint, saved_states
 from job_engine.operator.bucket_state import close_state, open_state
 from job_engine.settings.deployment_file import load_deployment
@@ -99,6 +103,35 @@ def test_what_stays_with_its_key_is_divided_among_buckets(tmp_path: Path, caplog
     states = [open_state(opened.program, bucket, data) for bucket, data in saved_states(opened)]
     assert [len(state.engines) for state in states] == [1] * 3
     assert all(state.engines[0].sizes()["Next"]["keys"] > 3 for state in states)
+
+
+def test_a_chain_continues_from_a_backup_and_in_other_buckets(tmp_path: Path) -> None:
+    path = local(project(tmp_path, files=1))
+    (tmp_path / "sensors.query").write_text(QUERY)
+    add_files(tmp_path, table().iloc[:1500], 3)
+    run_once(path, once=True)
+    back_up(path, tmp_path / "copy")
+    add_files(tmp_path, table().iloc[1500:], 3, first=3)
+    run(path)
+    wanted = streamed(tmp_path)
+    restore(path, tmp_path / "copy", replace=True, remove_results=True)
+    rebucket(path, 5)
+    path.write_text(path.read_text().replace("buckets: 3", "buckets: 5"))
+    run(path)
+    assert streamed(tmp_path) == wanted
+    assert_exactly_once(tmp_path)
+
+
+def test_what_is_fed_begins_without_a_history(tmp_path: Path) -> None:
+    path = job(tmp_path, query=FIRST)
+    run(path)
+    deployment = load_deployment(path)
+    for text in (FIRST + NEXT).partition("query")[0] + NEXT, QUERY.replace("Rise", "Other"):
+        with pytest.raises(
+            InputError, match=r"'(Next|Other)' feeds other queries, or is fed; deploy it without a hist"
+        ):
+            send_with_history(deployment, text)
+    assert not JobFolder(deployment.checkpoint).commands.pending()
 
 
 def test_a_query_that_runs_is_fed_by_files_that_are_applied(tmp_path: Path) -> None:
