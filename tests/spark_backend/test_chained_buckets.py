@@ -197,8 +197,12 @@ CHANGES = {
     "one without a chain": (FIRST, [deployed(SECOND), 'UndeployQuery("P")', replaced(LONGER), deployed(FIRST)]),
     "instances": (
         SET + SECOND + THIRD,
-        [told("SetParameters", "P", "eu", {"least": 3}), told("SetParameters", "P", "", {"least": 1})]
-        + [told("RemoveInstance", "P", "eu"), told("SetParameters", "P", "us", {"least": 2})],
+        [
+            told("SetParameters", "P", "eu", {"least": 3}),
+            told("SetParameters", "P", "", {"least": 1}),
+            told("RemoveInstance", "P", "eu"),
+            told("SetParameters", "P", "us", {"least": 2}),
+        ],
     ),
     "instances across keys": (
         SET + ACROSS,
