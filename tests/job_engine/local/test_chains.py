@@ -14,6 +14,7 @@ from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.history.running import send_with_history
 from job_engine.job.job import run as run_once
 from job_engine.job.stages.prepare import prepare
+from job_engine.job.stages.start import RunKind
 from job_engine.job.upkeep.backup import back_up, restore
 from job_engine.job.upkeep.moving import rebucket
 from job_engine.job.upkeep.opened_checkpoint import open_checkpoint, saved_states
@@ -24,8 +25,9 @@ from job_engine.wire.gathering import Gathered, GroupName, across_keys
 from job_engine.wire.program import Program
 from querylang.errors import InputError
 from querylang.plan.model import Plan
-from tests.support.local_jobs import NEVER, CrashAt, crashed, local, run
+from tests.support.local_jobs import NEVER, CrashAt, begun, crashed, local, run
 from tests.support.sensors import add_files, expected, project, streamed, table, totals
+from tests.support.waiting import LONGEST
 
 QUERY = """\
 @TimeFrom("ts")
@@ -120,6 +122,17 @@ def test_a_chain_continues_from_a_backup_and_in_other_buckets(tmp_path: Path) ->
     run(path)
     assert streamed(tmp_path) == wanted
     assert_exactly_once(tmp_path)
+
+
+def test_a_chain_continues_without_a_file_that_is_gone(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    crashed(path, CrashAt("begun", 2), interval=0.0)
+    (tmp_path / "data" / "002.parquet").unlink()
+    handle, _ = begun(path, kind=RunKind(is_bounded=True, flush=True, accepts_loss=True))
+    assert handle.await_termination(LONGEST)
+    wanted = expected(tmp_path)
+    assert all(len(ids) > 20 for ids in wanted.values())
+    assert streamed(tmp_path) == wanted
 
 
 def test_what_is_fed_begins_without_a_history(tmp_path: Path) -> None:
