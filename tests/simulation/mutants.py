@@ -44,7 +44,7 @@ _FOLDER, _LOCK = "job_engine/job/checkpoint/job_folder.py", "job_engine/job/chec
 _WORKER, _STARTED = "job_engine/local/worker.py", "job_engine/job/stages/start.py"
 _TOPICS, _CONSUMING = "job_engine/sinks/topics/publishing.py", "job_engine/sources/topics/consuming.py"
 _ASKING = "job_engine/kafka/asking.py"
-_GATHERING, _JOURNAL = "job_engine/wire/gathering.py", "job_engine/job/journal/journal.py"
+_GATHERING = "job_engine/wire/gathering.py"
 
 MISTAKES = (
     # nothing waits for the disk
@@ -302,36 +302,12 @@ MISTAKES = (
         "",
     ),
     # queries that feed each other are in other buckets
-    Mistake(
-        "bucket", _GATHERING, "return all(_is_local(query, target, events) for", "return all(True for", jobs="CHAINS"
-    ),
-    Mistake("bucket", _GATHERING, "        own |= other\n", "", jobs="CHAINS"),
-    Mistake(
-        "bucket",
-        _GATHERING,
-        "for title, name in (left | found).items()",
-        "for title, name in found.items()",
-        jobs="CHAINS",
-    ),
+    Mistake("bucket", _GATHERING, "                own |= other\n", "", jobs="CHAINS"),
     Mistake(
         "bucket",
         "job_engine/job/checkpoint/checkpoint_record.py",
         "            return self.gathered\n",
         "            return ()\n",
-        jobs="CHAINS",
-    ),
-    Mistake(
-        "bucket",
-        _JOURNAL,
-        "gathered = _gathered(journal, applied.plan, applied.heirs, taking.sources)",
-        "gathered = None",
-        jobs="CHAINS",
-    ),
-    Mistake(
-        "bucket",
-        "job_engine/job/journal/written.py",
-        '        **({"gathered": journal.gathered} if is_gathered else {}),\n',
-        "",
         jobs="CHAINS",
     ),
 )

@@ -12,7 +12,7 @@ import pytest
 from job_engine.job.checkpoint.checkpoint_record import write_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.commands import send_change, send_control, what_it_waits_for
-from job_engine.job.journal.written import journal_file, read_journal
+from job_engine.job.journal.written import journal_file, read_journal, write_journal
 from job_engine.job.preflight import Checked, checked
 from job_engine.job.stages import change as taking
 from job_engine.job.stages.change import has_change
@@ -95,7 +95,7 @@ def test_wrong_changes_change_nothing_and_say_why(ready: Checked, change: tuple[
 
 def test_a_text_that_runs_already_is_said_to_be_unchanged(ready: Checked) -> None:
     number = send(ready, "ReplaceQuery", RISING)
-    assert queries(started(ready)) == ["Rising"]
+    assert queries(started(ready)) == ["Rising#1"]
     outcome = folder(ready).outcome(number)
     assert outcome is not None
     assert [(answer.kind, answer.text) for answer in outcome.answers.values()] == [
@@ -150,13 +150,31 @@ def _killed(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+def test_a_change_whose_file_is_back_behind_a_power_cut_is_not_done_again(ready: Checked) -> None:
+    number, checkpoint = send(ready, "UndeployQuery", "Rising"), ready.deployment.checkpoint
+    (file,) = (path for path in folder(ready).path.iterdir() if str(number) in path.name)
+    data = file.read_text()
+    started(ready)
+    send(
+        ready, "DeployQuery", EVENT + RISING.replace(" parameters { float least := 1.0; }", "").replace(" + least", "")
+    )
+    started(ready)
+    journal = read_journal(ready.deployment)
+    assert journal is not None
+    write_journal(checkpoint, replace(journal, taken=()))  # all of it was reported
+    file.write_text(data)
+    assert has_change(checkpoint)
+    assert queries(started(ready)) == ["Rising#1"]
+    assert not folder(ready).pending()
+
+
 def test_no_change_is_done_while_a_micro_batch_is_open(ready: Checked) -> None:
     checkpoint = ready.deployment.checkpoint
     for name in ("offsets/0", "commits/0", "offsets/1"):
         (checkpoint / name).parent.mkdir(exist_ok=True)
         (checkpoint / name).write_text("v1\n{}", "utf-8")
     send(ready, "DeployQuery", FALLING)
-    assert queries(started(ready)) == ["Rising"]
+    assert queries(started(ready)) == ["Rising#1"]
     assert has_change(checkpoint)
     (checkpoint / "commits" / "1").write_text("v1\n{}", "utf-8")
     assert queries(started(ready)) == ["Rising", "Falling"]

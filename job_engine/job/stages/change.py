@@ -50,6 +50,7 @@ def changed_program(ready: Checked, reached: Reached) -> Program:
         _answer(commands, journal)  # a run may have been killed before it did
         journal = journal.annotated_by(ready.files.files).settled(reached.progress, reached.batches.ended)
         journal = journal.gathered_in(ready.program)
+    commands.remove_answered_changes()
     while reached.batches.open is None and (command := first_change(commands)) is not None:
         journal = journal or Journal.begin(ready.files.files, ready.program.plan(), ready.program.gathered)
         journal = _changed(journal, ready, reached, command)

@@ -202,6 +202,12 @@ class CommandFolder:
         """Remove a command that was answered, or that no job has seen."""
         self._file(number).remove()
 
+    def remove_answered_changes(self) -> None:
+        """Remove the files of changes that were answered: behind a power cut they may be back."""
+        for command in list(self.waiting()):
+            if command.kind == CHANGE and self.outcome(command.number) is not None:
+                self.withdraw(command.number)
+
     def outcome(self, number: int) -> Outcome | None:
         """What became of a command; None = it has not been taken."""
         data = self._outcome_file(number).readable()
