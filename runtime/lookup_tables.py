@@ -27,10 +27,10 @@ from querylang.plan.networks import Network, NotANetworkError, network_of
 from querylang.plan.text import VALID
 from querylang.printable import warn
 from runtime.arrow_types import arrow_type, one_chunk
-from runtime.columns.keys import hash_keys, number_keys
+from runtime.columns.keys import hash_keys, number_keys, number_values
 from runtime.columns.rows import stable_order
 from runtime.instants import NEVER, NO_TIME
-from runtime.interpreter import Value
+from runtime.interpreter import TableContent, Value
 from runtime.number_arrays import Integers
 from runtime.policies.settings_text import USUAL_TIMES
 from runtime.reading import convert, read_raw
@@ -40,6 +40,8 @@ from runtime.timestamps import given_times
 
 _NO_ROW = -1
 _NO_PLAN = Plan((), ())
+
+_TIMES = pa.timestamp("us", "UTC")
 
 Place = tuple[int, int, int]
 """Of a network: the version of its addresses, its length, and its first address."""
@@ -162,20 +164,59 @@ class LookupTable:
         is_same = ~begins[1 : len(self._order)]
         return self._order[:-1][is_same], self._order[1:][is_same]
 
+    def to_bytes(self) -> bytes:
+        """The content as a file of Arrow, which `read_lookup_table` reads, too."""
+        since, until = (
+            pa.array(times, mask=times == none) for times, none in ((self.since, NO_TIME), (self.until, NEVER))
+        )
+        rows = self.rows.append_column(VALID[0], since.cast(_TIMES)).append_column(VALID[1], until.cast(_TIMES))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        return sink.getvalue().to_pybytes()
+
+    @staticmethod
+    def of_file(table: Table, source: Any) -> LookupTable:
+        """The inverse of `to_bytes`; source: as pyarrow opens it."""
+        rows = pa.ipc.open_file(source).read_all()
+        since, until = (one_chunk(rows.column(name)).cast(pa.int64()) for name in VALID)
+        return LookupTable(
+            table, rows.drop_columns([*VALID]), since.fill_null(NO_TIME).to_numpy(), until.fill_null(NEVER).to_numpy()
+        )
+
     def written_to(self, folder: Path) -> Path:
         """A file in this folder with the content; its name says which content."""
         if self._file is None or self._file.parent != folder:
-            rows = self.rows.append_column(_SINCE, pa.array(self.since)).append_column(_UNTIL, pa.array(self.until))
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_file(sink, rows.schema) as writer:
-                writer.write_table(rows)
-            data = sink.getvalue()
-            file = folder / f"{self.table.name}-{hashlib.sha256(data).hexdigest()[:32]}.arrow"
+            data = self.to_bytes()
+            file = folder / name_of_content(self.table.name, data)
             draft = file.with_suffix(".draft")
             draft.write_bytes(data)
             draft.rename(file)
             self._file = file
         return self._file
+
+    def followed_by(self, new: LookupTable, place: int) -> LookupTable:
+        """What holds up to the arrival `place`, µs, and what another version says behind it.
+
+        A row that both have stays as it is.
+        """
+        begins = place + 1
+        old_rows = np.flatnonzero(self.since < begins)
+        new_rows = np.flatnonzero(new.until > begins)
+        rows = pa.concat_tables([self.rows.take(pa.array(old_rows)), new.rows.take(pa.array(new_rows))])
+        since = np.concatenate([self.since[old_rows], np.maximum(new.since[new_rows], begins)])
+        until = np.concatenate([self.until[old_rows], new.until[new_rows]])
+        is_new = np.arange(len(rows)) >= len(old_rows)
+        goes_on = ~is_new & (until > begins)
+        columns = [one_chunk(rows.column(name)) for name in rows.column_names]
+        numbers, count = number_values([*columns, pa.array(until)], len(rows))
+        of_old, of_new = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+        of_old[numbers[goes_on]] = True
+        of_new[numbers[is_new & (since == begins)]] = True
+        is_same = (of_old & of_new)[numbers]
+        until = np.where(goes_on & ~is_same, np.minimum(until, begins), until)
+        kept = np.flatnonzero(~is_new | ~(is_same & (since == begins)))
+        return LookupTable(self.table, rows.take(pa.array(kept)), since[kept], until[kept])
 
     # Networks: each length that there is is asked for, the longest first.
 
@@ -212,6 +253,11 @@ class LookupTable:
         for version, length in self._lengths:
             if version == address.version:
                 yield version, length, number >> (bits - length) << (bits - length)
+
+
+def name_of_content(table: str, data: bytes) -> str:
+    """The name of a file with a table's content."""
+    return f"{table}-{hashlib.sha256(data).hexdigest()[:32]}.arrow"
 
 
 def _place(network: Network) -> Place:
@@ -333,6 +379,13 @@ def tables_of_plan(plan: Plan) -> list[Table]:
     return list(dict.fromkeys(table for query in plan.queries for table in query.tables))
 
 
+def definition_of(table: Table) -> str:
+    """The name of a table, and a hash of its fields."""
+    fields = [(field.name, str(field.type)) for field in (*table.keys, *table.fields)]
+    text = repr((fields, len(table.keys), table.network))
+    return f"{table.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
 class GivenTables:
     """The tables that users give; each is read once, whatever plans need it.
 
@@ -363,20 +416,20 @@ class GivenTables:
         return self._given[table.name]
 
 
-def with_content(plan: Plan, contents: Mapping[Table, LookupTable]) -> Plan:
-    """The plan with the content of all its tables."""
+def with_content(plan: Plan, contents: Mapping[Table, TableContent]) -> Plan:
+    """The plan with the content of these tables."""
 
     def own(query: QueryPlan) -> QueryPlan:
         if not query.tables:
             return query
-        return replace(query, tables=tuple(replace(table, content=contents[table]) for table in query.tables))
+        return replace(
+            query, tables=tuple(replace(table, content=contents.get(table, table.content)) for table in query.tables)
+        )
 
     return replace(plan, queries=tuple(map(own, plan.queries)))
 
 
 # Content for other processes: a file with the name of its content, which they map into memory.
-
-_SINCE, _UNTIL = "_since", "_until"
 
 
 @cache
@@ -400,8 +453,8 @@ def with_places(plan: Plan) -> Plan:
 
 
 def with_read_places(plan: Plan) -> Plan:
-    """A plan of another process, with the content of its tables."""
-    tables = tables_of_plan(plan)
+    """A plan of another process, with the content of its tables that have a place."""
+    tables = [table for table in tables_of_plan(plan) if table.place]
     return with_content(plan, {table: _at_place(table) for table in tables}) if tables else plan
 
 
@@ -409,8 +462,6 @@ def with_read_places(plan: Plan) -> Plan:
 def _at_place(table: Table) -> LookupTable:
     try:
         with pa.memory_map(table.place) as source:
-            rows = pa.ipc.open_file(source).read_all()
+            return LookupTable.of_file(table, source)
     except OSError as error:
         raise InputError(f"table '{table.name}': {table.place!r} cannot be read here: {error}") from None
-    since, until = rows.column(_SINCE).to_numpy(), rows.column(_UNTIL).to_numpy()
-    return LookupTable(table, rows.drop_columns([_SINCE, _UNTIL]), since, until)

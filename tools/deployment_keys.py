@@ -11,6 +11,7 @@ from job_engine.document.setting_keys import (
     HISTORY_KEYS,
     JOB_KEYS,
     SPARK_KEYS,
+    TABLE_KEYS,
     Change,
 )
 from job_engine.settings.sections import sink_keys
@@ -23,6 +24,7 @@ KEYS: Mapping[str, Mapping[str, Change]] = {
     "job": JOB_KEYS,
     "source": source_keys(),
     "history": HISTORY_KEYS,
+    "table": TABLE_KEYS,
     "sink": sink_keys(),
     "spark": SPARK_KEYS,
 }
@@ -56,6 +58,7 @@ TITLES = {
     "job": "The file itself",
     "source": "A source",
     "history": "The table of the history",
+    "table": "A table beside the stream",
     "sink": "A sink",
     "spark": "Spark itself",
 }

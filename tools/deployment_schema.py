@@ -13,7 +13,7 @@ from typing import Any
 
 from job_engine.document.setting_keys import SOURCE_KEYS
 from job_engine.settings.deployment_file import DEFAULT_BUCKETS, MAX_BUCKETS
-from job_engine.settings.sections import HISTORY_FORMATS
+from job_engine.settings.sections import HISTORY_FORMATS, LOOKUP_FORMATS
 from job_engine.sinks.kinds import FORMATS as SINK_FORMATS
 from job_engine.sinks.kinds import SINKS, SinkKind, sink_kind, sink_kinds
 from job_engine.sources.kinds import FORMATS, SourceKind, control_keys, kind_of, source_keys
@@ -32,6 +32,7 @@ REQUIRED = {
     "job": ["name", "queries", "sources", "sinks", "checkpoint"],
     "source": ["format"],
     "history": ["format", "path"],
+    "table": ["path"],
     "sink": ["format"],
     "spark": [],
 }
@@ -53,6 +54,7 @@ def schema() -> Schema:
             "source": _source(),
             "control": _group("source", control_keys(), ["format"]),
             "history": {**_group("history"), "not": {"required": ["event", "type_field"]}},
+            "table": _group("table"),
             "sink": _sink(),
             "spark": _group("spark"),
         },
@@ -119,6 +121,7 @@ _OWN: dict[tuple[str, str], Schema] = {
     ("job", "sources"): {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/source"}},
     ("job", "control"): {"$ref": "#/$defs/control"},
     ("job", "history"): {"$ref": "#/$defs/history"},
+    ("job", "tables"): {"type": "object", "additionalProperties": {"$ref": "#/$defs/table"}},
     ("job", "sinks"): {
         "type": "object",
         "minProperties": 1,
@@ -137,6 +140,7 @@ _OWN: dict[tuple[str, str], Schema] = {
     },
     ("source", "format"): {"enum": [*FORMATS]},
     ("history", "format"): {"enum": [*HISTORY_FORMATS]},
+    ("table", "format"): {"enum": [*LOOKUP_FORMATS]},
     ("sink", "format"): {"enum": [*SINK_FORMATS]},
     ("source", "csv"): {
         "anyOf": [

@@ -177,10 +177,12 @@ def _check_deployment(path: Path) -> list[EnsueError]:
         lost_outputs,
         lost_routes,
         open_waits,
+        refuse_missing_tables,
         refuse_name_conflicts,
         silent_channels,
         taken_events,
         unused_source_times,
+        unused_tables,
         with_source_orderings,
         written_by,
     )
@@ -193,6 +195,7 @@ def _check_deployment(path: Path) -> list[EnsueError]:
         plan = compile_checked(checked)
         instances = with_instances(plan, deployment.parameters, is_check=True)
         refuse_name_conflicts(path, instances)
+        refuse_missing_tables(deployment, plan)
         unseen = [event.name for event in plan.events if not event.fields]
         with_source_orderings(plan, deployment, unseen=unseen)
         ordered = with_source_orderings(instances, deployment, unseen=unseen)
@@ -203,6 +206,7 @@ def _check_deployment(path: Path) -> list[EnsueError]:
         *lost_outputs(written, deployment),
         *silent_channels(written, deployment),
         *lost_routes(written, taken_events(instances)),
+        *unused_tables(plan, deployment),
     ]
     remarks = [FileErrors(str(path), [(None, warning)]) for warning in told]
     is_kept = deployment.forget_keys is None

@@ -48,6 +48,12 @@ def run(
     apply: Annotated[
         bool, typer.Option("--apply", help="Take over what has changed in the files of queries and values.")
     ] = False,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--accept", metavar="TABLE", help="Take a table that has lost more than half of its rows. May be repeated."
+        ),
+    ] = None,
     skip: Annotated[
         list[str] | None,
         typer.Option(
@@ -68,7 +74,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run the job of a deployment file, on Spark or on this machine alone."""
-    settings = _Settings(once, flush, accept_loss, apply, tuple(skip or ()), engine, as_json)
+    settings = _Settings(once, flush, accept_loss, apply, tuple(accept or ()), tuple(skip or ()), engine, as_json)
     if log is LogForm.JSON:
         _run_with_json_log(file, settings)
         return
@@ -94,6 +100,7 @@ class _Settings:
     flush: bool
     accept_loss: bool
     apply: bool
+    accept: tuple[str, ...]
     skip: tuple[str, ...]
     engine: Engine | None
     as_json: bool
@@ -172,6 +179,7 @@ def _run(file: Path, deployment: Deployment, settings: _Settings, progress: OnBa
         flush=settings.flush,
         progress=tell,
         accept_loss=settings.accept_loss,
+        accept=settings.accept,
         skip=settings.skip,
         apply=settings.apply,
         engine=settings.engine,

@@ -91,10 +91,10 @@ def plan(file: DeploymentFile, as_json: Json = False) -> None:
         return
     if changes.release is not None:
         print_line(changes.release)
-    for line in (*changes.changes, *changes.live):
+    for line in (*changes.changes, *changes.live, *changes.tables):
         print_line(line)
     if not changes.changes:
-        print_line("nothing would change")
+        print_line("no query would change" if changes.tables else "nothing would change")
     elif changes.is_needed:
         print_line(f"`ensue run {file} --apply` does it; without --apply the job does not start")
     else:

@@ -40,6 +40,8 @@ def _parts(status: Status) -> Iterator[str]:
     yield _queries(status)
     if status.running:
         yield _running(status)
+    if status.tables:
+        yield _lookup_tables(status)
     for query in status.queries:
         if query.timelines:
             yield f"{one_line(f'{query.query}, {query.order}')}:\n{_timelines(query)}"
@@ -169,6 +171,24 @@ def _running(status: Status) -> str:
         for item in status.running
     ]
     return text_table(["query", "instance", "from", "since", "values (from)", "hands over"], rows)
+
+
+def _lookup_tables(status: Status) -> str:
+    """What the tables beside the stream hold, and why a newer version does not."""
+    format_ = _with_days([item.since for item in status.tables if item.since is not None])
+    rows = [
+        [
+            item.name,
+            str(item.version),
+            str(item.rows),
+            "the beginning" if item.since is None else format_.text(item.since),
+            length(item.age),
+            one_line(item.problem),
+        ]
+        for item in status.tables
+    ]
+    header = ["table", "version", "rows", "since", "read ago", "not taken"]
+    return text_table(header, rows, right=frozenset({"version", "rows", "read ago"}))
 
 
 def _timelines(query: QueryStatus) -> str:

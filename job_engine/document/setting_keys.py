@@ -38,6 +38,7 @@ JOB_KEYS: Mapping[str, Change] = {
     "control": Change.FIXED,
     "live": Change.FREE,
     "history": Change.FREE,
+    "tables": Change.FREE,
     "sinks": Change.FREE,
     "channels": Change.FREE,
     "retry": Change.FREE,
@@ -89,6 +90,10 @@ HISTORY_KEYS: Mapping[str, Change] = dict.fromkeys(
     Change.FREE,
 )
 """Those of `history`."""
+
+TABLE_KEYS: Mapping[str, Change] = dict.fromkeys(("path", "format", "refresh", "options"), Change.FREE)
+"""Those of a table beside the stream. The checkpoint keeps what it has held, so nothing of it is
+fixed."""
 
 SPARK_KEYS: Mapping[str, Change] = {
     "master": Change.FREE,

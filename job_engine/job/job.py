@@ -66,6 +66,7 @@ def run(
     progress: OnBatch | None = None,
     accept_loss: bool = False,
     apply: bool = False,
+    accept: Sequence[str] = (),
     skip: Sequence[str] = (),
     engine: Engine | None = None,
 ) -> RunReport:
@@ -76,6 +77,7 @@ def run(
     progress: called after each micro-batch
     accept_loss: continue without files that an interrupted micro-batch read and that have changed
     apply: take over what has changed in the files of queries and values
+    accept: names of tables that may have fewer than half of the rows that they had
     skip: messages that are left out from now on, each as `SOURCE/PARTITION/OFFSET`
     engine: in place of the one that the deployment names
 
@@ -90,7 +92,7 @@ def run(
         (progress or _ignore)(batch)
 
     def begin(job: Job) -> Handle:
-        return start(job, report, RunKind(is_bounded=once, flush=flush, accepts_loss=accept_loss))
+        return start(job, report, RunKind(once, flush, accept_loss, frozenset(accept)))
 
     with StopRequest() as stop:
         with stop.noticed_at_once():

@@ -14,7 +14,21 @@ from job_engine.wire.clock_sources import Clock, ClockSource, clock_source, sour
 from querylang.checker.checked import Written
 from querylang.errors import FileErrors, InputError, did_you_mean, listed
 from querylang.plan.expression import Expression, Literal, type_of
-from querylang.plan.model import Emit, For, If, IfPresent, Log, Plan, Print, QueryPlan, Route, Send, Statement, While
+from querylang.plan.model import (
+    Emit,
+    For,
+    If,
+    IfPresent,
+    Log,
+    Plan,
+    Print,
+    QueryPlan,
+    Route,
+    Send,
+    Statement,
+    Table,
+    While,
+)
 from querylang.plan.routing import QUERIES_CHANNEL, has_chains, with_routes
 from runtime.policies.plan_policies import OrderingError, SourceOrdering, with_ordering
 from runtime.policies.settings_text import with_forget_keys
@@ -72,6 +86,7 @@ def finished(plan: Plan, deployment: Deployment, *, feeds: bool) -> Plan:
         return plan
     complete = with_forget_keys(with_source_orderings(plan, deployment), deployment.forget_keys)
     refuse_name_conflicts(deployment.file, complete)
+    refuse_missing_tables(deployment, complete)
     for name, sink in deployment.sinks.items():
         refuse_unwritable(name, sink, complete)
     return complete
@@ -99,13 +114,35 @@ def with_source_orderings(plan: Plan, deployment: Deployment, unseen: Collection
 
 
 def refuse_name_conflicts(file: Path, plan: Plan) -> None:
-    """Raise FileErrors if two names give one folder or one column, or for a table of lookups.
+    """Raise FileErrors if two names give one folder or one column.
 
     `file`: the deployment.
     """
-    found = [*_folders(plan), *_columns(plan), *_tables(plan)]
+    found = [*_folders(plan), *_columns(plan)]
     if found:
         raise FileErrors(str(file), [(None, message) for message in found])
+
+
+def refuse_missing_tables(deployment: Deployment, plan: Plan) -> None:
+    """Raise FileErrors for a table beside the stream that the deployment does not name, or that
+    queries define in different ways."""
+    users: dict[str, dict[Table, str]] = {}
+    for query in plan.queries:
+        for table in query.tables:
+            users.setdefault(table.name, {}).setdefault(table, query.name)
+    found = []
+    for name, tables in users.items():
+        first, *others = tables.values()
+        if name not in deployment.tables:
+            near = did_you_mean(name, deployment.tables)
+            found.append(
+                f"query '{first}' looks something up in table '{name}'; say where it is: `tables: {{{name}:"
+                f" {{path: {name.lower()}.csv}}}}`{near}"
+            )
+        if others:
+            found.append(f"the queries '{first}' and '{others[0]}' have different definitions of table '{name}'")
+    if found:
+        raise FileErrors(str(deployment.file), [(None, message) for message in found])
 
 
 def _folders(plan: Plan) -> Iterator[str]:
@@ -117,15 +154,6 @@ def _folders(plan: Plan) -> Iterator[str]:
     for name, own in instances.items():
         for group in in_one_folder(own) if len(own) > 1 else ():
             yield f"the instances {_quoted(group)} of query '{name}' would be written to one folder; {_REASON}"
-
-
-def _tables(plan: Plan) -> Iterator[str]:
-    tables = {table.name: query.name for query in reversed(plan.queries) for table in query.tables}
-    for name, query in tables.items():
-        yield (
-            f"query '{query}' looks something up in table '{name}', which jobs cannot do yet; `ensue replay` and Python"
-            " can (`tables=`); here let events bring what is looked up as fields"
-        )
 
 
 def _columns(plan: Plan) -> Iterator[str]:
@@ -234,6 +262,7 @@ def said_at_start(plan: Plan, deployment: Deployment, *, is_bounded: bool, is_ne
         yield from open_waits(plan, deployment)
     yield from unused_source_times(plan, deployment)
     yield from unused_history(deployment, is_new=is_new)
+    yield from unused_tables(plan, deployment)
 
 
 def lost_outputs(written: WrittenBy, deployment: Deployment) -> Iterator[str]:
@@ -302,3 +331,11 @@ def unused_history(deployment: Deployment, *, is_new: bool) -> Iterator[str]:
             "the queries begin with empty windows: 'history' is for those that"
             f" `ensue deploy {deployment.file} QUERY --history` deploys later"
         )
+
+
+def unused_tables(plan: Plan, deployment: Deployment) -> Iterator[str]:
+    """A warning for each table beside the stream that no query looks anything up in."""
+    names = {table.name for query in plan.queries for table in query.tables}
+    for name in deployment.tables:
+        if name not in names:
+            yield f"table '{name}': no query looks anything up in it{did_you_mean(name, sorted(names))}"

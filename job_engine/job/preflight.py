@@ -24,7 +24,8 @@ from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.compilation import Compiled, compiled_as_kept, with_fields
 from job_engine.job.journal.file_changes import foretell, refuse_changed_files
 from job_engine.job.journal.written import JOURNAL_VERSION, is_same, read_files
-from job_engine.job.plan_rules import refuse_name_conflicts
+from job_engine.job.lookup_files import changed_tables, refuse_unread_tables, with_kept_tables
+from job_engine.job.plan_rules import refuse_missing_tables, refuse_name_conflicts
 from job_engine.operator.bucket_state import STATE_VERSION
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, RemotePath, names_in, refuse_missing_bucket
@@ -163,6 +164,7 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
     if not compiled.feeds:
         warn(f"{deployment.checkpoint}: {NOT_FED}; begin with a new checkpoint, and queries feed each other")
     refuse_name_conflicts(deployment.file, compiled.plan)
+    refuse_missing_tables(deployment, compiled.plan)
     earlier = compiled if kept is None else _by_kept_rules(compiled, before, kept, deployment)
     is_written, same, program = before is not None, earlier.running, earlier.program(deployment)
     if kept is not None:
@@ -177,6 +179,7 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
         wanted = replace(kept, plan=wanted.plan, queries=wanted.queries)
         wanted = wanted.feeding() if has_chains(program.plan().queries) else wanted
         refuse_changed_files(deployment, change, program)
+    refuse_unread_tables(with_kept_tables(program, deployment), deployment)
     _refuse_unknown_events(deployment, (*compiled.plan.events, *change.before.events))
     for name, sink in deployment.sinks.items():
         refuse_unwritable(name, sink, compiled.plan)
@@ -382,6 +385,7 @@ class StartPlan:
     changes: what it would change, a line each
     live: what comes from live changes and stays, a line each
     release: says that another release has written the checkpoint until now; None = it has not
+    tables: what becomes of tables beside the stream, a line each
     """
 
     is_new: bool
@@ -389,6 +393,7 @@ class StartPlan:
     changes: tuple[str, ...] = ()
     live: tuple[str, ...] = ()
     release: str | None = None
+    tables: tuple[str, ...] = ()
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -409,4 +414,5 @@ def plan_of(path: Path | str) -> StartPlan:
             tuple(masked(line, deployment.environment) for line in lines) for lines in (found.lines(), found.live())
         )
         release = next(other_release(deployment), None)
-        return StartPlan(is_new=False, is_needed=needed, changes=changes, live=live, release=release)
+        tables = tuple(changed_tables(deployment))
+        return StartPlan(is_new=False, is_needed=needed, changes=changes, live=live, release=release, tables=tables)

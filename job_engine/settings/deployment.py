@@ -90,6 +90,19 @@ class HistoryTable:
     outside_files: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class LookupFile:
+    """The file of a table beside the stream.
+
+    format: `csv`, `json`, `parquet` or `arrow`; None = its name says it
+    refresh: µs between two looks whether it has changed; None = it is looked at when the job starts
+    """
+
+    path: Place
+    format: str | None = None
+    refresh: int | None = None
+
+
 def _nobody_knows(written: str) -> Any:
     raise InputError(f"nobody knows what '{written}' stands for")
 
@@ -103,6 +116,7 @@ class Deployment:
     control: the control stream; None = there is none
     live: whether the control stream may change the queries
     history: the table that queries can begin with; None = there is none
+    tables: by name, those beside the stream
     sinks: by name, of those in SINKS; those of channels by `channel_sink`
     buckets: number of parts that the keys are spread over
     trigger: µs between the starts of micro-batches
@@ -143,6 +157,7 @@ class Deployment:
     retry: float | None = None
     live: bool = False
     history: HistoryTable | None = None
+    tables: Mapping[str, LookupFile] = field(default_factory=dict)
     fixed: FixedValues = field(default_factory=dict, repr=False)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     places: Mapping[int, str] = field(default_factory=dict, repr=False)

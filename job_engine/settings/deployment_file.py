@@ -34,7 +34,15 @@ from job_engine.settings.deployment import (
     unplaced,
     with_places,
 )
-from job_engine.settings.sections import read_channels, read_control, read_history, read_sinks, read_sources, read_spark
+from job_engine.settings.sections import (
+    read_channels,
+    read_control,
+    read_history,
+    read_sinks,
+    read_sources,
+    read_spark,
+    read_tables,
+)
 from job_engine.sinks.kinds import Sink
 from job_engine.sinks.names import channel_sink
 from job_engine.sources.kinds import kind_of, source_keys
@@ -131,6 +139,7 @@ def _with_retry(deployment: Deployment) -> Deployment:
         sinks={name: sink.asked_again(retry) for name, sink in deployment.sinks.items()},
         checkpoint=asked_again(deployment.checkpoint, retry),
         history=None if history is None else replace(history, path=asked_again(history.path, retry)),
+        tables={name: replace(item, path=asked_again(item.path, retry)) for name, item in deployment.tables.items()},
     )
 
 
@@ -202,6 +211,7 @@ def _deployment(file: Path, root: Node, folders: Folders, engine: Engine | None,
         history=(
             read_history(found["history"], folders, [item.name for item in sources]) if "history" in found else None
         ),
+        tables=read_tables(found["tables"], folders) if "tables" in found else {},
         fixed={key: fixed_value(found[key], text) if key in found else FixedValue(text) for key, text in fixed.items()},
     )
 

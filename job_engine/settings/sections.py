@@ -10,6 +10,7 @@ from job_engine.document.setting_keys import (
     HISTORY_KEYS,
     SOURCE_KEYS,
     SPARK_KEYS,
+    TABLE_KEYS,
     Change,
     Engine,
     FixedValue,
@@ -19,6 +20,7 @@ from job_engine.document.setting_keys import (
 from job_engine.document.setting_values import (
     UNSUPPORTED,
     Folders,
+    duration,
     idle,
     is_true,
     limit_ahead,
@@ -29,7 +31,7 @@ from job_engine.document.setting_values import (
     value_of,
 )
 from job_engine.document.yaml_document import Node
-from job_engine.settings.deployment import HistoryTable
+from job_engine.settings.deployment import HistoryTable, LookupFile
 from job_engine.sinks.kinds import FORMATS as SINK_FORMATS
 from job_engine.sinks.kinds import MATCHES, SINKS, Layout, Sink, SinkEntry, SinkKind, sink_kind, sink_kinds
 from job_engine.sinks.names import channel_sink
@@ -90,6 +92,26 @@ def read_history(node: Node, folders: Folders, sources: Collection[str]) -> Hist
         found["outside_files"].wrong("'outside_files' is a setting of Delta tables")
     outside = is_true(found, "outside_files")
     return HistoryTable(format_ or "", path, **words, times=_times(found), outside_files=outside)
+
+
+LOOKUP_FORMATS = ("csv", "json", "parquet", "arrow")
+"""Of files of tables beside the stream."""
+
+
+def read_tables(node: Node, folders: Folders) -> dict[str, LookupFile]:
+    """The files of the tables beside the stream, by name; mistakes are reported."""
+    return {name: found for name, entry in node.mapping().items() if (found := _lookup_file(name, entry, folders))}
+
+
+def _lookup_file(name: str, node: Node, folders: Folders) -> LookupFile | None:
+    found = node.mapping(TABLE_KEYS)
+    if "path" not in found:
+        node.wrong(f"the table '{name}' has no 'path'")
+        return None
+    words = {word: word for word in LOOKUP_FORMATS}
+    format_ = found["format"].one_of(words, unsupported=UNSUPPORTED) if "format" in found else None
+    path = folders.place(found["path"], store_options(found))
+    return LookupFile(path, format_, duration(found, "refresh", None))
 
 
 def _source(name: str, node: Node, folders: Folders) -> Source:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.gathering import CHAINS, Gathered, GroupName, gathered_anew, group_names, router_of
+from job_engine.wire.kept_lookups import without_looking
 from querylang.plan.model import Input, Plan, QueryPlan, TimelineKind
 from runtime.admission import Outcome, Selector, shared_selectors
 from runtime.columns.arrivals import Arrivals, RecordKind
@@ -197,7 +198,7 @@ def partition_groups(
         for number, queries in enumerate(members.values())
     )
     return tuple(
-        PartitionGroup(number, part, shared_selectors(part), *identity, router=router_of(part.queries))
+        PartitionGroup(number, part, shared_selectors(without_looking(part)), *identity, router=router_of(part.queries))
         for number, (identity, part) in enumerate(zip(members, parts, strict=True))
     )
 

@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from job_engine.wire.clock_sources import Clock, ClockSource, IdleTimes
 from job_engine.wire.gathering import Gathered, GroupName, gathered_anew, group_names, router_of
+from job_engine.wire.kept_lookups import KeptTables, plan_with_kept, without_looking
 from job_engine.wire.partition_groups import PartitionGroup, partition_groups
-from job_engine.wire.plan_text import fingerprint, load_plan, plan_text
+from job_engine.wire.plan_text import fingerprint, plan_text
 from querylang.plan.changes import Outcome
 from querylang.plan.model import Plan, QueryPlan
 from runtime.admission import shared_selectors
@@ -100,14 +101,14 @@ class Stage:
 
 @lru_cache(maxsize=16)
 def epoch_stages(
-    whole: str, epochs: tuple[Epoch, ...], sources: tuple[ClockSource, ...], gathered: Gathered
+    whole: str, epochs: tuple[Epoch, ...], sources: tuple[ClockSource, ...], gathered: Gathered, tables: KeptTables
 ) -> tuple[Stage, ...]:
     """The stages of a program; computed once per process.
 
     whole: the plan of all queries, as text
-    gathered: as of `Program`
+    gathered, tables: as of `Program`
     """
-    plan, until = load_plan(whole), epochs[-1].begins
+    plan, until = plan_with_kept(whole, tables), epochs[-1].begins
     all_members: dict[GroupName, list[QueryPlan]] = {}
     names = group_names(plan.queries, sources, gathered)
     for query in plan.queries:
@@ -115,7 +116,7 @@ def epoch_stages(
     routers = {name: router_of(queries) for name, queries in all_members.items()}
     stages = []
     for epoch in epochs:
-        own = load_plan(epoch.plan)
+        own = plan_with_kept(epoch.plan, tables)
         members: dict[GroupName, list[QueryPlan]] = {}
         for query in own.queries:
             members.setdefault(names[query.title], []).append(query)
@@ -123,7 +124,7 @@ def epoch_stages(
         for number, (name, router) in enumerate(routers.items()):
             queries = tuple(members.get(name, ()))
             part = Plan(plan.events, queries, () if number else own.stopped)
-            selectors = shared_selectors(part)
+            selectors = shared_selectors(without_looking(part))
             groups.append(PartitionGroup(number, part, selectors, *name, router=router, until=until))
         stages.append(
             Stage(
@@ -240,6 +241,7 @@ class Program:
     nulls: who says the rule for nulls
     feeds: whether what queries route reaches others; else it is an output only
     gathered: the groups of queries that feed each other; None = as of a new job
+    tables: what tables beside the stream hold
     """
 
     plans: tuple[str, ...]
@@ -259,6 +261,7 @@ class Program:
     nulls: NullRule = NullRule.PLAN
     feeds: bool = True
     gathered: Gathered | None = None
+    tables: KeptTables = ()
 
     @staticmethod
     def of(
@@ -294,16 +297,18 @@ class Program:
 
     def plan(self, index: int = 0) -> Plan:
         """A plan as an object."""
-        return load_plan(self.plans[index])
+        return plan_with_kept(self.plans[index], self.tables)
 
     def groups(self, index: int = 0) -> tuple[PartitionGroup, ...]:
         """The partition groups of a plan; those of the last epoch, if there are any."""
-        return self.stages[-1].groups if self.epochs else _load_groups(self.plans[index], self.sources, self.gathered)
+        if self.epochs:
+            return self.stages[-1].groups
+        return _load_groups(self.plans[index], self.sources, self.gathered, self.tables)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
         """The groups of each epoch; the groups of a number have the same name in all of them."""
-        return epoch_stages(self.plans[0], self.epochs, self.sources, self.gathered or ())
+        return epoch_stages(self.plans[0], self.epochs, self.sources, self.gathered or (), self.tables)
 
     @property
     def names(self) -> dict[str, GroupName]:
@@ -312,7 +317,7 @@ class Program:
 
     def running(self) -> Plan:
         """The queries that run in the end."""
-        return load_plan(self.epochs[-1].plan) if self.epochs else self.plan()
+        return plan_with_kept(self.epochs[-1].plan, self.tables) if self.epochs else self.plan()
 
     @property
     def idle_times(self) -> IdleTimes:
@@ -353,9 +358,11 @@ class Program:
 
 
 @lru_cache(maxsize=64)
-def _load_groups(plan: str, sources: tuple[ClockSource, ...], gathered: Gathered | None) -> tuple[PartitionGroup, ...]:
+def _load_groups(
+    plan: str, sources: tuple[ClockSource, ...], gathered: Gathered | None, tables: KeptTables
+) -> tuple[PartitionGroup, ...]:
     """Computed once per process and plan; gathered: as of `partition_groups`."""
-    return partition_groups(load_plan(plan), sources, gathered)
+    return partition_groups(plan_with_kept(plan, tables), sources, gathered)
 
 
 @lru_cache(maxsize=64)

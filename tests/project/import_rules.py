@@ -40,7 +40,7 @@ LAYERS = {
     "job_engine": "clock chance threads worker_memory retrying errors places durable_files stopping delta wire document kafka operator sources sinks settings job local",
     "spark_backend": "versions executors package launch plain_errors session stream frames job_session spark_machine driver",
     "job_engine.operator": "clocks bucket_state joining epoch_records reading ordering releasing processing measures step history_run cases moved_buckets",
-    "job_engine.job": "checkpoint plan_rules compilation journal reports batch_writer driver commands history preflight watching stages upkeep job",
+    "job_engine.job": "checkpoint plan_rules compilation lookup_files journal reports batch_writer driver commands history preflight watching stages upkeep job",
     "ensue": "queries data_options event_tables plans changing rendering asking_why answer live background archive_classes embedded compile_kernels replay_to_file executors spark verify calls testing importing commands cli __main__ demo",
 }
 """Per folder its parts, in order: a part imports only itself and what is left of it. `__init__` files are exempt."""
@@ -65,7 +65,7 @@ DOORS = {
     "job_engine.places": "arrow_files local_path place stores",
     "job_engine.delta": "log package publishing",
     "job_engine.kafka": "asking client client_options client_settings first_answer listing topic_choice",
-    "job_engine.wire": "clock_sources container gathering packed_rows partition_groups plan_text program reports tagged_rows",
+    "job_engine.wire": "clock_sources container gathering kept_lookups packed_rows partition_groups plan_text program reports tagged_rows",
     "job_engine.operator": "bucket_state cases clocks history_run moved_buckets step",
     "job_engine.sources": "crash_marks folder.listing kinds listing.batch_log listing.command_folder listing.lister listing.manifests old_lists reading source table.commits table.reading table.settings task_reading",
     "job_engine.sinks": "bucket_results kinds names run_sinks table.settings table.writing tables topics.publishing topics.settings",

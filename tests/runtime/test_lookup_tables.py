@@ -233,3 +233,44 @@ def test_many_queries_with_tables_of_their_own_give_what_each_gives_alone() -> N
         return sorted(f"{item['query']} {item['time']} {item['text']}" for item in outputs)
 
     assert shown(together) == shown(apart)
+
+
+def test_a_version_behind_another_changes_nothing_up_to_its_place() -> None:
+    tables, compared = definitions(), 0
+    for seed in range(60):
+        chance = random.Random(seed)
+        worlds = [World(chance) for _ in range(3)]
+        places = sorted(chance.sample(range(60), 2))
+        for name, table in tables.items():
+            if name in ("N", "M"):  # the longest network is that of one version
+                continue
+            contents = [
+                read_lookup_table(table, pa.Table.from_pylist(_mostly(worlds, at, name), _schema(name)))
+                for at in range(3)
+            ]
+            whole = contents[0]
+            for place, content in zip(places, contents[1:], strict=True):
+                whole = whole.followed_by(content, place * SECOND)
+                whole = LookupTable.of_file(table, pa.py_buffer(whole.to_bytes()))
+            for _ in range(40):
+                values = {"h": HOSTS, "n": [1, 2, 3]}
+                probe = [chance.choice(values[part]) for part in KEYS[name]]
+                moment = chance.choice([*places, *(place + 1 for place in places), chance.randrange(60)])
+                moment = moment * SECOND + chance.choice([0, 0, 1])
+                version = sum(moment > place * SECOND for place in places)
+                expected, row = contents[version].row_of(probe, moment), whole.row_of(probe, moment)
+                assert (expected < 0) == (row < 0), (seed, name, probe, moment)
+                for part in table.fields if row >= 0 else ():
+                    compared += 1
+                    assert whole.cell(part.name, row) == contents[version].cell(part.name, expected)
+            again = whole.followed_by(contents[2], 100 * SECOND)
+            assert len(again) == len(whole)
+    assert compared > 500
+
+
+def _mostly(worlds: list[World], at: int, name: str) -> list[dict[str, Any]]:
+    """The rows of a version, which often has those of keys as they were in the first one."""
+    kept = {tuple(row[part] for part in KEYS[name]) for row in worlds[0].tables[name]}
+    kept = {key for key in kept if len(str(key)) % 2 or at == 0}
+    own = [row for row in worlds[at].tables[name] if tuple(row[part] for part in KEYS[name]) not in kept]
+    return [*own, *(row for row in worlds[0].tables[name] if tuple(row[part] for part in KEYS[name]) in kept)]

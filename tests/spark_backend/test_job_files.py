@@ -18,6 +18,7 @@ from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.history.read_again import HistoryMark, read_mark, write_mark
 from job_engine.job.journal.journal import Journal, JournalEpoch, Taken
 from job_engine.job.journal.written import write_files, write_journal
+from job_engine.job.lookup_files import KeptTable, TableVersion, write_tables
 from job_engine.job.stages.interrupted import Settings, write_settings
 from job_engine.settings.deployment import Deployment, keep_places
 from job_engine.sinks.folder.compaction import Replacement
@@ -122,6 +123,12 @@ def _tables(folder: Path) -> Path:
     return folder / "ensue/tables.json"
 
 
+def _lookups(folder: Path) -> Path:
+    versions = TableVersion(1, None, 7, 30, "0a"), TableVersion(2, 5, 8, 31, "0b")
+    write_tables(folder, [KeptTable("Asset", "Asset-0c", "Asset-2.arrow", "Asset-1.arrow", (9, 10), versions, "why")])
+    return folder / "ensue/lookups.json"
+
+
 def _mark(folder: Path) -> Path:
     write_mark(folder, HistoryMark(("Q",), ("A",), {"s": ["a", "b"], "t": topics_to_plain(POSITION)}))
     return folder / "mark.json"
@@ -164,6 +171,7 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
     "the ledger": _ledger,
     "the record": _record,
     "places of tables": _tables,
+    "tables beside the stream": _lookups,
     "the mark of a history": _mark,
     "a record to skip": _skip,
     "the plan of a compaction": _plan,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import ensue
 from ensue import executors
 from ensue.data_options import DataOptions
 from ensue.embedded import read
+from job_engine.job.job import run
 from tests.support.lookup_cases import every, of_results, two_steps, wanted
 
 QUERY = """table Asset { key string host; integer level; string owner; }
@@ -37,8 +39,8 @@ def test_random_cases_in_batch_and_as_streams() -> None:
         executors.Job(item.plan, item.records, True, executors.even_splits(len(case.rows), 2))
         for item, case in zip(ready, cases, strict=True)
     ]
-    for run in (executors.batch, executors.stream):
-        for case, results in zip(cases, run(jobs), strict=True):
+    for executor in (executors.batch, executors.stream):
+        for case, results in zip(cases, executor(jobs), strict=True):
             assert of_results(case, results) == wanted(case), case.text
 
 
@@ -58,3 +60,35 @@ def test_frames_of_users(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_table_that_nobody_gives_is_refused_by_name(spark: SparkSession) -> None:
     with pytest.raises(ensue.InputError, match="table 'Asset' has no content"):
         ensue.batch(spark.createDataFrame(ROWS, COLUMNS), QUERY)
+
+
+def test_a_job_of_spark_takes_versions_as_the_local_engine_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("job_engine.job.lookup_files.APART", 0.01)
+    (tmp_path / "q.query").write_text(QUERY)
+    found = {}
+    for engine in ("spark", "local"):
+        folder = tmp_path / engine
+        (folder / "in").mkdir(parents=True)
+        deployment = {
+            "name": "lookups",
+            "engine": engine,
+            "queries": str(tmp_path / "q.query"),
+            "sources": {"logins": {"format": "csv", "path": str(folder / "in"), "event": "A"}},
+            "sinks": {"matches": {"format": "json", "path": str(folder / "out")}},
+            "tables": {"Asset": {"path": str(folder / "assets.csv")}},
+            "buckets": 1,
+            "checkpoint": str(folder / "state"),
+        }
+        for number, level in enumerate((1, 3)):
+            (folder / "assets.csv").write_text(f"host,level,owner\na,{level},ann\nb,2,bob\n")
+            hosts = "".join(f"{10 * number + at},{host}\n" for at, host in enumerate("abcab"))
+            (folder / "in" / f"{number}.csv").write_text(f"at,host\n{hosts}")
+            job = folder / "job.yaml"
+            job.write_text(json.dumps(deployment))
+            run(job, once=True)
+        files = sorted((folder / "out").rglob("*.json"))
+        found[engine] = [json.loads(line)["match_id"] for file in files for line in file.read_text().splitlines()]
+    assert sorted(found["spark"]) == sorted(found["local"])
+    assert len(found["spark"]) == 6  # b after a twice; then also a after b, and b after the a of the first version

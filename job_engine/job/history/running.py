@@ -27,6 +27,7 @@ from job_engine.job.history.read_again import (
 from job_engine.job.history.table_run import limits_of, met_sources, run_over_table
 from job_engine.job.journal.journal import HistoryCommand, Journal, Taking, moment_of_change
 from job_engine.job.journal.written import history_text, read_journal
+from job_engine.job.lookup_files import refuse_unknown_tables, with_kept_tables
 from job_engine.job.plan_rules import finishing
 from job_engine.operator.clocks import JobClock, SourceWatermark
 from job_engine.operator.history_run import HistoryRun
@@ -58,7 +59,7 @@ def history_program(journal: Journal, program: Program) -> Program:
     queries = tuple(query for query in journal.plan.queries if query.title in history.titles)
     plan = Plan(journal.plan.events, queries)
     own = Program.of(plan, buckets=program.buckets, clock=program.clock, sources=program.sources)
-    return replace(own, gathered=journal.gathered or ()).without_idle()
+    return replace(own, gathered=journal.gathered or (), tables=program.tables).without_idle()
 
 
 Begun = tuple[HistoryRun, HistoryMark]
@@ -302,7 +303,7 @@ def _program(deployment: Deployment, command: HistoryCommand) -> Program:
             f"{deployment.checkpoint}: no job has run on this checkpoint yet; start it with `ensue run {deployment.file}`"
         )
     compiled = compiled_as_kept(deployment, record)
-    program, files = compiled.program(deployment), compiled.running
+    program, files = with_kept_tables(compiled.program(deployment), deployment), compiled.running
     journal = read_journal(deployment) or Journal.begin(files, program.plan(), program.gathered)
     journal = journal.annotated_by(files).gathered_in(program)
     moment = moment_of_change(JobFolder(deployment.checkpoint).last_progress(), None)
@@ -310,4 +311,6 @@ def _program(deployment: Deployment, command: HistoryCommand) -> Program:
     foretold = journal.joined(command, Taking(0, moment, 0, finish, program.sources), "")
     if foretold.taken[-1].errors:
         raise InputError("; ".join(foretold.taken[-1].errors))
-    return history_program(foretold, program)
+    own = history_program(foretold, program)
+    refuse_unknown_tables(own, own.plan())
+    return own

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from job_engine.job.checkpoint.checkpoint_record import write_record
 from job_engine.job.checkpoint.job_folder import Reached
@@ -15,6 +16,7 @@ from job_engine.job.history.read_again import (
 from job_engine.job.history.running import HistoryReading, history_program
 from job_engine.job.journal.journal import HistoryCommand, Journal, Taking, moment_of_change
 from job_engine.job.journal.written import asked_of_text, read_journal, write_journal
+from job_engine.job.lookup_files import refuse_unknown_tables, with_kept_tables
 from job_engine.job.plan_rules import finishing
 from job_engine.job.preflight import Checked
 from job_engine.places.place import Place
@@ -45,6 +47,7 @@ def changed_program(ready: Checked, reached: Reached) -> Program:
     While a micro-batch is open, no change is taken: it is repeated as it was.
     """
     deployment, checkpoint = ready.deployment, ready.deployment.checkpoint
+    ready = replace(ready, program=with_kept_tables(ready.program, deployment))
     commands, journal = CommandFolder(checkpoint), read_journal(ready.deployment)
     if journal is not None:
         _answer(commands, journal)  # a run may have been killed before it did
@@ -81,7 +84,9 @@ def _changed(journal: Journal, ready: Checked, reached: Reached, command: Comman
     if joined.taken[-1].errors:
         return joined
     try:
-        reading = HistoryReading(deployment, history_program(joined, ready.program), asked)
+        program = history_program(joined, ready.program)
+        refuse_unknown_tables(program, program.plan())
+        reading = HistoryReading(deployment, program, asked)
         reading.finish(reached.progress.clock, target)
     except (InputError, OSError) as error:
         return journal.refused(f"DeployQuery: {' '.join(str(error).split())}", taking)
@@ -90,7 +95,7 @@ def _changed(journal: Journal, ready: Checked, reached: Reached, command: Comman
 
 def kept_program(program: Program, deployment: Deployment) -> Program:
     """What runs on a checkpoint; `program`: what its files say."""
-    journal = read_journal(deployment)
+    journal, program = read_journal(deployment), with_kept_tables(program, deployment)
     return program if journal is None else _program(journal, program, deployment, 0)
 
 

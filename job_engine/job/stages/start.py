@@ -18,6 +18,7 @@ from job_engine.job.checkpoint.job_folder import Reached, marks_of_next_run, tol
 from job_engine.job.commands import send_control
 from job_engine.job.compilation import run_options, told_sources
 from job_engine.job.driver import Order, Running, in_words_of_driver
+from job_engine.job.lookup_files import LookupWatch, take_tables
 from job_engine.job.plan_rules import said_at_start
 from job_engine.job.preflight import Checked
 from job_engine.job.reports import OnBatch
@@ -80,7 +81,7 @@ def _begin(job: Job, report: OnBatch, kind: RunKind) -> Run:
 
 
 def _program(job: Job, kind: RunKind, reached: Reached) -> Program:
-    program = changed_program(job.checked, reached)
+    program = take_tables(changed_program(job.checked, reached), job.checked.deployment, reached, kind.accepts)
     # the wall clock says nothing about input that is already there
     return program.without_idle() if kind.is_bounded else program
 
@@ -114,12 +115,14 @@ class RunKind:
     is_bounded: it ends when all input that is there at its start has been processed
     flush: then time advances until no timer is left
     accepts_loss: files that an interrupted micro-batch read may be gone or different
+    accepts: names of tables that may have fewer than half of their rows
     only_repeats: it ends behind a micro-batch that was interrupted
     """
 
     is_bounded: bool = False
     flush: bool = False
     accepts_loss: bool = False
+    accepts: frozenset[str] = frozenset()
     only_repeats: bool = False
 
     def settings(self, checkpoint: Place, *, has_signal: bool) -> RunSettings:
@@ -222,6 +225,7 @@ class Handle:
         self._is_stopping = False
         self._failure: Exception | None = None
         self._changing = Lock()
+        self._lookups = LookupWatch(job.checked.deployment)
         self._run = begin()
         job.lock.hold_while(self._is_needed)
         if job.watch is not None:
@@ -275,7 +279,7 @@ class Handle:
                 if self._is_stopping or not self._run.running.is_between_batches:
                     continue
                 try:
-                    if has_change(self._job.folder.checkpoint):
+                    if has_change(self._job.folder.checkpoint) or self._lookups.has_change():
                         self._run.running.stop()
                         self._again()
                 except Exception as error:  # noqa: BLE001 # whoever waits for the end gets it

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from job_engine.errors import in_plain_words
 from job_engine.job.commands import Sent, send_command
+from job_engine.job.lookup_files import read_tables
 from job_engine.job.upkeep.opened_checkpoint import Opened, open_checkpoint, saved_states
 from job_engine.operator.bucket_state import BucketState, open_state
 from job_engine.settings.deployment import Deployment
@@ -293,4 +294,8 @@ def _remains(deployment: Deployment) -> list[str]:
         for source in deployment.sources
     ]
     older = f"states of up to 100 earlier micro-batches, until they are removed: {deployment.checkpoint}"
-    return [*sinks, *sources, older]
+    tables = [
+        f"rows of the table '{item.name}', and of its earlier versions: {deployment.checkpoint / 'ensue' / 'lookups'}"
+        for item in read_tables(deployment.checkpoint)
+    ]
+    return [*sinks, *sources, *tables, older]

@@ -19,6 +19,7 @@ from job_engine.job.checkpoint.job_folder import JobFolder, Ledger
 from job_engine.job.checkpoint.progress import RECENT, JobProgress, QueryTime, Recent, Timeline
 from job_engine.job.journal.journal import Journal
 from job_engine.job.journal.written import read_journal
+from job_engine.job.lookup_files import KeptTable, read_tables
 from job_engine.job.watching.process_memory import ProcessMemory, memory_of
 from job_engine.operator.clocks import SourceWatermark, place_name
 from job_engine.settings.deployment import Deployment
@@ -166,6 +167,26 @@ class RunningInstance:
 
 
 @dataclass(frozen=True, slots=True)
+class TableStatus:
+    """What a table beside the stream holds.
+
+    version: its number, from 1
+    since: it holds for records that arrive later, µs; None = for all
+    taken: when it was read, by the wall clock, µs
+    age: µs since then
+    problem: why a newer version was not taken; "" = there is none
+    """
+
+    name: str
+    version: int
+    rows: int
+    since: int | None
+    taken: int
+    age: int
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Rates:
     """Records and matches per second, over the last `seconds`, at most a minute."""
 
@@ -195,6 +216,7 @@ class Status:
     backlog: what sources have that has not been processed
     memory: of the job's processes on this machine; None = it does not run here
     running: what runs since queries were changed; none = they never were
+    tables: those beside the stream
     """
 
     name: str
@@ -220,6 +242,7 @@ class Status:
     backlog: tuple[SourceBacklog, ...] = ()
     memory: ProcessMemory | None = None
     running: tuple[RunningInstance, ...] = ()
+    tables: tuple[TableStatus, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -296,7 +319,13 @@ def read_status(
         backlog=backlog_of(deployment),
         memory=None if process is None else memory_of(process),
         running=tuple(_running(read_journal(deployment), progress.furthest)),
+        tables=tuple(_table(kept, at) for kept in read_tables(deployment.checkpoint)),
     )
+
+
+def _table(kept: KeptTable, at: int) -> TableStatus:
+    last = kept.last
+    return TableStatus(kept.name, last.number, last.rows, last.place, last.taken, max(0, at - last.taken), kept.problem)
 
 
 def _running(journal: Journal | None, furthest: int | None) -> Iterator[RunningInstance]:
@@ -410,9 +439,9 @@ def rates(recent: Sequence[Recent], now: int | None) -> Rates | None:
 
 
 _TIMES = frozenset(
-    {"at", "moment", "clock", "arrival", "definitive", "bound", "newest", "next_due", "since", "handover"}
+    {"at", "moment", "clock", "arrival", "definitive", "bound", "newest", "next_due", "since", "handover", "taken"}
 )
-_DURATIONS = frozenset({"behind", "delay", "lag", "silent"})
+_DURATIONS = frozenset({"behind", "delay", "lag", "silent", "age"})
 
 
 def _readable(value: Any, name: str = "") -> Any:

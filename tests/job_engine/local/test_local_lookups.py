@@ -1,0 +1,216 @@
+"""Tables beside the stream of a job: versions with times, the same in every bucket, and again after a restart."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import ensue
+import querylang
+from job_engine.job import lookup_files
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.job import run as run_once
+from job_engine.job.lookup_files import read_tables
+from job_engine.job.stages.prepare import prepare
+from job_engine.job.stages.start import RunKind
+from job_engine.job.upkeep.moving import rebucket
+from job_engine.job.watching.status import status_of
+from querylang.errors import FileErrors, InputError
+from runtime.columns.arrivals import Arrivals
+from runtime.lookup_tables import GivenTables
+from runtime.reading.tables import read_arrivals
+from tests.support.embedded import embedded, match_ids
+from tests.support.local_jobs import CrashAt, begun, crashed, local, run
+from tests.support.moved_jobs import set_file
+from tests.support.sensors import add_files, project, streamed, table, totals
+from tests.support.waiting import wait_for
+
+QUERY = """\
+@TimeFrom("ts")
+@OutOfOrder()
+event Reading { string sensor; float value; float ts; }
+table Place { key string sensor; string room; float least; }
+
+query Rise {
+    inputs { Reading(value > Place.getOrDefault(sensor).least) key sensor within 20.0 wait 5.0; }
+    find Reading as a -> Reading as b where Place[a.sensor].room = "hall" select Place[b.sensor].room as room {
+        print Place[a.sensor].room;
+    }
+}
+query Rooms {
+    inputs { Reading() within 2.0 wait 5.0; }
+    find Reading as a -> Reading as b where Place[a.sensor].room = Place[b.sensor].room and a.sensor != b.sensor
+}
+"""
+NEW = """query New {
+    inputs { Reading() key sensor within 20.0 wait 5.0; }
+    find Reading as a -> Reading as b where Place[a.sensor].least < 30.0 select Place[b.sensor].room as room
+}
+"""
+ROOMS = ("hall", "yard", "attic")
+
+
+@pytest.fixture(autouse=True)
+def _short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup_files, "APART", 0.01)
+
+
+def write_places(folder: Path, version: int, sensors: int = 30) -> None:
+    """The rooms of sensors; a third of them is another one in the next version."""
+    rows = [f"s{n},{ROOMS[(n + version * (n % 3 == 0)) % 3]},{20.0 * (n % 3)}\n" for n in range(sensors)]
+    (folder / "places.csv").write_text("sensor,room,least\n" + "".join(rows))
+    os.utime(folder / "places.csv", (2e9 + version, 2e9 + version))
+
+
+def room(sensor: str, version: int) -> str:
+    n = int(sensor[1:])
+    return ROOMS[(n + version * (n % 3 == 0)) % 3]
+
+
+def job(folder: Path, files: int = 3, **settings: Any) -> Path:
+    """A job that has the first half of its records."""
+    path = local(project(folder))
+    text = path.read_text() + "tables: " + json.dumps({"Place": {"path": "places.csv", **settings}}) + "\n"
+    path.write_text(text)
+    (folder / "sensors.query").write_text(QUERY)
+    write_places(folder, 0)
+    add_files(folder, table().iloc[:1500], files)
+    return path
+
+
+def rest(folder: Path) -> None:
+    add_files(folder, table().iloc[1500:], 3, first=3)
+
+
+def content(folder: Path) -> Path:
+    """The file with all versions that a checkpoint has."""
+    (kept,) = read_tables(folder / "state")
+    return folder / "state/ensue/lookups" / kept.file
+
+
+def assert_like_a_replay(folder: Path, places: Any = None) -> None:
+    places = content(folder) if places is None else places
+    plan = GivenTables({"Place": places}).bound(querylang.compile_paths([folder / "sensors.query"]).plan)
+    files = sorted((folder / "data").iterdir())
+    wanted = match_ids(embedded(plan, Arrivals.concat([read_arrivals(file, plan, source=file.name) for file in files])))
+    assert all(len(ids) > 20 for ids in wanted.values())
+    assert streamed(folder) == wanted
+    result = ensue.replay(folder / "sensors.query", table(), tables={"Place": places}, flush=True)
+    total = JobFolder(folder / "state").ledger.total()
+    for name in wanted:
+        counts = result.ledger[result.ledger["query"] == name].groupby("what")["count"].sum().to_dict()
+        found = totals(total, name)
+        assert {word: n for word, n in found.items() if n} == {word: n for word, n in counts.items() if n}
+
+
+def versions_of(version_at: pd.Timestamp) -> pd.DataFrame:
+    """Both versions by hand: the second holds behind an arrival."""
+    first = version_at + pd.Timedelta(microseconds=1)
+    rows = []
+    for n in range(30):
+        least = 20.0 * (n % 3)
+        rows += [(f"s{n}", room(f"s{n}", 0), least, None, first), (f"s{n}", room(f"s{n}", 1), least, first, None)]
+    return pd.DataFrame(rows, columns=["sensor", "room", "least", "valid_from", "valid_to"])
+
+
+def test_a_new_version_holds_for_what_arrives_behind_all_that_was_read(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    run_once(path, once=True)
+    write_places(tmp_path, 1)
+    rest(tmp_path)
+    crashed(path, CrashAt("stepped", 1))
+    crashed(path, CrashAt("published", 0))
+    write_places(tmp_path, 2)  # while a micro-batch is open, and then at the end of all records
+    run(path)
+    (kept,) = read_tables(tmp_path / "state")
+    assert [version.number for version in kept.versions] in ([1, 2], [1, 2, 3])
+    assert_like_a_replay(tmp_path, versions_of(table()["at"].iloc[1499]))
+    assert_like_a_replay(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("point", "count", "interval"), [("begun", 1, 0.0), ("stepped", 2, 1e9), ("states", 0, 1e9), ("committed", 0, 0.0)]
+)
+def test_lookups_continue_behind_each_durable_write(tmp_path: Path, point: str, count: int, interval: float) -> None:
+    path = job(tmp_path)
+    run_once(path, once=True)
+    write_places(tmp_path, 1)
+    rest(tmp_path)
+    crashed(path, CrashAt(point, count), interval=interval)
+    run(path)
+    assert_like_a_replay(tmp_path)
+
+
+def test_a_table_is_the_same_in_other_buckets(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    run_once(path, once=True)
+    rebucket(path, 2)
+    set_file(path, buckets=2)
+    write_places(tmp_path, 1)
+    rest(tmp_path)
+    run(path)
+    assert_like_a_replay(tmp_path, versions_of(table()["at"].iloc[1499]))
+
+
+def test_a_running_job_takes_a_new_version_and_says_which_one_it_has(tmp_path: Path) -> None:
+    path = job(tmp_path, refresh="100ms")
+    handle, _ = begun(path, interval=0.2, kind=RunKind())
+    try:
+        wait_for(lambda: totals(JobFolder(tmp_path / "state").ledger.total(), "Rise").get("received") == 1500)
+        write_places(tmp_path, 1)
+        wait_for(lambda: len(read_tables(tmp_path / "state")[0].versions) == 2)
+        outcome = handle.control(json.dumps({"DeployQuery": [NEW]}), seconds=60)
+        assert outcome is not None
+        assert not outcome.errors
+        (tmp_path / "places.csv").write_text("sensor,room,least\ns1,hall,x\n")
+        wait_for(lambda: read_tables(tmp_path / "state")[0].problem != "")
+        (shown,) = status_of(path).tables
+        assert (shown.name, shown.version, shown.rows) == ("Place", 2, 30)
+        assert "line 2 of table 'Place': 'least' is 'x', not float" in shown.problem
+        rest(tmp_path)
+        wait_for(lambda: totals(JobFolder(tmp_path / "state").ledger.total(), "Rise").get("received") == 3000)
+    finally:
+        handle.stop()
+    write_places(tmp_path, 1)
+    run(path)
+    new = pd.concat([pd.read_parquet(file) for file in (tmp_path / "out/matches/New").iterdir()])
+    assert len(new) > 20
+    assert {(key["sensor"], found) for key, found in zip(new["key"], new["room"], strict=True)} <= {
+        (f"s{n}", room(f"s{n}", 1)) for n in range(30)
+    }
+    (tmp_path / "out/matches/New").rename(tmp_path / "out/New")
+    assert_like_a_replay(tmp_path, versions_of(table()["at"].iloc[1499]))
+
+
+def test_a_table_that_has_lost_most_of_its_rows_waits_to_be_accepted(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    run_once(path, once=True)
+    write_places(tmp_path, 1, 10)
+    run_once(path, once=True)
+    (kept,) = read_tables(tmp_path / "state")
+    assert len(kept.versions) == 1
+    assert kept.problem.endswith(f"has 10 rows, and had 30; to take it: `ensue run {path} --accept Place`")
+    run_once(path, once=True, accept=["Place"])
+    (kept,) = read_tables(tmp_path / "state")
+    assert ([version.rows for version in kept.versions], kept.problem) == ([30, 10], "")
+
+
+def test_what_is_wrong_with_a_table_is_refused_before_a_job_begins(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    text = path.read_text()
+    path.write_text(text.replace('"Place"', '"Plaze"'))
+    with pytest.raises(FileErrors, match=r"query 'Rise' looks something up in table 'Place'; say where it is.*'Plaze'"):
+        prepare(path)
+    path.write_text(text)
+    (tmp_path / "places.csv").write_text("sensor,room,least\ns1,hall,1.0\ns1,yard,1.0\n")
+    with pytest.raises(InputError, match="line 2 and line 3 of table 'Place' have the same key, 's1'"):
+        prepare(path)
+    (tmp_path / "places.csv").unlink()
+    with pytest.raises(InputError, match=r"places.csv"):
+        prepare(path)
+    assert not (tmp_path / "state").exists()
