@@ -117,7 +117,7 @@ def _as_sent(kept: Iterable[KeptTable], checkpoint: Place) -> KeptTables:
 
 
 def refuse_unread_tables(program: Program, deployment: Deployment) -> None:
-    """Raise InputError for a table of which the checkpoint keeps nothing, and whose file is wrong."""
+    """Raise InputError for a table with a wrong file, of which the checkpoint keeps nothing."""
     known = {definition for definition, _ in program.tables}
     for table in tables_of_plan(program.plan()):
         if definition_of(table) not in known:
@@ -300,11 +300,12 @@ class LookupWatch:
         self._files: Mapping[str, LookupFile] = {
             name: file for name, file in deployment.tables.items() if file.refresh is not None
         }
-        now = monotonic()
-        self._next = {name: now + _seconds(file) for name, file in self._files.items()}
+        self._next = {name: monotonic() + _seconds(file) for name, file in self._files.items()}
 
     def has_change(self) -> bool:
         """Whether a file differs from what was read of it last."""
+        if not self._next:
+            return False
         now = monotonic()
         due = [name for name, at in self._next.items() if at <= now]
         if not due:

@@ -22,7 +22,7 @@ KeptTables = tuple[tuple[str, str], ...]
 """By definition of a table (`definition_of`), the file with its content, sorted."""
 
 _NEWEST: dict[str, tuple[str, LookupTable]] = {}
-"""By definition, the file that was asked for last, and its content. Plans that are cached keep none."""
+"""By definition, the file that was asked for last, and its content, which plans do not keep."""
 
 _READING = Lock()
 

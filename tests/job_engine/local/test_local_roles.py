@@ -164,7 +164,7 @@ def test_a_query_with_roles_is_replaced_as_one_with_types_of_their_own(tmp_path:
     path = local(project(tmp_path))
     (tmp_path / "sensors.query").write_text(EVENT + FAMILY + APART)
     rows = processes(600)
-    rows = rows[rows["pid"] != rows["ppid"].fillna(-1)]  # one event is no pair, two events are
+    rows = rows[rows["pid"] != rows["ppid"].fillna(-1)]  # one event never makes a pair, two events do
     given = pd.concat([rows.assign(event=name) for name in ("Process", "Parent", "Child")]).sort_values(
         "at", kind="stable"
     )
