@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ensue.queries import Compiled
+    from ensue.rendering.funnel import FunnelAnswer
     from runtime.why import Why
 
 
@@ -341,6 +342,24 @@ class Replay(Answer):
         from ensue.asking_why import why
 
         return why(self, match, key=key, at=at, row=row, source=source, query=query)
+
+    def funnel(self, query: str | None = None) -> FunnelAnswer:
+        """How many first steps reached which step of a query, and why the others stopped.
+
+        Printed it is a table; `frame` is a DataFrame, `svg()` a picture. `ensue funnel` in
+        docs/not-firing.md says what is counted.
+
+        query: its name, or `Name/instance`; None = there is only one
+
+        Raises InputError.
+        """
+        from ensue.asking_why import funnels
+        from ensue.rendering.funnel import FunnelAnswer
+
+        queries = [item.public_title for item in self.plan.queries if query in (None, item.name, item.public_title)]
+        if len(queries) > 1:
+            raise InputError(f"which query? `funnel` of one of {listed([repr(title) for title in queries])}")
+        return FunnelAnswer(funnels(self, query)[0])
 
     def account(self) -> str:
         """As of every answer; with what is left where the replay ends before all timers."""

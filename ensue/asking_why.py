@@ -16,7 +16,7 @@ from querylang.syntax.parser import parse
 from runtime.columns.keys import GivenKey
 from runtime.replay import FileRecords, Records, Script
 from runtime.timestamps import parse_time
-from runtime.why import Asking, Change, Ending, Table, Why
+from runtime.why import Asking, Change, Ending, Funnel, Table, Why, funnel
 
 if TYPE_CHECKING:
     from ensue.queries import Compiled
@@ -74,8 +74,7 @@ def why(
     query: str | None = None,
 ) -> Why:
     """The answer; parameters as of `Replay.why`. Raises InputError."""
-    if replay.script is not None:
-        raise InputError("`why` answers where no control event changes the queries; these tables have some that do")
+    _refuse_changes(replay, "why")
     if sum(item is not None for item in (match, key, row)) > 1:
         raise InputError("ask by one of `match`, `key` and `row`")
     if (source is not None and row is None) or (at is not None and (match is not None or row is not None)):
@@ -90,6 +89,31 @@ def why(
         return _by_key(replay, asking, key, at, queries)
     missing = [item for item in queries if not len(replay.results.matches.get(item.title, ()))]
     return asking.nearest(missing or queries)
+
+
+def funnels(replay: Replay, query: str | None = None) -> list[Funnel]:
+    """How far first steps came: of one query, or of each that can be counted, the others in a remark.
+
+    Raises InputError if none can be.
+    """
+    _refuse_changes(replay, "funnel")
+    table, found, refused = table_of(replay), list[Funnel](), list[InputError]()
+    for item in _chosen(replay, query):
+        try:
+            found.append(funnel(table, item))
+        except InputError as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    last = found[-1]
+    return [*found[:-1], replace(last, remarks=(*last.remarks, *map(str, refused)))]
+
+
+def _refuse_changes(replay: Replay, command: str) -> None:
+    if replay.script is not None:
+        raise InputError(
+            f"`{command}` answers where no control event changes the queries; these tables have some that do"
+        )
 
 
 def table_of(replay: Replay) -> Table:

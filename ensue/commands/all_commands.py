@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from ensue.commands.care import backup, compact, forget, move, rebucket, reprocess, restore
 from ensue.commands.changes import control, deploy, diff, remove, replace, set_, shadow, undeploy
 from ensue.commands.compile_ahead import compile_ahead, package
-from ensue.commands.replay import match, replay, verify, why
+from ensue.commands.replay import funnel, match, replay, verify, why
 from ensue.commands.run import run
 from ensue.commands.status import plan, state, status
 from ensue.commands.texts import check, explain, fmt, import_sql, list_queries, schema
@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "list": list_queries,
     "replay": replay,
     "why": why,
+    "funnel": funnel,
     "match": match,
     "run": run,
     "plan": plan,

@@ -1,4 +1,4 @@
-"""Commands that run queries over event tables: `ensue replay`, `why`, `match` and `verify`."""
+"""Commands that run queries over event tables: `ensue replay`, `why`, `funnel`, `match`, `verify`."""
 
 from __future__ import annotations
 
@@ -345,6 +345,49 @@ def why(
     print_text(str(answer))
     if match is None and not key and at is None and row is None:
         print_error(result.account())
+
+
+# `ensue funnel`: how far first steps come.
+
+
+@with_data_options
+def funnel(
+    file: QueryFile,
+    events: EventFiles,
+    data: DataOptions,
+    query: Annotated[str | None, typer.Option(metavar="NAME", help="One query; else all.")] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Stop time at this moment; later rows are not processed.")
+    ] = None,
+    no_flush: Annotated[
+        bool, typer.Option("--no-flush", help="Stop at the last row, whatever timers are left.")
+    ] = False,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="OUT", help="Draw it as an SVG picture, too; of several queries each.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Count how many first steps reached which step of a pattern, and why the others stopped."""
+    from ensue.commands.options import load_arrow_alone
+
+    load_arrow_alone()
+    from ensue import embedded
+    from ensue.asking_why import funnels
+    from ensue.queries import load
+    from ensue.rendering.funnel import FunnelAnswer, draw
+
+    queries = load(file)
+    print_query_warnings(queries)
+    result = embedded.replay(queries, events, data, until=until, flush=not no_flush)
+    exit_if_types_are_unknown(result.records.unknown_types, queries.input_types)
+    found = [FunnelAnswer(counts) for counts in funnels(result, query)]
+    if svg is not None:
+        draw([answer.counts for answer in found], svg)
+    if as_json:
+        print_json({"funnels": [answer.to_plain() for answer in found]})
+        return
+    print_text("\n\n".join(map(str, found)))
+    print_error(result.account())
 
 
 # `ensue match`: find matches on Spark, in batch.

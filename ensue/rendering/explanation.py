@@ -133,18 +133,20 @@ def draw(plan: Plan, out: Path) -> list[Path]:
         the file itself shows which
     """
     titles = {query.title: query for query in plan.queries}
-    targets = {title: out if len(titles) == 1 else _beside(out, query) for title, query in titles.items()}
+    targets = {
+        title: out if len(titles) == 1 else beside(out, query.name, query.instance) for title, query in titles.items()
+    }
     program = [out] if routes_between(plan.queries) else []
     for target in (*program, *targets.values()):
-        _refuse_other_files(target)
+        refuse_other_files(target)
     for target in program:
-        _write(target, program_svg(plan.queries))
+        write_picture(target, program_svg(plan.queries))
     for title, target in targets.items():
-        _write(target, automaton_svg(graph_of(titles[title])))
+        write_picture(target, automaton_svg(graph_of(titles[title])))
     return [*program, *targets.values()]
 
 
-def _refuse_other_files(target: Path) -> None:
+def refuse_other_files(target: Path) -> None:
     """Raise InputError for a file that is not a picture: it may be a query or a table."""
     try:
         if target.exists() and not (
@@ -155,11 +157,13 @@ def _refuse_other_files(target: Path) -> None:
         raise refused(error, f"{target}: cannot be written") from error
 
 
-def _beside(out: Path, query: QueryPlan) -> Path:
-    return out.with_stem("-".join(word for word in (out.stem, query.name, query.instance) if word))
+def beside(out: Path, name: str, instance: str) -> Path:
+    """The file of one of several queries."""
+    return out.with_stem("-".join(word for word in (out.stem, name, instance) if word))
 
 
-def _write(target: Path, text: str) -> None:
+def write_picture(target: Path, text: str) -> None:
+    """Write a picture. Raises InputError where it cannot be written."""
     try:
         target.write_text(text, "utf-8")
     except OSError as error:

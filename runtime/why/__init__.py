@@ -13,8 +13,10 @@ from runtime.why.answers import (
     Reason,
     Side,
     Status,
+    plain,
 )
 from runtime.why.asking import Asking
+from runtime.why.funnel import Funnel, FunnelStep, Stop, funnel
 from runtime.why.history import Ending
 from runtime.why.records import Table
 from runtime.why.text import Why
@@ -28,10 +30,15 @@ __all__ = [
     "Ending",
     "EventAt",
     "Explanation",
+    "Funnel",
+    "FunnelStep",
     "Other",
     "Reason",
     "Side",
     "Status",
+    "Stop",
     "Table",
     "Why",
+    "funnel",
+    "plain",
 ]

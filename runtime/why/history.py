@@ -32,6 +32,9 @@ from runtime.results.schemas import Results
 KeyValues = tuple[pa.Scalar, ...]
 """The cells of a key, one per part; empty = the query has no key."""
 
+PLACE_COLUMNS = ("_source", "_partition", "_offset")
+"""The coordinates of a record."""
+
 _AT_ONCE = 256
 """So many events become Python values at a time."""
 
@@ -52,7 +55,7 @@ class KeyEvent(Released):
 class KeyEvents(Sequence[KeyEvent]):
     """All released events of a key in total order; they become Python values when they are read."""
 
-    def __init__(self, plan: Plan, query: QueryPlan, kept: _Kept) -> None:
+    def __init__(self, plan: Plan, query: QueryPlan, kept: KeptEvents) -> None:
         self._plan, self._query, self._kept = plan, query, kept
         self._world = PlanWorld(plan, query)
         self._made: dict[int, list[KeyEvent]] = {}
@@ -72,6 +75,21 @@ class KeyEvents(Sequence[KeyEvent]):
             block = self._made[position // _AT_ONCE] = self._block(position // _AT_ONCE * _AT_ONCE)
         return block[position % _AT_ONCE]
 
+    def forget(self, position: int) -> None:
+        """Lets go of what was made of events before a position."""
+        for block in [block for block in self._made if (block + 1) * _AT_ONCE <= position]:
+            del self._made[block]
+
+    @property
+    def superseded(self) -> Integers:
+        """By position, that of the next event that supersedes it; NEVER = none."""
+        return self._kept.superseded
+
+    @property
+    def numbers(self) -> Integers:
+        """By position, the running number among the events of the key."""
+        return self._kept.number
+
     @property
     def times(self) -> Integers:
         """By position, µs."""
@@ -87,9 +105,7 @@ class KeyEvents(Sequence[KeyEvent]):
         table = kept.table.slice(first, _AT_ONCE)
         inputs, times = kept.input[rows], kept.time[rows].tolist()
         values: list[KeyEvent | None] = [None] * len(times)
-        own = [
-            table.column(name).to_pylist() for name in ("_arrival", "_source_time", "_source", "_partition", "_offset")
-        ]
+        own = [table.column(name).to_pylist() for name in ("_arrival", "_source_time", *PLACE_COLUMNS)]
         for number, item in enumerate(self._query.inputs):
             places = np.flatnonzero(inputs == number)
             if not len(places):
@@ -114,7 +130,7 @@ class KeyEvents(Sequence[KeyEvent]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class KeptEvents:
     """By position: the columns of the events of the key; `life`: which life of the key it is in."""
 
     table: pa.Table
@@ -331,13 +347,24 @@ def rows_of_key(
     return table.filter(pa.array(wanted))
 
 
+def engine_of(plan: Plan, query: QueryPlan) -> Engine:
+    """An engine for a query, and for all others where they feed each other."""
+    return Engine(plan if has_chains(plan.queries) else replace(plan, queries=(query,), stopped=()))
+
+
+def at_the_end(engine: Engine, ending: Ending) -> list[Results]:
+    """What comes when the records have ended."""
+    if ending.until is not None:
+        return [engine.process(Arrivals.empty(engine.plan), now=ending.until)]
+    return [engine.flush()] if ending.flush else []
+
+
 def key_history(plan: Plan, query: QueryPlan, table: pa.Table, key: KeyValues, ending: Ending) -> KeyHistory:
     """Runs an engine over the records of a key.
 
     table: records in order of arrival, at least those of `rows_of_key`
     """
-    own = plan if has_chains(plan.queries) else replace(plan, queries=(query,), stopped=())
-    engine = Engine(own)
+    engine = engine_of(plan, query)
     recorders: list[Recorder] = []
 
     def watch(parts: QueryParts) -> Matcher:
@@ -347,10 +374,7 @@ def key_history(plan: Plan, query: QueryPlan, table: pa.Table, key: KeyValues, e
     engine.watch(query.title, watch)
     results = [engine.process(Arrivals(table), now=ending.last)]
     recorders[0].run = 1
-    if ending.until is not None:
-        results.append(engine.process(Arrivals.empty(own), now=ending.until))
-    elif ending.flush:
-        results.append(engine.flush())
+    results += at_the_end(engine, ending)
     joined = _joined(recorders[0].calls, query, _schema(plan, table))
     definitive = engine.definitive(query.title, tuple(part.as_py() for part in key))
     events = KeyEvents(plan, query, joined.kept)
@@ -386,7 +410,7 @@ def _schema(plan: Plan, table: pa.Table) -> pa.Schema:
 class _Joined:
     """The events of all calls, each once, and what was found by their positions."""
 
-    kept: _Kept
+    kept: KeptEvents
     found: dict[int, list[Bindings]]
     errors: dict[int, str]
     ranked: dict[tuple[int, int], int]
@@ -427,7 +451,7 @@ def _joined(calls: Sequence[_Call], query: QueryPlan, schema: pa.Schema) -> _Joi
     all_superseded = np.concatenate([nothing, *superseded])
     for at, by in later.items():
         all_superseded[at] = min(int(all_superseded[at]), by)
-    kept = _Kept(
+    kept = KeptEvents(
         pa.concat_tables(tables, promote_options="default").combine_chunks() if tables else schema.empty_table(),
         np.concatenate([nothing, *(call.input[call.kept :] for call in parts)]),
         np.concatenate([nothing, *(call.time[call.kept :] for call in parts)]),
@@ -439,5 +463,5 @@ def _joined(calls: Sequence[_Call], query: QueryPlan, schema: pa.Schema) -> _Joi
 
 
 def _places(table: pa.Table) -> list[Coordinates]:
-    columns = (table.column(name).to_pylist() for name in ("_source", "_partition", "_offset"))
+    columns = (table.column(name).to_pylist() for name in PLACE_COLUMNS)
     return list(zip(*columns, strict=True))

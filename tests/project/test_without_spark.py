@@ -86,6 +86,7 @@ COMMANDS: dict[str, list[str]] = {
     "list": ["rising.query"],
     "replay": ["rising.query", "in/1.csv", "--format", "matches"],
     "why": ["rising.query", "in/1.csv"],
+    "funnel": ["rising.query", "in/1.csv"],
     "schema": [],
     "import": ["dip.sql"],
     "package": ["--out", "ensue.zip"],

@@ -1,0 +1,180 @@
+"""The released events of all keys of a query, key by key, as its engine gave them to the matcher."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from querylang.plan.model import Plan, QueryPlan
+from runtime.columns.arrivals import Arrivals
+from runtime.columns.keys import number_values
+from runtime.engine import Engine, QueryParts
+from runtime.instants import NEVER, NO_TIME
+from runtime.matching.interface import Found, Matcher, Ordered, Waiting
+from runtime.number_arrays import Integers
+from runtime.results.schemas import Results
+from runtime.why.history import PLACE_COLUMNS, Ending, KeptEvents, KeyEvents, at_the_end, engine_of
+
+_NONE = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class AllKeys:
+    """The events of all keys.
+
+    events: those of one key after those of another, each in total order
+    keys: the positions of each key; of one that was forgotten in between, of each of its lives
+    definitive: gives, by position of an event, the watermark of the query and its key at the end,
+        µs; NO_TIME = there is none
+    results: what the engine gave
+    """
+
+    events: KeyEvents
+    keys: Sequence[range]
+    definitive: Callable[[int], int]
+    results: Sequence[Results]
+
+
+@dataclass(slots=True)
+class _Call:
+    """What was new in one call, in the order of positions.
+
+    superseded: numbers of events over all calls; NEVER = none
+    is_first: whether an event is the first one of its key, of which nothing was kept
+    """
+
+    table: pa.Table
+    input: Integers
+    time: Integers
+    superseded: Integers
+    number: Integers
+    is_first: NDArray[np.bool_]
+
+
+class _Recorder:
+    """Stands before the matcher of a query, and keeps what is new for it."""
+
+    only_finds = False
+
+    def __init__(self, parts: QueryParts) -> None:
+        self.parts, self._matcher = parts, parts.matcher
+        self._has_unique = any(item.unique for item in parts.query.inputs)
+        self._known: dict[tuple[Any, ...], int] = {}
+        self.calls: list[_Call] = []
+        self.later: dict[int, int] = {}
+        self._count = 0
+
+    def match(self, events: Ordered) -> Found:
+        """As the matcher has it."""
+        found = self._matcher.match(events)
+        if len(events.start) > 1:
+            self._keep(events)
+        return found
+
+    def outlives(self, events: Ordered, waiting: Waiting) -> NDArray[np.bool_]:
+        """As the matcher has it."""
+        return self._matcher.outlives(events, waiting)
+
+    def _keep(self, events: Ordered) -> None:
+        begin, end = int(events.start[0]), int(events.start[-1])
+        places = np.arange(begin, end)
+        key = np.repeat(np.arange(len(events.start) - 1), np.diff(events.start))
+        is_new = places >= events.fresh[key]
+        new = places[is_new]
+        is_first = (new == events.start[key[is_new]]) if len(new) else np.empty(0, np.bool_)
+        superseded = np.full(len(new), NEVER)
+        if self._has_unique:
+            numbers = self._numbers(events, places, is_new)
+            own = events.superseded[places]
+            moved = np.where(own < NEVER, numbers[np.clip(own - begin, 0, max(0, len(numbers) - 1))], NEVER)
+            superseded = moved[is_new]
+            self.later.update(zip(numbers[~is_new].tolist(), moved[~is_new].tolist(), strict=True))
+        self.calls.append(
+            _Call(
+                table=events.table.take(pa.array(events.row[new].astype(np.int64))),
+                input=events.input[new].astype(np.int64),
+                time=events.time[new].astype(np.int64),
+                superseded=superseded,
+                number=events.number[new].astype(np.int64) if len(events.number) else np.zeros(len(new), np.int64),
+                is_first=is_first,
+            )
+        )
+        self._count += len(new)
+
+    def _numbers(self, events: Ordered, places: Integers, is_new: NDArray[np.bool_]) -> Integers:
+        """By position of a call, the number of its event over all calls."""
+        table = events.table.take(pa.array(events.row[places].astype(np.int64)))
+        columns = (table.column(name).to_pylist() for name in PLACE_COLUMNS)
+        count = self._count
+        for place, new in zip(zip(*columns, strict=True), is_new.tolist(), strict=True):
+            if new:
+                self._known[place] = count
+                count += 1
+        again = zip(*(table.column(name).to_pylist() for name in PLACE_COLUMNS), strict=True)
+        return np.array([self._known[place] for place in again], np.int64)
+
+
+def all_keys(plan: Plan, query: QueryPlan, table: pa.Table, ending: Ending) -> AllKeys:
+    """Runs an engine over records.
+
+    table: records in order of arrival
+    """
+    engine = engine_of(plan, query)
+    recorders: list[_Recorder] = []
+
+    def watch(parts: QueryParts) -> Matcher:
+        recorders.append(_Recorder(parts))
+        return recorders[-1]
+
+    engine.watch(query.title, watch)
+    results = [engine.process(Arrivals(table), now=ending.last), *at_the_end(engine, ending)]
+    return _by_key(engine, query, recorders[0], results)
+
+
+def _by_key(engine: Engine, query: QueryPlan, recorder: _Recorder, results: Sequence[Results]) -> AllKeys:
+    calls = recorder.calls
+    tables = [Arrivals.empty(engine.plan).table, *(call.table for call in calls)]
+    table = pa.concat_tables(tables, promote_options="default").combine_chunks()
+    columns = recorder.parts.keys_of(table) if len(table) else []
+    numbers, _ = number_values(columns, len(table))
+    order = np.argsort(numbers, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    superseded = np.concatenate([_NONE, *(call.superseded for call in calls)])
+    for at, by in recorder.later.items():
+        superseded[at] = min(int(superseded[at]), by)
+    is_over = superseded < NEVER
+    superseded[is_over] = place[superseded[is_over]]
+    kept = KeptEvents(
+        table.take(pa.array(order)).combine_chunks(),
+        np.concatenate([_NONE, *(call.input for call in calls)])[order],
+        np.concatenate([_NONE, *(call.time for call in calls)])[order],
+        superseded[order],
+        np.concatenate([_NONE, *(call.number for call in calls)])[order],
+        numbers[order],
+    )
+    begins = np.diff(numbers[order], prepend=-1) != 0
+    if query.forget_keys is not None:
+        begins |= np.concatenate([np.empty(0, np.bool_), *(call.is_first for call in calls)])[order]
+    starts = [*np.flatnonzero(begins).tolist(), len(order)]
+    keys = [range(start, stop) for start, stop in pairwise(starts)]
+    definitive = _Definitive(engine, query, [column.take(pa.array(order)) for column in columns])
+    return AllKeys(KeyEvents(engine.plan, query, kept), keys, definitive, results)
+
+
+class _Definitive:
+    """By position of an event, the watermark of the query and its key at the end, µs."""
+
+    def __init__(self, engine: Engine, query: QueryPlan, columns: Sequence[pa.Array]) -> None:
+        self._engine, self._query, self._columns = engine, query, columns
+
+    def __call__(self, position: int) -> int:
+        values = tuple(column[position].as_py() for column in self._columns)
+        reached = self._engine.definitive(self._query.title, values)
+        return NO_TIME if reached is None else reached

@@ -1,0 +1,362 @@
+"""Chains of steps: how far events of one key come in a pattern from its first step on, and why.
+
+`runtime.why.funnel` says what a chain is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+
+from querylang.errors import InputError
+from querylang.plan.expression import terms_of
+from querylang.plan.model import (
+    ACCEPT,
+    Condition,
+    Gap,
+    QueryPlan,
+    Transition,
+    Where,
+    Within,
+    Without,
+    known,
+    mentioned_terms,
+)
+from runtime.matching.candidates import is_unset
+from runtime.matching.reference import ReferenceMatcher, Search
+from runtime.why.all_keys import AllKeys
+from runtime.why.clauses import Clause, What
+
+_NOTHING = Clause(What.NEVER_CAME)
+
+MOST_VISITS = 5_000
+"""So many places are looked at for one first step."""
+
+MOST_WINDOW = 1_000
+"""So many events before one are looked at for a `without`, or those since the first step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step. `transitions`: those that bind its event; none = the trailing wait.
+
+    conditions: those that are asked of a chain that ends here, in the order in which they are
+    """
+
+    transitions: tuple[Transition, ...]
+    conditions: tuple[int, ...] = ()
+
+
+def steps_of(query: QueryPlan) -> tuple[Step, ...]:
+    """The steps in the order of the pattern, a trailing wait behind them."""
+    if query.shared_types:
+        raise InputError(f"query '{query.name}': a type is several inputs, and `funnel` cannot count these yet")
+    line = list[tuple[Transition, ...]]()
+    state = 0
+    while state != ACCEPT:
+        item = query.automaton.states[state]
+        targets = {transition.target for transition in item.transitions}
+        if item.accepts is not None or len(targets) != 1 or len(line) > len(query.terms):
+            raise _refused(query)
+        line.append(item.transitions)
+        (state,) = targets
+    if len(line) != len(query.automaton.states) or any(term.group is not None for term in query.terms):
+        raise _refused(query)
+    line.reverse()
+    step_of = {term: number for number, own in enumerate(line) for item in own for term in item.binds}
+    asked: list[list[int]] = [[] for _ in line]
+    for index, condition in enumerate(query.conditions):
+        if index not in query.decided_late:
+            first, is_for_each = _first_asked(query, condition, step_of)
+            for number in range(first, len(line) if is_for_each else first + 1):
+                asked[number].append(index)
+    ordered = [tuple(sorted(own, key=lambda index: _rank(query.conditions[index], index))) for own in asked]
+    steps = [Step(own, conditions) for own, conditions in zip(line, ordered, strict=True)]
+    return tuple(steps) if query.trailing is None else (*steps, Step((), query.decided_late))
+
+
+def _refused(query: QueryPlan) -> InputError:
+    return InputError(
+        f"query '{query.name}': a pattern with repeats, optional steps or `and` has no steps in one order; "
+        "`why` explains its events one by one"
+    )
+
+
+def _terms_of(query: QueryPlan, condition: Condition) -> set[int]:
+    """The terms without which a condition is not asked.
+
+    Of a `where` clause all, if one of them may be unset, as those of an `or` are; else those of the
+    part between two `and`s.
+    """
+    terms = mentioned_terms(condition, len(query.terms))
+    if isinstance(condition, Where) and not any(is_unset(query.terms, term, {}) for term in terms):
+        return set(terms_of(condition.condition))
+    return terms
+
+
+def _first_asked(query: QueryPlan, condition: Condition, step_of: dict[int, int]) -> tuple[int, bool]:
+    """The first step at which a condition is asked, and whether it is at each one behind it, too."""
+    terms = _terms_of(query, condition)
+    between = condition.between if isinstance(condition, Within | Without) else None
+    if isinstance(condition, Gap):
+        return min(step_of[term] for term in condition.after), True
+    last = max((step_of[term] for term in terms), default=0)
+    if between is not None:
+        gaps = [query.gaps[number] for number in between.middle]
+        last = max([last, *(min(step_of[term] for term in gap.after) for gap in gaps)])
+    return last, isinstance(condition, Within | Without) and between is None
+
+
+# Chains.
+
+Rank = tuple[int, ...]
+_NEVER_CAME: Rank = (0, 0)
+_ORDER: Rank = (4, 0)
+WAITS: Rank = (9, 0)
+
+_Bound = dict[int, tuple[int, ...]]
+_Failing = tuple[Rank, Clause]
+
+
+def _rank(condition: Condition, index: int) -> Rank:
+    """When a condition is asked; what fails later has come further. A window has 1."""
+    match condition:
+        case Within():
+            return 2, index
+        case Gap():
+            return 3, index
+        case Where():
+            return 5, index
+        case Without():
+            return 6, index
+    assert_never(condition)
+
+
+@dataclass(slots=True)
+class Way:
+    """How far a chain can be continued.
+
+    steps: how many steps it has then
+    chain: the positions behind it, of the earliest way
+    rank, clause: why it ends there
+    """
+
+    steps: int
+    chain: tuple[int, ...] = ()
+    rank: Rank = _NEVER_CAME
+    clause: Clause = _NOTHING
+
+    def fails(self, rank: Rank, clause: Clause) -> None:
+        """Another way ends at the same step."""
+        if rank > self.rank:
+            self.rank, self.clause = rank, clause
+
+    def joins(self, position: int, rest: Way) -> None:
+        """Another way goes over an event."""
+        if rest.steps > self.steps:
+            self.steps, self.chain, self.rank, self.clause = rest.steps, (position, *rest.chain), rest.rank, rest.clause
+        elif rest.steps == self.steps:
+            self.fails(rest.rank, rest.clause)
+
+
+class Chains:
+    """The chains of events, one key after the other."""
+
+    def __init__(
+        self, query: QueryPlan, steps: Sequence[Step], found: AllKeys, matcher: ReferenceMatcher, *, flush: bool
+    ) -> None:
+        self.query, self.steps, self._found, self._matcher = query, steps, found, matcher
+        self.events, self._has_ended = found.events, flush
+        self.times, self.inputs = found.events.times.tolist(), found.events.inputs.tolist()
+        self._superseded, self._numbers = found.events.superseded.tolist(), found.events.numbers.tolist()
+        self._retain = [None if item.retain is None else known(item.retain) for item in query.inputs]
+        self._counts = {
+            item: np.cumsum(found.events.inputs == item).tolist()
+            for item, retain in enumerate(self._retain)
+            if retain is not None
+        }
+        self._within = [None if item.within is None else known(item.within) for item in query.inputs]
+        self._whole = _whole_within(query)
+        self._binds: list[dict[int, list[Transition]]] = [{} for _ in steps]
+        for step, binds in zip(steps, self._binds, strict=True):
+            for transition in step.transitions:
+                binds.setdefault(transition.input, []).append(transition)
+        self._needed = [_needed_terms(query, steps, number) for number in range(len(steps))]
+        self._compared = [tuple(sorted(_terms_of(query, item))) for item in query.conditions]
+        self._visits = 0
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether not all chains of the last first step were looked at."""
+        return self._visits > MOST_VISITS
+
+    def limit_of(self, position: int) -> int | None:
+        """For how long after a first step something can follow, µs; None = there is no limit."""
+        return min(
+            (item for item in (self._within[self.inputs[position]], self._whole) if item is not None), default=None
+        )
+
+    def of_key(self, key: range) -> Iterator[tuple[int, Way]]:
+        """By event that could be a first step: how far it comes."""
+        own = np.array(self.inputs[key.start : key.stop], np.int64)
+        self._key = key
+        self._places = [(np.flatnonzero(np.isin(own, list(binds))) + key.start).tolist() for binds in self._binds]
+        self._nowhere = Search(self._matcher, self.events, key.start, range(key.start, key.start + 1))
+        self._held: dict[tuple[object, ...], bool] = {}
+        for first in self._places[0]:
+            self._visits, self._first = 0, first
+            self._ways: dict[tuple[object, ...], Way] = {}
+            way = Way(0)
+            for transition in self._binds[0][self.inputs[first]]:
+                self._try(way, 0, first, transition, dict.fromkeys(transition.binds, (first,)), None)
+            yield first, way
+        self.events.forget(key.stop)
+
+    def _try(
+        self, way: Way, number: int, position: int, transition: Transition, bound: _Bound, before: int | None
+    ) -> None:
+        """Continues a chain with an event as the step of a number, if nothing fails.
+
+        before: the event that has to be right before it; None = any may be
+        """
+        failing = self._failing(number, position, bound, before)
+        if failing is None:
+            way.joins(position, self._from(number, position, transition, bound))
+        elif way.steps == number:
+            way.fails(*failing)
+
+    def _from(self, number: int, position: int, transition: Transition, bound: _Bound) -> Way:
+        """How far a chain comes whose last event is the step of a number.
+
+        Chains with the same last event and the same events that later conditions mention come
+        equally far: the first step is the same for all that are compared here.
+        """
+        own = (bound.get(term) for term in self._needed[number])
+        name = number, position, transition.follows, *own
+        if name not in self._ways:
+            self._ways[name] = self._continued(number, position, transition, bound)
+        return self._ways[name]
+
+    def _continued(self, number: int, position: int, last: Transition, bound: _Bound) -> Way:
+        way, following = Way(number + 1), number + 1
+        if following == len(self.steps):
+            return way
+        if not self.steps[following].transitions:
+            self._outlive(way, position, bound)
+            return way
+        places, limit = self._places[following], self.limit_of(self._first)
+        for at in range(bisect_right(places, position), len(places)):
+            later = places[at]
+            self._visits += 1
+            if self.is_cut:
+                break
+            for transition in self._binds[following][self.inputs[later]]:
+                extended = {**bound, **dict.fromkeys(transition.binds, (later,))}
+                self._try(way, following, later, transition, extended, position if last.follows else None)
+            # Behind the end of its window nothing continues, nor fails for anything that is asked later.
+            is_over = limit is not None and self.times[later] - self.times[self._first] >= limit
+            if is_over or way.steps == len(self.steps):
+                break
+        return way
+
+    # What fails.
+
+    def _failing(self, number: int, position: int, bound: _Bound, before: int | None) -> _Failing | None:
+        """What keeps a chain from being one; its last event is the step of a number."""
+        gone = self._out_of_window(position, bound)
+        if gone is not None:
+            return gone
+        is_next = before is None or self._numbers[before] == self._numbers[position] - 1
+        conditions = self.query.conditions
+        for index in self.steps[number].conditions:
+            rank = _rank(conditions[index], index)
+            if not is_next and rank > _ORDER:
+                break
+            if not self._permits(index, position, bound):
+                return rank, Clause.of_condition(self.query, index)
+        return None if is_next else (_ORDER, Clause(What.ORDER))
+
+    def _permits(self, index: int, position: int, bound: _Bound) -> bool:
+        """Whether a condition holds of a chain with this last event; a `where` is asked once."""
+        condition = self.query.conditions[index]
+        if not isinstance(condition, Where):
+            search = self._search(position) if isinstance(condition, Without) else self._nowhere
+            return self._matcher.permits(self.events, index, bound, search, is_last=True)
+        name = index, position, *(bound.get(term) for term in self._compared[index])
+        if name not in self._held:
+            self._matcher.look_up_as_of(self.events[position])
+            self._held[name] = self._matcher.permits(self.events, index, bound, self._nowhere, is_last=True)
+        return self._held[name]
+
+    def _search(self, position: int) -> Search:
+        start = max(self._key.start, min(self._first, position + 1 - MOST_WINDOW))
+        return Search(self._matcher, self.events, position, range(start, position + 1))
+
+    def _out_of_window(self, latest: int, bound: _Bound) -> _Failing | None:
+        """The first of the events that has left its window when the latest one comes."""
+        for order, position in enumerate(sorted({positions[0] for positions in bound.values()})):
+            item = self.inputs[position]
+            within, retain = self._within[item], self._retain[item]
+            if within is not None and self.times[latest] - self.times[position] >= within:
+                return (1, order, 0, item), Clause(What.WINDOW, item)
+            if self._superseded[position] <= latest:
+                return (1, order, 1, item), Clause(What.UNIQUE, item)
+            if retain is not None and self._counts[item][latest] - self._counts[item][position] >= retain:
+                return (1, order, 2, item), Clause(What.RETAIN, item)
+        return None
+
+    def _outlive(self, way: Way, position: int, bound: _Bound) -> None:
+        """Whether a whole chain outlives the trailing wait."""
+        assert self.query.trailing is not None, "there is a trailing wait"
+        due, end = self.times[position] + known(self.query.trailing.duration), position + 1
+        while end < self._key.stop and self.times[end] < due:
+            end += 1
+        search, later = self._search(position), range(position + 1, end)
+        for index in self.steps[-1].conditions:
+            if not self._matcher.survives(index, self.events, bound, due, search, later, is_new=True):
+                way.fails(_rank(self.query.conditions[index], index), Clause.of_condition(self.query, index))
+                return
+        if self._has_ended or due <= self._found.definitive(position):
+            way.joins(position, Way(way.steps + 1))
+        else:
+            way.fails(WAITS, Clause(What.WAIT))
+
+
+def _whole_within(query: QueryPlan) -> int | None:
+    """The shortest `within` of all events of the pattern, µs; None = there is not one."""
+    return min(
+        (
+            known(item.duration)
+            for index, item in enumerate(query.conditions)
+            if isinstance(item, Within) and item.between is None and index not in query.decided_late
+        ),
+        default=None,
+    )
+
+
+def _needed_terms(query: QueryPlan, steps: Sequence[Step], number: int) -> tuple[int, ...]:
+    """The terms up to a step whose events matter for what can follow it.
+
+    They are mentioned later, may be what a later `without` looks for, or may leave their window
+    before the first step leaves its own.
+    """
+    later = [query.conditions[index] for step in steps[number + 1 :] for index in step.conditions]
+    needed, sought = set[int](), {item.input for item in later if isinstance(item, Without)}
+    for condition in later:
+        needed |= _terms_of(query, condition)
+        between = condition.between if isinstance(condition, Within | Without) else None
+        for gap in query.gaps if between is not None or isinstance(condition, Gap) else ():
+            needed |= {*gap.before, *gap.after}
+    first = [query.inputs[item.input].within for item in steps[0].transitions]
+    longest = None if any(item is None for item in first) else max(known(item) for item in first if item is not None)
+    for term in (term for step in steps[: number + 1] for item in step.transitions for term in item.binds):
+        item = query.inputs[query.terms[term].input]
+        is_shorter = item.within is not None and (longest is None or known(item.within) < longest)
+        if is_shorter or item.retain is not None or item.unique or query.terms[term].input in sought:
+            needed.add(term)
+    before = {term for step in steps[: number + 1] for item in step.transitions for term in item.binds}
+    return tuple(sorted(needed & before))
