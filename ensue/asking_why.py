@@ -16,7 +16,7 @@ from querylang.syntax.parser import parse
 from runtime.columns.keys import GivenKey
 from runtime.replay import FileRecords, Records, Script
 from runtime.timestamps import parse_time
-from runtime.why import Asking, Change, Ending, Funnel, Table, Why, funnel
+from runtime.why import Asking, Change, Ending, Funnel, Table, Why, funnel_of
 
 if TYPE_CHECKING:
     from ensue.queries import Compiled
@@ -92,7 +92,7 @@ def why(
 
 
 def funnels(replay: Replay, query: str | None = None) -> list[Funnel]:
-    """How far first steps came: of one query, or of each that can be counted, the others in a remark.
+    """How far first steps came: of one query, or of each; those not counted are in a remark.
 
     Raises InputError if none can be.
     """
@@ -100,7 +100,7 @@ def funnels(replay: Replay, query: str | None = None) -> list[Funnel]:
     table, found, refused = table_of(replay), list[Funnel](), list[InputError]()
     for item in _chosen(replay, query):
         try:
-            found.append(funnel(table, item))
+            found.append(funnel_of(table, item))
         except InputError as error:
             refused.append(error)
     if not found:

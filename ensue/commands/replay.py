@@ -1,4 +1,4 @@
-"""Commands that run queries over event tables: `ensue replay`, `why`, `funnel`, `match`, `verify`."""
+"""Commands that run queries over event tables: `replay`, `why`, `funnel`, `match`, `verify`."""
 
 from __future__ import annotations
 

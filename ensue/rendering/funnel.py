@@ -133,7 +133,7 @@ def _lines(step: FunnelStep, counts: Funnel) -> Iterator[tuple[str, ...]]:
         yield ("", "", "", "", *other)
 
 
-OPEN = "open: it can still go on"
+OPEN = "open: more may come"
 
 
 def step_text(step: FunnelStep) -> str:

@@ -16,7 +16,7 @@ from runtime.why.answers import (
     plain,
 )
 from runtime.why.asking import Asking
-from runtime.why.funnel import Funnel, FunnelStep, Stop, funnel
+from runtime.why.funnel import Funnel, FunnelStep, Stop, funnel_of
 from runtime.why.history import Ending
 from runtime.why.records import Table
 from runtime.why.text import Why
@@ -39,6 +39,6 @@ __all__ = [
     "Stop",
     "Table",
     "Why",
-    "funnel",
+    "funnel_of",
     "plain",
 ]

@@ -1,4 +1,4 @@
-"""The released events of all keys of a query, key by key, as its engine gave them to the matcher."""
+"""The released events of all keys of a query, key by key, as the matcher got them."""
 
 from __future__ import annotations
 

@@ -26,7 +26,6 @@ from querylang.plan.model import (
     known,
     mentioned_terms,
 )
-from runtime.matching.candidates import is_unset
 from runtime.matching.reference import ReferenceMatcher, Search
 from runtime.why.all_keys import AllKeys
 from runtime.why.clauses import Clause, What
@@ -93,13 +92,13 @@ def _terms_of(query: QueryPlan, condition: Condition) -> set[int]:
     part between two `and`s.
     """
     terms = mentioned_terms(condition, len(query.terms))
-    if isinstance(condition, Where) and not any(is_unset(query.terms, term, {}) for term in terms):
+    if isinstance(condition, Where) and not any(query.terms[term].is_optional for term in terms):
         return set(terms_of(condition.condition))
     return terms
 
 
 def _first_asked(query: QueryPlan, condition: Condition, step_of: dict[int, int]) -> tuple[int, bool]:
-    """The first step at which a condition is asked, and whether it is at each one behind it, too."""
+    """The first step at which a condition is asked, and whether it is at later ones, too."""
     terms = _terms_of(query, condition)
     between = condition.between if isinstance(condition, Within | Without) else None
     if isinstance(condition, Gap):
@@ -257,7 +256,7 @@ class Chains:
             for transition in self._binds[following][self.inputs[later]]:
                 extended = {**bound, **dict.fromkeys(transition.binds, (later,))}
                 self._try(way, following, later, transition, extended, position if last.follows else None)
-            # Behind the end of its window nothing continues, nor fails for anything that is asked later.
+            # Behind the end of its window nothing continues, nor fails for what is asked later.
             is_over = limit is not None and self.times[later] - self.times[self._first] >= limit
             if is_over or way.steps == len(self.steps):
                 break

@@ -93,7 +93,7 @@ class Funnel:
     remarks: tuple[str, ...] = field(default=())
 
 
-def funnel(table: Table, query: QueryPlan) -> Funnel:
+def funnel_of(table: Table, query: QueryPlan) -> Funnel:
     """The funnel of a query. Raises InputError for a pattern without steps in one order."""
     steps, ending = steps_of(query), table.ending
     found = all_keys(table.plan, query, table.records, ending)

@@ -76,7 +76,7 @@ class KeyEvents(Sequence[KeyEvent]):
         return block[position % _AT_ONCE]
 
     def forget(self, position: int) -> None:
-        """Lets go of what was made of events before a position."""
+        """Drops what was made of events before a position."""
         for block in [block for block in self._made if (block + 1) * _AT_ONCE <= position]:
             del self._made[block]
 

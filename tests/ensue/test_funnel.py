@@ -37,10 +37,10 @@ TABLE = """at,event,k,v
 TEXT = """Q: 1 match
 
 step        reached    share  median time to it  stopped here  because of
-----------  -------  -------  -----------------  ------------  --------------------------
+----------  -------  -------  -----------------  ------------  -----------------------------
 A as a            4  100.0 %                                1  where b.v > a.v
                                                             1  window: A() within 10 seconds
-                                                            1  open: it can still go on
+                                                            1  open: more may come
 B as b            1   25.0 %  4 seconds
 in matches        1   25.0 %
 """
