@@ -305,8 +305,13 @@ def _print_account(written: Written, out: Path) -> None:
 
 @with_data_options
 def why(
-    file: QueryFile,
-    events: EventFiles,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A query file or a folder of them, or the deployment file of a job.")
+    ],
+    events: Annotated[
+        list[Path] | None, typer.Argument(metavar="[EVENTS...]", help="Event tables; none for a job.")
+    ] = None,
+    *,
     data: DataOptions,
     match: Annotated[str | None, typer.Option(metavar="ID", help="A match, by its `match_id`.")] = None,
     key: Annotated[
@@ -327,8 +332,17 @@ def why(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Say why a match came or did not, with the values; without a question, the nearest misses."""
+    """Say why a match came or did not, with the values; without a question, the nearest misses.
+
+    Of a job: what it waits for, what holds time back, and what it has discarded.
+    """
     from ensue.commands.options import load_arrow_alone
+
+    if not events:
+        others = [match, at, row, source, query, until, no_flush or None]
+        is_of_tables = any(item is not None for item in others) or data != DataOptions()
+        _why_job(file, key or [], is_of_tables=is_of_tables, as_json=as_json)
+        return
 
     load_arrow_alone()
     from ensue import embedded
@@ -345,6 +359,27 @@ def why(
     print_text(str(answer))
     if match is None and not key and at is None and row is None:
         print_error(result.account())
+
+
+def _why_job(file: Path, key: list[str], *, is_of_tables: bool, as_json: bool) -> None:
+    """What a job waits for; `is_of_tables`: whether options were given that only tables have."""
+    if file.suffix.lower() not in {".yaml", ".yml"}:
+        raise typer.BadParameter("name event tables behind the query, or the deployment file of a job alone")
+    if is_of_tables:
+        raise InputError(
+            "a job is asked by --key, or by nothing; for a match, a row or a moment ask files that it reads: "
+            "`ensue why QUERY FILES --row N`"
+        )
+    from ensue.commands.status import start_for_state
+
+    start_for_state(file)
+    from ensue.asking_jobs import why_job
+
+    answer = why_job(file, key)
+    if as_json:
+        print_json(answer.to_plain())
+    else:
+        print_text(str(answer))
 
 
 # `ensue funnel`: how far first steps come.

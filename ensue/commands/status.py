@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -58,13 +59,7 @@ def state(
 
     It is the state after the last micro-batch. The job may run meanwhile.
     """
-    from job_engine.job.driver import driver_of
-    from job_engine.settings.deployment_file import load_deployment
-    from job_engine.sources.listing.batch_log import engine_of
-
-    deployment = load_deployment(file)  # mistakes in the file are reported before Spark is started
-    deployment = replace(deployment, engine=engine_of(deployment.checkpoint))
-    driver_of(deployment).start_early(deployment, runs=False)
+    start_for_state(file)
     from ensue.commands.status_text import state_text
     from job_engine.job.upkeep.keys import job_state
 
@@ -73,6 +68,17 @@ def state(
         print_json(shown.to_plain())
     else:
         print_text(state_text(shown))
+
+
+def start_for_state(file: Path) -> None:
+    """Starts what reads the state of a job; mistakes in the file are reported before."""
+    from job_engine.job.driver import driver_of
+    from job_engine.settings.deployment_file import load_deployment
+    from job_engine.sources.listing.batch_log import engine_of
+
+    deployment = load_deployment(file)
+    deployment = replace(deployment, engine=engine_of(deployment.checkpoint))
+    driver_of(deployment).start_early(deployment, runs=False)
 
 
 # `ensue plan`: what a start of a job with the files as they are would change.

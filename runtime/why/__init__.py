@@ -18,6 +18,7 @@ from runtime.why.answers import (
 from runtime.why.asking import Asking
 from runtime.why.funnel import Funnel, FunnelStep, Stop, funnel_of
 from runtime.why.history import Ending
+from runtime.why.reasons import short_time
 from runtime.why.records import Table
 from runtime.why.text import Why
 
@@ -41,4 +42,5 @@ __all__ = [
     "Why",
     "funnel_of",
     "plain",
+    "short_time",
 ]

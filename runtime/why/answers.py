@@ -123,7 +123,7 @@ class Other:
 class Awaited:
     """What a match or an event waits for.
 
-    due: the time that the watermark has to reach
+    due: the time that the watermark has to reach; None = several, or not known
     watermark: that of the query and key; None = there is none
     held_by: what holds it back
     latest: when it comes at the latest, by the clock of arrivals; None = not without another record
@@ -131,7 +131,7 @@ class Awaited:
     """
 
     what: str
-    due: str
+    due: str | None
     watermark: str | None
     held_by: str
     latest: str | None

@@ -111,7 +111,8 @@ def _change(change: Change, indent: int) -> Iterator[str]:
 
 
 def _awaited(item: Awaited) -> Iterator[str]:
-    yield _line(2, f"it waits for {item.what}: the watermark has to reach {short_time(item.due)}")
+    reach = "" if item.due is None else f": the watermark has to reach {short_time(item.due)}"
+    yield _line(2, f"it waits for {item.what}{reach}")
     yield _line(2, f"the watermark is {short_time(item.watermark or 'not known yet')}; it is held by {item.held_by}")
     latest = (
         "not before another record comes"
