@@ -165,7 +165,7 @@ class _AskingJob:
         )
 
     def _held_by(self, query: QueryStatus) -> tuple[str, str]:
-        """What holds a query's time back and since when, and the setting with which it would not."""
+        """What holds a query's time back and since when, and the setting that would let it go."""
         if query.clock is None or query.is_behind:
             names = query.waits_for
             places = [self._since(item) for item in self._status.sources if _place(item) in names]
