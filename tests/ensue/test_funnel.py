@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 import ensue
+from ensue.asking_why import funnels
 from querylang.errors import InputError
 from querylang.printable import forget_secrets, keep_secret
 from tests.ensue.command import runner
@@ -127,3 +128,11 @@ def test_secrets_are_masked() -> None:
         assert "secret-word" not in shown
     finally:
         forget_secrets()
+
+
+def test_of_several_queries_those_that_cannot_be_counted_are_in_a_remark() -> None:
+    other = QUERY.split("\n", 2)[2].replace("query Q", "query R").replace("A as a -> B as b", "A as a {1,3} -> B as b")
+    result = ensue.replay(QUERY + other.replace("where b.v > a.v", ""), rows())
+    (counts,) = funnels(result)
+    assert counts.query == "Q"
+    assert counts.remarks[0].startswith("query 'R': a pattern with repeats")
