@@ -99,7 +99,7 @@ class KeyMatches:
 ENDED = f"the search was ended after {remembering.MOST_BOUND:,} steps without a match: make the window or the repeats smaller"
 
 
-class _EndedError(Exception):
+class EndedError(Exception):
     """A search has bound too many events."""
 
 
@@ -159,7 +159,7 @@ class ReferenceMatcher:
             search = Search(self, events, latest, key, free)
             try:
                 matches, is_cut = self._found(search, latest)
-            except _EndedError:
+            except EndedError:
                 errors.append((latest, ENDED))
                 continue
             found += [(latest, bindings) for bindings in matches]
@@ -644,7 +644,7 @@ class Search:
             return None
         self._bound += self._matcher.counted[state]
         if self._bound > self._matcher.most_bound:
-            raise _EndedError
+            raise EndedError
         return extended
 
 

@@ -15,7 +15,7 @@ from querylang.plan.model import ACCEPT, Transition, known
 from querylang.recursion import room_for
 from runtime.instants import NEVER
 from runtime.matching.interface import Bindings
-from runtime.matching.reference import ReferenceMatcher, Released, Search, joined, positions_of
+from runtime.matching.reference import EndedError, ReferenceMatcher, Released, Search, joined, positions_of
 from runtime.why.clauses import Clause, What, clauses_of, lifted
 from runtime.why.history import KeyHistory
 
@@ -24,6 +24,8 @@ MOST_BEFORE = 1_000
 
 MOST_CANDIDATES = 2_000
 """So many candidates of a `find every`, or with a clause lifted, are looked at."""
+
+_FRAMES = 100_000
 
 MOST_VISITS = 3_000
 """So many places of a search without a match are looked at for where it ends."""
@@ -142,16 +144,14 @@ class Searching:
 
     def candidates(self, latest: int, clause: Clause | None = None, most: int = MOST_CANDIDATES) -> Iterator[Bindings]:
         """Candidates with this latest event, the newest mostly first; of a `find every` all."""
-        search = self.search(latest, clause)
-        with room_for(100_000):
+        found = self.search(latest, clause).candidates(0, latest, {}, is_every=self.query.every is not None)
+        with room_for(_FRAMES):
             try:
-                found = search.candidates(0, latest, {}, is_every=self.query.every is not None)
                 yield from islice(found, most)
                 if most == MOST_CANDIDATES and next(found, None) is not None:
                     self.limited(f"only {MOST_CANDIDATES:,} candidates with one latest event were looked at")
-            except Exception as error:
-                if type(error).__name__ != "_EndedError":
-                    raise
+            except EndedError:
+                pass
 
     def match(self, latest: int, clause: Clause | None = None) -> Bindings | None:
         """What is a match once its trailing wait has ended; None = nothing."""
@@ -240,7 +240,7 @@ class _DeadEnds:
         self._scope = searching.scope(latest)
         self._found: list[tuple[float, Near]] = []
         self._visits = 0
-        with room_for(100_000):
+        with room_for(_FRAMES):
             self._visit(0, latest, {})
 
     def furthest(self) -> list[Near]:
