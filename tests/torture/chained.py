@@ -54,10 +54,9 @@ def chained_deployment(chooser: random.Random, folder: Path, engine: str) -> tup
 
 def chained_change(path: Path) -> Callable[[random.Random], str]:
     """Chooses control events that begin, replace or end a query of a deployment."""
-    lines = path.with_name("case.query").read_text("utf-8").splitlines()
-    types = [line for line in lines if not line.startswith("query ")]
-    queries = {line.split()[1]: line for line in lines if line.startswith("query ")}
-    has_beats = any("event B1 " in line for line in types)
+    types, *texts = re.split(r"^(?=query )", path.with_name("case.query").read_text("utf-8"), flags=re.MULTILINE)
+    queries = {text.split()[1]: text for text in texts}
+    has_beats = "event B1 " in types
 
     def change(chooser: random.Random) -> str:
         name = chooser.choice([*queries])
@@ -65,14 +64,14 @@ def chained_change(path: Path) -> Callable[[random.Random], str]:
             case 0 | 1:
                 return json.dumps({"UndeployQuery": [name]})
             case 2 | 3:
-                return json.dumps({"DeployQuery": ["\n".join([*types, queries[name]])]})
+                return json.dumps({"DeployQuery": [types + queries[name]]})
             case kind:
                 taken = max(map(int, re.findall(r"E(\d)\(", queries[name].partition("find")[0])))
                 text = queries[name]
                 if kind == 4:  # with another key the query may come to other buckets, or be refused
                     key = None if chooser.random() < 0.5 else chooser.choice(KEYS)
                     text = a_query(chooser, name, taken, key, has_beats=has_beats)
-                return json.dumps({"ReplaceQuery": ["\n".join([*types, text])]})
+                return json.dumps({"ReplaceQuery": [types + text]})
 
     return change
 

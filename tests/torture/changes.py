@@ -12,7 +12,7 @@ from job_engine.job.commands import send_command
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.listing.command_folder import CHANGE, CommandFolder
 from runtime.instants import EARLIEST
-from tests.torture.answers import BEHIND, Control
+from tests.torture.answers import BEHIND, OF_JOBS, Control
 
 NAMES = ("Rise", "Silence", "_Three", "Extra", "Twice")
 INPUTS = "inputs {{ A() key k within {window}.0 wait {wait}.0; B() key k within {window}.0 wait {wait}.0; }}"
@@ -26,10 +26,6 @@ TEXTS = (
     f"inputs {{{{ A() key k retain 3; }}}} find A as a -> A as b where b.v = a.v {PRINT}",
     f"{INPUTS} find A as a => B as b {PRINT}",
 )
-
-
-OF_JOBS = "begin with a new checkpoint"
-"""In the reason why a job refuses what a replay does: states are in other buckets."""
 
 
 @dataclass(slots=True)
