@@ -42,6 +42,11 @@ if TYPE_CHECKING:
     from runtime.progress_line import ProgressLine
 
 
+Until = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Stop time at this moment; later rows are not processed.")
+]
+NoFlush = Annotated[bool, typer.Option("--no-flush", help="Stop at the last row, whatever timers are left.")]
+
 MOST_LISTED = 5
 """Messages about discarded rows that are printed; the others are counted."""
 
@@ -61,12 +66,8 @@ def replay(
     events: EventFiles,
     data: DataOptions,
     format_: Annotated[Format, typer.Option("--format", help="What is printed.")] = Format.TABLE,
-    until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Stop time at this moment; later rows are not processed.")
-    ] = None,
-    no_flush: Annotated[
-        bool, typer.Option("--no-flush", help="Stop at the last row, whatever timers are left.")
-    ] = False,
+    until: Until = None,
+    no_flush: NoFlush = False,
     wide: Annotated[
         bool, typer.Option("--wide", help="Cut nothing in the table, however narrow the terminal is.")
     ] = False,
@@ -324,12 +325,8 @@ def why(
     row: Annotated[int | None, typer.Option(metavar="N", help="A row, by its number in its table, from 1.")] = None,
     source: Annotated[str | None, typer.Option(metavar="NAME", help="The table of the row.")] = None,
     query: Annotated[str | None, typer.Option(metavar="NAME", help="One query; else all.")] = None,
-    until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Stop time at this moment; later rows are not processed.")
-    ] = None,
-    no_flush: Annotated[
-        bool, typer.Option("--no-flush", help="Stop at the last row, whatever timers are left.")
-    ] = False,
+    until: Until = None,
+    no_flush: NoFlush = False,
     as_json: Json = False,
 ) -> None:
     """Say why a match came or did not, with the values; without a question, the nearest misses.
@@ -391,12 +388,8 @@ def funnel(
     events: EventFiles,
     data: DataOptions,
     query: Annotated[str | None, typer.Option(metavar="NAME", help="One query; else all.")] = None,
-    until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Stop time at this moment; later rows are not processed.")
-    ] = None,
-    no_flush: Annotated[
-        bool, typer.Option("--no-flush", help="Stop at the last row, whatever timers are left.")
-    ] = False,
+    until: Until = None,
+    no_flush: NoFlush = False,
     svg: Annotated[
         Path | None, typer.Option(metavar="OUT", help="Draw it as an SVG picture, too; of several queries each.")
     ] = None,
