@@ -3,26 +3,27 @@
 What is counted, in terms of the events that the engine has released to the matcher (so filters,
 late records and keys have been decided):
 
-- A *chain* of i steps: events of one key for the first i steps, in order of the pattern, each later
-  than the one before in total order. When the last of them comes, all are in their windows
+- A *partial match* of i steps: events of one key for the first i, in order of the pattern, each
+  later than the one before in total order. When the last of them comes, all are in their windows
   (`within`, `retain`, `with unique`), and each condition holds that mentions no later step. A
-  `within` or `without` over the whole pattern is asked of each chain, from its first to its last
+  `within` or `without` over the whole pattern is asked of each one, from its first to its last
   event. A condition that reaches into a trailing wait is asked at that wait, which is a step of
-  its own: the chain has to outlive it.
-- A first step *reaches* step i if a chain of i steps begins with it. It stops at the last one that
-  it reaches.
-- Why it stops: of all of its chains to there, and all later events of the key that could be the
-  next step, the one that fails for the latest reason in this order: window, `within` and `wait`,
-  order (`=>`), `where`, `without`; conditions in the order of the query. No such event: never came.
+  its own: the partial match has to outlive it.
+- A first step *reaches* step i if a partial match of i steps begins with it. It stops at the last
+  one that it reaches.
+- Why it stops: of all of its partial matches to there, and all later events of the key that could
+  be the next step, the one that fails for the latest reason in this order: window, `within` and
+  `wait`, order (`=>`), `where`, `without`; conditions in the order of the query. No such event:
+  never came.
 - *Open*: it has stopped, but when the last event of all keys came it was still within the `within`
   of its input and of the pattern (there has to be one of these), or the trailing wait is not over.
-- The time to a step is that of the earliest chain to the last step reached: the earliest second
+- The time to a step is that of the earliest one to the last step reached: the earliest second
   step with which it is reached, then the earliest third, and so on.
 - *Matched*: first steps that are members of matches that were given out. They may be fewer: a match
   has the most recent first step, and `after match skip` and `at most` leave matches out. A `find
-  all` gives each chain, `find every` no members: there it is not known.
+  all` gives each of them, `find every` no members: there it is not known.
 
-One event may be in chains of several first steps. Patterns with repeats, optional steps or `and`
+One event may be in those of several first steps. Patterns with repeats, optional steps or `and`
 have no steps in one order and are refused.
 """
 
@@ -41,8 +42,8 @@ from querylang.plan.model import QueryPlan
 from querylang.plan.text import duration_text
 from runtime.matching.reference import ReferenceMatcher
 from runtime.why.all_keys import all_keys
-from runtime.why.chains import MOST_VISITS, WAITS, Chains, Step, Way, steps_of
 from runtime.why.clauses import Clause, What
+from runtime.why.partial_matches import MOST_VISITS, WAITS, PartialMatches, Step, Way, steps_of
 from runtime.why.reasons import SECOND
 from runtime.why.records import PLACE, Table
 
@@ -98,19 +99,21 @@ def funnel_of(table: Table, query: QueryPlan) -> Funnel:
     steps, ending = steps_of(query), table.ending
     found = all_keys(table.plan, query, table.records, ending)
     matcher = ReferenceMatcher(table.plan, query)
-    chains = Chains(query, steps, found, matcher, flush=ending.flush and ending.until is None)
+    partial = PartialMatches(query, steps, found, matcher, flush=ending.flush and ending.until is None)
     counts = _Counts(query, steps)
-    last = max(chains.times, default=0)
+    last = max(partial.times, default=0)
     for key in found.keys:
-        for first, way in chains.of_key(key):
-            limit = chains.limit_of(first)
+        for first, way in partial.of_key(key):
+            limit = partial.limit_of(first)
             is_open = way.rank == WAITS or (
                 bool(way.steps)
                 and _has_events(steps, way.steps)
                 and limit is not None
-                and last - chains.times[first] < limit
+                and last - partial.times[first] < limit
             )
-            counts.add(way, [chains.times[position] for position in way.chain], is_open=is_open, is_cut=chains.is_cut)
+            counts.add(
+                way, [partial.times[position] for position in way.positions], is_open=is_open, is_cut=partial.is_cut
+            )
     tables = [results.matches[query.title] for results in found.results if query.title in results.matches]
     return counts.funnel(tables)
 
@@ -131,7 +134,7 @@ class _Counts:
         self._cut = 0
 
     def add(self, way: Way, times: Sequence[int], *, is_open: bool, is_cut: bool) -> None:
-        """Adds a first step. `times`: of its earliest chain, µs."""
+        """Adds a first step. `times`: of its earliest partial match, µs."""
         self._cut += is_cut
         if not way.steps:
             return

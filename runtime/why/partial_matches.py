@@ -1,6 +1,6 @@
-"""Chains of steps: how far events of one key come in a pattern from its first step on, and why.
+"""Partial matches: how far events of one key come in a pattern from its first step on, and why.
 
-`runtime.why.funnel` says what a chain is.
+`runtime.why.funnel` says what a partial match is.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MOST_WINDOW = 1_000
 class Step:
     """A step. `transitions`: those that bind its event; none = the trailing wait.
 
-    conditions: those that are asked of a chain that ends here, in the order in which they are
+    conditions: asked of a partial match that ends here, in this order
     """
 
     transitions: tuple[Transition, ...]
@@ -110,7 +110,7 @@ def _first_asked(query: QueryPlan, condition: Condition, step_of: dict[int, int]
     return last, isinstance(condition, Within | Without) and between is None
 
 
-# Chains.
+# How far partial matches come.
 
 Rank = tuple[int, ...]
 _NEVER_CAME: Rank = (0, 0)
@@ -137,15 +137,15 @@ def _rank(condition: Condition, index: int) -> Rank:
 
 @dataclass(slots=True)
 class Way:
-    """How far a chain can be continued.
+    """How far a partial match can be continued.
 
     steps: how many steps it has then
-    chain: the positions behind it, of the earliest way
+    positions: of the events behind it, of the earliest way
     rank, clause: why it ends there
     """
 
     steps: int
-    chain: tuple[int, ...] = ()
+    positions: tuple[int, ...] = ()
     rank: Rank = _NEVER_CAME
     clause: Clause = _NOTHING
 
@@ -157,13 +157,18 @@ class Way:
     def joins(self, position: int, rest: Way) -> None:
         """Another way goes over an event."""
         if rest.steps > self.steps:
-            self.steps, self.chain, self.rank, self.clause = rest.steps, (position, *rest.chain), rest.rank, rest.clause
+            self.steps, self.positions, self.rank, self.clause = (
+                rest.steps,
+                (position, *rest.positions),
+                rest.rank,
+                rest.clause,
+            )
         elif rest.steps == self.steps:
             self.fails(rest.rank, rest.clause)
 
 
-class Chains:
-    """The chains of events, one key after the other."""
+class PartialMatches:
+    """The partial matches of a query, one key after the other."""
 
     def __init__(
         self, query: QueryPlan, steps: Sequence[Step], found: AllKeys, matcher: ReferenceMatcher, *, flush: bool
@@ -190,7 +195,7 @@ class Chains:
 
     @property
     def is_cut(self) -> bool:
-        """Whether not all chains of the last first step were looked at."""
+        """Whether not all partial matches of the last first step were looked at."""
         return self._visits > MOST_VISITS
 
     def limit_of(self, position: int) -> int | None:
@@ -218,7 +223,7 @@ class Chains:
     def _try(
         self, way: Way, number: int, position: int, transition: Transition, bound: _Bound, before: int | None
     ) -> None:
-        """Continues a chain with an event as the step of a number, if nothing fails.
+        """Continues a partial match with an event as the step of a number, if nothing fails.
 
         before: the event that has to be right before it; None = any may be
         """
@@ -229,10 +234,10 @@ class Chains:
             way.fails(*failing)
 
     def _from(self, number: int, position: int, transition: Transition, bound: _Bound) -> Way:
-        """How far a chain comes whose last event is the step of a number.
+        """How far a partial match comes whose last event is the step of a number.
 
-        Chains with the same last event and the same events that later conditions mention come
-        equally far: the first step is the same for all that are compared here.
+        Partial matches with the same last event and the same events that later conditions
+        mention come equally far: the first step is the same for all that are compared here.
         """
         own = (bound.get(term) for term in self._needed[number])
         name = number, position, transition.follows, *own
@@ -265,7 +270,7 @@ class Chains:
     # What fails.
 
     def _failing(self, number: int, position: int, bound: _Bound, before: int | None) -> _Failing | None:
-        """What keeps a chain from being one; its last event is the step of a number."""
+        """What keeps a partial match from being one; its last event is the step of a number."""
         gone = self._out_of_window(position, bound)
         if gone is not None:
             return gone
@@ -280,7 +285,7 @@ class Chains:
         return None if is_next else (_ORDER, Clause(What.ORDER))
 
     def _permits(self, index: int, position: int, bound: _Bound) -> bool:
-        """Whether a condition holds of a chain with this last event; a `where` is asked once."""
+        """Whether a condition holds of one with this last event; a `where` is asked once."""
         condition = self.query.conditions[index]
         if not isinstance(condition, Where):
             search = self._search(position) if isinstance(condition, Without) else self._nowhere
@@ -309,7 +314,7 @@ class Chains:
         return None
 
     def _outlive(self, way: Way, position: int, bound: _Bound) -> None:
-        """Whether a whole chain outlives the trailing wait."""
+        """Whether a whole partial match outlives the trailing wait."""
         assert self.query.trailing is not None, "there is a trailing wait"
         due, end = self.times[position] + known(self.query.trailing.duration), position + 1
         while end < self._key.stop and self.times[end] < due:
