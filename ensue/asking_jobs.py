@@ -80,20 +80,11 @@ class _AskingJob:
 
     def _of_query(self, size: QuerySize, query: QueryStatus, *, is_alone: bool) -> Explanation:
         """is_alone: whether no other query has matches that wait"""
-        parts = [
-            *(
-                [f"{counted(size.waits, 'match', 'matches')} {'waits' if size.waits == 1 else 'wait'}"]
-                if size.waits
-                else []
-            ),
-            *(
-                [
-                    f"{counted(size.pending, 'event')} {'is' if size.pending == 1 else 'are'} held until time is definitive"
-                ]
-                if size.pending
-                else []
-            ),
-        ]
+        parts = []
+        if size.waits:
+            parts.append(counted(size.waits, "match waits", "matches wait"))
+        if size.pending:
+            parts.append(f"{counted(size.pending, 'event is', 'events are')} held until time is definitive")
         kept = size.events - size.pending
         tail = f"{counted(kept, 'event')} in windows, {counted(size.keys, 'key')}"
         if not parts and not query.is_behind:
@@ -246,11 +237,6 @@ def _place(item: SourceStatus) -> str:
 
 def _shown(moment: int) -> str:
     return short_time(format_time(moment))
-
-
-def _is_of(source: str, places: Sequence[str]) -> bool:
-    """Whether one of these places is of a source."""
-    return any(place == source or place.startswith(f"{source}/") for place in places)
 
 
 def _micros(text: str | None) -> int | None:

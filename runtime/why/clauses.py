@@ -35,7 +35,6 @@ class What(StrEnum):
     SUPPRESSED = "suppressed"
     NOT_NEW = "not new"
     LIMIT = "limit"
-    NOT_LAST = "not last"
 
 
 _LONG = 1_000_000_000_000_000
