@@ -42,6 +42,7 @@ BASES = [
 BASES.append(BASES[0] | {"control": {"format": "json", "path": "control"}})
 PAST = (("parquet", "past"), ("parquet", "s3://bucket/past"), ("delta", "past"))
 BASES += [BASES[0] | {"history": {"format": kind, "path": path}} for kind, path in PAST]
+BASES += [BASES[0] | {"tables": {"Asset": {"path": path}}} for path in ("assets.csv", "s3://bucket/assets.csv")]
 """Files to which a key is added; it has to fit one of them."""
 
 UNSET = {
@@ -66,6 +67,9 @@ def at(document: dict[str, Any], group: str) -> dict[str, Any]:
             return dict.__getitem__(document["sources"], "bank")
         case "sink":
             return dict.__getitem__(document["sinks"], "matches")
+        case "table":
+            tables: dict[str, dict[str, Any]] = document.get("tables", {"Asset": {}})
+            return tables["Asset"]
     return dict.setdefault(document, group, {})
 
 
