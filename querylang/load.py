@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from os import PathLike
 from pathlib import Path, PurePath
 
+from querylang.checker.alike import Alike, alike
 from querylang.checker.catalogue import Catalogue
 from querylang.checker.checked import Checked, Diagnostics, Written
-from querylang.checker.query.check_query import check_query, written_by
 from querylang.checker.routes import check_routes
 from querylang.errors import InputError, Mistake, QueryError, QueryErrors, limited_hints, near_file
 from querylang.paths import exists, is_folder
@@ -26,7 +27,8 @@ from querylang.plan.routing import with_routes
 from querylang.source import Source, Span
 from querylang.syntax import ast
 from querylang.syntax.definition_files import parse_definitions
-from querylang.syntax.parser import parse, parsed
+from querylang.syntax.parser import parse
+from querylang.syntax.pieces import Piece
 from querylang.system_errors import refused
 
 QUERY_SUFFIXES = (".query", ".qry")
@@ -198,20 +200,31 @@ def _check(
     tables: Sequence[Table] = (),
 ) -> Checked:
     """Check texts as one set, with a limit to the work for hints."""
-    with limited_hints():
-        catalogue = Catalogue(schemas or {}, is_final, known, tables)
-        return _check_all(sources, definitions, catalogue, defining_folders)
+    folders = set(defining_folders)
+    shared = alike(sources, folders)
+
+    def checked(own: Alike) -> Checked:
+        with limited_hints():
+            catalogue = Catalogue(schemas or {}, is_final, known, tables)
+            return _check_all(sources, definitions, catalogue, folders, own)
+
+    if shared is not None:
+        with suppress(QueryErrors):  # all mistakes are found where each query is checked by itself
+            return checked(shared)
+    return checked(Alike())
 
 
 def _check_all(
     sources: Sequence[Source],
     definitions: Sequence[Source],
     catalogue: Catalogue,
-    defining_folders: Iterable[str],
+    folders: Collection[str],
+    shared: Alike,
 ) -> Checked:
     """Check texts as one set.
 
-    `defining_folders`: folders with definition files, in which an unknown event type is a mistake.
+    - `folders`: those with definition files, in which an unknown event type is a mistake.
+    - `shared`: queries that are checked as one.
     """
     diagnostics = Diagnostics()
     for source in definitions:
@@ -219,26 +232,25 @@ def _check_all(
     files: list[ast.File] = []
     is_twice = len(set(sources)) < len(sources)  # their nodes are told apart by identity
     for source in sources:
-        file, mistakes = parse(source) if is_twice else parsed(source)
+        file, mistakes = parse(source) if is_twice else shared.parsed(source)
         catalogue.add(file)
         files.append(file)
         diagnostics.extend(mistakes)
     diagnostics.extend(catalogue.complete())
-    folders = set(defining_folders)
     queries: list[QueryPlan | None] = []
-    readings: dict[str, Callable[[], tuple[Written, ...]]] = {}  # for texts without mistakes only
+    written: dict[str, tuple[Written, ...]] = {}
     places: dict[str, Span] = {}
     for file in files:
         is_strict = bool(file.events) or _folder(file.source) in folders
         namespace = catalogue.namespace(file, diagnostics, is_strict=is_strict)
-        for query in file.queries:
+        for query in shared.queries(file):
             name = _named(file.source, query, places, diagnostics)
-            queries.append(check_query(query, name, namespace))
-            readings[name] = partial(written_by, query, namespace)
+            found = shared.check(query, name, file.source, namespace)
+            queries.append(found.plan)
+            written[name] = found.written
     diagnostics.extend(catalogue.problems(of_all=not sources))
     events = catalogue.event_types()
     checked = with_routes([query for query in queries if query is not None], events)
-    written = {name: read() for name, read in readings.items()} if not diagnostics.mistakes else {}
     if not diagnostics.mistakes:
         check_routes(checked, written, places, diagnostics)
     if sources and len(events) > MOST_EVENT_TYPES:
@@ -255,11 +267,18 @@ def _folder(source: Source) -> str:
     return str(PurePath(source.path).parent)
 
 
-def _named(source: Source, query: ast.Query, places: dict[str, Span], diagnostics: Diagnostics) -> str:
+def _named(source: Source, query: ast.Query | Piece, places: dict[str, Span], diagnostics: Diagnostics) -> str:
     """The query's name, or the file's stem for a bare body; reports a duplicate."""
+    if isinstance(query, Piece):
+        name, span = query.name, source.span(query.name_start, query.name_start + len(query.name))
+        return _first(name, span, places, diagnostics)
     name = query.name.text if query.name is not None else PurePath(source.path).stem
     name = NAMELESS if name == STANDARD_INPUT else name
-    span = query.name.span if query.name is not None else query.span
+    return _first(name, query.name.span if query.name is not None else query.span, places, diagnostics)
+
+
+def _first(name: str, span: Span, places: dict[str, Span], diagnostics: Diagnostics) -> str:
+    """The name; reports that it is that of another query."""
     first = places.setdefault(name, span)
     if first is not span:
         place = f"{first.source.path}:{first.line}"

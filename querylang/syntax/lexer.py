@@ -7,7 +7,7 @@ reported and skipped.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -286,14 +286,27 @@ class Lexed:
     mistakes: list[QueryError]
 
 
-def tokenize(source: Source) -> Lexed:
-    """Split a text into tokens."""
+Place = tuple[int, int]
+"""Where a part of a text begins and ends."""
+
+
+def tokenize(source: Source, left_out: Sequence[Place] = (), only: Place | None = None) -> Lexed:
+    """Split a text into tokens.
+
+    left_out: the places of whole queries whose tokens are not wanted
+    only: the place of the only query whose tokens are
+    """
     lexer = _lexer().clone()
     lexer.source, lexer.mistakes, lexer.comments = source, [], []
     lexer.input(source.text)
+    lexer.lexpos, stop = only or (0, len(source.text))
+    ends = dict(left_out)
     tokens: list[Token] = []
     before = ""
-    while (item := lexer.token()) is not None:
+    while lexer.lexpos < stop and (item := lexer.token()) is not None:
+        if item.lexpos in ends:
+            lexer.lexpos = ends[item.lexpos]
+            continue
         # After a dot every word is a name: a field may have the name of a keyword.
         kind = "NAME" if before == "DOT" and item.type in _KEYWORD_KINDS else item.type
         tokens.append(Token(kind, item.value, source, item.lexpos, lexer.lexpos))

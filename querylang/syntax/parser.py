@@ -19,7 +19,7 @@ from querylang.syntax.folded_tokens import folded, with_repeats
 from querylang.syntax.grammar import Grammar, QueryParts, Section, rules
 from querylang.syntax.grammar.base import Parts
 from querylang.syntax.grammar.statements import offsets
-from querylang.syntax.lexer import Token, tokenize
+from querylang.syntax.lexer import Place, Token, tokenize
 from querylang.syntax.mistakes import (
     FORGOTTEN,
     PAIRS,
@@ -36,27 +36,37 @@ MOST_MISTAKES = 1000
 """Syntax mistakes per text; parsing stops after that many."""
 
 
-def parse(source: Source) -> tuple[ast.File, list[QueryError]]:
-    """The tree of a query text, and all its lexical and syntax mistakes."""
-    lexed = tokenize(source)
-    return parse_tokens(source, lexed.tokens, lexed.mistakes, lexed.comments)
+def parse(
+    source: Source, left_out: Sequence[Place] = (), only: Place | None = None
+) -> tuple[ast.File, list[QueryError]]:
+    """The tree of a query text, and all its lexical and syntax mistakes; `left_out`, `only`: as of `tokenize`."""
+    lexed = tokenize(source, left_out, only)
+    return parse_tokens(source, lexed.tokens, lexed.mistakes, lexed.comments, is_part=bool(left_out))
 
 
 @lru_cache(maxsize=256)
-def parsed(source: Source) -> tuple[ast.File, tuple[QueryError, ...]]:
+def parsed(source: Source, left_out: Sequence[Place] = ()) -> tuple[ast.File, tuple[QueryError, ...]]:
     """As `parse`, of texts that are checked again: first by themselves, then for the data."""
-    file, mistakes = parse(source)
+    file, mistakes = parse(source, left_out)
     return file, tuple(mistakes)
 
 
 def parse_tokens(
-    source: Source, tokens: Iterable[Token], mistakes: list[QueryError], comments: Iterable[ast.Comment] = ()
+    source: Source,
+    tokens: Iterable[Token],
+    mistakes: list[QueryError],
+    comments: Iterable[ast.Comment] = (),
+    *,
+    is_part: bool = False,
 ) -> tuple[ast.File, list[QueryError]]:
-    """The tree of these tokens of a text; its mistakes are added to those of the lexer."""
+    """The tree of these tokens of a text; its mistakes are added to those of the lexer.
+
+    is_part: the text has queries beside them
+    """
     parser = Parser(source, with_repeats(folded(list(tokens))), mistakes)
     parser.run()
     items = _items(parser)
-    if not parser.items and not parser.mistakes:
+    if not parser.items and not parser.mistakes and not is_part:
         parser.report(Mistake.NO_QUERY, source.span(0, 0))
     file = ast.File(source, parser.package, tuple(parser.usings), items, tuple(comments))
     return file, parser.mistakes

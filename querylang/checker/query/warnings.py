@@ -194,6 +194,28 @@ def _warn_of_false_conditions(find: ast.Find, plan: QueryPlan, diagnostics: Diag
             diagnostics.warn(mistake, _span(node))
 
 
+def compares_fields_often(plan: QueryPlan) -> bool:
+    """Whether several constants are compared with one field of an event of the pattern.
+
+    Only then can they leave no value, and `warn_of_no_match` depends on what they are.
+    """
+    wholes: list[tuple[int | None, Expression | None]] = []
+    wholes += [(term, plan.inputs[named.input].filter) for term, named in enumerate(plan.terms)]
+    wholes += [(None, item.condition) for item in plan.conditions if isinstance(item, Where)]
+    seen = set[tuple[int, str]]()
+    for term, whole in wholes:
+        for part in _parts(whole):
+            if not isinstance(part, Binary) or part.operator not in _MIRRORED:
+                continue
+            for one, other in ((part.left, part.right), (part.right, part.left)):
+                if isinstance(one, FieldOf) and is_constant(other):
+                    place = (one.term if term is None else term), one.field
+                    if place in seen:
+                        return True
+                    seen.add(place)
+    return False
+
+
 def _span(node: Any) -> Span:
     span: Span = node.span
     return span

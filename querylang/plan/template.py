@@ -1,0 +1,155 @@
+"""Plans of queries that differ in constants and names only: one is checked, the others are made of it.
+
+A constant is *free* if nothing that the checker does depends on its value: it is compared with, or
+added to, what is not constant; it is an element of a list in which such a value is looked for; it
+is an argument of a method; it is all that is printed. Other constants are part of the template.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+from querylang.plan.constant_folding import is_calculable
+from querylang.plan.expression import Binary, Call, Expression, Items, Literal, Type, walk
+from querylang.plan.model import Log, Print, QueryPlan, Where, Without
+
+Constant = int | float | str
+
+_OPERATORS = frozenset({"=", "!=", "<", "<=", ">", ">=", "+", "-", "*"})
+_LOOKED_AT = frozenset({"split", "inNetwork"})
+"""Methods whose argument the checker looks at."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Free:
+    """A literal whose value is one of those given; `sign`: -1: there is a minus sign before it."""
+
+    type: Type
+    number: int
+    sign: int
+
+    def filled(self, values: Sequence[Constant]) -> Literal:
+        value = values[self.number]
+        if isinstance(value, str):
+            return Literal(self.type, value)
+        number = value * self.sign
+        return Literal(self.type, float(number) if self.type == Type.FLOAT else number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a plan with free literals in it: the values of its fields, or its elements."""
+
+    kind: type
+    values: list[Any]
+    inner: tuple[tuple[int, _Part | _Free], ...]
+
+    def filled(self, values: Sequence[Constant]) -> Any:
+        own = self.values.copy()
+        for place, part in self.inner:
+            own[place] = part.filled(values)
+        return tuple(own) if self.kind is tuple else self.kind(*own)
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """The plan of a query whose free constants have no values."""
+
+    plan: QueryPlan
+    _whole: _Part | None
+
+    def filled(self, name: str, values: Sequence[Constant]) -> QueryPlan:
+        """The plan under this name, with these constants."""
+        if self._whole is None:
+            return replace(self.plan, name=name)
+        made: QueryPlan = self._whole.filled(values)
+        object.__setattr__(made, "name", name)  # nobody else has seen it yet
+        return made
+
+
+def template_of(plan: QueryPlan, marks: Sequence[Constant]) -> tuple[Template, frozenset[int]]:
+    """The template of a plan in which these constants are free, and those of them that are not.
+
+    marks: constants that are nowhere else in the plan, nor the same with a minus sign
+    """
+    free = {id(literal) for literal in free_literals(plan)}
+    seen, refused = set[int](), set[int]()
+
+    def found(literal: Literal, number: int) -> None:
+        (seen if id(literal) in free else refused).add(number)
+
+    whole = part_with(plan, marks, found)
+    assert not isinstance(whole, _Free), "a plan is not a literal"
+    return Template(plan, whole), frozenset(range(len(marks))) - (seen - refused)
+
+
+def part_with(
+    part: Any, marks: Sequence[Constant], found: Callable[[Literal, int], None] = lambda *_: None
+) -> _Part | _Free | None:
+    """A part of a plan in which these constants are free; None: it has none of them.
+
+    found: called with each literal that is one, and its number
+    """
+    numbers: dict[Any, tuple[int, int]] = {}
+    for number, mark in enumerate(marks):
+        numbers[mark] = number, 1
+        if not isinstance(mark, str):
+            numbers[-mark] = number, -1
+
+    def part_of(part: Any) -> _Part | _Free | None:
+        if isinstance(part, Literal):
+            if isinstance(part.value, bool) or part.value not in numbers:
+                return None
+            number, sign = numbers[part.value]
+            found(part, number)
+            return _Free(part.type, number, sign)
+        if isinstance(part, tuple):
+            own: list[Any] = list(part)
+        elif is_dataclass(part) and not isinstance(part, Type | type):
+            own = [getattr(part, item.name) for item in fields(part)]
+        else:
+            return None
+        inner = tuple((place, has) for place, item in enumerate(own) if (has := part_of(item)) is not None)
+        return _Part(tuple if isinstance(part, tuple) else type(part), own, inner) if inner else None
+
+    return part_of(part)
+
+
+def free_literals(plan: QueryPlan) -> Iterator[Literal]:
+    """The literals of a plan whose values nothing depends on that is done before it runs."""
+    wholes: list[Expression | None] = [item.filter for item in plan.inputs]
+    wholes += [item.condition for item in plan.conditions if isinstance(item, Where | Without)]
+    wholes += [item.value for item in plan.selected]
+    if plan.every is not None:
+        wholes += plan.every.having
+    for whole in wholes:
+        if whole is not None:
+            yield from free_literals_in(whole)
+    for statement in plan.block:
+        if isinstance(statement, Print | Log) and isinstance(statement.text, Literal):
+            yield statement.text
+
+
+def free_literals_in(whole: Expression) -> Iterator[Literal]:
+    """Those of an expression."""
+    for node in walk(whole):
+        yield from _free_in(node)
+
+
+def _free_in(node: Expression) -> Iterator[Literal]:
+    """Those that are direct parts of an expression."""
+    match node:
+        case Binary(operator=operator, left=Literal() as one, right=other) if operator in _OPERATORS:
+            found, beside = [one], other
+        case Binary(operator=operator, left=other, right=Literal() as one) if operator in _OPERATORS:
+            found, beside = [one], other
+        case Call(method="contains", receiver=Items(items=items), arguments=(beside,)):
+            found = [item for item in items if isinstance(item, Literal)]
+        case Call(method=method, receiver=beside, arguments=arguments) if "." not in method:
+            found = [item for item in arguments if isinstance(item, Literal) and method not in _LOOKED_AT]
+        case _:
+            return
+    if not is_calculable(beside):
+        yield from found
