@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -38,6 +37,7 @@ from runtime.matching.kernel.aggregates import Arguments, Function
 from runtime.matching.kernel.building import actions_of, build_program, is_operand
 from runtime.matching.kernel.chain import chain_ages, for_chain
 from runtime.matching.kernel.columns import Counted
+from runtime.matching.kernel.forms import Shared
 from runtime.matching.kernel.program import (
     Computed,
     Form,
@@ -120,8 +120,7 @@ def types_with_actions(plan: Plan) -> tuple[EventType, ...]:
     return tuple(event for event in plan.events if event.actions)
 
 
-@lru_cache(maxsize=1024)  # a job makes an engine per bucket and micro-batch
-def compile_query(query: QueryPlan, types: tuple[EventType, ...] = ()) -> CompiledQuery:
+def _compiled_query(query: QueryPlan, types: tuple[EventType, ...]) -> CompiledQuery:
     """Raises NotForKernel, with the reason, for a query that needs the reference matcher.
 
     types: those whose actions conditions may call
@@ -175,6 +174,9 @@ def compile_query(query: QueryPlan, types: tuple[EventType, ...] = ()) -> Compil
         sliding=sliding_window(query, programs, program_of_all, arguments),
         ages=ages,
     )
+
+
+compile_query = Shared(_compiled_query)
 
 
 def _refuse_lookups(query: QueryPlan) -> None:
@@ -303,9 +305,8 @@ class CompiledRuns:
     reads_other_slots: bool
 
 
-@lru_cache(maxsize=1024)  # a job makes an engine per bucket and micro-batch
-def compile_runs(query: QueryPlan, types: tuple[EventType, ...] = ()) -> CompiledRuns:
-    """As `compile_query`."""
+def _compiled_runs(query: QueryPlan, types: tuple[EventType, ...]) -> CompiledRuns:
+    """As `_compiled_query`."""
     if query.finds_all and (is_ambiguous(query) or any(term.sides for term in query.terms)):
         raise NotForKernel("`find all` where one event may serve different names")
     _refuse_lookups(query)
@@ -332,6 +333,9 @@ def compile_runs(query: QueryPlan, types: tuple[EventType, ...] = ()) -> Compile
         slots=made.slots.count,
         reads_other_slots=bool(made.slots.prevs or made.slots.ends),
     )
+
+
+compile_runs = Shared(_compiled_runs)
 
 
 def program_for_types(made: CompiledRuns, plan: Plan, query: QueryPlan) -> KernelProgram:

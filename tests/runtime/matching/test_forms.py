@@ -1,0 +1,81 @@
+"""Queries that differ in constants only are compiled as one: to the tables of each by itself."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from querylang.errors import QueryErrors
+from querylang.load import compile_paths
+from querylang.parameters import instances_of
+from querylang.plan.model import QueryPlan
+from querylang.plan.questions import has_additions
+from querylang.source import Source
+from runtime.matching.kernel import compilation
+from runtime.matching.kernel.forms import Shared, _is_equal
+from runtime.matching.kernel.program import NotForKernel
+from tests.support.rule_books import EVENTS, rule_book
+
+
+def _outcome(compiled: Any, query: QueryPlan) -> Any:
+    try:
+        return compiled(query, ())
+    except NotForKernel as reason:
+        return str(reason)
+
+
+def _queries(seed: int) -> list[QueryPlan]:
+    """The instances of a book without mistakes."""
+    for number in range(100):
+        try:
+            plan = compile_paths(rule_book(random.Random(f"{seed} {number}"), has_mistakes=False)).plan
+        except QueryErrors:
+            continue
+        return [own for query in plan.queries for own in instances_of(query)]
+    raise AssertionError("some book has no mistakes")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_tables_are_those_of_each_query_by_itself(seed: int) -> None:
+    queries, runs = Shared(compilation._compiled_query), Shared(compilation._compiled_runs)
+    for query in _queries(seed):
+        is_run = has_additions(query)
+        alone = compilation._compiled_runs if is_run else compilation._compiled_query
+        assert _is_equal(_outcome(runs if is_run else queries, query), _outcome(alone, query)), query
+
+
+def _counted(text: str) -> tuple[int, int]:
+    """How many queries a text has, and how often something is compiled for them."""
+    count = 0
+
+    def compiled(query: QueryPlan, types: Any) -> Any:
+        nonlocal count
+        count += 1
+        return compilation._compiled_query(query, types)
+
+    shared = Shared(compiled)
+    queries = compile_paths([Source("book.query", EVENTS + text)]).plan.queries
+    for query in queries:
+        shared(query)
+    return len(queries), count
+
+
+def test_a_form_is_compiled_twice() -> None:
+    form = 'inputs { E(code = %d) key k within 60.0; } find E as a -> E as b where b.v > a.v + %d.5 and b.s = "%d" and a.code = %d'
+    assert _counted("".join(f"query Q{n} {{ {form.replace('%d', str(n))} }}" for n in range(1, 30))) == (29, 2)
+
+
+def test_a_constant_that_is_not_in_the_tables_as_it_is_keeps_queries_apart() -> None:
+    form = "inputs { E() key k within 60.0; } find E as a -> E as b where b.getTime() < a.getTime() + %d.5"
+    assert _counted("".join(f"query Q{n} {{ {form.replace('%d', str(n))} }}" for n in range(1, 30))) == (29, 30)
+
+
+def test_zero_and_minus_zero_are_not_the_same() -> None:
+    form = "inputs { E() key k within 60.0; } find E as a -> E as b where b.v * %s > a.v * %s"
+    values = [("0.0", "0.0"), ("-0.0", "0.0"), ("0.0", "-0.0"), ("1.0", "2.0"), ("2.0", "-0.0"), ("-0.0", "-0.0")]
+    text = "".join(f"query Q{n} {{ {form % pair} }}" for n, pair in enumerate(values))
+    shared = Shared(compilation._compiled_query)
+    for query in compile_paths([Source("book.query", EVENTS + text)]).plan.queries:
+        assert _is_equal(shared(query), compilation._compiled_query(query, ()))
