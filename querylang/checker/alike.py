@@ -59,7 +59,7 @@ class _Shared:
     """What queries of a form are made of.
 
     - `free`: which of the different constants the template takes.
-    - `has_limits`: whether some constants are compared with one field, so that no value may be left.
+    - `has_limits`: whether some constants are compared with one field, which may leave no value.
     """
 
     template: Template

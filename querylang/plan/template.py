@@ -1,4 +1,4 @@
-"""Plans of queries that differ in constants and names only: one is checked, the others are made of it.
+"""Plans of queries that differ in constants and names: others are made of one that was checked.
 
 A constant is *free* if nothing that the checker does depends on its value: it is compared with, or
 added to, what is not constant; it is an element of a list in which such a value is looked for; it

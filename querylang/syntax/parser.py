@@ -39,7 +39,10 @@ MOST_MISTAKES = 1000
 def parse(
     source: Source, left_out: Sequence[Place] = (), only: Place | None = None
 ) -> tuple[ast.File, list[QueryError]]:
-    """The tree of a query text, and all its lexical and syntax mistakes; `left_out`, `only`: as of `tokenize`."""
+    """The tree of a query text, and all its lexical and syntax mistakes.
+
+    left_out, only: as of `tokenize`
+    """
     lexed = tokenize(source, left_out, only)
     return parse_tokens(source, lexed.tokens, lexed.mistakes, lexed.comments, is_part=bool(left_out))
 

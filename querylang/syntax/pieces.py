@@ -1,4 +1,4 @@
-"""Find the queries of a text without parsing it, and which of them differ in constants and names only.
+"""Find the queries of a text without parsing it, and what those of one form have alike.
 
 A book of rules has few shapes and many queries. What is found here is certain for texts without
 mistakes; texts in which something is unusual have no pieces.
@@ -88,7 +88,7 @@ def _piece(text: str, begun: re.Match[str], end: int) -> Iterator[Piece]:
 
 
 def _may_differ(before: str, after: str) -> bool:
-    """Whether a constant is an operand, an element of a list or an argument, by what is beside it."""
+    """Whether a constant is an operand, an element or an argument, by what is beside it."""
     last = before[-1:]
     if after == ":" or (last == "," and after == "}"):  # of a range, of a repeat
         return False

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from querylang.plan.expression import Literal, Type
-from querylang.plan.model import EventType, QueryPlan, Where, Without
+from querylang.plan.model import EventType, Input, QueryPlan, Where, Without
 from querylang.plan.template import Constant, free_literals_in, part_with
 from runtime.matching.kernel.program import NotForKernel
 
@@ -29,6 +29,8 @@ _OWN |= {"starts", "ends", "forget_keys", "shows_metadata", "at_most", "inputs"}
 _WITH_CONSTANTS = ("conditions", "selects", "every")
 _OF_INPUT = frozenset({"filter", "policy", "sources", "new"})
 """What tables do not depend on: of a query, and of an input."""
+
+_INPUT: Any = Input
 
 _MARK = 7_000_000_000_000
 _MOST_SAME, _MOST_FORMS, _MOST_MADE = 50_000, 4_096, 16_384
@@ -44,7 +46,10 @@ class Shared(Generic[Made]):
         self._made: dict[int, tuple[QueryPlan, Types, Made]] = {}
 
     def __call__(self, query: QueryPlan, types: Types = ()) -> Made:
-        """The tables of a query; raises NotForKernel. `types`: those whose actions conditions may call."""
+        """The tables of a query; raises NotForKernel.
+
+        types: those whose actions conditions may call
+        """
         known = self._made.get(id(query))
         if known is not None and known[0] is query and known[1] == types:
             return known[2]
@@ -62,11 +67,12 @@ class Shared(Generic[Made]):
         if form is None:
             if len(self._forms) >= _MOST_FORMS:
                 self._forms.clear()
-            form = self._forms[key] = _Form(query, written.literals)
+            form = _Form(query, written.literals)
             try:
                 form.first = self._compiled(query, types)
             except NotForKernel as reason:
                 form.refused = str(reason)
+            self._forms[key] = form  # once it is whole: other threads may read it
         if form.refused is not None:
             raise NotForKernel(form.refused)
         if query is form.query:
@@ -99,7 +105,6 @@ class _Form(Generic[Made]):
 
     def learn(self, compiled: Callable[[QueryPlan, Types], Made], types: Types) -> None:
         """Find out where the constants are in the tables."""
-        self.is_known = True
         marks = [_mark(number, literal) for number, literal in enumerate(self.literals)]
         by_literal = {_what(literal): mark for literal, mark in zip(self.literals, marks, strict=True)}
         changes = {name: _marked(getattr(self.query, name), by_literal) for name in _WITH_CONSTANTS}
@@ -108,6 +113,7 @@ class _Form(Generic[Made]):
         own = made if fill is None else fill([literal.value for literal in self.literals])  # type: ignore[misc]
         self.is_unlike = not _is_equal(own, self.first)
         self.fill = None if self.is_unlike else fill
+        self.is_known = True  # last: other threads may read it
 
 
 class _Same:
@@ -145,7 +151,7 @@ class _Writing:
     def add_query(self, query: QueryPlan) -> None:
         """Add all that tables depend on."""
         self.key += [self.same.number(getattr(query, name)) for name in _names(QueryPlan)]
-        self.key += [self.same.number(getattr(item, name)) for item in query.inputs for name in _names(type(item))]
+        self.key += [self.same.number(getattr(item, name)) for item in query.inputs for name in _names(_INPUT)]
         wholes = [item.condition for item in query.conditions if isinstance(item, Where | Without)]
         wholes += [item.value for item in query.selected]
         wholes += () if query.every is None else query.every.having
@@ -154,7 +160,7 @@ class _Writing:
             self._add(getattr(query, name))
 
     def _add(self, part: Any) -> None:
-        kind = type(part)
+        kind: Any = type(part)
         if kind is Literal:
             self._add_literal(part)
         elif kind is tuple:
@@ -212,7 +218,7 @@ def _marked(part: Any, marks: Mapping[tuple[Type, str], Constant]) -> Any:
 
 
 def _filling(part: Any, marks: Sequence[Constant]) -> Callable[[Sequence[Constant]], Any] | None:
-    """A function that gives what was compiled with these constants instead; None: it has none of them."""
+    """A function that gives what was compiled with other constants; None: it has no marks."""
     if isinstance(part, Literal):
         literal = part_with(part, marks)
         return None if literal is None else literal.filled
