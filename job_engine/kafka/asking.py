@@ -15,6 +15,7 @@ from job_engine.kafka.client import (
     common_options,
     kafka_client,
     no_permission,
+    servers,
 )
 from job_engine.kafka.listing import BrokerError, Listing, PartitionListing, TopicListing
 from job_engine.kafka.topic_choice import TopicChoice
@@ -38,8 +39,6 @@ class AskedBroker:
 
     def __init__(self, client: Mapping[str, str], now: Callable[[], int] = wall_ns) -> None:
         kafka_client()
-        from confluent_kafka import KafkaException, admin
-
         self._client = client
         self._now = now
         self._is_committed = client.get("isolation.level", "read_committed") == "read_committed"
@@ -47,10 +46,15 @@ class AskedBroker:
         self._reason: Any = None
         self._has_answered = False
         self._last_chosen: list[tuple[str, int]] = []
+        self._admin = self._new_client()
+
+    def _new_client(self) -> Any:
+        from confluent_kafka import KafkaException, admin
+
         try:
-            self._admin = admin.AdminClient({**common_options(client), **QUIET, "error_cb": self._take})
+            return admin.AdminClient({**common_options(self._client), **QUIET, "error_cb": self._take})
         except KafkaException as error:
-            raise broker_error(client, error.args[0]) from error
+            raise broker_error(self._client, error.args[0]) from error
 
     def _take(self, error: object) -> None:
         """What the client says of connections; an answer that does not come gives no reason."""
@@ -148,7 +152,7 @@ class AskedBroker:
             asked = self._admin.describe_topics(
                 TopicCollection([topic]), include_authorized_operations=True, request_timeout=ANSWER_WITHIN
             )
-            allowed = asked[topic].result().authorized_operations
+            allowed = _taken(asked[topic]).authorized_operations
         return None if allowed is None else frozenset(operation.name for operation in allowed)
 
     def _described(self, names: Sequence[str]) -> Callable[[], dict[str, Any]]:
@@ -163,7 +167,7 @@ class AskedBroker:
             found: dict[str, Any] = {}
             for name, answer in answers.items():
                 try:
-                    found[name] = answer.result()
+                    found[name] = _taken(answer)
                 except KafkaException as error:
                     if error.args[0].name() == FORBIDDEN:
                         raise no_permission(self._client, name, "describe") from error
@@ -203,7 +207,7 @@ class AskedBroker:
         level = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
         asked = {TopicPartition(topic, number): which for topic, number in partitions}
         answers = self._admin.list_offsets(asked, isolation_level=level, request_timeout=ANSWER_WITHIN)
-        return lambda: {(place.topic, place.partition): answer.result().offset for place, answer in answers.items()}
+        return lambda: {(place.topic, place.partition): _taken(answer).offset for place, answer in answers.items()}
 
     def _learn_append_times(self, names: Sequence[str]) -> None:
         """Which topics have timestamps of the broker; where that may not be asked, none has."""
@@ -216,7 +220,7 @@ class AskedBroker:
         answers = self._admin.describe_configs(resources, request_timeout=ANSWER_WITHIN)
         for resource, answer in answers.items():
             try:
-                entry = answer.result().get("message.timestamp.type")
+                entry = _taken(answer).get("message.timestamp.type")
             except KafkaException as error:
                 if not error.args[0].name().endswith("AUTHORIZATION_FAILED"):
                     raise
@@ -234,6 +238,21 @@ class AskedBroker:
             self._admin.poll(0)
             is_late = error.args[0].name() in ("_TIMED_OUT", "_TRANSPORT") and self._reason is not None
             raise broker_error(self._client, self._reason if is_late else error.args[0]) from error
+        except TimeoutError as error:
+            self._has_answered = False
+            self._admin = self._new_client()
+            raise BrokerError(
+                f"Kafka at {servers(self._client)}: the client gives no answer", is_passing=True
+            ) from error
+
+
+def _taken(answer: Any) -> Any:
+    """An answer of the client, which gives up after `ANSWER_WITHIN` by itself.
+
+    One that never comes is a fault of the client, and holds no job for ever. Raises KafkaException
+    and TimeoutError.
+    """
+    return answer.result(2 * ANSWER_WITHIN)
 
 
 def _partitions(choice: TopicChoice, name: str, topic: Any) -> list[int]:

@@ -5,7 +5,8 @@ A micro-batch that was interrupted comes first, as `interrupted` says.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
@@ -223,6 +224,7 @@ class Handle:
         self._is_bounded = is_bounded
         self._has_ended = False
         self._is_stopping = False
+        self._is_awaited = False
         self._failure: Exception | None = None
         self._changing = Lock()
         self._lookups = LookupWatch(job.checked.deployment)
@@ -243,10 +245,9 @@ class Handle:
         whose cause is the first error.
         """
         limit = None if seconds is None else monotonic() + seconds
+        self._is_awaited = True
         try:
-            deployment = self._job.checked.deployment
-            deaths = told_deaths(deployment.checkpoint, told_limits(deployment))
-            with as_job_errors(), deaths, in_words_of_driver(deployment):
+            with self._plain_errors():
                 while not self._waited(LOOK if limit is None else limit - monotonic()):
                     if limit is not None and monotonic() >= limit:
                         return False
@@ -255,6 +256,13 @@ class Handle:
             raise
         self._ended()
         return True
+
+    @contextmanager
+    def _plain_errors(self) -> Iterator[None]:
+        deployment = self._job.checked.deployment
+        deaths = told_deaths(deployment.checkpoint, told_limits(deployment))
+        with as_job_errors(), deaths, in_words_of_driver(deployment):
+            yield
 
     def _waited(self, seconds: float) -> bool:
         """Wait for the end of a run; False = the job continues."""
@@ -284,7 +292,18 @@ class Handle:
                         self._again()
                 except Exception as error:  # noqa: BLE001 # whoever waits for the end gets it
                     self._failure = error
-                    return
+                    break
+        self._warn_of_failure()
+
+    def _warn_of_failure(self) -> None:
+        """Say what has ended the job where nobody waits for its end, as in a notebook."""
+        if self._is_awaited or self._is_stopping or self._has_ended:
+            return
+        try:
+            with self._plain_errors():
+                self._waited(0)
+        except Exception as error:  # noqa: BLE001 # whoever waits later gets it
+            warn(f"the job '{self._job.checked.deployment.name}' has ended: {error}")
 
     def _again(self) -> None:
         """Put a run away that has ended, and start the next one."""

@@ -9,12 +9,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from job_engine.errors import JobError
 from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.job.stages.start import Handle, RunKind
+from job_engine.job.stages.start import LOOK_FOR_CHANGES, Handle, RunKind
 from job_engine.local.machine import LocalMachine
 from tests.support.local_jobs import NEVER, Crash, CrashAt, begun, crashed, run
 from tests.support.waiting import LONGEST, wait_for
@@ -200,3 +201,41 @@ def test_a_stop_gives_up_a_micro_batch_that_takes_long(tmp_path: Path, monkeypat
     found = matches(tmp_path, "Rising")
     assert len(found) == len(set(found))
     assert read(tmp_path) == 400
+
+
+def test_a_job_in_the_background_says_once_what_has_ended_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = job(tmp_path, SILENCE, idle="1s")
+    bring(tmp_path, "north", 1, range(10))
+
+    def at(point: str) -> None:
+        raise Crash(point)
+
+    handle, _ = begun(path, at, kind=RunKind())
+    wait_for(lambda: "has ended" in caplog.text)
+    assert not handle.is_active
+    assert [record.message for record in caplog.records if "has ended" in record.message] == [
+        "the job 'readings' has ended: the job ended with an error: manifest"
+    ]
+    with pytest.raises(JobError, match="manifest"):
+        handle.await_termination(LONGEST)
+    handle.stop()
+
+
+def test_a_failure_that_somebody_waits_for_is_raised_and_not_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = job(tmp_path, SILENCE, idle="1s")
+    bring(tmp_path, "north", 1, range(10))
+    is_awaited = Event()
+
+    def at(point: str) -> None:
+        is_awaited.wait(LONGEST)
+        raise Crash(point)
+
+    handle, _ = begun(path, at, kind=RunKind())
+    assert not handle.await_termination(0.01)
+    is_awaited.set()
+    with pytest.raises(JobError):
+        handle.await_termination(LONGEST)
+    time.sleep(2 * LOOK_FOR_CHANGES)
+    assert "has ended" not in caplog.text
