@@ -2,6 +2,7 @@
 
 In this process
     ensue.replay(queries, events)       a table, or several, through the queries: a `Replay`
+    ensue.sweep(queries, events, …)     values of parameters tried against labels: a `Backtest`
     ensue.open(queries, state=None)     rows bit by bit: `send`, `advance`, `save`; gives a `Live`
     ensue.load(path)                    reads and checks queries: `Queries`
 
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ensue.answer import Answer, Replay
-    from ensue.calls import batch, deploy, match, open, replay, stream, streams  # noqa: A004  as files are opened
+    from ensue.calls import batch, deploy, match, open, replay, stream, streams, sweep  # noqa: A004  as files are opened
     from ensue.live.open_queries import Live
     from ensue.queries import Queries, load
+    from ensue.rendering.scores import Backtest
     from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
     from spark_backend.frames.batches import Batch, Streams
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "Backtest",
     "Batch",
     "EnsueError",
     "InputError",
@@ -55,14 +58,16 @@ __all__ = [
     "replay",
     "stream",
     "streams",
+    "sweep",
 ]
 
 _ERRORS = ("EnsueError", "InputError", "QueryError", "QueryErrors")
-_CALLS = ("batch", "deploy", "match", "open", "replay", "stream", "streams")
+_CALLS = ("batch", "deploy", "match", "open", "replay", "stream", "streams", "sweep")
 _PLACES = {
     **dict.fromkeys(_CALLS, "ensue.calls"),
     **dict.fromkeys(_ERRORS, "querylang.errors"),
     "Answer": "ensue.answer",
+    "Backtest": "ensue.rendering.scores",
     "Batch": "spark_backend.frames.batches",
     "Live": "ensue.live.open_queries",
     "Queries": "ensue.queries",

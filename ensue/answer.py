@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from ensue.queries import Compiled
     from ensue.rendering.funnel import FunnelAnswer
+    from ensue.rendering.scores import Backtest
     from runtime.why import Why
 
 
@@ -360,6 +361,24 @@ class Replay(Answer):
         if len(queries) > 1:
             raise InputError(f"which query? `funnel` of one of {listed([repr(title) for title in queries])}")
         return FunnelAnswer(funnels(self, query)[0])
+
+    def backtest(self, labels: Any, *, within: str | None = None, query: str | None = None) -> Backtest:
+        """Compare the matches with labels: precision, recall, delay, what was missed.
+
+        Printed it is a table; `frame`, `missed` and `false_alarms` are DataFrames. docs/backtest.md
+        says what counts.
+
+        labels: what should have fired: a path, a DataFrame, an Arrow table or a list of mappings
+            with `time`, with `start` and `end`, or with `row`; and with values of keys
+        within: how long behind a label a match still counts, such as `5 minutes`
+        query: its name, or `Name/instance`; None = all
+
+        Raises InputError.
+        """
+        from ensue.asking_why import scores
+        from ensue.rendering.scores import Backtest
+
+        return Backtest(tuple(scores(self, labels, within, query)))
 
     def account(self) -> str:
         """As of every answer; with what is left where the replay ends before all timers."""

@@ -15,6 +15,7 @@ from querylang.syntax import ast
 from querylang.syntax.parser import parse
 from runtime.columns.keys import GivenKey
 from runtime.replay import FileRecords, Records, Script
+from runtime.scoring import Score, scores_of
 from runtime.timestamps import parse_time
 from runtime.why import Asking, Change, Ending, Funnel, Table, Why, funnel_of
 
@@ -107,6 +108,13 @@ def funnels(replay: Replay, query: str | None = None) -> list[Funnel]:
         raise refused[0]
     last = found[-1]
     return [*found[:-1], replace(last, remarks=(*last.remarks, *map(str, refused)))]
+
+
+def scores(replay: Replay, labels: Any, within: str | None, query: str | None) -> list[Score]:
+    """How matches fit labels: of one query, or of each; as of `Replay.backtest`."""
+    _refuse_changes(replay, "backtest")
+    records = replay.records
+    return scores_of(_chosen(replay, query), replay.results, labels, within, records.sources, records.row_of())
 
 
 def _refuse_changes(replay: Replay, command: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ensue.answer import Replay
     from ensue.live.open_queries import Live
+    from ensue.rendering.scores import Backtest
     from job_engine.job.stages.start import Handle
     from spark_backend.frames.batches import Batch, Streams
 
@@ -48,6 +49,36 @@ def replay(
     from ensue import embedded
 
     return embedded.replay(queries, events, DataOptions(**options), until=until, flush=flush)
+
+
+@public_call(TableOptions)
+def sweep(
+    queries: Queries | str | Path,
+    events: Any,
+    labels: Any,
+    vary: Mapping[str, Sequence[Any]],
+    *,
+    within: str | None = None,
+    query: str | None = None,
+    until: str | float | datetime | None = None,
+    flush: bool = True,
+    **options: Unpack[TableOptions],
+) -> Backtest:
+    """Compare the matches with labels for many values of a query's parameters, in one replay.
+
+    queries, events, until, flush: as in `replay`
+    labels, within: as of `Replay.backtest`
+    vary: by name of a parameter the values to try; all combinations are
+    query: whose parameters they are; needed where several have them
+    options: how rows are read, as `TableOptions` says; `parameters` gives the other ones
+
+    Raises QueryErrors and InputError.
+    """
+    from ensue import sweeping
+
+    return sweeping.sweep(
+        queries, events, DataOptions(**options), labels, vary, within=within, query=query, until=until, flush=flush
+    )
 
 
 @public_call(TableOptions)

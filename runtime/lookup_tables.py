@@ -18,11 +18,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from querylang.errors import InputError, did_you_mean, listed
-from querylang.plan.expression import Kind, Type
-from querylang.plan.model import Field, Plan, QueryPlan, Table
+from querylang.errors import InputError, did_you_mean
+from querylang.plan.model import Plan, QueryPlan, Table
 from querylang.plan.networks import Network, NotANetworkError, network_of
 from querylang.plan.text import VALID
 from querylang.printable import warn
@@ -32,11 +30,8 @@ from runtime.columns.rows import stable_order
 from runtime.instants import NEVER, NO_TIME
 from runtime.interpreter import TableContent, Value
 from runtime.number_arrays import Integers
-from runtime.policies.settings_text import USUAL_TIMES
-from runtime.reading import convert, read_raw
-from runtime.reading.formats.raw_table import RawTable
+from runtime.reading import SmallTable
 from runtime.temporary import HeldFolder
-from runtime.timestamps import given_times
 
 _NO_ROW = -1
 _NO_PLAN = Plan((), ())
@@ -272,15 +267,10 @@ def read_lookup_table(table: Table, given: Any) -> LookupTable:
 
     Raises InputError, which names the place of what is wrong.
     """
-    raw = read_raw(given, None if isinstance(given, str | Path) else f"table {table.name}")
-    if raw.unreadable:
-        first = raw.unreadable[0]
-        raise InputError(f"{raw.name}: {first.place}: {first.reason}; it is a row of table '{table.name}'")
-    columns = {}
-    for field in (*table.keys, *table.fields):
-        columns[field.name] = _column(raw, table, field)
+    read = SmallTable.read(given, f"table {table.name}", f"table '{table.name}'")
+    columns = {field.name: read.column(field.name, field.type) for field in (*table.keys, *table.fields)}
     for key in table.keys:
-        _refuse_rows(raw, table, columns[key.name].is_null().to_numpy(zero_copy_only=False), key.name, "has no value")
+        read.refuse_rows(columns[key.name].is_null().to_numpy(zero_copy_only=False), key.name, "has no value")
     if table.network is not None:
         name = table.keys[table.network].name
         for row, text in enumerate(columns[name].to_pylist()):
@@ -288,64 +278,16 @@ def read_lookup_table(table: Table, given: Any) -> LookupTable:
                 network_of(text)
             except NotANetworkError as error:
                 instead = "" if error.instead is None else f"; write {error.instead}"
-                raise InputError(f"{_at(raw, table, row)}: {name!r}: {error}{instead}") from None
-    since, until = _times(raw, table, VALID[0], NO_TIME), _times(raw, table, VALID[1], NEVER)
+                raise InputError(f"{read.at(row)}: {name!r}: {error}{instead}") from None
+    since, until = read.times(VALID[0], NO_TIME), read.times(VALID[1], NEVER)
     is_reversed = (until != NEVER) & (since != NO_TIME) & (until <= since)
-    _refuse_rows(raw, table, is_reversed, VALID[1], f"is not behind {VALID[0]!r}")
+    read.refuse_rows(is_reversed, VALID[1], f"is not behind {VALID[0]!r}")
     rows = pa.table(columns)
-    until = _until_next(raw, table, LookupTable(table, rows, since, until), since, until)
+    until = _until_next(read, table, LookupTable(table, rows, since, until), since, until)
     return LookupTable(table, rows, since, until)
 
 
-def _column(raw: RawTable, table: Table, field: Field) -> pa.Array:
-    name = _name_of(raw, field.name)
-    if name is None:
-        there = f"there are {listed(raw.names)}" if raw.names else "there are no columns"
-        raise InputError(
-            f"{raw.name}: table '{table.name}' needs a column {field.name!r}; {there}{did_you_mean(field.name, raw.names)}"
-        )
-    column = raw.column(name) if field.type == Type.STRING else raw.values(name)
-    if field.type.kind in (Kind.INTEGER, Kind.FLOAT):
-        column = raw.with_points(column)
-    found = convert(column, field.type)
-    if found.bad is not None:
-        row = int(np.flatnonzero(found.bad)[0])
-        raise InputError(f"{_at(raw, table, row)}: {name!r} is {raw.shown(name, row)}, not {field.type}")
-    return found.values
-
-
-def _name_of(raw: RawTable, name: str) -> str | None:
-    """The column of this name, else the only one that differs in upper and lower case only."""
-    if raw.has(name):
-        return name
-    alike = [own for own in raw.names if own.casefold() == name.casefold()]
-    return alike[0] if len(alike) == 1 else None
-
-
-def _at(raw: RawTable, table: Table, row: int) -> str:
-    """Where a row is, for people."""
-    place, _ = raw.describe(int(raw.numbers[row]))
-    return f"{raw.name}: {place} of table '{table.name}'"
-
-
-def _refuse_rows(raw: RawTable, table: Table, is_wrong: NDArray[np.bool_], name: str, problem: str) -> None:
-    if is_wrong.any():
-        raise InputError(f"{_at(raw, table, int(np.flatnonzero(is_wrong)[0]))}: {name!r} {problem}")
-
-
-def _times(raw: RawTable, table: Table, name: str, missing: int) -> Integers:
-    """The times of a column, µs; `missing` where there is none."""
-    own = _name_of(raw, name)
-    if own is None:
-        return np.full(len(raw), missing, np.int64)
-    times = given_times(raw.values(own), USUAL_TIMES)
-    if times.bad.any():
-        row = int(np.flatnonzero(times.bad)[0])
-        raise InputError(f"{_at(raw, table, row)}: {own!r} is {raw.shown(own, row)}, not a time")
-    return np.where(times.micros == NO_TIME, missing, times.micros)
-
-
-def _until_next(raw: RawTable, table: Table, made: LookupTable, since: Integers, until: Integers) -> Integers:
+def _until_next(read: SmallTable, table: Table, made: LookupTable, since: Integers, until: Integers) -> Integers:
     """When rows end: those without an end when the next one of their key begins.
 
     Raises InputError for two rows of a key that hold at the same time.
@@ -357,11 +299,11 @@ def _until_next(raw: RawTable, table: Table, made: LookupTable, since: Integers,
     both = np.flatnonzero(until[before] > since[after])
     if len(both):
         pair = sorted((int(before[both[0]]), int(after[both[0]])))
-        first, second = (raw.describe(int(raw.numbers[row]))[0] for row in pair)
+        first, second = (read.raw.describe(int(read.raw.numbers[row]))[0] for row in pair)
         keys = ", ".join(repr(made.cell(key.name, pair[0])) for key in table.keys)
         way_out = f"; columns {VALID[0]!r} and {VALID[1]!r} say when each row holds" if _is_always(since, until) else ""
         raise InputError(
-            f"{raw.name}: {first} and {second} of table '{table.name}' have the same key, {keys}, and hold at the"
+            f"{read.raw.name}: {first} and {second} of table '{table.name}' have the same key, {keys}, and hold at the"
             f" same time{way_out}"
         )
     return until

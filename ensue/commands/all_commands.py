@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from ensue.commands.backtest import backtest, sweep
 from ensue.commands.care import backup, compact, forget, move, rebucket, reprocess, restore
 from ensue.commands.changes import control, deploy, diff, remove, replace, set_, shadow, undeploy
 from ensue.commands.compile_ahead import compile_ahead, package
@@ -20,6 +21,8 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "replay": replay,
     "why": why,
     "funnel": funnel,
+    "backtest": backtest,
+    "sweep": sweep,
     "match": match,
     "run": run,
     "plan": plan,

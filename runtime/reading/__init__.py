@@ -31,7 +31,7 @@ from runtime.reading.control_events import (
     parse_engine_control,
 )
 from runtime.reading.conversion import Cells, convert, parse_cell
-from runtime.reading.files import iter_raw, read_raw
+from runtime.reading.files import SmallTable, iter_raw, read_raw
 from runtime.reading.inference.looks import Decided, TablesElsewhere, columns_in
 from runtime.reading.inference.own_columns import (
     MOST_SOURCES,
@@ -97,6 +97,7 @@ __all__ = [
     "Remark",
     "RemarkKind",
     "SetDelayedEventsLeeway",
+    "SmallTable",
     "TableRecords",
     "TablesElsewhere",
     "columns_in",

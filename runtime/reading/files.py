@@ -5,16 +5,23 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from querylang.errors import InputError, PassingError, is_passing, near_file
+from querylang.errors import InputError, PassingError, did_you_mean, is_passing, listed, near_file
+from querylang.plan.expression import Kind, Type
 from querylang.system_errors import has_way_out, refused
 from runtime.file_forms import COMPRESSIONS, EVERYTHING, UTF_8, Asked, kind_of, shortened
 from runtime.file_paths import keys_of, name_of_table, path_of
+from runtime.instants import NO_TIME
+from runtime.number_arrays import Integers
+from runtime.policies.settings_text import USUAL_TIMES
+from runtime.reading.conversion import convert
 from runtime.reading.formats.arrow_tables import read_arrow, read_frame
 from runtime.reading.formats.csv_files import read_csv
 from runtime.reading.formats.encodings import plain_file, refuse_other_kind
@@ -23,6 +30,7 @@ from runtime.reading.formats.messages import Messages, read_messages
 from runtime.reading.formats.parquet_files import read_parquet
 from runtime.reading.formats.python_rows import of_mappings, read_yaml
 from runtime.reading.formats.raw_table import RawTable, joined_parts, one_line, with_keys
+from runtime.timestamps import given_times
 
 _DAMAGED = (MemoryError, SystemError)
 """What Arrow raises, too, where a file says that a part of it has some other length than it has."""
@@ -137,3 +145,80 @@ def refuse_special(path: Path) -> None:
         raise InputError(f"{path}: is a folder, not a table")
     if not stat.S_ISREG(mode):
         raise InputError(f"{path}: is a device or a pipe, not a file")
+
+
+# Tables that are read whole, beside the events: columns by name, each with one type.
+
+
+@dataclass(frozen=True, slots=True)
+class SmallTable:
+    """A table, read.
+
+    raw: its columns
+    what: what it is in messages, such as `table 'Asset'`
+    """
+
+    raw: RawTable
+    what: str
+
+    @staticmethod
+    def read(given: Any, name: str, what: str) -> SmallTable:
+        """A file, a DataFrame, an Arrow table or a list of mappings.
+
+        name: of the source in messages where there is no file
+
+        Raises InputError for a row that cannot be read.
+        """
+        raw = read_raw(given, None if isinstance(given, str | Path) else name)
+        if raw.unreadable:
+            first = raw.unreadable[0]
+            raise InputError(f"{raw.name}: {first.place}: {first.reason}; it is a row of {what}")
+        return SmallTable(raw, what)
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def at(self, row: int) -> str:
+        """Where a row, from 0, is, for people."""
+        place, _ = self.raw.describe(int(self.raw.numbers[row]))
+        return f"{self.raw.name}: {place} of {self.what}"
+
+    def refuse_rows(self, is_wrong: NDArray[np.bool_], name: str, problem: str) -> None:
+        """Raise InputError for the first row that is wrong in a column."""
+        if is_wrong.any():
+            raise InputError(f"{self.at(int(np.flatnonzero(is_wrong)[0]))}: {name!r} {problem}")
+
+    def name_of(self, name: str) -> str | None:
+        """The column of this name, else the only one that differs in upper and lower case only."""
+        if self.raw.has(name):
+            return name
+        alike = [own for own in self.raw.names if own.casefold() == name.casefold()]
+        return alike[0] if len(alike) == 1 else None
+
+    def column(self, name: str, type_: Type) -> pa.Array:
+        """The column of this name. Raises InputError where there is none, or a cell is wrong."""
+        own = self.name_of(name)
+        if own is None:
+            there = f"there are {listed(self.raw.names)}" if self.raw.names else "there are no columns"
+            raise InputError(
+                f"{self.raw.name}: {self.what} needs a column {name!r}; {there}{did_you_mean(name, self.raw.names)}"
+            )
+        column = self.raw.column(own) if type_ == Type.STRING else self.raw.values(own)
+        if type_.kind in (Kind.INTEGER, Kind.FLOAT):
+            column = self.raw.with_points(column)
+        found = convert(column, type_)
+        if found.bad is not None:
+            row = int(np.flatnonzero(found.bad)[0])
+            raise InputError(f"{self.at(row)}: {own!r} is {self.raw.shown(own, row)}, not {type_}")
+        return found.values
+
+    def times(self, name: str, missing: int) -> Integers:
+        """The times of a column, µs; `missing` where there is none. Raises InputError."""
+        own = self.name_of(name)
+        if own is None:
+            return np.full(len(self.raw), missing, np.int64)
+        times = given_times(self.raw.values(own), USUAL_TIMES)
+        if times.bad.any():
+            row = int(np.flatnonzero(times.bad)[0])
+            raise InputError(f"{self.at(row)}: {own!r} is {self.raw.shown(own, row)}, not a time")
+        return np.where(times.micros == NO_TIME, missing, times.micros)

@@ -33,6 +33,7 @@ query Rising {
         where b.v > a.v
 }
 """
+PEAKS = QUERY.replace("    inputs", "    parameters { float least; }\n    inputs").replace("> a.v", "> a.v + least")
 OTHER = QUERY.replace("Rising", "Falling").replace("b.v > a.v", "b.v < a.v")
 JOB = """\
 name: rising
@@ -87,6 +88,8 @@ COMMANDS: dict[str, list[str]] = {
     "replay": ["rising.query", "in/1.csv", "--format", "matches"],
     "why": ["rising.query", "in/1.csv"],
     "funnel": ["rising.query", "in/1.csv"],
+    "backtest": ["rising.query", "in/1.csv", "--labels", "labels.csv"],
+    "sweep": ["peaks.query", "in/1.csv", "--labels", "labels.csv", "--vary", "least=1,2"],
     "schema": [],
     "import": ["dip.sql"],
     "package": ["--out", "ensue.zip"],
@@ -117,6 +120,8 @@ def folder(tmp_path: Path) -> Path:
         "rising.query": QUERY,
         "falling.query": OTHER,
         "told.query": TOLD,
+        "peaks.query": PEAKS,
+        "labels.csv": "row\n2\n",
         "job.yaml": JOB,
         "in/1.csv": EVENTS,
         "dip.sql": SQL,
