@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from querylang.checker.checked import Diagnostics
 from querylang.errors import Mistake, QueryError, nearest
 from querylang.foreign_words import TYPES, hint_of
-from querylang.plan.expression import SIMPLE, Expression, Kind, Literal, Type
+from querylang.plan.expression import SIMPLE, Expression, FieldOf, Kind, Literal, Type
 from querylang.plan.library import TIME_FORMAT
 from querylang.plan.model import Action, EventType, Field, Table
 from querylang.source import Span
@@ -65,16 +65,14 @@ class EventSchema:
     is_unseen: bool = False
     package: str = ""
     span: Span | None = field(default=None, compare=False)
-    _types: Mapping[str, Type] = field(init=False, repr=False, compare=False)
+    type: Type = field(init=False, repr=False, compare=False)
+    _fields: Mapping[str, FieldOf] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Remember the fields' types by name; of equal names the first one counts."""
-        object.__setattr__(self, "_types", {item.name: item.type for item in reversed(self.fields)})
-
-    @property
-    def type(self) -> Type:
-        """The type of its events."""
-        return Type.event(self.name)
+        fields = {item.name: FieldOf(item.type, 0, item.name) for item in reversed(self.fields)}
+        object.__setattr__(self, "_fields", fields)
+        object.__setattr__(self, "type", Type.event(self.name))
 
     @property
     def qualified_name(self) -> str:
@@ -98,7 +96,12 @@ class EventSchema:
 
     def type_of(self, name: str) -> Type | None:
         """The type of a field; None if there is no such field."""
-        return self._types.get(name)
+        known = self._fields.get(name)
+        return None if known is None else known.type
+
+    def field_of(self, name: str) -> FieldOf | None:
+        """A field of the event as term 0; None if there is no such field."""
+        return self._fields.get(name)
 
     def action(self, name: str) -> ActionSignature | None:
         """The action of that name; None if there is no such action."""

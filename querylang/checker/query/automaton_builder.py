@@ -135,15 +135,15 @@ def _in_order(states: list[State]) -> Automaton:
             if any(transition.target in accepting for transition in states[number].transitions):
                 accepting.add(number)
     kept = [number for number in order if number in accepting]
+    if kept == list(range(len(states))):
+        return Automaton(tuple(states))
     place = {number: index for index, number in enumerate(kept)} | {ACCEPT: ACCEPT}
     return Automaton(tuple(_renumbered(states[number], place) for number in kept))
 
 
 def _renumbered(state: State, index_of: dict[int, int]) -> State:
-    left = (transition for transition in state.transitions if transition.target in index_of)
-    return replace(
-        state, transitions=tuple(replace(transition, target=index_of[transition.target]) for transition in left)
-    )
+    left = [transition for transition in state.transitions if transition.target in index_of]
+    return State(tuple([replace(item, target=index_of[item.target]) for item in left]), state.accepts)
 
 
 def _preferred(found: Iterator[Step]) -> list[Step]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from querylang.checker.blocks import CheckedBlock, check_actions, check_block, refused_lookup, signatures
 from querylang.checker.checked import Diagnostics, Written
@@ -173,7 +174,7 @@ def _automaton(
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Scopes:
     """Which names each part of a query sees. `find` None: it is missing or could not be parsed."""
 
@@ -183,7 +184,7 @@ class _Scopes:
     pattern: CheckedPattern
     signatures: Mapping[str, ActionSignature]
 
-    @property
+    @cached_property
     def where(self) -> Scope:
         """The scope of conditions, with the names of the pattern."""
         selected = {} if self.find is None else select_names(self.find)
@@ -191,7 +192,7 @@ class _Scopes:
         scope = self._scope({**self._everywhere, **self.pattern.events()}, forbidden, Mistake.UNKNOWN_NAME)
         return replace(scope, repeats=self._repeats(is_block=False))
 
-    @property
+    @cached_property
     def select(self) -> Scope:
         """The scope of `select` without `every`: as in a condition, but a run is all events."""
         names = self.pattern.events(with_optionals=True)
@@ -225,13 +226,13 @@ class _Scopes:
             scope = replace(scope, is_whole=False)
         return scope
 
-    @property
+    @cached_property
     def actions(self) -> Scope:
         """The scope of the query's actions; they get events only as arguments."""
         forbidden = dict.fromkeys(self.pattern.events(), Mistake.ACTION_NAME)
         return self._scope(self._in_statements, forbidden, Mistake.UNKNOWN_HERE)
 
-    @property
+    @cached_property
     def without_names(self) -> dict[str, ast.Name]:
         """The names of the `without` clauses, each at its first place."""
         names: dict[str, ast.Name] = {}
@@ -240,17 +241,17 @@ class _Scopes:
                 names.setdefault(clause.name.text, clause.name)
         return names
 
-    @property
+    @cached_property
     def _everywhere(self) -> dict[str, Expression | None]:
         """The names that everything after the inputs sees: parameters and keys."""
         return {**self.inputs.key_names, **self.constants.parameters}
 
-    @property
+    @cached_property
     def _in_statements(self) -> dict[str, Expression | None]:
         """The same in blocks and actions."""
         return {**self.inputs.key_names_in_statements, **self.constants.parameters}
 
-    @property
+    @cached_property
     def _forbidden(self) -> dict[str, Mistake]:
         """In a `find`: names of waits and of `without`s, usable only in certain clauses."""
         forbidden = dict.fromkeys(self.without_names, Mistake.WITHOUT_NAME)

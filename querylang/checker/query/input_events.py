@@ -215,8 +215,7 @@ _THIS = ""
 
 def event_field(schema: EventSchema, name: str) -> Expression | None:
     """A field of the event; None if there is no such field."""
-    type_ = schema.type_of(name)
-    return None if type_ is None else FieldOf(type_, 0, name)
+    return schema.field_of(name)
 
 
 def event_value(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from querylang.checker.checked import Diagnostics
 from querylang.checker.expressions.members import no_field
@@ -47,7 +48,7 @@ class CheckedInput:
     keys: tuple[CheckedKey, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CheckedInputs:
     """The inputs that have a known type, in order.
 
@@ -63,22 +64,22 @@ class CheckedInputs:
     broken: frozenset[str] = frozenset()
     _found: dict[str, int | None] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def keys(self) -> tuple[Key, ...]:
         """The query's keys."""
         return tuple(Key(key.name, key.type) for key in self._keys if key.type is not None)
 
-    @property
+    @cached_property
     def plan_inputs(self) -> tuple[Input, ...]:
         """The inputs for the plan."""
         return tuple(item.input for item in self.items)
 
-    @property
+    @cached_property
     def key_names(self) -> dict[str, Expression | None]:
         """What the names of keys mean."""
         return {key.name: None if key.type is None else KeyOf(key.type, index) for index, key in enumerate(self._keys)}
 
-    @property
+    @cached_property
     def key_names_in_statements(self) -> dict[str, Expression | None]:
         """The same in blocks and actions: a key that may be missing is an optional."""
         names = self.key_names
@@ -88,7 +89,7 @@ class CheckedInputs:
             for name, key in names.items()
         }
 
-    @property
+    @cached_property
     def _keys(self) -> tuple[CheckedKey, ...]:
         return self.items[0].keys if self.items else ()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from typing import assert_never
 
@@ -96,7 +97,7 @@ class NamedTerm:
         return any(other.sides.get(number, side) != side for number, side in self.sides.items())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CheckedPattern:
     """A pattern.
 
@@ -113,7 +114,7 @@ class CheckedPattern:
     waits: tuple[ast.PatternWait, ...] = ()
     is_whole: bool = False
 
-    @property
+    @cached_property
     def plan_terms(self) -> tuple[Term, ...]:
         """The terms for the plan, without those that have no input."""
         return tuple(
@@ -136,18 +137,18 @@ class CheckedPattern:
         number, side = list(term.sides.items())[-1]
         return tuple(index for index, other in enumerate(self.terms) if other.sides.get(number) == side)
 
-    @property
+    @cached_property
     def terms_of_all(self) -> tuple[Term, ...]:
         """The terms of a `find all`, which needs to know the sides of each `or`."""
         pairs = zip(self.plan_terms, self.terms, strict=True)
         return tuple(replace(term, sides=tuple(sorted(named.sides.items()))) for term, named in pairs)
 
-    @property
+    @cached_property
     def has_all_inputs(self) -> bool:
         """Whether each term has an input."""
         return all(term.input is not None for term in self.terms)
 
-    @property
+    @cached_property
     def served(self) -> tuple[Served, ...]:
         """By term, what its events have to be; every term has an input."""
         first: dict[str, int] = {}
@@ -160,7 +161,7 @@ class CheckedPattern:
             if term.schema is not None and term.input is not None
         )
 
-    @property
+    @cached_property
     def wait_names(self) -> dict[str, ast.PatternWait]:
         """The named waits."""
         return {wait.name.text: wait for wait in self.waits if wait.name is not None}
@@ -169,11 +170,22 @@ class CheckedPattern:
         """The index of the term of that name."""
         return next((index for index, term in enumerate(self.terms) if term.name.text == name), None)
 
-    def events(self, *, with_optionals: bool = False) -> dict[str, Expression | None]:
+    def events(self, *, with_optionals: bool = False) -> Mapping[str, Expression | None]:
         """What the terms' names mean.
 
         `with_optionals`: as in a block: what may be unset is an optional, a run is a sequence.
         """
+        return self._in_blocks if with_optionals else self._in_conditions
+
+    @cached_property
+    def _in_blocks(self) -> dict[str, Expression | None]:
+        return self._events(with_optionals=True)
+
+    @cached_property
+    def _in_conditions(self) -> dict[str, Expression | None]:
+        return self._events(with_optionals=False)
+
+    def _events(self, *, with_optionals: bool) -> dict[str, Expression | None]:
         found: dict[str, Expression | None] = {}
         for index, term in enumerate(self.terms):
             type_ = None if term.schema is None else term.schema.type
