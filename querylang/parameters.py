@@ -31,6 +31,7 @@ from querylang.plan.constant_folding import (
 from querylang.plan.expression import NODES, Binary, Expression, Items, Kind, Literal, ParameterOf, Type, rewritten
 from querylang.plan.library import LARGEST_INTEGER, SMALLEST_INTEGER
 from querylang.plan.model import Input, NewBy, Parameter, Plan, QueryPlan, Stopped, Wait, Within
+from querylang.plan.template import Hole, free_parameters, part_with_parameters
 
 Path = tuple[str, ...]
 """The keys that lead to a value."""
@@ -79,9 +80,10 @@ def with_instances(plan: Plan, given: Given = NOTHING, *, is_check: bool = False
     made: list[QueryPlan] = []
     stopped: list[tuple[Path, Stopped]] = []
     for query in plan.queries:
+        bind_own = Binding(query).bind
         for path, name, values in wanted.get(query.name, [] if needed(query) else [DEFAULT]):
             try:
-                made.append(bind(query, values, name, given.hidden_in(path)))
+                made.append(bind_own(values, name, given.hidden_in(path)))
             except StoppedError as error:
                 stopped.append((path, Stopped(query.name, name, str(error))))
             except InstanceError as error:
@@ -211,16 +213,51 @@ def bind(
 
     Raises InstanceError.
     """
-    where = f"query '{query.name}'" + (f", instance '{instance}'" if instance else "")
-    known = [parameter.name for parameter in query.parameters]
-    for name in values:
-        if name not in known:
-            raise InstanceError(f"{where}: {_unknown(str(name), known)}")
-    literals = {item.name: _literal(item, values, where, hidden.get(item.name)) for item in query.parameters}
-    bound = _with_values(query, literals) if literals else query
-    parameters = tuple(replace(item, default=literals[item.name]) for item in query.parameters)
-    made = replace(_with_numbers(bound, where, hidden), parameters=parameters, instance=instance)
-    return query if made == query else made  # who has seen one of them knows the other
+    return Binding(query).bind(values, instance, hidden)
+
+
+class Binding:
+    """The instances of a query; what several of them have alike is made once."""
+
+    def __init__(self, query: QueryPlan) -> None:
+        self._query = query
+        self._names = [parameter.name for parameter in query.parameters]
+        self._count = 0
+        self._free: frozenset[str] = frozenset()
+        self._parts: dict[tuple[str, ...], tuple[QueryPlan, Hole | None]] = {}
+
+    def bind(self, values: Mapping[str, Any], instance: str = "", hidden: Mapping[str, str] = NONE_HIDDEN) -> QueryPlan:
+        """As the function of that name."""
+        query = self._query
+        where = f"query '{query.name}'" + (f", instance '{instance}'" if instance else "")
+        for name in values:
+            if name not in self._names:
+                raise InstanceError(f"{where}: {_unknown(str(name), self._names)}")
+        literals = {item.name: _literal(item, values, where, hidden.get(item.name)) for item in query.parameters}
+        parameters = tuple([replace(item, default=literals[item.name]) for item in query.parameters])
+        bound = self._bound(literals, where, hidden)
+        made = replace(bound, parameters=parameters, instance=instance)
+        return query if made == query else made  # who has seen one of them knows the other
+
+    def _bound(self, literals: Mapping[str, Literal | Items], where: str, hidden: Mapping[str, str]) -> QueryPlan:
+        """The query with values, whose durations are numbers."""
+        self._count += 1
+        if self._count == _FEWEST and self._names:
+            self._free = free_parameters(self._query)
+        if not self._free:
+            return _with_numbers(_with_values(self._query, literals) if literals else self._query, where, hidden)
+        others = {name: literal for name, literal in literals.items() if name not in self._free}
+        key = tuple(map(repr, others.values()))
+        if key not in self._parts:
+            bound = _with_numbers(_with_values(self._query, others), where, hidden)
+            self._parts[key] = bound, part_with_parameters(bound)
+        bound, part = self._parts[key]
+        made: QueryPlan = bound if part is None else part.filled(literals)
+        return made
+
+
+_FEWEST = 3
+"""Instances of a query, from which on it is found out what they have alike."""
 
 
 def _unknown(name: str, known: list[str]) -> str:
@@ -343,7 +380,7 @@ def _with_values(part: Any, literals: Mapping[str, Literal | Items]) -> Any:
     """A part of a plan with values instead of parameters, and constant comparisons evaluated."""
 
     def change(node: Expression) -> Expression:
-        return _decided(literals[node.name] if isinstance(node, ParameterOf) else node)
+        return _decided(literals.get(node.name, node) if isinstance(node, ParameterOf) else node)
 
     def inner(value: Any) -> Any:
         if isinstance(value, tuple):

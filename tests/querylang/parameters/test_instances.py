@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import random
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from querylang import InputError, InstanceError, bind, compile_text, instances_of
+from querylang.parameters import Given, with_instances
 from querylang.plan.expression import Literal, ParameterOf, Type, walk
 from querylang.plan.model import Plan, QueryPlan, Within, to_dict
 from querylang.plan.text import INPUT_NAMES, Names, expression_text, statement_lines
@@ -217,3 +219,39 @@ def test_instance_errors_are_input_errors_that_travel() -> None:
 def test_an_instance_is_bound_again_with_its_own_values() -> None:
     bound = bind(template("float p; integer n := 3;"), {"p": 1.0}, "eu")
     assert bind(bound, {}, "eu") == bound
+
+
+SHARED = [
+    (
+        "integer least; integer most;",
+        "inputs { A(x >= least and x <= most) within 3; } find A as a where a.x + most > least",
+    ),
+    ("float f; integer n := 3;", "inputs { A(v > f) retain n; } find A as a -> A as b where b.v > a.v - f and a.x < n"),
+    ("integer p; boolean b; float f;", "inputs { A() within f; } find A as a where (b and p > 3) or a.x = p"),
+    (
+        "string s; sequence<integer> xs;",
+        "inputs { A(x in xs) within 3; } find A as a where a.s.contains(s) { print s; }",
+    ),
+    (
+        "integer p; decimal d;",
+        "inputs { A() within 3; } find every A as a where a.d > d select sum(a.x * p) as t having t > p",
+    ),
+    ("integer p; integer q;", "inputs { A(x in [p : q]) within 3; } find A as a where p < q or a.x > p"),
+]
+
+
+@pytest.mark.parametrize(("parameters", "rest"), SHARED)
+def test_many_instances_are_those_of_each_by_itself(parameters: str, rest: str) -> None:
+    text = f"event A {{ integer x; float v; string s; boolean b; decimal d; }} query Q {{ parameters {{ {parameters} }} {rest} }}"
+    plan, chance = compile_text(text).plan, random.Random(rest)
+    kinds: dict[str, Any] = {"integer": lambda: chance.randrange(1, 9), "boolean": lambda: chance.random() < 0.5}
+    kinds |= {
+        "float": lambda: chance.choice([1.5, 2.0]),
+        "string": lambda: chance.choice("ab"),
+        "decimal": lambda: "1.5",
+    }
+    kinds["sequence<integer>"] = lambda: [chance.randrange(5) for _ in range(chance.randrange(3))]
+    (query,) = plan.queries
+    values = {f"i{n}": {item.name: kinds[str(item.type)]() for item in query.parameters} for n in range(40)}
+    found = with_instances(plan, Given({"Q": values})).queries
+    assert found == tuple(bind(query, own, name) for name, own in values.items())
