@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import querylang
-from job_engine.job.checkpoint.checkpoint_record import Record, Schemas
+from job_engine.job.checkpoint.checkpoint_record import Record, Schemas, crosses
 from job_engine.job.plan_rules import clock_sources, with_source_orderings, would_chain
 from job_engine.places.local_path import temporary_folder
 from job_engine.settings.deployment import Deployment
@@ -90,7 +90,10 @@ class Compiled:
     def program(self, deployment: Deployment) -> Program:
         """What buckets run of it."""
         sources = clock_sources(deployment)
-        program = Program.of(self.plan, buckets=deployment.buckets, clock=deployment.clock, sources=sources)
+        can_cross = crosses(deployment.engine) if self.record is None else self.record.can_cross
+        program = Program.of(
+            self.plan, buckets=deployment.buckets, clock=deployment.clock, sources=sources, crosses=can_cross
+        )
         program = replace(program, live=deployment.live, feeds=self.feeds)
         return program if self.record is None else replace(program, gathered=self.record.gathered_of(program))
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from job_engine.local.frames import Frame, Word
+from job_engine.local.frames import Frame, Word, sorted_out
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, place_to_plain
 from job_engine.sinks.kinds import Sink
@@ -71,6 +71,7 @@ class Buckets:
     def __init__(self, pool: Workers, program: Program) -> None:
         self._pool = pool
         self._program = program
+        self._crosses = program.routing() is not None
 
     def begin(
         self,
@@ -121,8 +122,13 @@ class Buckets:
         rows: packed, of the buckets that have some
         due: buckets that have a step because time is up
         is_measured: whether the results have measures, too
+
+        Where queries cross, all buckets have a step together, in rounds: in each of them workers
+        answer what is routed to buckets of others, which is handed on.
         """
-        asked = {}
+        asked, due = {}, set(due)
+        if self._crosses and (rows or due):
+            due = set(range(self._program.buckets))
         for worker in range(self._pool.count):
             own, waking = self._of_worker(worker, rows), self._of_worker(worker, due)
             if own or waking:
@@ -136,7 +142,11 @@ class Buckets:
                 asked[worker] = Frame(Word.STEP, header, [row for bucket in own for row in rows[bucket]])
         results: dict[int, bytes] = {}
         wakes: dict[int, int] = {}
-        for answer in self._pool.ask(asked).values():
+        answers = self._pool.ask(asked)
+        while any(answer.word is Word.CROSS for answer in answers.values()):
+            crossed = sorted_out(answers.values(), self._pool.count)
+            answers = self._pool.ask({worker: crossed[worker] for worker in asked})
+        for answer in answers.values():
             results |= dict(zip(answer.header["buckets"], map(bytes, answer.parts), strict=True))
             wakes |= {int(bucket): wake for bucket, wake in answer.header["wakes"].items()}
         return Stepped(dict(sorted(results.items())), wakes)

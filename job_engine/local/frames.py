@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from job_engine.wire.container import pack, unpack
+from job_engine.wire.partition_groups import Parcel
+from runtime.engine import RoutedRecords
 
 _USE = "frame"
 _VERSION = 1
@@ -27,6 +29,7 @@ class Word(StrEnum):
     BEGIN = "begin"
     READ = "read"
     STEP = "step"
+    CROSS = "cross"
     SAVE = "save"
     DONE = "done"
     FAILED = "failed"
@@ -43,6 +46,32 @@ class Frame:
     word: Word
     header: Mapping[str, Any] = field(default_factory=dict)
     parts: Sequence[bytes | memoryview] = ()
+
+
+def parcels_frame(parcels: Sequence[Parcel]) -> Frame:
+    """What queries have routed to buckets of other workers."""
+    header = {"buckets": [item.bucket for item in parcels], "groups": [item.group for item in parcels]}
+    return Frame(Word.CROSS, header, [part for item in parcels for part in item.routed.to_parts()])
+
+
+def parcels_of(frame: Frame) -> list[Parcel]:
+    """The inverse of `parcels_frame`."""
+    parts = map(bytes, frame.parts)
+    places = zip(frame.header["buckets"], frame.header["groups"], parts, parts, strict=True)
+    return [Parcel(bucket, group, RoutedRecords.of_parts(table, paths)) for bucket, group, table, paths in places]
+
+
+def sorted_out(frames: Iterable[Frame], workers: int) -> dict[int, Frame]:
+    """Such frames of all workers as those for each worker; their parts are not read."""
+    headers: dict[int, dict[str, list[int]]] = {worker: {"buckets": [], "groups": []} for worker in range(workers)}
+    parts: dict[int, list[bytes | memoryview]] = {worker: [] for worker in range(workers)}
+    for frame in frames:
+        for place, (bucket, group) in enumerate(zip(frame.header["buckets"], frame.header["groups"], strict=True)):
+            own = headers[bucket % workers]
+            own["buckets"].append(bucket)
+            own["groups"].append(group)
+            parts[bucket % workers] += frame.parts[2 * place : 2 * place + 2]
+    return {worker: Frame(Word.CROSS, header, parts[worker]) for worker, header in headers.items()}
 
 
 class Ended(Exception):

@@ -8,15 +8,16 @@ from __future__ import annotations
 import os
 import socket
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from job_engine.errors import WorkerDied, kind_of, plain_error
-from job_engine.local.frames import Ended, Frame, Word, receive, send
+from job_engine.local.frames import Ended, Frame, Word, parcels_frame, parcels_of, receive, send
 from job_engine.operator.bucket_state import first_state, read_seed, write_seeds
-from job_engine.operator.step import OpenBucket, close_bucket, measured, open_bucket, run_open_step
+from job_engine.operator.processing import Exchange
+from job_engine.operator.step import OpenBucket, OpenStep, close_bucket, measured, open_bucket, run_open_step
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import place_of_plain
 from job_engine.sinks.bucket_results import Attempt, write_results
@@ -24,6 +25,7 @@ from job_engine.sinks.kinds import MicroBatch, Sink
 from job_engine.sources.task_reading import read_task
 from job_engine.wire.container import ContainerError
 from job_engine.wire.packed_rows import fetched, put_aside
+from job_engine.wire.partition_groups import Parcel
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.tagged_rows import TaggedRow
 from job_engine.worker_memory import set_objects_aside
@@ -58,6 +60,26 @@ class RunOfWorker:
     saved: list[Count] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Step:
+    """Buckets in a micro-batch.
+
+    attempt: to write their results
+    work: by bucket, in order
+    kept: what has been routed from bucket to bucket of this worker
+    results, wakes: by bucket, as of `Stepped`; of those that have ended
+    """
+
+    timestamp: int
+    attempt: Attempt
+    is_measured: bool
+    work: Mapping[int, Exchange[OpenStep]]
+    kept: list[Parcel] = field(default_factory=list)
+    results: dict[int, bytes] = field(default_factory=dict)
+    wakes: dict[int, int] = field(default_factory=dict)
+    is_begun: bool = False
+
+
 class Worker:
     """One run, as a worker sees it."""
 
@@ -68,6 +90,7 @@ class Worker:
         self._sinks = {name: Sink.from_plain(plain) for name, plain in run.sinks.items()}
         self._open: dict[int, OpenBucket] = {}
         self._sizes: dict[int, int] = {}
+        self._step: _Step
 
     def read(self, tasks: list[str]) -> Frame:
         """The packed rows of tasks, with the bucket of each."""
@@ -80,20 +103,52 @@ class Worker:
         return Frame(Word.DONE, {"buckets": buckets}, rows)
 
     def step(self, batch: int, timestamp: int, rows: Mapping[int, list[bytes]], *, is_measured: bool) -> Frame:
-        """The results of buckets, and when each wakes; `rows`: of those that have a step."""
-        wakes: dict[str, int] = {}
-        results: list[bytes] = []
-        for bucket, own in sorted(rows.items()):
-            opened = self._open.pop(bucket, None) or self._opened(bucket)
-            step = run_open_step(self._program, bucket, opened, list(map(fetched, own)), timestamp)
-            self._open[bucket] = step.bucket
-            if step.wake is not None:
-                wakes[str(bucket)] = timestamp + step.wake
-            given = (*step.rows, *(self._measured(bucket) if is_measured else ()))
-            attempt = Attempt(MicroBatch(self._run.identity, self._program.before + batch), bucket, os.getpid())
-            found = write_results(self._program, bucket, given, self._sinks, attempt, is_alone=True)
-            results.append(found.to_bytes())
-        return Frame(Word.DONE, {"buckets": sorted(rows), "wakes": wakes}, results)
+        """The results of buckets, and when each wakes; `rows`: of those that have a step.
+
+        Where queries cross, it is first what they have routed to buckets of other workers.
+        """
+        attempt = Attempt(MicroBatch(self._run.identity, self._program.before + batch), 0, os.getpid())
+        work = {bucket: self._one(bucket, own, timestamp) for bucket, own in sorted(rows.items())}
+        self._step = _Step(timestamp, attempt, is_measured, work)
+        return self._next_round({})
+
+    def cross(self, parcels: Sequence[Parcel]) -> Frame:
+        """As `step`, once what buckets of other workers have routed is there."""
+        arrived: dict[int, list[Parcel]] = {}
+        for parcel in (*parcels, *self._step.kept):
+            arrived.setdefault(parcel.bucket, []).append(parcel)
+        self._step.kept.clear()
+        return self._next_round(arrived)
+
+    def _one(self, bucket: int, rows: list[bytes], timestamp: int) -> Exchange[OpenStep]:
+        opened = self._open.pop(bucket, None) or self._opened(bucket)
+        step = yield from run_open_step(self._program, bucket, opened, list(map(fetched, rows)), timestamp)
+        self._open[bucket] = step.bucket
+        return step
+
+    def _next_round(self, arrived: Mapping[int, Sequence[Parcel]]) -> Frame:
+        """Let the buckets of a step work until they wait for others, or have ended."""
+        step, leaving = self._step, list[Parcel]()
+        for bucket, work in step.work.items():
+            try:
+                leaving += work.send(arrived.get(bucket, ())) if step.is_begun else next(work)
+            except StopIteration as end:
+                step.results[bucket] = self._written(step, bucket, end.value)
+        step.is_begun = True
+        if step.results:
+            assert len(step.results) == len(step.work), "all buckets have the same rounds"
+            wakes = {str(bucket): wake for bucket, wake in step.wakes.items()}
+            return Frame(Word.DONE, {"buckets": list(step.results), "wakes": wakes}, list(step.results.values()))
+        away = [parcel for parcel in leaving if parcel.bucket % self._run.workers != self._run.worker]
+        step.kept += [parcel for parcel in leaving if parcel.bucket % self._run.workers == self._run.worker]
+        return parcels_frame(away)
+
+    def _written(self, at_work: _Step, bucket: int, step: OpenStep) -> bytes:
+        if step.wake is not None:
+            at_work.wakes[bucket] = at_work.timestamp + step.wake
+        given = (*step.rows, *(self._measured(bucket) if at_work.is_measured else ()))
+        attempt = replace(at_work.attempt, task=bucket)
+        return write_results(self._program, bucket, given, self._sinks, attempt, is_alone=True).to_bytes()
 
     def save(self, folder: list[Any]) -> Frame:
         """Write the states of the buckets; gives their sizes and measures."""
@@ -171,6 +226,8 @@ def _answer(worker: Worker, frame: Frame) -> Frame:
             for bucket, part in zip(header["buckets"], frame.parts, strict=True):
                 rows.setdefault(bucket, []).append(bytes(part))
             return worker.step(header["batch"], header["timestamp"], rows, is_measured=header["is_measured"])
+        case Word.CROSS:
+            return worker.cross(parcels_of(frame))
         case Word.SAVE:
             return worker.save(header["folder"])
         case _:

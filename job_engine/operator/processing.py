@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,17 +18,19 @@ from job_engine.operator.reading import ReadRows, Visit
 from job_engine.operator.releasing import Released
 from job_engine.wire.clock_sources import Clock
 from job_engine.wire.packed_rows import COMMANDS, CONTROL, BucketInput, GroupRecords, Signal
-from job_engine.wire.partition_groups import PartitionGroup, count_uses
+from job_engine.wire.partition_groups import Parcel, PartitionGroup, Routing, count_uses
 from job_engine.wire.program import Stage
 from job_engine.wire.tagged_rows import TaggedRow
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, RecordKind
-from runtime.engine import Engine
+from runtime.engine import Engine, Rounds, RoutedRecords, only_result
 from runtime.instants import EARLIEST, NEVER, NO_TIME
 from runtime.reading import ControlEvents
 from runtime.replay import results_with_steps
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import NO_OUTPUTS, OUTPUT_SCHEMA, TIMESTAMP, Results
+
+Given = TypeVar("Given")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +47,21 @@ class Processed:
     answers: tuple[TaggedRow, ...]
 
 
-def process(visit: Visit, rows: ReadRows, turns: Sequence[Turn], released: Released) -> Processed:
+Exchange = Generator[Sequence[Parcel], Sequence[Parcel], Given]
+"""Work in rounds: what queries have routed to all buckets in each, then what comes to this one."""
+
+_GroupRounds = Generator[tuple[Routing, RoutedRecords | None], Sequence[RoutedRecords], Given]
+"""The same of one group: with the routing of its stage what leaves its engine, then what comes."""
+
+
+def process(visit: Visit, rows: ReadRows, turns: Sequence[Turn], released: Released) -> Exchange[Processed]:
     """Let the engines of a bucket process what is released; `turns`: per partition group."""
     furthest = furthest_read(released.state.clock)
     work = _Work(visit, released.records, turns, furthest, Signal.FLUSH in rows.signals)
     # bucket HOME answers for all, before the engines process control events of commands
     answers = _answers(visit, rows.inputs, released.state, work) if visit.is_home else []
-    state, results = (
-        _with_epochs(released.state, work) if visit.program.epochs else _without_epochs(released.state, work)
-    )
+    run = _with_epochs if visit.program.epochs else _without_epochs
+    state, results = yield from run(released.state, work)
     return Processed(state, tuple(results), tuple(answers))
 
 
@@ -64,20 +73,24 @@ def _answers(visit: Visit, inputs: Sequence[BucketInput], state: BucketState, wo
     return answers
 
 
-def _without_epochs(state: BucketState, work: _Work) -> tuple[BucketState, list[Results]]:
-    groups = zip(work.visit.groups, state.engines, strict=True)
-    return state, [result for group, engine in groups for result in work.results(group, engine)]
+def _without_epochs(state: BucketState, work: _Work) -> Exchange[tuple[BucketState, list[Results]]]:
+    program = work.visit.program
+    routing = program.routing(program.plan_index(work.visit.bucket))
+    each = zip(work.visit.groups, state.engines, strict=True)
+    found = yield from _in_rounds(work.visit, routing, [work.results(group, engine, routing) for group, engine in each])
+    return state, [result for results in found for result in results]
 
 
-def _with_epochs(state: BucketState, work: _Work) -> tuple[BucketState, list[Results]]:
+def _with_epochs(state: BucketState, work: _Work) -> Exchange[tuple[BucketState, list[Results]]]:
     """The state after its engines have gone through the epochs, and what they give."""
     program, groups = work.visit.program, work.visit.groups
+    each = zip(groups, state.engines, state.epochs, strict=True)
+    found = yield from _in_rounds(
+        work.visit, program.routing(), [_through_stages(group, engine, epoch, work) for group, engine, epoch in each]
+    )
+    engines, epochs = [engine for engine, *_ in found], [epoch for _, epoch, _ in found]
     results: list[Results] = []
-    engines, epochs = [], []
-    for group, engine, epoch in zip(groups, state.engines, state.epochs, strict=True):
-        last, now_in, own = _through_stages(group, engine, epoch, work)
-        engines.append(last)
-        epochs.append(now_in)
+    for group, (*_, own) in zip(groups, found, strict=True):
         results += own + passed_over(program, group, work.passed_over(group))
     reported = state.reported
     if work.visit.is_home:
@@ -86,9 +99,41 @@ def _with_epochs(state: BucketState, work: _Work) -> tuple[BucketState, list[Res
     return replace(state, engines=tuple(engines), epochs=tuple(epochs), reported=reported), results
 
 
+def _in_rounds(visit: Visit, routing: Routing | None, work: Sequence[_GroupRounds[Given]]) -> Exchange[list[Given]]:
+    """What groups give; those that cross work side by side.
+
+    work: by group
+    """
+    taking_part = () if routing is None else routing.groups
+    found = {number: only_result(own) for number, own in enumerate(work) if number not in taking_part}
+    arrived: Mapping[int, Sequence[RoutedRecords]] = {}
+    is_begun = False
+    while len(found) < len(work):
+        leaving: list[Parcel] = []
+        for number in taking_part:
+            try:
+                own, routed = work[number].send(arrived.get(number, ()) if is_begun else None)  # type: ignore[arg-type]
+            except StopIteration as end:
+                found[number] = end.value
+            else:
+                leaving += () if routed is None else own.parcels(routed, visit.program.buckets)
+        is_begun = True
+        if len(found) < len(work):
+            assert found.keys().isdisjoint(taking_part), "groups that cross have the same calls"
+            arrived = _by_group((yield leaving))
+    return [found[number] for number in range(len(work))]
+
+
+def _by_group(parcels: Iterable[Parcel]) -> dict[int, list[RoutedRecords]]:
+    found: dict[int, list[RoutedRecords]] = {}
+    for parcel in parcels:
+        found.setdefault(parcel.group, []).append(parcel.routed)
+    return found
+
+
 def _through_stages(
     group: PartitionGroup, engine: Engine, epoch: int, work: _Work
-) -> tuple[Engine, int, list[Results]]:
+) -> _GroupRounds[tuple[Engine, int, list[Results]]]:
     """The engine of a group and its epoch at the end of a step, and what it gives."""
     results: list[Results] = []
     count = 0
@@ -96,15 +141,27 @@ def _through_stages(
         epoch = stage.number
         results.append(Results(ledger=pieces.ledger))
         own = stage.groups[group.number]
-        given = work.of_stage(own, engine, pieces, limit, is_last=next_ is None)
+        given = yield from work.of_stage(own, engine, pieces, limit, stage.routing, is_last=next_ is None)
         steps = np.arange(count, count + len(pieces.all))
-        given = (results_with_steps(item, steps, 0) for item in given) if count else given
+        given = [results_with_steps(item, steps, 0) for item in given] if count else given
         results += (without_silent(result, own.plan, stage.silent) for result in given)
         count += len(steps)
         if next_ is not None:
             engine, ended = followed(engine, next_, group.number)
             results.append(Results(ledger=ended))
     return engine, epoch, results
+
+
+def _with_routing(rounds: Rounds, routing: Routing | None) -> _GroupRounds[Results]:
+    """A call of an engine in rounds, with where what leaves it goes."""
+    try:
+        leaving = next(rounds)
+        while True:
+            assert routing is not None, "no other engine waits for it"
+            leaving = rounds.send((yield routing, leaving))
+    except StopIteration as end:
+        found: Results = end.value
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +190,26 @@ class _Work:
         """Whether time goes through all epochs before it ends."""
         return self.visit.program.has_changes
 
-    def results(self, group: PartitionGroup, engine: Engine) -> Iterator[Results]:
-        return self.of_stage(group, engine, self.pieces(group, self.records), NEVER, is_last=True)
+    def results(self, group: PartitionGroup, engine: Engine, routing: Routing | None) -> _GroupRounds[list[Results]]:
+        return self.of_stage(group, engine, self.pieces(group, self.records), NEVER, routing, is_last=True)
 
     def of_stage(
-        self, group: PartitionGroup, engine: Engine, pieces: Pieces, limit: int, *, is_last: bool
-    ) -> Iterator[Results]:
+        self,
+        group: PartitionGroup,
+        engine: Engine,
+        pieces: Pieces,
+        limit: int,
+        routing: Routing | None,
+        *,
+        is_last: bool,
+    ) -> _GroupRounds[list[Results]]:
         """What an engine gives of records, while the queries of a group run.
 
         limit: time advances no further, µs
+        routing: of the stage
         """
+        engine.cross(routing.crossing if routing is not None and group.number in routing.groups else None)
+        given: list[Results] = []
         turn = self.turns[group.number]
         reached = limit if self.flush and not is_last else turn.now
         now = None if turn.now is None or reached is None else min(reached, limit)
@@ -150,12 +217,14 @@ class _Work:
         if self.arrive_now:
             arrivals = _arriving_at(arrivals, now)
         if self.visit.is_home:
-            yield Results(outputs=_control_rows(group.plan, pieces.controls, engine.clock))
+            given.append(Results(outputs=_control_rows(group.plan, pieces.controls, engine.clock)))
         without_idle = NO_TIME if turn.without_idle is None else min(turn.without_idle, limit)
-        results = engine.process(arrivals, now=now, without_idle=without_idle)
-        yield _without_repeats(results, pieces.copies, group, is_home=self.visit.is_home)
+        call = engine.process_in_rounds(arrivals, now=now, without_idle=without_idle)
+        results = yield from _with_routing(call, routing)
+        given.append(_without_repeats(results, pieces.copies, group, is_home=self.visit.is_home))
         if self.flush and is_last:
-            yield engine.flush()
+            given.append((yield from _with_routing(engine.flush_in_rounds(), routing)))
+        return given
 
     def stages(self, group: PartitionGroup, epoch: int) -> Iterator[tuple[Stage, Pieces, int, Stage | None]]:
         """The stages that a group goes through, each with its records, the limit of its time and

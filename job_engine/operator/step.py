@@ -16,7 +16,7 @@ from job_engine.operator.bucket_state import BucketState, close_state, open_stat
 from job_engine.operator.joining import with_histories
 from job_engine.operator.measures import measures
 from job_engine.operator.ordering import order
-from job_engine.operator.processing import Processed, process
+from job_engine.operator.processing import Exchange, Processed, process
 from job_engine.operator.reading import ReadRows, Visit, read
 from job_engine.operator.releasing import Released, release
 from job_engine.wire.clock_sources import Clock
@@ -24,6 +24,7 @@ from job_engine.wire.packed_rows import Signal
 from job_engine.wire.program import Program
 from job_engine.wire.reports import added_up, report_table
 from job_engine.wire.tagged_rows import Tag, TaggedRow, tagged_rows
+from runtime.engine import only_result
 from runtime.instants import NO_TIME
 from runtime.results.schemas import Results
 
@@ -88,11 +89,13 @@ def run_step(
     state: what the step before left; None = the bucket's first step
     signal: asked of the bucket in addition to those in rows
 
+    No queries of the program may cross (`run_open_step`).
+
     Raises InputError for a state of another version or number of buckets.
     """
     started = monotonic()
     opened = open_bucket(program, bucket, state)
-    work = _work(program, bucket, opened.state, rows, timestamp, signal)
+    work = only_result(_work(program, bucket, opened.state, rows, timestamp, signal))
     data = close_state(program, bucket, work.processed.state).to_bytes()
     tagged = report(work, opened.joined)
     seconds = monotonic() - started
@@ -111,10 +114,20 @@ def close_bucket(program: Program, number: int, bucket: OpenBucket) -> bytes:
     return close_state(program, number, bucket.state).to_bytes()
 
 
-def run_open_step(program: Program, bucket: int, opened: OpenBucket, rows: Sequence[bytes], timestamp: int) -> OpenStep:
-    """As `run_step`, for a bucket that stays open, and that is not measured: that may take long."""
+def run_open_step(
+    program: Program,
+    bucket: int,
+    opened: OpenBucket,
+    rows: Sequence[bytes],
+    timestamp: int,
+    signal: Signal | None = None,
+) -> Exchange[OpenStep]:
+    """As `run_step`, for a bucket that stays open, and that is not measured: that may take long.
+
+    If queries of the program cross, all buckets have their steps at the same time, in rounds.
+    """
     started = monotonic()
-    work = _work(program, bucket, opened.state, rows, timestamp, None)
+    work = yield from _work(program, bucket, opened.state, rows, timestamp, signal)
     tagged = report(work, opened.joined)
     newest, seconds = max(opened.newest, work.found.newest), opened.seconds + monotonic() - started
     left = OpenBucket(work.processed.state, (), timestamp, newest, seconds)
@@ -148,13 +161,14 @@ class _Work:
 
 def _work(
     program: Program, bucket: int, before: BucketState, rows: Sequence[bytes], timestamp: int, signal: Signal | None
-) -> _Work:
+) -> Exchange[_Work]:
     """The stages between the state before and the report."""
     visit = Visit.of(program, bucket, timestamp)
     found = read(visit, rows, signal)
     ordered = order(visit, before.clock, found)
     released = release(visit, before, found.inputs, ordered)
-    return _Work(visit, found, released, process(visit, found, ordered.turns, released))
+    processed = yield from process(visit, found, ordered.turns, released)
+    return _Work(visit, found, released, processed)
 
 
 def report(work: _Work, joined: Sequence[pa.Table]) -> tuple[TaggedRow, ...]:

@@ -3,8 +3,9 @@
 A routed event has to reach the bucket that has the key of the query that takes it. Queries that
 feed each other, directly or through others, are a *component*. Where each of them has the key of
 the match in the fields that are the next one's key, an event is in its bucket already: the
-component is a partition group of its own, divided by that key. Otherwise all of its records go to
-one bucket.
+component is a partition group of its own, divided by that key. Otherwise its queries *cross*: each
+is in the group of its own key, and what they route goes from bucket to bucket within a micro-batch.
+Not every driver can do that. Where it cannot, all records of the component go to one bucket.
 
 A query keeps its group: its state is found there. So a query that begins later comes into the group
 of those that it feeds or is fed by, or is refused.
@@ -66,25 +67,46 @@ def across_keys(sources: Sequence[ClockSource]) -> GroupName:
     return CHAINS, True, tuple(sorted(source.name for source in sources)) if sources else None
 
 
-def gathered_anew(plan: Plan, sources: Sequence[ClockSource]) -> Gathered:
-    """The gathered queries of a new job."""
-    return gathered_behind(plan, sources, {}, ())
+def crossing_name(query: QueryPlan, sources: Sequence[ClockSource]) -> GroupName:
+    """The group of a query that crosses: with all others that do, it has one clock."""
+    identity, is_shared, _ = own_name(query, sources)
+    return identity, is_shared, across_keys(sources)[2]
+
+
+def crossing_queries(queries: Sequence[QueryPlan], names: Mapping[str, GroupName]) -> list[QueryPlan]:
+    """The queries that feed each other, or are fed, between groups; `names`: of these, by title."""
+    found = (members for members in _components(queries) if not names[members[0].title][0].startswith(CHAINS))
+    return [query for members in found for query in members]
+
+
+def gathered_anew(plan: Plan, sources: Sequence[ClockSource], *, crosses: bool = False) -> Gathered:
+    """The gathered queries of a new job; `crosses`: as of `Program`."""
+    return gathered_behind(plan, sources, {}, (), crosses=crosses)
 
 
 def gathered_behind(
-    plan: Plan, sources: Sequence[ClockSource], known: Mapping[str, GroupName], others: Sequence[QueryPlan]
+    plan: Plan,
+    sources: Sequence[ClockSource],
+    known: Mapping[str, GroupName],
+    others: Sequence[QueryPlan],
+    *,
+    crosses: bool = False,
 ) -> Gathered:
     """The gathered queries behind a change.
 
     plan: what runs then
     known: by title, the groups of the queries whose state there is
     others: queries that have ended, while some of their records may be still to be processed
+    crosses: as of `Program`
 
     Raises InputError if queries would feed each other whose states are in different buckets.
     """
     found = {query.title: known[query.title] for query in plan.queries if query.title in known}
     for members in _components(plan.queries):
         groups = dict.fromkeys(known[query.title] for query in members if query.title in known)
+        if crosses and _cross(members, known, plan.events, sources):
+            found |= {query.title: crossing_name(query, sources) for query in members}
+            continue
         if len(groups) > 1:
             raise InputError(_apart(members, "their states are in different buckets"))
         name = next(iter(groups)) if groups else _new_name(members, plan.events, sources)
@@ -98,6 +120,19 @@ def gathered_behind(
     own = {query.title: own_name(query, sources) for query in (*plan.queries, *others)}
     left = {query.title: known[query.title] for query in others if query.title in known}
     return tuple(sorted((title, name) for title, name in (left | found).items() if name != own[title]))
+
+
+def _cross(
+    members: Sequence[QueryPlan],
+    known: Mapping[str, GroupName],
+    events: Sequence[EventType],
+    sources: Sequence[ClockSource],
+) -> bool:
+    """Whether queries that feed each other cross; those whose state there is have to do so already."""
+    states = [(known[query.title], query) for query in members if query.title in known]
+    if not states:
+        return _common_keys(members) is None or not _meet(members, events)
+    return all(name == crossing_name(query, sources) for name, query in states)
 
 
 def _apart(members: Sequence[QueryPlan], reason: str) -> str:

@@ -10,7 +10,7 @@ sources, so that they have one clock.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,12 +19,23 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from job_engine.wire.clock_sources import ClockSource
-from job_engine.wire.gathering import CHAINS, Gathered, GroupName, gathered_anew, group_names, router_of
+from job_engine.wire.gathering import (
+    CHAINS,
+    Gathered,
+    GroupName,
+    crossing_queries,
+    gathered_anew,
+    group_names,
+    router_of,
+)
 from job_engine.wire.kept_lookups import without_looking
 from querylang.plan.model import Input, Plan, QueryPlan, TimelineKind
+from querylang.plan.routing import levels, taken_types
 from runtime.admission import Outcome, Selector, shared_selectors
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.columns.keys import bucket_of, has_keys_apart
+from runtime.engine import Crossing, RoutedRecords
+from runtime.interpreter import event_numbers
 from runtime.policies.per_input import is_clocked, shares_clock
 from runtime.results.ledger import Account, count_records
 
@@ -113,14 +124,7 @@ class PartitionGroup:
         A record without a key (malformed, of an unknown type, or with a null in its key) goes to a
         bucket chosen by its offset. Control events and heartbeats without a key go to every bucket.
         """
-        only = self.only_bucket(buckets)
-        if only is None:
-            bucket = bucket_of(arrivals, self.plan, self.query, buckets)
-            has_no_key = bucket < 0
-            if has_no_key.any():
-                bucket = np.where(has_no_key, arrivals.system("offset") % buckets, bucket)
-        else:
-            bucket, has_no_key = np.full(len(arrivals), only), arrivals.system("kind") == RecordKind.CONTROL
+        bucket, has_no_key = self._buckets(arrivals, buckets)
         if self.takes_all(arrivals):
             return Route(bucket, np.ones(len(bucket), np.bool_), Account())
         uses, kinds = self.uses(arrivals), arrivals.system("kind")
@@ -133,6 +137,72 @@ class PartitionGroup:
         if self.until is not None:
             wanted = wanted | (arrivals.system("arrival") <= self.until)
         return Route(bucket, wanted, Account() if wanted.all() else count_uses(arrivals, uses, ~wanted))
+
+    def _buckets(self, arrivals: Arrivals, buckets: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The bucket of each record, and whether it has no key."""
+        only = self.only_bucket(buckets)
+        if only is not None:
+            return np.full(len(arrivals), only), arrivals.system("kind") == RecordKind.CONTROL
+        bucket = bucket_of(arrivals, self.plan, self.query, buckets)
+        has_no_key = bucket < 0
+        if has_no_key.any():
+            bucket = np.where(has_no_key, arrivals.system("offset") % buckets, bucket)
+        return bucket, has_no_key
+
+    def parcels(self, routed: RoutedRecords, buckets: int) -> Iterator[Parcel]:
+        """Routed events that queries of the group take, by bucket."""
+        bucket, _ = self._buckets(Arrivals(routed.table), buckets)
+        for number in np.unique(bucket).tolist():
+            yield Parcel(number, self.number, routed.take(np.flatnonzero(bucket == number).tolist()))
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """Routed events on their way to a group in a bucket."""
+
+    bucket: int
+    group: int
+    routed: RoutedRecords
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """Where what queries route goes that cross (`gathering`).
+
+    crossing: these queries
+    groups: the numbers of the groups that have some, and so the same calls at the same clock
+    taking: by the number of an event type, the groups that take its events
+    """
+
+    crossing: Crossing
+    groups: tuple[int, ...]
+    taking: Mapping[int, tuple[PartitionGroup, ...]]
+
+    @staticmethod
+    def of(groups: Sequence[PartitionGroup]) -> Routing:
+        """That of the queries of these groups."""
+        names = {query.title: group.name for group in groups for query in group.plan.queries}
+        crossing = crossing_queries([query for group in groups for query in group.plan.queries], names)
+        titles = {query.title for query in crossing}
+        own = [(group, [query for query in group.plan.queries if query.title in titles]) for group in groups]
+        numbers = event_numbers(groups[0].plan) if groups else {}
+        taking: dict[int, list[PartitionGroup]] = {}
+        for group, queries in own:
+            for name in sorted(frozenset[str]().union(*map(taken_types, queries))):
+                taking.setdefault(numbers[name], []).append(group)
+        return Routing(
+            Crossing(levels(crossing), frozenset[str]().union(*map(taken_types, crossing))),
+            tuple(group.number for group, queries in own if queries),
+            {kind: tuple(some) for kind, some in taking.items()},
+        )
+
+    def parcels(self, routed: RoutedRecords, buckets: int) -> Iterator[Parcel]:
+        """Routed events on their way to all who take them."""
+        kinds = Arrivals(routed.table).system("kind")
+        for kind in np.unique(kinds).tolist():
+            own = routed.take(np.flatnonzero(kinds == kind).tolist())
+            for group in self.taking.get(kind, ()):
+                yield from group.parcels(own, buckets)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from job_engine.wire.clock_sources import Clock, ClockSource, IdleTimes
 from job_engine.wire.gathering import Gathered, GroupName, gathered_anew, group_names, router_of
 from job_engine.wire.kept_lookups import KeptTables, plan_with_kept, without_looking
-from job_engine.wire.partition_groups import PartitionGroup, partition_groups
+from job_engine.wire.partition_groups import PartitionGroup, Routing, partition_groups
 from job_engine.wire.plan_text import fingerprint, plan_text
 from querylang.plan.changes import Outcome
 from querylang.plan.model import Plan, QueryPlan
@@ -87,6 +87,7 @@ class Stage:
     known: the names of the event types that are known in it
     silent: the titles of queries that give nothing out in it
     history: as of `Epoch`
+    routing: where what queries route goes that cross; None = no queries of the program do
     """
 
     number: int
@@ -97,16 +98,23 @@ class Stage:
     silent: frozenset[str] = frozenset()
     history: History | None = None
     behind: tuple[int, int, int] | None = None
+    routing: Routing | None = None
 
 
 @lru_cache(maxsize=16)
 def epoch_stages(
-    whole: str, epochs: tuple[Epoch, ...], sources: tuple[ClockSource, ...], gathered: Gathered, tables: KeptTables
+    whole: str,
+    epochs: tuple[Epoch, ...],
+    sources: tuple[ClockSource, ...],
+    gathered: Gathered,
+    tables: KeptTables,
+    *,
+    crosses: bool,
 ) -> tuple[Stage, ...]:
     """The stages of a program; computed once per process.
 
     whole: the plan of all queries, as text
-    gathered, tables: as of `Program`
+    gathered, tables, crosses: as of `Program`
     """
     plan, until = plan_with_kept(whole, tables), epochs[-1].begins
     all_members: dict[GroupName, list[QueryPlan]] = {}
@@ -141,7 +149,19 @@ def epoch_stages(
     if len(epochs) == 1:  # nothing of other queries can come any more
         only = stages[0]
         stages = [replace(only, groups=tuple(replace(group, until=None) for group in only.groups))]
-    return tuple(stages)
+    return _with_routings(stages) if crosses else tuple(stages)
+
+
+def _with_routings(stages: Sequence[Stage]) -> tuple[Stage, ...]:
+    """The stages; groups whose queries cross in one of them take part in all."""
+    found = [Routing.of(stage.groups) for stage in stages]
+    taking_part = tuple(sorted({number for routing in found for number in routing.groups}))
+    if not taking_part:
+        return tuple(stages)
+    return tuple(
+        replace(stage, routing=replace(routing, groups=taking_part))
+        for stage, routing in zip(stages, found, strict=True)
+    )
 
 
 def _silent(epochs: Sequence[Epoch], number: int) -> frozenset[str]:
@@ -241,6 +261,7 @@ class Program:
     nulls: who says the rule for nulls
     feeds: whether what queries route reaches others; else it is an output only
     gathered: the groups of queries that feed each other; None = as of a new job
+    crosses: whether what queries route may go from bucket to bucket within a micro-batch
     tables: what tables beside the stream hold
     """
 
@@ -261,6 +282,7 @@ class Program:
     nulls: NullRule = NullRule.PLAN
     feeds: bool = True
     gathered: Gathered | None = None
+    crosses: bool = False
     tables: KeptTables = ()
 
     @staticmethod
@@ -272,11 +294,14 @@ class Program:
         sources: Sequence[ClockSource] = (),
         is_bounded: bool = False,
         nulls: NullRule = NullRule.PLAN,
+        crosses: bool = False,
     ) -> Program:
         """A program for these plans."""
         texts = tuple(plan_text(plan) for plan in plans)
-        gathered = gathered_anew(plans[0], sources) if len(plans) == 1 else None
-        return Program(texts, buckets, clock, idle, tuple(sources), is_bounded, nulls=nulls, gathered=gathered)
+        gathered = gathered_anew(plans[0], sources, crosses=crosses) if len(plans) == 1 else None
+        return Program(
+            texts, buckets, clock, idle, tuple(sources), is_bounded, nulls=nulls, gathered=gathered, crosses=crosses
+        )
 
     def fingerprint(self) -> str:
         """A hash of the plans, equal for equal plans."""
@@ -305,10 +330,18 @@ class Program:
             return self.stages[-1].groups
         return _load_groups(self.plans[index], self.sources, self.gathered, self.tables)
 
+    def routing(self, index: int = 0) -> Routing | None:
+        """That of a plan, as of `Stage`; of the last epoch, if there are any."""
+        if self.epochs or not self.crosses:
+            return self.stages[-1].routing if self.epochs else None
+        return _load_routing(self.plans[index], self.sources, self.gathered, self.tables)
+
     @property
     def stages(self) -> tuple[Stage, ...]:
         """The groups of each epoch; the groups of a number have the same name in all of them."""
-        return epoch_stages(self.plans[0], self.epochs, self.sources, self.gathered or (), self.tables)
+        return epoch_stages(
+            self.plans[0], self.epochs, self.sources, self.gathered or (), self.tables, crosses=self.crosses
+        )
 
     @property
     def names(self) -> dict[str, GroupName]:
@@ -363,6 +396,14 @@ def _load_groups(
 ) -> tuple[PartitionGroup, ...]:
     """Computed once per process and plan; gathered: as of `partition_groups`."""
     return partition_groups(plan_with_kept(plan, tables), sources, gathered)
+
+
+@lru_cache(maxsize=64)
+def _load_routing(
+    plan: str, sources: tuple[ClockSource, ...], gathered: Gathered | None, tables: KeptTables
+) -> Routing | None:
+    found = Routing.of(_load_groups(plan, sources, gathered, tables))
+    return found if found.groups else None
 
 
 @lru_cache(maxsize=64)

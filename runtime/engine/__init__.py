@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from runtime.engine.chains import Crossing, RoutedRecords
 from runtime.engine.division import NOWHERE, JoinRule, by_rules, divided_snapshot, equal_in_all, united_snapshot
-from runtime.engine.engine import Engine, StoredEvents
+from runtime.engine.engine import Engine, Rounds, StoredEvents, only_result
 from runtime.engine.key_contents import KeyContents
 from runtime.engine.metrics import metrics_table, output_events
 from runtime.engine.query_state import QueryParts
@@ -12,16 +13,20 @@ from runtime.engine.snapshot import STATE_VERSION, StateError
 __all__ = [
     "NOWHERE",
     "STATE_VERSION",
+    "Crossing",
     "Engine",
     "JoinRule",
     "KeyContents",
     "QueryParts",
+    "Rounds",
+    "RoutedRecords",
     "StateError",
     "StoredEvents",
     "by_rules",
     "divided_snapshot",
     "equal_in_all",
     "metrics_table",
+    "only_result",
     "output_events",
     "united_snapshot",
 ]

@@ -2,14 +2,23 @@
 
 A routed record arrives when its match is found. Its place in the total order is behind what caused
 it, depth first: a *path* names the record or timer at its root, and per hop the routing query, the
-match and the output. Paths are compared element by element; a path comes before those that it
-begins. So all that an event causes is processed before the next event of the same cause.
+key, the match and the output. Paths are compared element by element; a path comes before those that
+it begins. So all that an event causes is processed before the next event of the same cause.
+
+A path means the same in every engine. So queries that feed each other may be in several, each with
+some of the keys (`Crossing`): then all that is routed leaves the engine, and comes back to those
+that have the keys of the queries that take it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import json
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import cached_property
+from math import isfinite, isnan
 from typing import Any
 
 import numpy as np
@@ -18,17 +27,27 @@ import pyarrow as pa
 from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.routing import ROUTE_SOURCE, levels, taken_types
 from runtime.admission import Moves
-from runtime.columns.arrivals import AT_THE_END, Arrivals, arrivals_schema, column_name, field_columns, to_cell
+from runtime.columns.arrivals import (
+    AT_THE_END,
+    PLACE,
+    Arrivals,
+    arrivals_schema,
+    column_name,
+    field_columns,
+    to_cell,
+)
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
 from runtime.engine.shared_admission import SharedAdmission
 from runtime.interpreter import event_numbers
+from runtime.json_reader import json_of_text
 from runtime.number_arrays import Integers
 from runtime.reading import ControlEvents
 from runtime.results.outputs import Routed
 
 Path = tuple[tuple[Any, ...], ...]
-"""The root (moment in µs, kind, record), then by hop (query, instance, match, output)."""
+"""The root (moment in µs, kind, place of the record), then by hop (query, instance, key, match,
+output). The number of a match orders those of one cause and key."""
 
 _OF_TIMER, _OF_RECORD, _OF_END = 0, 1, 2
 """The kinds of roots, in the order of one moment."""
@@ -37,11 +56,107 @@ _WORD = 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
-class RoutedRecord:
-    """A routed event as a record."""
+class RoutedRecords:
+    """Routed events as records.
 
-    path: Path
-    routed: Routed
+    table: as of `Arrivals`
+    paths: by record
+    """
+
+    table: pa.Table
+    paths: Sequence[Path]
+
+    def take(self, rows: Sequence[int]) -> RoutedRecords:
+        """These of them, in this order."""
+        return RoutedRecords(self.table.take(pa.array(rows, pa.int64())), [self.paths[row] for row in rows])
+
+    def to_parts(self) -> tuple[bytes, bytes]:
+        """As bytes: records, and paths."""
+        return Arrivals(self.table).to_bytes(), json.dumps([_plain(path) for path in self.paths]).encode()
+
+    @staticmethod
+    def of_parts(table: bytes, paths: bytes) -> RoutedRecords:
+        """The inverse of `to_parts`."""
+        found = map(_of_plain, json_of_text(paths, list[Any]))
+        return RoutedRecords(Arrivals.from_bytes(table).table, list(found))
+
+    @staticmethod
+    def concat(parts: Sequence[RoutedRecords]) -> RoutedRecords:
+        """All of them."""
+        table = Arrivals.concat([Arrivals(part.table) for part in parts]).table
+        return RoutedRecords(table, [path for part in parts for path in part.paths])
+
+
+def _plain(value: Any) -> Any:
+    """A part of a path as JSON can hold it."""
+    match value:
+        case tuple():
+            return [_plain(item) for item in value]
+        case Decimal():
+            return {"decimal": str(value)}
+        case float() if not isfinite(value):
+            return {"float": str(value)}
+        case _:
+            return value
+
+
+def _of_plain(value: Any) -> Any:
+    match value:
+        case list():
+            return tuple(map(_of_plain, value))
+        case {"decimal": text}:
+            return Decimal(text)
+        case {"float": text}:
+            return float(text)
+        case _:
+            return value
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """Queries that feed each other in several engines, which work in rounds: a level in each.
+
+    levels: by a query's name, how many routes lead to it one after the other, at most; of those
+        that feed others, or are fed
+    taken: the event types that some of them take
+    """
+
+    levels: Mapping[str, int]
+    taken: frozenset[str]
+
+    @property
+    def rounds(self) -> int:
+        """How many levels there are."""
+        return max(self.levels.values(), default=0) + 1
+
+
+class _Places:
+    """Where the records of a call are in the order of all records."""
+
+    def __init__(self, records: CallRecords) -> None:
+        self._records = records
+
+    @cached_property
+    def _columns(self) -> list[Integers]:
+        return [self._records.table.column(name).to_numpy() for name in PLACE]
+
+    def of(self, record: int) -> tuple[int, ...]:
+        """The place of a record of the call."""
+        return tuple(int(column[record]) for column in self._columns)
+
+    def before(self, path: Path) -> int:
+        """How many records come before a routed one."""
+        moment, kind, place = path[0]
+        count = len(self._records.table)
+        if kind == _OF_RECORD:
+            return bisect_right(range(count), place, key=self.of)
+        return count if kind == _OF_END else int(np.searchsorted(self._records.arrival, moment, side="left"))
+
+    def step(self, path: Path) -> int:
+        """The step at the root of a path: a record of the call, or the one before a record that another
+        engine has had."""
+        kind = path[0][1]
+        return self.before(path) - 1 if kind == _OF_RECORD else -1 if kind == _OF_TIMER else AT_THE_END
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,27 +172,37 @@ class ChainRecords:
     steps: Integers
     paths: Mapping[int, Path]
 
-    def cause(self, step: int, emitted: int) -> Path:
-        """The path of what has found a match; parameters as of `Routed`."""
+    def cause(self, step: int, emitted: int, places: _Places) -> Path:
+        """The path of what has found a match; parameters as of `Routed`.
+
+        places: of the records from sources
+        """
         if step in self.paths:
             return self.paths[step]
         if step < 0:
-            return ((emitted, _OF_TIMER, 0),)
+            return ((emitted, _OF_TIMER, ()),)
         if step >= AT_THE_END:
-            return ((emitted, _OF_END, 0),)
-        return ((emitted, _OF_RECORD, int(self.steps[step]) if len(self.steps) else step),)
+            return ((emitted, _OF_END, ()),)
+        return ((emitted, _OF_RECORD, places.of(int(self.steps[step]) if len(self.steps) else step)),)
 
 
 class Chains:
-    """Which queries of a plan feed which."""
+    """Which queries of a plan feed which.
 
-    def __init__(self, plan: Plan, runners: Sequence[QueryRunner]) -> None:
-        self._plan = plan
+    crossing: those of several engines; None = they feed each other within this one
+    """
+
+    def __init__(self, plan: Plan, runners: Sequence[QueryRunner], crossing: Crossing | None = None) -> None:
+        self._plan, self.crossing = plan, crossing
         taken = frozenset[str]().union(*map(taken_types, plan.queries)) if plan.queries else frozenset[str]()
+        taken = taken if crossing is None else taken | crossing.taken
         for runner in runners:
             runner.feeds = taken.intersection(runner.query.routes)
         self._routed = frozenset[str]().union(*(runner.feeds for runner in runners))
-        self._levels = levels(plan.queries) if self._routed else {}
+        if crossing is not None:
+            self._levels, self._routed = crossing.levels, self._routed | crossing.taken
+        else:
+            self._levels = levels(plan.queries) if self._routed else {}
 
     def in_order(
         self, members: Mapping[SharedAdmission, list[QueryRunner]]
@@ -85,38 +210,57 @@ class Chains:
         """The same; those that feed come before those that are fed."""
         if not self._routed:
             return members
+        return dict(sorted(members.items(), key=lambda item: self.level(item[1])))
 
-        def level(item: tuple[SharedAdmission, list[QueryRunner]]) -> int:
-            return max(self._levels[runner.query.name] for runner in item[1])
+    def level(self, members: Sequence[QueryRunner]) -> int:
+        """The level of queries that share an admission; of those without a chain 0."""
+        return max(self._levels.get(runner.query.name, 0) for runner in members)
 
-        return dict(sorted(members.items(), key=level))
+    @property
+    def exchanges(self) -> int:
+        """How many rounds of a call end with what other engines have routed."""
+        return 0 if self.crossing is None else self.crossing.rounds - 1
 
-    def of_call(self, records: CallRecords) -> CallChains:
-        """The chains of one call; `records`: from sources."""
-        return CallChains(self._plan, records, self._routed)
+    def exchanges_before(self, members: Sequence[QueryRunner]) -> int:
+        """How many of them end before queries that share an admission run."""
+        return min(self.exchanges, self.level(members)) if self.exchanges else 0
+
+    def of_call(self, records: CallRecords, began: int) -> CallChains:
+        """The chains of one call.
+
+        records: from sources
+        began: the clock before the call, µs
+        """
+        return CallChains(self._plan, records, self._routed, began, crosses=self.crossing is not None)
 
 
 class CallChains:
-    """What has been routed so far in one call."""
+    """What has been routed so far in one call.
 
-    def __init__(self, plan: Plan, records: CallRecords, types: Collection[str]) -> None:
-        self._plan, self._records, self._types = plan, records, types
-        self._routed: list[RoutedRecord] = []
+    Where queries cross, what they route is first in what leaves the engine.
+    """
+
+    def __init__(self, plan: Plan, records: CallRecords, types: Collection[str], began: int, *, crosses: bool) -> None:
+        self._plan, self._records, self._types, self._began, self._crosses = plan, records, types, began, crosses
+        self._kinds = event_numbers(plan)
+        self._places = _Places(records)
+        self._paths: list[Path] = []
         self._tables: list[pa.Table] = []
+        self._leaving: list[RoutedRecords] = []
         self._given: dict[tuple[frozenset[str], int], ChainRecords] = {}
         self._sources = ChainRecords(records, np.empty(0, np.int64), {})
 
     def records_for(self, query: QueryPlan) -> ChainRecords:
         """The records for a query, with the columns of the types it takes; all that feed it have
         run."""
-        if not self._routed:
+        if not self._paths:
             return self._sources
         types = taken_types(query)
-        asked = types, len(self._routed)
+        asked = types, len(self._paths)
         if asked not in self._given:
-            taken = types.intersection(self._types)
-            rows = [row for row, item in enumerate(self._routed) if item.routed.event.type.name in taken]
-            rows.sort(key=lambda row: self._routed[row].path)
+            wanted = [self._kinds[name] for name in types.intersection(self._types)]
+            rows = np.flatnonzero(np.isin(self._all().column("_kind").to_numpy(), wanted)).tolist()
+            rows.sort(key=self._paths.__getitem__)
             self._given[asked] = self._merged(rows, self._columns(types)) if rows else self._sources
         return self._given[asked]
 
@@ -130,42 +274,61 @@ class CallChains:
 
         given: the records that the query has had
         """
-        for item in outcome.routed:
-            hop = query.name, query.instance, item.match, item.output
-            self._routed.append(RoutedRecord((*given.cause(item.step, item.emitted), hop), item))
         if outcome.routed:
-            self._tables.append(self._table(query, outcome.routed))
+            paths = [
+                (*given.cause(item.step, item.emitted, self._places), _hop(query, item)) for item in outcome.routed
+            ]
+            found = RoutedRecords(self._table(query, outcome.routed), paths)
+            if self._crosses:
+                self._leaving.append(found)
+            else:
+                self.receive([found])
         return outcome.with_steps(given.steps) if len(given.steps) else outcome
 
+    def receive(self, routed: Sequence[RoutedRecords]) -> None:
+        """Adds what has been routed, here or in other engines."""
+        self._paths += [path for item in routed for path in item.paths]
+        self._tables += [item.table for item in routed]
+
+    def leave(self) -> RoutedRecords | None:
+        """What has been routed since this was asked last, for all engines; None = nothing."""
+        found, self._leaving = self._leaving, []
+        return RoutedRecords.concat(found) if found else None
+
     def table(self) -> pa.Table | None:
-        """All that has been routed, in total order, as `Results.routed`."""
-        if not self._routed:
+        """All that has been routed, in total order, as `Results.routed`; None where queries cross."""
+        if not self._paths or self._crosses:
             return None
-        rows = sorted(range(len(self._routed)), key=lambda row: self._routed[row].path)
-        steps = [_step_of(self._routed[row].path) for row in rows]
+        rows = sorted(range(len(self._paths)), key=self._paths.__getitem__)
+        steps = [self._places.step(self._paths[row]) for row in rows]
         return self._taken(rows).append_column("_step", pa.array(steps, pa.int64()))
+
+    def _all(self) -> pa.Table:
+        """All routed records."""
+        if len(self._tables) > 1:
+            self._tables = [Arrivals.concat([Arrivals(table) for table in self._tables]).table]
+        return self._tables[0]
 
     def _taken(self, rows: Sequence[int]) -> pa.Table:
         """These of all routed records, as `Arrivals`."""
-        if len(self._tables) > 1:
-            self._tables = [Arrivals.concat([Arrivals(table) for table in self._tables]).table]
-        return self._tables[0].take(pa.array(rows, pa.int64()))
+        return self._all().take(pa.array(rows, pa.int64()))
 
     def _merged(self, rows: Sequence[int], columns: Sequence[str]) -> ChainRecords:
         """These columns of the call, with these routed records in total order."""
         records, count = self._records, len(self._records.table)
-        paths = [self._routed[row].path for row in rows]
-        before = np.array([self._place(path) for path in paths], np.int64)
+        paths = [self._paths[row] for row in rows]
+        before = np.array([self._places.before(path) for path in paths], np.int64)
         places = before + np.arange(len(rows))
         is_routed = np.zeros(count + len(rows), np.bool_)
         is_routed[places] = True
         order = np.empty(len(is_routed), np.int64)
         order[~is_routed], order[is_routed] = np.arange(count), count + np.arange(len(rows))
         own = self._taken(rows)
-        moments = own.column("_arrival").to_numpy()
+        # the clock of another engine may be behind this one, once timers were run to their end
+        moments = np.maximum(own.column("_arrival").to_numpy(), np.append(self._began, records.arrival)[before])
         table = Arrivals.concat([Arrivals(records.table.select(columns)), Arrivals(own)]).table
         arrival = np.concatenate([records.arrival, moments])[order]
-        roots = np.array([_step_of(path) for path in paths], np.int64)
+        roots = np.array([self._places.step(path) for path in paths], np.int64)
         merged = replace(
             records,
             table=table.take(pa.array(order)),
@@ -179,19 +342,10 @@ class CallChains:
         by_place = dict(zip(places.tolist(), paths, strict=True))
         return ChainRecords(merged, np.concatenate([np.arange(count), roots])[order], by_place)
 
-    def _place(self, path: Path) -> int:
-        """How many records from sources come before a routed one."""
-        moment, kind, record = path[0]
-        if kind == _OF_RECORD:
-            return int(record) + 1
-        if kind == _OF_END:
-            return len(self._records.table)
-        return int(np.searchsorted(self._records.arrival, moment, side="left"))
-
     def _table(self, query: QueryPlan, routed: Sequence[Routed]) -> pa.Table:
         """What a query has routed as `Arrivals`. Coordinates are made from the identity of the
         match and the number of the output."""
-        kinds, count, schema = event_numbers(self._plan), len(routed), arrivals_schema(self._plan)
+        kinds, count, schema = self._kinds, len(routed), arrivals_schema(self._plan)
         moments = [item.emitted for item in routed]
         ids = [item.identity for item in routed]
         columns: dict[str, Any] = {
@@ -219,10 +373,19 @@ def _signed(word: int) -> int:
     return word - _WORD if word >= _WORD // 2 else word
 
 
-def _step_of(path: Path) -> int:
-    """The step at the root of a path."""
-    _, kind, record = path[0]
-    return int(record) if kind == _OF_RECORD else -1 if kind == _OF_TIMER else AT_THE_END
+def _hop(query: QueryPlan, routed: Routed) -> tuple[Any, ...]:
+    return query.name, query.instance, tuple(_ordered(routed.key)), routed.match, routed.output
+
+
+def _ordered(value: Any) -> Iterable[tuple[Any, ...]]:
+    """The parts of a key in a form whose order is that of matches (`runtime.results.matched`)."""
+    if isinstance(value, Mapping):
+        for part in value.values():
+            yield from _ordered(part)
+    elif value is None:
+        yield (2,)
+    else:
+        yield (1,) if isinstance(value, float) and isnan(value) else (0, value)
 
 
 def _moves(records: CallRecords, moments: Integers, order: Integers) -> Moves:

@@ -8,9 +8,9 @@ does not depend on how records are grouped into calls. Each query works on its o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from querylang.plan.model import Plan
 from runtime.admission import CLOCK_SCHEMA, NO_MOVES, Moves
 from runtime.columns.arrivals import Arrivals, in_arrival_order, is_moved
 from runtime.engine.call_rows import CallRecords
-from runtime.engine.chains import Chains
+from runtime.engine.chains import Chains, Crossing, RoutedRecords
 from runtime.engine.key_contents import Key, KeyContents, forget_key, key_contents, query_sizes
 from runtime.engine.looking import EVERYTHING, FEW, LookedAt, Looking, Pairs, Serving
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
@@ -35,6 +35,8 @@ from runtime.reading import ControlEvents, SetDelayedEventsLeeway
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.outputs import control_errors, refused_at_source, stopped_instances
 from runtime.results.schemas import NO_ADJUSTED, NO_OUTPUTS, Results, no_discards, rows_of
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,20 @@ class StoredEvents:
     bounds: pa.Table
     waits: pa.Table
     is_unusual: bool
+
+
+Rounds = Generator[RoutedRecords | None, Sequence[RoutedRecords], Results]
+"""A call in rounds: what leaves the engine in each, then what comes to it; None = nothing."""
+
+
+def only_result(rounds: Generator[object, Any, Result]) -> Result:
+    """What is given by work that has one round only."""
+    try:
+        next(rounds)
+    except StopIteration as end:
+        found: Result = end.value
+        return found
+    raise AssertionError("nobody has what comes from other engines")
 
 
 class Engine:
@@ -106,7 +122,13 @@ class Engine:
         without_idle: where the clock would be if time had waited for every silent source, µs;
             None = at the clock
         """
-        table = in_arrival_order(arrivals.table)
+        return only_result(self.process_in_rounds(arrivals, now, without_idle=without_idle))
+
+    def process_in_rounds(
+        self, arrivals: Arrivals, now: int | None = None, *, without_idle: int | None = None
+    ) -> Rounds:
+        """As `process`, where queries of several engines may feed each other (`crossing`)."""
+        table, began = in_arrival_order(arrivals.table), self._clock
         written = table.column("_arrival").to_numpy()
         arrival = np.maximum(written, self._clock)
         moves = Moves(is_moved(table) | (written < self._clock), np.maximum(written, self._clock_without_idle))
@@ -116,16 +138,30 @@ class Engine:
             self._clock = max(self._clock, now)
         reached = self._clock if without_idle is None else min(without_idle, self._clock)
         self._clock_without_idle = max(self._clock_without_idle, reached)
-        return self._run(table, arrival, self._clock, moves)
+        return self._in_rounds(table, arrival, self._clock, moves, began=began)
 
     def flush(self) -> Results:
         """Ends the input and runs all timers that are left; the clock stops at the last one."""
-        return self._run(Arrivals.empty(self.plan).table, np.empty(0, np.int64), NEVER, is_last=True)
+        return only_result(self.flush_in_rounds())
+
+    def flush_in_rounds(self) -> Rounds:
+        """As `flush`, where queries of several engines may feed each other (`crossing`)."""
+        return self._in_rounds(Arrivals.empty(self.plan).table, np.empty(0, np.int64), NEVER, is_last=True)
+
+    def cross(self, crossing: Crossing | None) -> None:
+        """From now on queries of this engine and of others feed each other; None = only its own do.
+
+        All these engines then have the same calls at the same clock, in rounds. Each gives what its
+        queries of a level have routed, and gets what all have routed to queries that it has.
+        """
+        if self._chains.crossing is not crossing:
+            self._chains = Chains(self.plan, self._runners, crossing)
 
     def end(self) -> Results:
         """Ends the input without advancing the clock: for sources that are complete at their
         end."""
-        return self._run(Arrivals.empty(self.plan).table, np.empty(0, np.int64), self._clock, is_last=True)
+        nothing = Arrivals.empty(self.plan).table
+        return only_result(self._in_rounds(nothing, np.empty(0, np.int64), self._clock, is_last=True))
 
     def followed_by(self, plan: Plan, heirs: Mapping[str, str]) -> tuple[Engine, pa.Table]:
         """The engine of the queries that run from now on, and changes of the ledger.
@@ -357,7 +393,7 @@ class Engine:
             if forgotten:
                 raise StateError("keys that have to be forgotten are there")
 
-    def _run(
+    def _in_rounds(
         self,
         table: pa.Table,
         arrival: NDArray[np.int64],
@@ -365,9 +401,13 @@ class Engine:
         moves: Moves = NO_MOVES,
         *,
         is_last: bool = False,
-    ) -> Results:
+        began: int | None = None,
+    ) -> Rounds:
         """Runs every query over records in order of arrival, and timers up to `limit`; then evicts
-        at the clock."""
+        at the clock.
+
+        began: the clock before the call; None = it is the same
+        """
         kinds = table.column("_kind").to_numpy().astype(np.int64)
         controls = ControlEvents.of(table, self.plan, self._leeway, has_changes=self._has_changes)
         self._leeway = controls.leeway
@@ -375,10 +415,14 @@ class Engine:
         members = self._chains.in_order(self._members())
         by_title: dict[str, QueryOutcome] = {}
         carries: list[tuple[list[QueryRunner], list[Carry]]] = []
-        chains = self._chains.of_call(records)
+        chains = self._chains.of_call(records, self._clock if began is None else began)
         looked_at = self._looked_at_in(records, members)
         changes: Account = Counter()
+        exchanged = 0
         for admission, own in members.items():
+            while exchanged < self._chains.exchanges_before(own):
+                chains.receive((yield chains.leave()))
+                exchanged += 1
             given = chains.records_for(own[0].query)
             offered = looked_at.offered(admission, given.records)
             self.looked_at.add(offered.count * len(own), len(given.records.kinds) * len(own))
@@ -394,6 +438,8 @@ class Engine:
             for runner, (outcome, _) in zip(own, found, strict=True):
                 by_title[runner.query.title] = chains.add(runner.query, given, offered.stepped(outcome))
             carries.append((own, [carry for _, carry in found]))
+        for _ in range(exchanged, self._chains.exchanges):
+            chains.receive((yield chains.leave()))
         outcomes = {title: by_title[title] for title in self._by_title if title in by_title}
         if limit == NEVER:
             self._clock = max([self._clock, *(outcome.last_release for outcome in outcomes.values())])

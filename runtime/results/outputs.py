@@ -6,7 +6,7 @@ Outputs are prints, sends and logs of blocks, errors, and what became of changes
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -73,6 +73,7 @@ class Routed:
     identity: of its match
     emitted: µs
     step: as in `runtime.results.matched.Matched`
+    key: of its match, by name
     """
 
     match: int
@@ -81,6 +82,7 @@ class Routed:
     identity: str
     emitted: int
     step: int
+    key: Mapping[str, Any]
 
 
 class LookedUp(NamedTuple):
@@ -155,7 +157,8 @@ def block_outputs(
                     own[place] = {"kind": "error", "text": f"not routed: {problem}"}
                 elif event.type.name in feeds:
                     emitted = micros_of(shared["emitted"])
-                    routed.append(Routed(number, place, event, shared["match_id"], emitted, shared["_step"]))
+                    identity, step = shared["match_id"], shared["_step"]
+                    routed.append(Routed(number, place, event, identity, emitted, step, value))
         rows.extend({**shared, **row} for row in own)
         if len(rows) > _MOST_ROWS:
             tables.append(pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA))

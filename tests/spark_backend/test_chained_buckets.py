@@ -76,21 +76,22 @@ def in_pieces(chance: random.Random, parts: dict[str, Arrivals]) -> list[dict[st
     return found
 
 
-def compare(seed: int) -> bool:
-    """Whether the queries of a random program are apart, and its answer is right."""
+def compare(seed: int, *, crosses: bool = False) -> bool:
+    """Whether queries of a random program are apart, or cross, and its answer is right."""
     chance = random.Random(seed)
-    program = book(chance, chance.choice(KEYS) if seed % 3 else None)
+    program = book(chance, chance.choice(KEYS) if seed % 3 and not crosses else None)
     plan = querylang.compile_text(program.text).plan
     parts = arrivals_of(chance, given(chance, program.from_sources, 4), plan)
-    stream = Stream(Program.of(plan, buckets=chance.randint(1, 4), sources=SOURCES))
+    stream = Stream(Program.of(plan, buckets=chance.randint(1, 4), sources=SOURCES, crosses=crosses))
     for number, batch in enumerate(in_pieces(chance, parts)):
         stream.take(batch, number)
         if chance.random() < 0.1:
             stream.move(chance.randint(1, 5))
     stream.take({}, 1000, Signal.FLUSH)
     assert stream.summary() == summary(embedded(plan, together(parts))), (seed, program.text)
-    names = stream.program.names.values()
-    return any(name[0].startswith(f"{CHAINS} ") for name in names)
+    names = [name for name, *_ in stream.program.names.values()]
+    assert not (crosses and CHAINS in names)
+    return stream.program.routing() is not None if crosses else any(name.startswith(f"{CHAINS} ") for name in names)
 
 
 @pytest.mark.parametrize("block", range(2))
@@ -98,13 +99,19 @@ def test_chains_in_buckets_give_what_one_engine_gives(block: int) -> None:
     assert 2 < sum(compare(seed) for seed in range(10 * block, 10 * block + 10)) < 8
 
 
-def compare_processing(seed: int) -> int:
+def test_chains_that_cross_buckets_give_what_one_engine_gives() -> None:
+    assert sum(compare(seed, crosses=True) for seed in range(40, 52)) > 5
+
+
+def compare_processing(seed: int, *, crosses: bool = False) -> int:
     """Records arrive when they are read, and what they cause has the moment of its cause; the number of matches."""
     chance = random.Random(seed)
-    program = book(chance, chance.choice(KEYS) if seed % 3 else None, has_beats=seed % 2 == 0)
+    shared = chance.choice(KEYS) if seed % 3 and not crosses else None
+    program = book(chance, shared, has_beats=seed % 2 == 0)
     plan = querylang.compile_text(program.text).plan
     parts = arrivals_of(chance, given(chance, program.from_sources, 4), plan)
-    stream = Stream(Program.of(plan, buckets=chance.randint(1, 4), clock=Clock.PROCESSING, sources=SOURCES))
+    buckets = chance.randint(1, 4)
+    stream = Stream(Program.of(plan, buckets=buckets, clock=Clock.PROCESSING, sources=SOURCES, crosses=crosses))
     at, read = 0, list[Arrivals]()
     for batch in [item for piece in in_pieces(chance, parts) for item in (piece, {})]:
         at += chance.choice([1, 500, 4000])
@@ -125,6 +132,7 @@ def read_at(part: Arrivals, moment: int) -> Arrivals:
 
 def test_chains_whose_records_arrive_when_they_are_read() -> None:
     assert sum(compare_processing(seed) for seed in range(8)) > 100
+    assert sum(compare_processing(seed, crosses=True) for seed in range(40, 46)) > 100
 
 
 EVENTS = "event A { integer h; integer v; } event B { integer h; integer v; } event C { integer h; integer v; } "
@@ -144,10 +152,10 @@ ELSEWHERE = FIRST.replace("B(b.h,", "B(b.v,")
 class ChainedJob:
     """Buckets whose queries change between micro-batches, with the settings that a job gives their plans."""
 
-    def __init__(self, text: str, buckets: int) -> None:
+    def __init__(self, text: str, buckets: int, *, crosses: bool = False) -> None:
         template = querylang.compile_text(EVENTS + text).plan
         plan = with_instances(template, Given({}))
-        self.base = Program.of(plan, buckets=buckets, sources=SOURCES)
+        self.base = Program.of(plan, buckets=buckets, sources=SOURCES, crosses=crosses)
         self.stream = Stream(self.base)
         self.progress = JobProgress()
         self.batch = 0
@@ -162,7 +170,7 @@ class ChainedJob:
     def change(self, text: str) -> list[str]:
         """What is wrong with a change; it is taken over as its file keeps it."""
         moment = moment_of_change(self.progress, None)
-        taking = Taking(self.batch, moment, self.batch, with_all_routes, SOURCES)
+        taking = Taking(self.batch, moment, self.batch, with_all_routes, SOURCES, self.base.crosses)
         journal = self.journal.settled(self.progress, self.batch).changed(asked_of_text(text), taking)
         self.journal = journal_of_plain(json_of_text(json.dumps(journal_to_plain(journal)), PlainJournal))
         ahead = self.journal.handed_over(None, self.batch, with_all_routes)
@@ -212,11 +220,28 @@ CHANGES = {
 }
 
 
+CROSSING = {
+    "across keys, made": (FIRST, [deployed(ACROSS), deployed(SECOND), deployed(THIRD)]),
+    "across keys, elsewhere": (FIRST + ACROSS, [replaced(ELSEWHERE), deployed(SECOND), 'UndeployQuery("P")']),
+    "across keys, joined": (FIRST + THIRD, [deployed(SECOND), replaced(ELSEWHERE)]),
+}
+"""Changes that are refused where nothing crosses."""
+
+
 @pytest.mark.parametrize("name", CHANGES)
-def test_chains_that_change_give_what_a_replay_gives(name: str) -> None:
-    begun, changes = CHANGES[name]
-    chance, at, table = random.Random(name), 0, list[Row]()
-    job = ChainedJob(begun, buckets=3)
+@pytest.mark.parametrize("crosses", [False, True])
+def test_chains_that_change_give_what_a_replay_gives(name: str, crosses: bool) -> None:
+    change_all(*CHANGES[name], crosses=crosses)
+
+
+@pytest.mark.parametrize("name", CROSSING)
+def test_chains_that_cross_buckets_change(name: str) -> None:
+    assert change_all(*CROSSING[name], crosses=True).routing() is not None
+
+
+def change_all(begun: str, changes: list[str], *, crosses: bool) -> Program:
+    chance, at, table = random.Random(begun), 0, list[Row]()
+    job = ChainedJob(begun, buckets=3, crosses=crosses)
     for text in [*changes, None]:
         own = []
         for _ in range(60):
@@ -235,6 +260,7 @@ def test_chains_that_change_give_what_a_replay_gives(name: str) -> None:
     found = rows_of(job.stream.tagged, Tag.OUTPUT)
     assert Counter(str(row["text"]) for row in found if row["kind"] in ("print", "route")) == wanted
     assert wanted.total() > 20
+    return job.stream.program
 
 
 @pytest.mark.parametrize(

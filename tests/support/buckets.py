@@ -7,9 +7,20 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from job_engine.local.frames import parcels_frame, parcels_of
 from job_engine.operator.moved_buckets import moved_buckets
-from job_engine.operator.step import StepResult, run_step
+from job_engine.operator.processing import Exchange
+from job_engine.operator.step import (
+    OpenStep,
+    StepResult,
+    close_bucket,
+    measured,
+    open_bucket,
+    run_open_step,
+    run_step,
+)
 from job_engine.wire.packed_rows import Signal, pack_arrivals
+from job_engine.wire.partition_groups import Parcel
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag, TaggedRow
 from runtime.columns.arrivals import Arrivals
@@ -36,12 +47,32 @@ class Stream:
             if len(part)
         ]
         steps = []
-        for bucket in range(self.program.buckets):
-            rows = [batch.column(1)[bucket].as_py() for batch in packed]
+        own = {bucket: [batch.column(1)[bucket].as_py() for batch in packed] for bucket in range(self.program.buckets)}
+        if self.program.routing() is not None:
+            return self._take_together(own, timestamp, signal)
+        for bucket, rows in own.items():
             step = run_step(self.program, bucket, self.states.get(bucket), rows, timestamp, signal=signal)
             self.states[bucket] = step.state
             self.tagged.extend(step.rows)
             steps.append(step)
+        return steps
+
+    def _take_together(self, rows: dict[int, list[bytes]], timestamp: int, signal: Signal | None) -> list[StepResult]:
+        """The same where queries cross."""
+        opened = {bucket: open_bucket(self.program, bucket, self.states.get(bucket)) for bucket in rows}
+        done = in_rounds(
+            {
+                bucket: run_open_step(self.program, bucket, opened[bucket], own, timestamp, signal)
+                for bucket, own in rows.items()
+            }
+        )
+        steps = []
+        for bucket, step in done.items():
+            data = close_bucket(self.program, bucket, step.bucket)
+            rows_of_step = (*step.rows, *measured(self.program, bucket, step.bucket, len(data))[1])
+            steps.append(StepResult(data, rows_of_step, step.wake, step.is_one_of_all))
+            self.states[bucket] = data
+            self.tagged += rows_of_step
         return steps
 
     def move(self, buckets: int) -> None:
@@ -54,6 +85,24 @@ class Stream:
         matches = sorted(str(row["match_id"]) for row in rows_of(self.tagged, Tag.MATCH))
         outputs = sorted(str(row["text"]) for row in rows_of(self.tagged, Tag.OUTPUT))
         return matches, outputs, ledger_of(rows_of(self.tagged, Tag.LEDGER)), len(rows_of(self.tagged, Tag.DISCARDED))
+
+
+def in_rounds(work: dict[int, Exchange[OpenStep]]) -> dict[int, OpenStep]:
+    """What buckets give that have their steps together; what crosses goes through bytes."""
+    done: dict[int, OpenStep] = {}
+    arrived: dict[int, list[Parcel]] | None = None
+    while not done:
+        leaving = list[Parcel]()
+        for bucket, own in work.items():
+            try:
+                leaving += next(own) if arrived is None else own.send(arrived.get(bucket, []))
+            except StopIteration as end:
+                done[bucket] = end.value
+        arrived = {}
+        for parcel in parcels_of(parcels_frame(leaving)):
+            arrived.setdefault(parcel.bucket, []).append(parcel)
+    assert len(done) == len(work)
+    return done
 
 
 def unevenly(arrivals: Arrivals, seed: int) -> list[dict[str, Arrivals]]:

@@ -29,13 +29,16 @@ from querylang.plan.routing import has_chains
 from runtime.json_reader import OtherVersion
 from runtime.json_shapes import Count
 
-RECORD_VERSION = 7
-"""Of checkpoints whose queries feed each other. Every later version reads this one. This one reads
-version 6, which has no `gathered`, version 5, which has no `chains`, version 4, which has no
+RECORD_VERSION = 8
+"""Of checkpoints whose queries feed each other from bucket to bucket. Every later version reads
+this one. This one reads version 7, which has no `crosses`, version 6, which has no `gathered`, version 5, which has no `chains`, version 4, which has no
 `engine`, version 3, which has no `moved` either, and version 2, which has no `tasks` either.
 
 Version 1, of release 0.1, is refused.
 """
+
+GATHERED_VERSION = 7
+"""The version of other checkpoints whose queries feed each other."""
 
 CHAINS_VERSION = 6
 """The version of checkpoints whose queries feed each other, and all are in one bucket."""
@@ -75,6 +78,14 @@ class Moved:
     seeds: Annotated[str, re.compile("ensue/seeds-[0-9]+")] | None
 
 
+def crosses(engine: Engine) -> bool:
+    """Whether a driver takes what queries route from bucket to bucket within a micro-batch.
+
+    Spark has one operator in a query, whose tasks cannot wait for each other.
+    """
+    return engine is Engine.LOCAL
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """What a checkpoint was made for.
@@ -93,6 +104,7 @@ class Record:
     chains: whether queries of the checkpoint have fed each other
     gathered: as of `Program`, of the queries that it began with; None = all are in one bucket if
         any feed each other
+    crosses: as of `Program`, if queries have fed each other; see `can_cross`
     """
 
     identity: Annotated[str, IDENTITY]
@@ -107,6 +119,7 @@ class Record:
     engine: Engine = Engine.SPARK
     chains: bool = False
     gathered: Gathered | None = None
+    crosses: bool = False
 
     @staticmethod
     def of(
@@ -125,19 +138,22 @@ class Record:
             engine=deployment.engine,
             chains=has_chains(program.plan().queries),
             gathered=program.gathered,
+            crosses=program.crosses and has_chains(program.plan().queries),
         )
 
     @property
     def version(self) -> int:
         """The version that it is written in."""
         if self.chains:
-            return CHAINS_VERSION if self.gathered is None else RECORD_VERSION
+            version = RECORD_VERSION if self.crosses else GATHERED_VERSION
+            return CHAINS_VERSION if self.gathered is None else version
         return SPARK_VERSION if self.engine is Engine.SPARK else LOCAL_VERSION
 
     def to_plain(self) -> dict[str, Any]:
         """As it is written."""
         plain = {"version": self.version, **asdict(self)}
-        later = {"engine": LOCAL_VERSION, "chains": CHAINS_VERSION, "gathered": RECORD_VERSION}
+        later = {"engine": LOCAL_VERSION, "chains": CHAINS_VERSION, "gathered": GATHERED_VERSION}
+        later["crosses"] = RECORD_VERSION
         return {key: value for key, value in plain.items() if self.version >= later.get(key, 0)}
 
     def gathered_of(self, program: Program) -> Gathered:
@@ -150,7 +166,12 @@ class Record:
 
     def feeding(self) -> Record:
         """The same once queries feed each other, which did not when the checkpoint was begun."""
-        return self if self.chains else replace(self, chains=True, gathered=())
+        return self if self.chains else replace(self, chains=True, gathered=(), crosses=self.can_cross)
+
+    @property
+    def can_cross(self) -> bool:
+        """As `Program.crosses`: what has fed others before stays where it is."""
+        return self.crosses if self.chains else crosses(self.engine)
 
     def types(self) -> Schemas:
         """The inferred event types."""

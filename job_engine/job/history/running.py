@@ -308,7 +308,7 @@ def _program(deployment: Deployment, command: HistoryCommand) -> Program:
     journal = journal.annotated_by(files).gathered_in(program)
     moment = moment_of_change(JobFolder(deployment.checkpoint).last_progress(), None)
     finish = finishing(deployment, feeds=program.feeds and journal.is_fed)
-    foretold = journal.joined(command, Taking(0, moment, 0, finish, program.sources), "")
+    foretold = journal.joined(command, Taking(0, moment, 0, finish, program.sources, program.crosses), "")
     if foretold.taken[-1].errors:
         raise InputError("; ".join(foretold.taken[-1].errors))
     own = history_program(foretold, program)

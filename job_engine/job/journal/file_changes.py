@@ -96,7 +96,9 @@ def foretell(deployment: Deployment, change: FileChange, program: Program) -> Fo
     for text, at in (*changes, (files_text(change), None)):
         moment = moment_of_change(reached.progress, at)
         asked = asked_of_text(text, deployment.value_of)
-        journal = journal.changed(asked, Taking(0, moment, reached.batches.ended, finish, program.sources))
+        journal = journal.changed(
+            asked, Taking(0, moment, reached.batches.ended, finish, program.sources, program.crosses)
+        )
     last = journal.taken[-1]
     if last.errors:
         raise InputError(f"{deployment.file}: {'; '.join(last.errors)}")

@@ -76,6 +76,7 @@ class Taking:
     batch: the last micro-batch before it
     finish: gives plans the settings of the job
     sources: of the job
+    crosses: as of `Program`
     """
 
     command: int
@@ -83,6 +84,7 @@ class Taking:
     batch: int
     finish: Finish
     sources: tuple[ClockSource, ...] = ()
+    crosses: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +336,7 @@ def _changed(journal: Journal, asked: Asked, taking: Taking) -> Journal:
     gathered = journal.gathered
     if applied.plan is not None:
         try:
-            gathered = _gathered(journal, applied.plan, applied.heirs, taking.sources)
+            gathered = _gathered(journal, applied.plan, applied.heirs, taking)
         except InputError as error:
             applied = Applied(journal.running, (_refusal(asked, error),))
     place, number = taking.moment.place, journal.next_notice
@@ -349,9 +351,7 @@ def _changed(journal: Journal, asked: Asked, taking: Taking) -> Journal:
     return replace(journal, running=applied.running, since=since, epochs=epochs, taken=taken, gathered=gathered)
 
 
-def _gathered(
-    journal: Journal, plan: Plan, heirs: Mapping[str, str], sources: tuple[ClockSource, ...]
-) -> Gathered | None:
+def _gathered(journal: Journal, plan: Plan, heirs: Mapping[str, str], taking: Taking) -> Gathered | None:
     """The gathered queries behind a change; raises InputError if it cannot be.
 
     plan, heirs: behind it
@@ -359,9 +359,9 @@ def _gathered(
     if journal.gathered is None and not has_chains(plan.queries):
         return None
     others = _all_queries([epoch.plan for epoch in journal.epochs]).queries
-    known = group_names(others, sources, journal.gathered or ())
+    known = group_names(others, taking.sources, journal.gathered or ())
     known |= {title: known[heir] for title, heir in heirs.items()}
-    return gathered_behind(plan, sources, known, others)
+    return gathered_behind(plan, taking.sources, known, others, crosses=taking.crosses)
 
 
 def _refusal(asked: Asked, error: InputError) -> Outcome:

@@ -72,7 +72,8 @@ def _changed(journal: Journal, ready: Checked, reached: Reached, command: Comman
     """The journal after a change that a command asks for."""
     deployment, moment = ready.deployment, moment_of_change(reached.progress, command.at)
     finish = finishing(deployment, feeds=ready.program.feeds and journal.is_fed)
-    taking = Taking(command.number, moment, reached.batches.ended, finish, ready.program.sources)
+    program = ready.program
+    taking = Taking(command.number, moment, reached.batches.ended, finish, program.sources, program.crosses)
     try:
         asked = asked_of_text(command.text, deployment.value_of)
     except DamagedJson as error:

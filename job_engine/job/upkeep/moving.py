@@ -14,7 +14,7 @@ from typing import Any
 
 from job_engine.document.setting_keys import Engine, FixedValue
 from job_engine.errors import in_plain_words
-from job_engine.job.checkpoint.checkpoint_record import Moved, new_places, remove_unused, write_record
+from job_engine.job.checkpoint.checkpoint_record import Moved, crosses, new_places, remove_unused, write_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.driver import driver_of, in_words_of_driver
 from job_engine.job.preflight import checked, note_release, other_release
@@ -137,6 +137,7 @@ def move(path: Path | str, engine: Engine | None = None, buckets: int | None = N
         try:
             opened = open_checkpoint(now)
             _refuse_interrupted(deployment, now)
+            _refuse_crossing(opened, wanted)
             report = _moved(opened, wanted)
         finally:
             lock.release()
@@ -171,13 +172,24 @@ def _refuse_interrupted(deployment: Deployment, now: Deployment) -> None:
     )
 
 
+def _refuse_crossing(opened: Opened, wanted: Deployment) -> None:
+    """States of queries that feed each other across buckets cannot come together any more."""
+    if opened.program.routing() is not None and not crosses(wanted.engine):
+        raise InputError(
+            f"{wanted.checkpoint}: cannot be moved to `engine: {wanted.engine}`: its queries feed each other from bucket"
+            f" to bucket, which only `engine: {opened.deployment.engine}` can do: begin with a new checkpoint; nothing"
+            " was changed"
+        )
+
+
 def _moved(opened: Opened, wanted: Deployment) -> MoveReport:
     checkpoint = wanted.checkpoint
     for line in other_release(wanted):
         warn(line)
     tasks = _tasks(wanted, opened.deployment)
     settings = {**opened.record.settings, "buckets": str(wanted.buckets)}
-    record = replace(opened.record, settings=settings, tasks=tasks, engine=wanted.engine)
+    can_cross = opened.record.crosses and crosses(wanted.engine)
+    record = replace(opened.record, settings=settings, tasks=tasks, engine=wanted.engine, crosses=can_cross)
     last = last_batch(checkpoint)
     report = MoveReport(
         engine_before=opened.deployment.engine,

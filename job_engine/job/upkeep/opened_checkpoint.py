@@ -65,7 +65,7 @@ def _wanted(deployment: Deployment, kept: Record) -> tuple[Program, Record]:
 def _program(plan: Plan, deployment: Deployment, kept: Record, *, feeds: bool) -> Program:
     sources = clock_sources(deployment)
     program = Program.of(plan, buckets=deployment.buckets, clock=deployment.clock, sources=sources)
-    return replace(program, feeds=feeds, gathered=kept.gathered_of(program))
+    return replace(program, feeds=feeds, gathered=kept.gathered_of(program), crosses=kept.can_cross)
 
 
 def kept_record(deployment: Deployment) -> Record:

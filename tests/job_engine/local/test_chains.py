@@ -9,6 +9,9 @@ import pandas as pd
 import pytest
 
 import querylang
+from job_engine.document.setting_keys import Engine
+from job_engine.job import compilation
+from job_engine.job.checkpoint import checkpoint_record
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.history.running import send_with_history
@@ -16,15 +19,12 @@ from job_engine.job.job import run as run_once
 from job_engine.job.stages.prepare import prepare
 from job_engine.job.stages.start import RunKind
 from job_engine.job.upkeep.backup import back_up, restore
-from job_engine.job.upkeep.moving import rebucket
+from job_engine.job.upkeep.moving import move, rebucket
 from job_engine.job.upkeep.opened_checkpoint import open_checkpoint, saved_states
 from job_engine.operator.bucket_state import close_state, open_state
 from job_engine.settings.deployment_file import load_deployment
-from job_engine.wire import program
-from job_engine.wire.gathering import Gathered, GroupName, across_keys
 from job_engine.wire.program import Program
 from querylang.errors import InputError
-from querylang.plan.model import Plan
 from tests.support.local_jobs import NEVER, CrashAt, begun, crashed, local, run
 from tests.support.sensors import add_files, expected, project, streamed, table, totals
 from tests.support.waiting import LONGEST
@@ -80,8 +80,21 @@ def test_a_chain_continues_behind_each_durable_write(tmp_path: Path, point: str,
     assert_exactly_once(tmp_path)
     record = read_record(load_deployment(path).checkpoint)
     assert record is not None
-    assert (record.chains, record.version) == (True, 7)
-    assert {name for _, name in record.gathered or ()} == {("chains", True, ("readings",))}
+    assert (record.chains, record.crosses, record.gathered, record.version) == (True, True, (), 8)
+
+
+def test_queries_that_feed_each_other_across_keys_are_divided_among_buckets(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = job(tmp_path)
+    run(path)
+    assert_exactly_once(tmp_path)
+    assert "one task" not in caplog.text
+    opened = open_checkpoint(load_deployment(path))
+    states = [open_state(opened.program, bucket, data) for bucket, data in saved_states(opened)]
+    keys = [{name: own["keys"] for engine in state.engines for name, own in engine.sizes().items()} for state in states]
+    assert all(own["Rise"] > 3 < own["Again"] for own in keys)
+    assert [own["Both"] for own in keys] == [1, 0, 0]
 
 
 FIRST, *_ = QUERY.partition("query Both")
@@ -147,16 +160,12 @@ def test_what_is_fed_begins_without_a_history(tmp_path: Path) -> None:
     assert not JobFolder(deployment.checkpoint).commands.pending()
 
 
-def test_a_query_that_runs_is_fed_by_files_that_are_applied(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("query", "name"), [(FIRST + NEXT, "Next"), (QUERY, "Again")])
+def test_a_query_that_runs_is_fed_by_files_that_are_applied(tmp_path: Path, query: str, name: str) -> None:
     path = job(tmp_path, query=FIRST)
     run(path)
-    (tmp_path / "sensors.query").write_text(QUERY)
-    with pytest.raises(
-        InputError, match=r"the files: 'Rise', 'Both' and 'Again' would feed each other, and their keys"
-    ):
-        prepare(path, apply=True)
-    (tmp_path / "sensors.query").write_text(FIRST + NEXT)
-    with pytest.raises(InputError, match=r"the files have changed.*deploy 'Next'"):
+    (tmp_path / "sensors.query").write_text(query)
+    with pytest.raises(InputError, match=f"the files have changed.*deploy '{name}'"):
         prepare(path)
     prepare(path, apply=True).close()
     later = table(seed=9)
@@ -164,29 +173,42 @@ def test_a_query_that_runs_is_fed_by_files_that_are_applied(tmp_path: Path) -> N
     later["ts"] += 400
     add_files(tmp_path, later, 2, first=5)
     run(path)
-    assert len(streamed(tmp_path)["Next"]) > 20
+    assert len(streamed(tmp_path)[name]) > 20
     record = read_record(load_deployment(path).checkpoint)
     assert record is not None
-    assert (record.chains, record.gathered) == (True, ())
+    assert (record.chains, record.crosses, record.gathered) == (True, True, ())
 
 
-def test_a_checkpoint_of_version_6_keeps_its_queries_in_one_bucket(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("version", [6, 7])
+def test_queries_of_an_earlier_checkpoint_stay_in_one_bucket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
-    path = job(tmp_path, query=FIRST + NEXT)
+    path = job(tmp_path, query=QUERY)
     with monkeypatch.context() as earlier:
-        earlier.setattr(program, "gathered_anew", lambda plan, sources: all_of(plan, across_keys(sources)))
+        earlier.setattr(checkpoint_record, "crosses", lambda engine: False)
+        earlier.setattr(compilation, "crosses", lambda engine: False)
         crashed(path, CrashAt("committed", 1), interval=0.0)
     file = tmp_path / "state" / "ensue.json"
     record = json.loads(file.read_text())
-    assert record.pop("gathered")
-    file.write_text(json.dumps(record | {"version": 6}))
+    assert record["version"] == 7
+    assert {tuple(name[:2]) for _, name in record["gathered"]} == {("chains", True)}
+    if version == 6:  # it says nothing of groups: all are in one bucket
+        del record["gathered"]
+    file.write_text(json.dumps(record | {"version": version}))
     run(path)
     assert streamed(tmp_path) == expected(tmp_path)
+    assert set(open_checkpoint(load_deployment(path)).program.names.values()) == {("chains", True, ("readings",))}
 
 
-def all_of(plan: Plan, name: GroupName) -> Gathered:
-    return tuple((query.title, name) for query in plan.queries)
+def test_queries_that_cross_buckets_are_not_moved_to_another_driver(tmp_path: Path) -> None:
+    path = job(tmp_path, files=1)
+    run(path)
+    before = read_record(load_deployment(path).checkpoint)
+    with pytest.raises(
+        InputError, match=r"cannot be moved to `engine: spark`: its queries feed each other from bucket"
+    ):
+        move(path, Engine.SPARK)
+    assert read_record(load_deployment(path).checkpoint) == before
 
 
 def test_what_an_older_checkpoint_routes_stays_an_output(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
