@@ -16,7 +16,6 @@ from typing import Any
 from job_engine.errors import WorkerDied, kind_of, plain_error
 from job_engine.local.frames import Ended, Frame, Word, parcels_frame, parcels_of, receive, send
 from job_engine.operator.bucket_state import first_state, read_seed, write_seeds
-from job_engine.operator.processing import Exchange
 from job_engine.operator.step import OpenBucket, OpenStep, close_bucket, measured, open_bucket, run_open_step
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import place_of_plain
@@ -25,7 +24,7 @@ from job_engine.sinks.kinds import MicroBatch, Sink
 from job_engine.sources.task_reading import read_task
 from job_engine.wire.container import ContainerError
 from job_engine.wire.packed_rows import fetched, put_aside
-from job_engine.wire.partition_groups import Parcel
+from job_engine.wire.partition_groups import Exchange, Parcel
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.tagged_rows import TaggedRow
 from job_engine.worker_memory import set_objects_aside

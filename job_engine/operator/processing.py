@@ -18,7 +18,7 @@ from job_engine.operator.reading import ReadRows, Visit
 from job_engine.operator.releasing import Released
 from job_engine.wire.clock_sources import Clock
 from job_engine.wire.packed_rows import COMMANDS, CONTROL, BucketInput, GroupRecords, Signal
-from job_engine.wire.partition_groups import Parcel, PartitionGroup, Routing, count_uses
+from job_engine.wire.partition_groups import Exchange, Parcel, PartitionGroup, Routing, count_uses
 from job_engine.wire.program import Stage
 from job_engine.wire.tagged_rows import TaggedRow
 from querylang.plan.model import Plan
@@ -46,9 +46,6 @@ class Processed:
     results: tuple[Results, ...]
     answers: tuple[TaggedRow, ...]
 
-
-Exchange = Generator[Sequence[Parcel], Sequence[Parcel], Given]
-"""Work in rounds: what queries have routed to all buckets in each, then what comes to this one."""
 
 _GroupRounds = Generator[tuple[Routing, RoutedRecords | None], Sequence[RoutedRecords], Given]
 """The same of one group: with the routing of its stage what leaves its engine, then what comes."""

@@ -16,15 +16,15 @@ from job_engine.operator.bucket_state import BucketState, close_state, open_stat
 from job_engine.operator.joining import with_histories
 from job_engine.operator.measures import measures
 from job_engine.operator.ordering import order
-from job_engine.operator.processing import Exchange, Processed, process
+from job_engine.operator.processing import Processed, process
 from job_engine.operator.reading import ReadRows, Visit, read
 from job_engine.operator.releasing import Released, release
 from job_engine.wire.clock_sources import Clock
 from job_engine.wire.packed_rows import Signal
+from job_engine.wire.partition_groups import Exchange, alone
 from job_engine.wire.program import Program
 from job_engine.wire.reports import added_up, report_table
 from job_engine.wire.tagged_rows import Tag, TaggedRow, tagged_rows
-from runtime.engine import only_result
 from runtime.instants import NO_TIME
 from runtime.results.schemas import Results
 
@@ -95,7 +95,7 @@ def run_step(
     """
     started = monotonic()
     opened = open_bucket(program, bucket, state)
-    work = only_result(_work(program, bucket, opened.state, rows, timestamp, signal))
+    work = alone(_work(program, bucket, opened.state, rows, timestamp, signal))
     data = close_state(program, bucket, work.processed.state).to_bytes()
     tagged = report(work, opened.joined)
     seconds = monotonic() - started

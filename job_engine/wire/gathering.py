@@ -128,7 +128,8 @@ def _cross(
     events: Sequence[EventType],
     sources: Sequence[ClockSource],
 ) -> bool:
-    """Whether queries that feed each other cross; those whose state there is have to do so already."""
+    """Whether queries that feed each other cross: those whose state there is have to do so already,
+    and others do where their keys differ."""
     states = [(known[query.title], query) for query in members if query.title in known]
     if not states:
         return _common_keys(members) is None or not _meet(members, events)

@@ -10,8 +10,9 @@ sources, so that they have one clock.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,7 @@ from job_engine.wire.gathering import (
     crossing_queries,
     gathered_anew,
     group_names,
+    own_name,
     router_of,
 )
 from job_engine.wire.kept_lookups import without_looking
@@ -34,7 +36,7 @@ from querylang.plan.routing import levels, taken_types
 from runtime.admission import Outcome, Selector, shared_selectors
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.columns.keys import bucket_of, has_keys_apart
-from runtime.engine import Crossing, RoutedRecords
+from runtime.engine import Crossing, RoutedRecords, only_result
 from runtime.interpreter import event_numbers
 from runtime.policies.per_input import is_clocked, shares_clock
 from runtime.results.ledger import Account, count_records
@@ -163,6 +165,17 @@ class Parcel:
     bucket: int
     group: int
     routed: RoutedRecords
+
+
+Given = TypeVar("Given")
+
+Exchange = Generator[Sequence[Parcel], Sequence[Parcel], Given]
+"""Work of a bucket in rounds: in each what is on its way to all buckets, then what comes to it."""
+
+
+def alone(work: Exchange[Given]) -> Given:
+    """What a bucket gives if none of its queries cross."""
+    return only_result(work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,10 +338,14 @@ def describe_pushdown(plan: Plan, query: QueryPlan) -> list[str]:
 
 
 def _buckets(plan: Plan, query: QueryPlan) -> str:
-    order = shared_order(query, group_names([query], (), gathered_anew(plan, ()))[query.title])
+    name = group_names([query], (), gathered_anew(plan, ()))[query.title]
+    order = shared_order(query, own_name(query, ()) if name[0] == CHAINS else name)
     if order is not None:
         return f"one, for all records: {order}"
-    return f"by {', '.join(query.key_names)}" if query.keys else "one, for all records"
+    if not query.keys:
+        return "one, for all records"
+    is_one = f"; with `engine: spark` one, for all records: {shared_order(query, name)}" if name[0] == CHAINS else ""
+    return f"by {', '.join(query.key_names)}{is_one}"
 
 
 def _types(query: QueryPlan) -> set[str]:

@@ -153,8 +153,8 @@ class _Places:
         return count if kind == _OF_END else int(np.searchsorted(self._records.arrival, moment, side="left"))
 
     def step(self, path: Path) -> int:
-        """The step at the root of a path: a record of the call, or the one before a record that another
-        engine has had."""
+        """The step at the root of a path: a record of the call; of a record that another engine has
+        had the one before it."""
         kind = path[0][1]
         return self.before(path) - 1 if kind == _OF_RECORD else -1 if kind == _OF_TIMER else AT_THE_END
 
@@ -296,7 +296,8 @@ class CallChains:
         return RoutedRecords.concat(found) if found else None
 
     def table(self) -> pa.Table | None:
-        """All that has been routed, in total order, as `Results.routed`; None where queries cross."""
+        """All that has been routed, in total order, as `Results.routed`; None = nothing, or queries
+        cross."""
         if not self._paths or self._crosses:
             return None
         rows = sorted(range(len(self._paths)), key=self._paths.__getitem__)

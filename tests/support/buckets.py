@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from job_engine.local.frames import parcels_frame, parcels_of
 from job_engine.operator.moved_buckets import moved_buckets
-from job_engine.operator.processing import Exchange
 from job_engine.operator.step import (
     OpenStep,
     StepResult,
@@ -20,7 +19,7 @@ from job_engine.operator.step import (
     run_step,
 )
 from job_engine.wire.packed_rows import Signal, pack_arrivals
-from job_engine.wire.partition_groups import Parcel
+from job_engine.wire.partition_groups import Exchange, Parcel
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag, TaggedRow
 from runtime.columns.arrivals import Arrivals

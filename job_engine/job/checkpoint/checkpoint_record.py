@@ -31,8 +31,9 @@ from runtime.json_shapes import Count
 
 RECORD_VERSION = 8
 """Of checkpoints whose queries feed each other from bucket to bucket. Every later version reads
-this one. This one reads version 7, which has no `crosses`, version 6, which has no `gathered`, version 5, which has no `chains`, version 4, which has no
-`engine`, version 3, which has no `moved` either, and version 2, which has no `tasks` either.
+this one. This one reads version 7, which has no `crosses`, version 6, which has no `gathered`,
+version 5, which has no `chains`, version 4, which has no `engine`, version 3, which has no `moved`
+either, and version 2, which has no `tasks` either.
 
 Version 1, of release 0.1, is refused.
 """
