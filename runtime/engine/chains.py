@@ -149,14 +149,19 @@ class _Places:
         moment, kind, place = path[0]
         count = len(self._records.table)
         if kind == _OF_RECORD:
-            return bisect_right(range(count), place, key=self.of)
+            first, end = (int(np.searchsorted(self._columns[0], place[0], side)) for side in ("left", "right"))
+            return bisect_right(range(count), place, first, end, key=self.of)
         return count if kind == _OF_END else int(np.searchsorted(self._records.arrival, moment, side="left"))
 
-    def step(self, path: Path) -> int:
-        """The step at the root of a path: a record of the call; of a record that another engine has
-        had the one before it."""
-        kind = path[0][1]
-        return self.before(path) - 1 if kind == _OF_RECORD else -1 if kind == _OF_TIMER else AT_THE_END
+
+def _root_step(path: Path, before: int) -> int:
+    """The step at the root of a path: a record of the call; where another engine has had that, the
+    one before it.
+
+    before: how many records of the call come before what has the path
+    """
+    kind = path[0][1]
+    return before - 1 if kind == _OF_RECORD else -1 if kind == _OF_TIMER else AT_THE_END
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +306,7 @@ class CallChains:
         if not self._paths or self._crosses:
             return None
         rows = sorted(range(len(self._paths)), key=self._paths.__getitem__)
-        steps = [self._places.step(self._paths[row]) for row in rows]
+        steps = [_root_step(path, self._places.before(path)) for path in (self._paths[row] for row in rows)]
         return self._taken(rows).append_column("_step", pa.array(steps, pa.int64()))
 
     def _all(self) -> pa.Table:
@@ -329,7 +334,7 @@ class CallChains:
         moments = np.maximum(own.column("_arrival").to_numpy(), np.append(self._began, records.arrival)[before])
         table = Arrivals.concat([Arrivals(records.table.select(columns)), Arrivals(own)]).table
         arrival = np.concatenate([records.arrival, moments])[order]
-        roots = np.array([self._places.step(path) for path in paths], np.int64)
+        roots = np.array([_root_step(path, at) for path, at in zip(paths, before.tolist(), strict=True)], np.int64)
         merged = replace(
             records,
             table=table.take(pa.array(order)),

@@ -44,7 +44,8 @@ _FOLDER, _LOCK = "job_engine/job/checkpoint/job_folder.py", "job_engine/job/chec
 _WORKER, _STARTED = "job_engine/local/worker.py", "job_engine/job/stages/start.py"
 _TOPICS, _CONSUMING = "job_engine/sinks/topics/publishing.py", "job_engine/sources/topics/consuming.py"
 _ASKING = "job_engine/kafka/asking.py"
-_GATHERING = "job_engine/wire/gathering.py"
+_GROUPS, _CHAINS = "job_engine/wire/partition_groups.py", "runtime/engine/chains.py"
+_LOCAL = "job_engine/local/buckets.py"
 
 MISTAKES = (
     # nothing waits for the disk
@@ -301,8 +302,19 @@ MISTAKES = (
         "    journal_file(checkpoint).write(journal_to_plain(journal))\n",
         "",
     ),
-    # queries that feed each other are in other buckets
-    Mistake("bucket", _GATHERING, "                own |= other\n", "", jobs="CHAINS"),
+    # queries that feed each other are in other buckets, or what crosses goes elsewhere, or in another order
+    Mistake(
+        "bucket",
+        "job_engine/job/checkpoint/checkpoint_record.py",
+        "        return self.crosses if self.chains else crosses(self.engine)\n",
+        "        return not self.chains\n",
+        jobs="CHAINS",
+    ),
+    Mistake("bucket", _GROUPS, "self.taking.get(kind, ()):\n", "self.taking.get(kind, ())[:1]:\n", jobs="CHAINS"),
+    Mistake("bucket", _WORKER, "        step.kept += [parcel for", "        _ = [parcel for", jobs="CHAINS"),
+    Mistake("bucket", _CHAINS, "tuple(_ordered(routed.key)), routed.match", "(), routed.match", jobs="CHAINS"),
+    Mistake("bucket", _CHAINS, "bisect_right(range(count), place, first, end, key=self.of)", "count", jobs="CHAINS"),
+    Mistake("bucket", _LOCAL, "{worker: crossed[worker] for worker in asked}", "{0: crossed[0]}", jobs="CHAINS"),
     Mistake(
         "bucket",
         "job_engine/job/checkpoint/checkpoint_record.py",

@@ -106,7 +106,7 @@ def test_values_from_the_environment_are_kept_as_hashes(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ('{"version": 1, "identity": "a"}', "was made by release 0.1, which this one cannot continue; choose a new"),
-        ('{"version": 9}', "was written in version 9 of the record; this release reads version 7"),
+        ('{"version": 9}', "was written in version 9 of the record; this release reads version 8"),
         ('{"version": 2, "identity"', r"ensue.json: is damaged: .*\. Restore it from a copy, or choose another"),
         ('{"version": 2}', r"ensue.json: is damaged: 'identity' is missing \(version 2\)\. Restore it"),
         ("[]", r"ensue.json: is damaged: "),
