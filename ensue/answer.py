@@ -23,9 +23,9 @@ from querylang.plan.model import Plan, QueryPlan
 from runtime.replay import FileRecords, Records, Script, Step, are_quick, epoch_steps, replay_steps, waiting_matches
 from runtime.results.for_users import (
     Plain,
+    PlainMatches,
     RowOf,
     flat_discards,
-    plain_matches,
     plain_outputs,
     row_is_offset,
     without_order_columns,
@@ -124,7 +124,7 @@ class Answer:
 
     def match_objects(self) -> list[Plain]:
         """The matches as `--format matches` prints them."""
-        plain = {name: plain_matches(table, self._row_of) for name, table in self._found.matches.items()}
+        plain = PlainMatches(self._row_of).of(self._found)
         return [plain[name][row] for name, row in matches_in_order(self.plan, self._found)]
 
     def output_objects(self) -> list[Plain]:

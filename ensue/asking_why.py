@@ -15,6 +15,7 @@ from querylang.syntax import ast
 from querylang.syntax.parser import parse
 from runtime.columns.keys import GivenKey
 from runtime.replay import FileRecords, Records, Script
+from runtime.results.for_users import routes_of
 from runtime.scoring import Score, scores_of
 from runtime.timestamps import parse_time
 from runtime.why import Asking, Change, Ending, Funnel, Table, Why, funnel_of
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from ensue.queries import Compiled
     from querylang.plan.model import Plan, QueryPlan
     from runtime.results.schemas import Results
+
+
+MOST_CAUSES = 5
+"""Of a match, other matches that have routed events of it and are explained, too."""
 
 
 class Replay(Protocol):
@@ -217,8 +222,23 @@ def _by_match(replay: Replay, asking: Asking, match: str) -> Why:
         ids = table.column("match_id").to_pylist()
         if match in ids:
             (row,) = table.slice(ids.index(match), 1).to_pylist(maps_as_pydicts="lossy")
-            return asking.match(row, query)
+            return _with_causes(replay, asking, asking.match(row, query))
     raise InputError(f"there is no match {match!r}: `--format matches` prints them with their `match_id`")
+
+
+def _with_causes(replay: Replay, asking: Asking, why: Why) -> Why:
+    """The same with the matches that have routed its events, and what has routed theirs."""
+    routes = routes_of(replay.results.outputs)
+    answers, remarks = [], list(why.remarks)
+    for answer in why.answers:
+        ids = dict.fromkeys(routes[event.place]["match_id"] for event in answer.events if event.place in routes)
+        causes = [_by_match(replay, asking, match) for match in list(ids)[:MOST_CAUSES]]
+        if len(ids) > MOST_CAUSES:
+            remarks.append(f"{MOST_CAUSES} of {len(ids)} matches are explained that have routed events of one match")
+        remarks += [remark for cause in causes for remark in cause.remarks]
+        found = tuple(answer for cause in causes for answer in cause.answers)
+        answers.append(replace(answer, causes=found))
+    return Why(why.question, tuple(answers), tuple(dict.fromkeys(remarks)))
 
 
 def _by_key(

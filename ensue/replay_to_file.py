@@ -50,11 +50,11 @@ from runtime.replay import (
     replay_calls,
 )
 from runtime.results.for_users import (
+    PlainMatches,
     RowOf,
     column_cells,
     flat_matches,
     parquet_settings,
-    plain_matches,
     plain_value,
     without_empty_structs,
     without_order_columns,
@@ -250,10 +250,10 @@ class _JsonLines:
     """The objects of `--format matches`, one a line."""
 
     def __init__(self, file: BinaryIO, plan: Plan, row_of: RowOf) -> None:
-        self._file, self._plan, self._row_of = file, plan, row_of
+        self._file, self._plan, self._plain = file, plan, PlainMatches(row_of)
 
     def write(self, results: Results) -> None:
-        plain = {name: plain_matches(table, self._row_of) for name, table in results.matches.items()}
+        plain = self._plain.of(results)
         lines = [f"{json_text(plain[name][row])}\n" for name, row in matches_in_order(self._plan, results)]
         self._file.write("".join(lines).encode())
 

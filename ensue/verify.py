@@ -17,7 +17,7 @@ import pyarrow as pa
 from ensue import executors
 from ensue.answer import Replay
 from querylang.errors import counted
-from runtime.results.for_users import plain_matches, plain_outputs, plain_value
+from runtime.results.for_users import PlainMatches, plain_outputs, plain_value
 from runtime.results.schemas import Results
 
 SINGULAR = {"matches": "match", "outputs": "output", "discards": "discard"}
@@ -119,7 +119,7 @@ def compare(replay: Replay, batches: int) -> Verdict:
 
 def contents(results: Results) -> dict[str, Counter[str]]:
     """All results by kind, as JSON text, with how often each is there."""
-    matches = [match for table in results.matches.values() for match in plain_matches(table, _offset)]
+    matches = [match for found in PlainMatches(_offset).of(results).values() for match in found]
     discards = [] if results.discarded is None else _rows(results.discarded)
     accounts = [row for row in results.ledger.to_pylist() if row["count"]]
     kinds = {"matches": matches, "outputs": plain_outputs(results.outputs), "discards": discards, "accounts": accounts}

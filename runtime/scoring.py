@@ -35,8 +35,8 @@ from querylang.plan.expression import Type
 from runtime.instants import NO_TIME
 from runtime.policies.settings_text import parse_duration
 from runtime.reading import SmallTable
+from runtime.results.for_users import row_number
 from runtime.results.schemas import is_run
-from runtime.why import row_number
 
 if TYPE_CHECKING:
     from querylang.plan.model import QueryPlan
@@ -288,7 +288,7 @@ class _Matches:
         times = events.field("time").cast(pa.int64()).to_pylist()
         for number, (match, is_valid) in enumerate(zip(of_match, is_there, strict=True)):
             if is_valid:
-                row = row_number(self._row_of, (sources[number], partitions[number], offsets[number]))
+                row = row_number(self._row_of, sources[number], partitions[number], offsets[number])
                 if row is not None:
                     rows[match][sources[number], row] = times[number]
 

@@ -126,6 +126,7 @@ class MatchFrames:
 
     def __init__(self, plan: Plan) -> None:
         self._frames = RowFrames(matches_table(plan, Results(), row_is_offset).schema)
+        self._has_routes = any(query.routes for query in plan.queries)  # what is routed is in no row
         self._paths = matches_paths(plan)
 
     def of(self, matches: Sequence[Mapping[str, Any]]) -> pd.DataFrame | None:
@@ -133,7 +134,7 @@ class MatchFrames:
 
         matches: at least one, in order; with the columns of `match_schema`, times in µs
         """
-        if not self._frames.is_possible:
+        if self._has_routes or not self._frames.is_possible:
             return None
         return self._frames.of([[_cell(match, path) for match in matches] for path in self._paths])
 

@@ -19,8 +19,9 @@ from ensue.rendering.text_table import shortened, text_table
 from ensue.testing.cases import Case, Row
 from querylang.plan.changes import DONE
 from querylang.plan.model import Plan
+from querylang.plan.routing import ROUTE_SOURCE
 from runtime.replay import FileRecords, Records, Step
-from runtime.results.for_users import Plain, RowOf, plain_matches, plain_outputs
+from runtime.results.for_users import Plain, PlainMatches, RowOf, plain_outputs, row_number
 from runtime.results.schemas import Results, in_order, matches_in_order
 from runtime.timestamps import format_time, parse_time
 from runtime.yaml_reader import read_nodes
@@ -143,7 +144,7 @@ def observed_by_time(case: Case, plan: Plan, records: Records | FileRecords, res
 
 
 def _matches_with_outputs(plan: Plan, results: Results, row_of: RowOf) -> list[tuple[Plain, list[Plain]]]:
-    plain = {name: plain_matches(table, row_of) for name, table in results.matches.items()}
+    plain = PlainMatches(row_of).of(results)
     outputs: dict[str, list[Plain]] = {}
     for output in plain_outputs(results.outputs):
         outputs.setdefault(output["match_id"], []).append(output)
@@ -155,7 +156,8 @@ def _discards(case: Case, results: Results, row_of: RowOf) -> dict[int, str]:
     if results.discarded is None:
         return {}
     columns = [results.discarded.column(name).to_pylist() for name in ("source", "partition", "offset", "reason")]
-    return {row_of(*place) - case.rows_before: reason for *place, reason in zip(*columns, strict=True)}
+    rows = ((row_number(row_of, *place), reason) for *place, reason in zip(*columns, strict=True))
+    return {row - case.rows_before: reason for row, reason in rows if row is not None}
 
 
 def _outs(case: Case, plan: Plan, matches: Sequence[Plain], step: Step) -> list[Any]:
@@ -177,11 +179,13 @@ def _found(case: Case, plan: Plan, match: Plain) -> tuple[Any, ...]:
 
 
 def _identity(case: Case, member: Mapping[str, Any] | list[Any] | None) -> Any:
-    """The number of an event's row, or its `id`; of a run a list of them."""
+    """The number of an event's row, or its `id`; of a run a list of them; what has routed it."""
     if member is None:
         return None
     if isinstance(member, list):
         return [_identity(case, event) for event in member]
+    if member["row"] is None:
+        return f"{ROUTE_SOURCE}{member['route']['query']}"
     number = member["row"] - case.rows_before
     return case.rows[number - 1].given.get("id", number)
 

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.plan.model import Plan, QueryPlan
-from querylang.plan.routing import ROUTE_SOURCE, levels, taken_types
+from querylang.plan.routing import levels, taken_types
 from runtime.admission import Moves
 from runtime.columns.arrivals import (
     AT_THE_END,
@@ -43,6 +43,7 @@ from runtime.interpreter import event_numbers
 from runtime.json_reader import json_of_text
 from runtime.number_arrays import Integers
 from runtime.reading import ControlEvents
+from runtime.results.matched import routed_place
 from runtime.results.outputs import Routed
 
 Path = tuple[tuple[Any, ...], ...]
@@ -51,8 +52,6 @@ output). The number of a match orders those of one cause and key."""
 
 _OF_TIMER, _OF_RECORD, _OF_END = 0, 1, 2
 """The kinds of roots, in the order of one moment."""
-
-_WORD = 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,13 +352,13 @@ class CallChains:
         match and the number of the output."""
         kinds, count, schema = self._kinds, len(routed), arrivals_schema(self._plan)
         moments = [item.emitted for item in routed]
-        ids = [item.identity for item in routed]
+        places = [routed_place(query.name, item.identity, item.output) for item in routed]
         columns: dict[str, Any] = {
             "_kind": [kinds[item.event.type.name] for item in routed],
             "_arrival": moments,
-            "_source": [f"{ROUTE_SOURCE}{query.name}"] * count,
-            "_partition": [_signed(int(text[:16], 16)) for text in ids],
-            "_offset": [_signed(int(text[16:], 16) + item.output) for text, item in zip(ids, routed, strict=True)],
+            "_source": [place[0] for place in places],
+            "_partition": [place[1] for place in places],
+            "_offset": [place[2] for place in places],
             "_source_time": moments,
             "_text": [None] * count,
             "_place": [0] * count,
@@ -372,11 +371,6 @@ class CallChains:
                 for row in rows:
                     column[row] = to_cell(routed[row].event.values.get(field.name))
         return pa.table({name: pa.array(values, schema.field(name).type) for name, values in columns.items()})
-
-
-def _signed(word: int) -> int:
-    word %= _WORD
-    return word - _WORD if word >= _WORD // 2 else word
 
 
 def _hop(query: QueryPlan, routed: Routed) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ from runtime.replay.records import Records
 from runtime.replay.replay import CHUNK, Replayed, concatenated_results
 from runtime.replay.stepping import Step
 from runtime.replay.steps import StepByStep
-from runtime.results.for_users import plain_outputs
+from runtime.results.for_users import PlainMatches, plain_outputs
 from runtime.results.outputs import change_rows
 from runtime.results.schemas import Results, in_order
 
@@ -159,7 +159,7 @@ def epoch_steps(
         )
         before = run
         run = StepByStep(epoch.plan, part, matcher, has_changes=True, is_for_people=is_for_people)
-        run.row_of = own.row_of()
+        run.plain = PlainMatches(own.row_of(), None if before is None else before.plain.routes)
         if before is not None:
             if epoch.begins is not None:
                 yield from before.timers(epoch.begins)

@@ -27,7 +27,7 @@ from runtime.interpreter import PlanWorld, event_text
 from runtime.policies.per_input import uses_source_time
 from runtime.reading import control_name
 from runtime.replay.records import Records
-from runtime.results.for_users import Plain, plain_value
+from runtime.results.for_users import Plain, PlainMatches, plain_value
 from runtime.results.schemas import Results
 from runtime.timestamps import format_time
 
@@ -234,7 +234,7 @@ class Stepping:
         self.ends = self.table.column("_end") if has_column(self.table, "_end") else None
         self._cells: dict[str, list[Any]] = {}
         self._cells_from = 0
-        self.row_of = records.row_of()
+        self.plain = PlainMatches(records.row_of())
 
     def role(self, query: QueryPlan, table: pa.Table, kinds: NDArray[np.int64]) -> Role:
         """How a query reads records."""

@@ -29,7 +29,7 @@ from runtime.replay.stepping import (
     key_of_match,
     named_key,
 )
-from runtime.results.for_users import Plain, plain_matches, plain_outputs
+from runtime.results.for_users import Plain, plain_outputs
 from runtime.results.schemas import Results, in_order, matches_in_order
 
 # The steps of a replay, from calls of the engine with many records each. The engine finds the
@@ -117,7 +117,7 @@ class ChunkedSteps(Stepping):
             return by_record[first + step] if is_record else by_moment[emitted]
 
         ordered = in_order(self.plan, results)
-        plain = {name: plain_matches(table, self.row_of) for name, table in ordered.matches.items()}
+        plain = self.plain.of(ordered)
         owners = {name: list(map(owner, *_steps_of(table))) for name, table in ordered.matches.items()}
         keys = {name: self._keys_of(name, table) for name, table in ordered.matches.items()}
         for name, row in matches_in_order(self.plan, ordered):
@@ -349,7 +349,7 @@ class StepByStep(Stepping):
         if not results.matches:
             return []
         ordered = in_order(self.plan, results)
-        plain = {name: plain_matches(table, self.row_of) for name, table in ordered.matches.items()}
+        plain = self.plain.of(ordered)
         return [plain[name][row] for name, row in matches_in_order(self.plan, ordered)]
 
 

@@ -19,11 +19,13 @@ import pyarrow.compute as pc
 
 from querylang.plan.library import LOCATION_FIELDS
 from querylang.plan.model import METADATA, SEVERITY, Plan, QueryPlan
+from querylang.plan.routing import QUERIES_CHANNEL, ROUTE_SOURCE
 from querylang.plan.text import SUPPRESSED
 from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.arrivals import field_columns
 from runtime.interpreter import Dictionary, Event, Location, decimal_text, floating_text, text_of
-from runtime.results.schemas import TOLD, is_member, is_run, told_of
+from runtime.results.matched import Coordinates, routed_place
+from runtime.results.schemas import TOLD, Results, is_member, is_run, told_of
 from runtime.timestamps import format_time
 
 # Results as JSON objects: matches and outputs, with the names that users rely on.
@@ -42,10 +44,59 @@ def row_is_offset(_source: str, _partition: int, offset: int) -> int:
     return offset
 
 
-def plain_matches(table: pa.Table, row_of: RowOf) -> list[Plain]:
-    """The matches of one query (`match_schema`), one object per match."""
+def row_number(row_of: RowOf, source: str, partition: int, offset: int) -> int | None:
+    """The number of a record's row; None = it is not in a table, as one that a query has routed."""
+    if source.startswith(ROUTE_SOURCE):
+        return None
+    try:
+        return row_of(source, partition, offset)
+    except KeyError:
+        return None
+
+
+Routes = Mapping[Coordinates, Plain]
+"""By place of a routed event, what has routed it: `query`, `instance`, `match_id`, `output`."""
+
+
+def routes_of(outputs: pa.Table) -> Routes:
+    """What these outputs (`OUTPUT_SCHEMA`), those of a match in their order, have routed."""
+    if not len(outputs) or not pc.any(pc.is_in(outputs.column("kind"), pa.array(["route", "send"]))).as_py():
+        return {}
+    found, numbers = dict[Coordinates, Plain](), Counter[tuple[str, str]]()
+    rows = outputs.select(["kind", "channel", "query", "instance", "match_id"])
+    for kind, channel, query, instance, match in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+        number = numbers[query, match]
+        numbers[query, match] += 1
+        if match and (kind == "route" or (kind == "send" and channel == QUERIES_CHANNEL)):
+            told = {"query": query, "instance": instance, "match_id": match, "output": number}
+            found[routed_place(query, match, number)] = told
+    return found
+
+
+class PlainMatches:
+    """Matches as JSON objects, call after call: a later one has events that an earlier has routed."""
+
+    def __init__(self, row_of: RowOf, routes: Routes | None = None) -> None:
+        """`routes`: those of earlier calls, with other queries."""
+        self._row_of = row_of
+        self.routes: Routes = {} if routes is None else routes
+
+    def of(self, results: Results) -> dict[str, list[Plain]]:
+        """By title of a query its matches, as in their table."""
+        routes = routes_of(results.outputs)
+        self.routes = {**self.routes, **routes} if routes else self.routes
+        return {name: plain_matches(table, self._row_of, self.routes) for name, table in results.matches.items()}
+
+
+def plain_matches(table: pa.Table, row_of: RowOf, routes: Routes | None = None) -> list[Plain]:
+    """The matches of one query (`match_schema`), one object per match.
+
+    routes: what is known of routed events; a member that is one has `route`, with nulls for what is
+        not known
+    """
     members = table.column("members").combine_chunks()
-    terms = {field.name: _plain_name(members.field(field.name), row_of) for field in members.type}
+    place = _Places(row_of, routes or {})
+    terms = {field.name: _plain_name(members.field(field.name), place) for field in members.type}
     columns = {
         "match_id": table.column("match_id").to_pylist(),
         "query": table.column("query").to_pylist(),
@@ -62,7 +113,7 @@ def plain_matches(table: pa.Table, row_of: RowOf) -> list[Plain]:
     if has_column(table, "selected"):
         selected = table.column("selected").combine_chunks()
         columns["selected"] = _by_match(
-            {item.name: _plain_select(selected.field(item.name), row_of) for item in selected.type}, len(table)
+            {item.name: _plain_select(selected.field(item.name), place) for item in selected.type}, len(table)
         )
     if has_column(table, "points"):
         points = table.column("points").combine_chunks()
@@ -75,38 +126,60 @@ def _by_match(columns: Mapping[str, Sequence[Any]], count: int) -> list[Plain]:
     return [{name: values[row] for name, values in columns.items()} for row in range(count)]
 
 
-def _plain_select(column: pa.Array, row_of: RowOf) -> Sequence[Any]:
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """What is said of where an event is from."""
+
+    row_of: RowOf
+    routes: Routes
+
+    def row(self, source: str, partition: int, offset: int) -> int | None:
+        return row_number(self.row_of, source, partition, offset)
+
+    def route(self, source: str, partition: int, offset: int) -> Plain:
+        if not source.startswith(ROUTE_SOURCE):
+            return {}
+        query = source.removeprefix(ROUTE_SOURCE)
+        unknown = {"query": query, "instance": None, "match_id": None, "output": None}
+        return {"route": self.routes.get((source, partition, offset), unknown)}
+
+
+def _plain_select(column: pa.Array, place: _Places) -> Sequence[Any]:
     is_of_events = is_member(column.type) or is_run(column.type)
-    return _plain_name(column, row_of) if is_of_events else [plain_value(value) for value in column_cells(column)]
+    return _plain_name(column, place) if is_of_events else [plain_value(value) for value in column_cells(column)]
 
 
-def _plain_name(column: pa.Array, row_of: RowOf) -> Sequence[Any]:
+def _plain_name(column: pa.Array, place: _Places) -> Sequence[Any]:
     """One object per event, or a list of them for a run."""
     if not is_run(column.type):
-        return _plain_members(column, row_of)
-    events = _plain_members(column.flatten(), row_of)
+        return _plain_members(column, place)
+    events = _plain_members(column.flatten(), place)
     counts = column.value_lengths().to_pylist()
     each = iter(events)
     return [[next(each) for _ in range(count)] for count in counts]
 
 
-def _plain_members(member: pa.StructArray, row_of: RowOf) -> list[Plain | None]:
+def _plain_members(member: pa.StructArray, place: _Places) -> list[Plain | None]:
     """One object per event; None for a name that is unset."""
     if member.null_count:
         is_set = member.is_valid().to_pylist()
-        plain = iter(_plain_members(member.filter(member.is_valid()), row_of))
+        plain = iter(_plain_members(member.filter(member.is_valid()), place))
         return [next(plain) if there else None for there in is_set]
-    places = zip(*(member.field(name).to_pylist() for name in ("source", "partition", "offset")), strict=True)
+    places = list(zip(*(member.field(name).to_pylist() for name in _PLACE), strict=True))
     columns = {
         "event": member.field("event").to_pylist(),
         "time": plain_times(member.field("time")),
         "source_time": plain_times(member.field("source_time")),
         "arrival": plain_times(member.field("arrival")),
         **_ordering(member),
-        "row": [row_of(*place) for place in places],
+        "row": [place.row(*each) for each in places],
         "fields": [plain_value(fields) for fields in column_cells(member.field("fields"))],
     }
-    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    rows = zip(*columns.values(), strict=True)
+    return [
+        {**dict(zip(columns, values, strict=True)), **place.route(*each)}
+        for values, each in zip(rows, places, strict=True)
+    ]
 
 
 def _ordering(member: pa.StructArray) -> dict[str, list[Any]]:
@@ -304,10 +377,11 @@ def _member(member: pa.StructArray, row_of: RowOf | None) -> Iterator[tuple[str,
     if row_of is None:
         parts |= dict(zip(_PLACE, places, strict=True))
     elif row_of is row_is_offset:
-        parts["row"] = places[2]
+        is_routed = pc.starts_with(places[0].cast(pa.string()), ROUTE_SOURCE)
+        parts["row"] = pc.if_else(is_routed, pa.scalar(None, pa.int64()), places[2])
     else:
         each = zip(*(place.to_pylist() for place in places), member.is_valid().to_pylist(), strict=True)
-        parts["row"] = pa.array([row_of(*place) if there else None for *place, there in each], pa.int64())
+        parts["row"] = pa.array([row_number(row_of, *place) if there else None for *place, there in each], pa.int64())
     used = set(parts)
     for field, column in zip(fields.type, fields.flatten(), strict=True):
         name = _free_name(field.name, used, str)

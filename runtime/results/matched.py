@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.routing import ROUTE_SOURCE
 from runtime.columns.arrivals import AT_THE_END
 from runtime.columns.keys import FNV_FACTOR, FNV_START, MIX_FIRST, MIX_SECOND, MIX_STEP, plain_columns
 from runtime.columns.rows import stable_order, taken_rows
@@ -286,6 +287,21 @@ def match_id(seeds: tuple[int, int], key: Sequence[Value], members: Sequence[Coo
             place, number = _place(source, partition), offset & _WORD
             words = [_mixed(_mixed(word ^ place) ^ number) for word in words]
     return "".join(f"{word:016x}" for word in words)
+
+
+def routed_place(query: str, identity: str, output: int) -> Coordinates:
+    """Where a routed event is, in place of where a record was read.
+
+    query: the name of the query that has routed it
+    identity: of its match
+    output: its number among the outputs of the block
+    """
+    return f"{ROUTE_SOURCE}{query}", _signed(int(identity[:16], 16)), _signed(int(identity[16:], 16) + output)
+
+
+def _signed(word: int) -> int:
+    word &= _WORD
+    return word - _WORD - 1 if word > _WORD >> 1 else word
 
 
 @lru_cache(maxsize=1024)

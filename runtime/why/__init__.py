@@ -18,7 +18,7 @@ from runtime.why.answers import (
 from runtime.why.asking import Asking
 from runtime.why.funnel import Funnel, FunnelStep, Stop, funnel_of
 from runtime.why.history import Ending
-from runtime.why.reasons import row_number, short_time
+from runtime.why.reasons import short_time
 from runtime.why.records import Table
 from runtime.why.text import Why
 
@@ -42,6 +42,5 @@ __all__ = [
     "Why",
     "funnel_of",
     "plain",
-    "row_number",
     "short_time",
 ]

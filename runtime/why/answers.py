@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from querylang.printable import masked
+from runtime.results.matched import Coordinates
 
 
 class Status(StrEnum):
@@ -41,6 +42,11 @@ class EventAt:
     arrival: str | None
     fields: Mapping[str, Any]
     text: str
+
+    @property
+    def place(self) -> Coordinates:
+        """Where it was read."""
+        return self.source, self.partition, self.offset
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from runtime.why.changes import LeastChange
 from runtime.why.clauses import Clause, What
 from runtime.why.history import KeyHistory, KeyValues, key_history, rows_of_key
 from runtime.why.other_runs import OtherRuns
-from runtime.why.reasons import SECOND, Reasons, filter_sides, moment_text, nearness, sides_text
+from runtime.why.reasons import SECOND, Reasons, filter_sides, moment_text, nearness, place_text, sides_text
 from runtime.why.records import Table, event_of_row, record_at
 from runtime.why.searching import Matchers, Near, Searching
 
@@ -99,7 +99,7 @@ class Explainer:
                 found += [
                     (value, candidate)
                     for value, candidate in self.candidates(latest)
-                    if any(event.offset == self.words.at(position).offset for event in candidate.events)
+                    if self.words.at(position).place in [event.place for event in candidate.events]
                 ]
         names = " or ".join(self._names_of(position)) or "no name of the pattern"
         event = self.words.at(position)
@@ -324,8 +324,7 @@ _GOES_ON = "a replay without `--no-flush`; in a job a later record, a heartbeat 
 
 
 def _short(event: EventAt) -> str:
-    place = f"row {event.row}" if event.row is not None else f"offset {event.offset} of {event.source}"
-    return f"{event.name or event.event} ({place})"
+    return f"{event.name or event.event} ({place_text(event.row, event.place)})"
 
 
 def micros(moment: Any) -> int:

@@ -15,7 +15,7 @@ from runtime.interpreter import Context, EvaluationError, Event, PlanWorld, eval
 from runtime.matching.find_every import aggregates_of
 from runtime.matching.interface import Bindings
 from runtime.matching.reference import Released, positions_of
-from runtime.results.for_users import RowOf, plain_value
+from runtime.results.for_users import RowOf, plain_value, row_number
 from runtime.results.matched import Coordinates
 from runtime.timestamps import format_time
 from runtime.why.answers import Checked, EventAt, Reason, Side
@@ -48,23 +48,13 @@ def event_at(event: Released, name: str, row_of: RowOf) -> EventAt:
         source=source,
         partition=partition,
         offset=offset,
-        row=row_number(row_of, event.place),
+        row=row_number(row_of, *event.place),
         time=format_time(event.time),
         source_time=None if event.source_time == NO_TIME else format_time(event.source_time),
         arrival=format_time(event.arrival),
         fields={name: plain_value(value) for name, value in values.items()},
         text=event_text(event.value.type, values),
     )
-
-
-def row_number(row_of: RowOf, place: Coordinates) -> int | None:
-    """The number of a record's row; None = it is not in a table, as one that a query has routed."""
-    if place[0].startswith(ROUTE_SOURCE):
-        return None
-    try:
-        return row_of(*place)
-    except KeyError:
-        return None
 
 
 def place_text(row: int | None, place: Coordinates) -> str:
@@ -103,7 +93,7 @@ class Reasons:
         """An event in a sentence: its name in the pattern, and its row."""
         event = self._searching.events[position]
         assert isinstance(event, KeyEvent), "the history has made it"
-        row, name = row_number(self._row_of, event.place), self._name(position, bound)
+        row, name = row_number(self._row_of, *event.place), self._name(position, bound)
         place = place_text(row, event.place)
         return f"`{name}` ({place})" if name else f"{event.value.type.name} ({place})"
 

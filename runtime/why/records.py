@@ -17,13 +17,12 @@ from runtime.columns.keys import key_columns
 from runtime.instants import NO_TIME
 from runtime.interpreter import Event, PlanWorld, event_text
 from runtime.number_arrays import Integers
-from runtime.results.for_users import RowOf, plain_value
+from runtime.results.for_users import RowOf, plain_value, row_number
 from runtime.results.matched import Coordinates
 from runtime.timestamps import format_time
 from runtime.why.answers import EventAt
 from runtime.why.changes import Rewrite
 from runtime.why.history import Ending, KeyValues
-from runtime.why.reasons import row_number
 
 PLACE = ("source", "partition", "offset")
 """The coordinates of a record."""
@@ -105,7 +104,7 @@ def record_at(table: Table, row: int) -> EventAt:
         source=source,
         partition=partition,
         offset=offset,
-        row=row_number(table.row_of, (source, partition, offset)),
+        row=row_number(table.row_of, source, partition, offset),
         time=None,
         source_time=None if time == NO_TIME else format_time(time),
         arrival=format_time(cell["arrival"]),

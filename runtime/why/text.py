@@ -82,7 +82,7 @@ def _explanation(item: Explanation) -> Iterator[str]:
 
 
 def _event(event: EventAt, *, with_name: bool = True) -> str:
-    place = place_text(event.row, (event.source, event.partition, event.offset))
+    place = place_text(event.row, event.place)
     moment = event.time or event.source_time or event.arrival or "no time"
     name = f"{event.name} = " if event.name and with_name else ""
     of = "" if place.startswith("routed") else "of "
