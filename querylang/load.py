@@ -116,6 +116,7 @@ def read_sources(paths: Iterable[Given]) -> tuple[list[Source], list[Source]]:
     """
     queries: dict[Path, Source] = {}
     definitions: dict[Path, Source] = {}
+    folders: set[Path] = set()
     for given in paths:
         if isinstance(given, Source):
             path = Path(given.path)
@@ -126,8 +127,9 @@ def read_sources(paths: Iterable[Given]) -> tuple[list[Source], list[Source]]:
                 definitions.setdefault(path, _read(path))
                 continue
             queries.setdefault(path, _read(path))
-            if str(path) == STANDARD_INPUT:  # nothing is beside it
+            if str(path) == STANDARD_INPUT or path.parent in folders:  # nothing is beside it, or it was read
                 continue
+            folders.add(path.parent)
             for beside in sorted(path.parent.glob(f"*{DEFINITION_SUFFIX}")):
                 definitions.setdefault(beside, _read(beside))
     return list(queries.values()), list(definitions.values())

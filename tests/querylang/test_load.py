@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -199,3 +200,21 @@ def test_the_mark_of_an_encoding_is_no_part_of_a_text(tmp_path: Path) -> None:
 def test_a_name_that_no_file_system_holds_is_no_file() -> None:
     with pytest.raises(InputError, match="no such file or folder"):
         check_paths([Path("x" * 300 + ".query")])
+
+
+def test_definitions_are_looked_for_once_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "types.mon").write_text("event A { integer x; }\n")
+    for number in range(5):
+        (tmp_path / f"q{number}.query").write_text("inputs { A() within 1; } find A as a\n")
+    looked: list[Path] = []
+    glob = Path.glob
+
+    def counted(folder: Path, pattern: str) -> Iterator[Path]:
+        looked.append(folder)
+        return glob(folder, pattern)
+
+    monkeypatch.setattr(Path, "glob", counted)
+    queries, definitions = read_sources(sorted(tmp_path.glob("*.query")))
+    assert len(queries) == 5
+    assert [item.path for item in definitions] == [str(tmp_path / "types.mon")]
+    assert looked == [tmp_path, tmp_path]  # once by this test itself
