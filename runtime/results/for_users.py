@@ -74,7 +74,7 @@ def routes_of(outputs: pa.Table) -> Routes:
 
 
 class PlainMatches:
-    """Matches as JSON objects, call after call: a later one has events that an earlier has routed."""
+    """Matches as JSON objects, call after call: a later one may have what an earlier has routed."""
 
     def __init__(self, row_of: RowOf, routes: Routes | None = None) -> None:
         """`routes`: those of earlier calls, with other queries."""
