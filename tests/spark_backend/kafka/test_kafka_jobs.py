@@ -233,10 +233,8 @@ def test_a_running_job_outlives_its_broker_and_empty_partitions_hold_nothing_bac
     """
     topic = broker.topic(3, message_timestamp_type="LogAppendTime")
     path = project(tmp_path, broker, f"subscribe: {topic}")
-    settings = (
-        "    start: latest\n    skew: 3s\n    retry: 10 minutes\n    event:"  # brokers start slowly on busy machines
-    )
-    path.write_text(path.read_text().replace("    event:", settings))
+    text = path.read_text().replace("    event:", "    start: latest\n    skew: 3s\n    event:")
+    path.write_text(f"{text}retry: 10 minutes\n")  # brokers start slowly on busy machines
     value = json.dumps({"sensor": "s", "value": 90.0, "ts": 1.0}).encode()
     broker.produce(topic, [(0, 0, value)] * 5)
     handle = deploy(path)
