@@ -4,6 +4,7 @@ Each input has one *lookup*, a conjunct of its filter, by which its records are 
 
 - values of a field, from `a = 1`, `a in [1, 2]` or `a = 1 or a = 2`: the column is hashed once, and
   each record goes to the inputs that have its value;
+- ranges of a number, from `a > 1`, `a >= 1 and a < 5`: the column is sorted once;
 - any other condition on one field: computed once for each distinct value of the piece;
 - otherwise the whole filter, once for all inputs that have it.
 
@@ -13,7 +14,7 @@ is not all of the filter, selection computes the rest for the records that were 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -119,6 +120,64 @@ def _differs(call: Call) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class _Range:
+    """From where to where the values of a field are that a condition is true for; None = it has no end there.
+
+    has_least, has_most: whether these values are part of it
+    """
+
+    least: float | None
+    has_least: bool
+    most: float | None
+    has_most: bool
+
+    def cut(self, other: _Range) -> _Range:
+        """What is in both."""
+        least, has_least = max(
+            (own for own in (self._begin, other._begin) if own[0] is not None),
+            key=lambda own: (own[0], not own[1]),
+            default=self._begin,
+        )
+        most, has_most = min(
+            (own for own in (self._end, other._end) if own[0] is not None),
+            key=lambda own: (own[0], own[1]),
+            default=self._end,
+        )
+        return _Range(least, has_least, most, has_most)
+
+    @property
+    def _begin(self) -> tuple[float | None, bool]:
+        return self.least, self.has_least
+
+    @property
+    def _end(self) -> tuple[float | None, bool]:
+        return self.most, self.has_most
+
+
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _range_of(node: Expression) -> _Range | None:
+    """The range of a number for which a condition on one field is true; None = it is not a range."""
+    match node:
+        case Binary(operator="and", left=left, right=right):
+            one, other = _range_of(left), _range_of(right)
+            return None if one is None or other is None else one.cut(other)
+        case Binary(operator=operator, left=FieldOf() as read, right=Literal(value=value)) if operator in _TURNED:
+            return _side(read, operator, value)
+        case Binary(operator=operator, left=Literal(value=value), right=FieldOf() as read) if operator in _TURNED:
+            return _side(read, _TURNED[operator], value)
+    return None
+
+
+def _side(read: FieldOf, operator: str, value: object) -> _Range | None:
+    if read.type not in (Type.INTEGER, Type.FLOAT) or not isinstance(value, int | float) or value != value:
+        return None
+    has_value = operator.endswith("=")
+    return _Range(value, has_value, None, False) if operator[0] == ">" else _Range(None, False, value, has_value)
+
+
+@dataclass(frozen=True, slots=True)
 class Filtered:
     """Records of one event type as an input wants them.
 
@@ -137,11 +196,13 @@ class _OfField:
     """The lookups of one event type in one field.
 
     values: by value who wants records with it
+    ranges: by range who wants records with a value in it
     computed: by condition who wants records for which it is true
     """
 
     read: FieldOf
     values: dict[int | str, list[int]] = field(default_factory=dict)
+    ranges: dict[_Range, list[int]] = field(default_factory=dict)
     computed: dict[Expression, list[int]] = field(default_factory=dict)
 
 
@@ -182,7 +243,9 @@ class FilterIndex:
         else:
             name = column_name(lookup.field.field, lookup.field.type)
             of_field = own.fields.setdefault(name, _OfField(lookup.field))
-            if lookup.values is None:
+            if lookup.values is None and (found := _range_of(lookup.condition)) is not None:
+                of_field.ranges.setdefault(found, []).append(number)
+            elif lookup.values is None:
                 of_field.computed.setdefault(lookup.condition, []).append(number)
             else:
                 for value in lookup.values:
@@ -213,6 +276,8 @@ class FilterIndex:
             if of_field.values:
                 codes = pc.index_in(column, value_set=self._values[kind, name]).fill_null(-1).to_numpy()
                 _add_slices(parts, list(of_field.values.values()), codes.astype(np.int64), rows.numbers)
+            if of_field.ranges:
+                _add_ranges(parts, of_field.ranges, column, rows.numbers)
             if of_field.computed:
                 distinct = rows.distinct(name, column)
                 for condition, numbers in of_field.computed.items():
@@ -235,6 +300,21 @@ def _add_slices(parts: list[list[Integers]], wanting: Sequence[Sequence[int]], c
         found = ordered[bounds[code] : bounds[code + 1]]
         for number in wanting[code]:
             parts[number].append(found)
+
+
+def _add_ranges(
+    parts: list[list[Integers]], wanted: Mapping[_Range, Sequence[int]], column: pa.Array, rows: Integers
+) -> None:
+    """The rows whose value is in a range; null and NaN are in none."""
+    is_value = pc.is_valid(column) if pa.types.is_integer(column.type) else pc.equal(column, column).fill_null(False)
+    is_there = is_value.to_numpy(zero_copy_only=False)
+    values = column.filter(is_value).to_numpy()
+    order = np.argsort(values, kind="stable")
+    values, rows = values[order], rows[is_there][order]
+    for own, numbers in wanted.items():
+        begin = 0 if own.least is None else np.searchsorted(values, own.least, "left" if own.has_least else "right")
+        end = len(values) if own.most is None else np.searchsorted(values, own.most, "right" if own.has_most else "left")
+        _add_to(parts, numbers, np.sort(rows[begin:end]))
 
 
 def _joined(parts: Sequence[Integers]) -> Integers:

@@ -92,6 +92,7 @@ class Selector:
         self._exports = np.zeros(kinds, np.bool_)
         for other, meaning in _BY_KIND.items():
             self._outcome[other] = meaning
+        self._roles = [numbers[event] for event in self._event_types() if event in numbers]
         for event in self._event_types():
             if event in numbers:
                 self._add_role(numbers[event], event)
@@ -144,7 +145,8 @@ class Selector:
 
     def wanted(self) -> list[Filtered]:
         """The event types that have a role, with how their records are found."""
-        kinds = np.flatnonzero(_is_selected(self._outcome[: len(self._plan.events)])).tolist()
+        selected = (Outcome.USED, Outcome.HEARTBEAT)
+        kinds = sorted(kind for kind in self._roles if self._outcome[kind] in selected)
         return [Filtered(kind, self._lookups.get(int(self._input[kind])), self._query) for kind in kinds]
 
     def outcome_unseen(self) -> NDArray[np.int8]:
@@ -153,6 +155,17 @@ class Selector:
         for index in self._lookups:
             outcome[self._input == index] = Outcome.FILTERED
         return outcome
+
+    @property
+    def looks_at_more(self) -> bool:
+        """Whether filters exclude some of the records that are found by `wanted`."""
+        return not all(lookup.is_whole for lookup in self._lookups.values())
+
+    def passes(self, table: pa.Table, kinds: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of the records that are found by `wanted` no filter excludes."""
+        outcome = self._outcome.take(kinds)
+        self._filter(table, self._input.take(kinds), outcome, is_found=True)
+        return outcome != Outcome.FILTERED
 
     def select(
         self,

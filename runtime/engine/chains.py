@@ -225,6 +225,10 @@ class Chains:
         """How many rounds of a call end with what other engines have routed."""
         return 0 if self.crossing is None else self.crossing.rounds - 1
 
+    def feed(self, query: QueryPlan) -> bool:
+        """Whether any query routes events to this one."""
+        return bool(self._routed) and not self._routed.isdisjoint(taken_types(query))
+
     def exchanges_before(self, members: Sequence[QueryRunner]) -> int:
         """How many of them end before queries that share an admission run."""
         return min(self.exchanges, self.level(members)) if self.exchanges else 0

@@ -8,7 +8,7 @@ does not depend on how records are grouped into calls. Each query works on its o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
 from runtime.admission import CLOCK_SCHEMA, NO_MOVES, Moves
-from runtime.columns.arrivals import Arrivals, in_arrival_order, is_moved
+from runtime.columns.arrivals import Arrivals, RecordKind, in_arrival_order, is_moved
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.chains import Chains, Crossing, RoutedRecords
+from runtime.engine.families import Families
 from runtime.engine.key_contents import Key, KeyContents, forget_key, key_contents, query_sizes
 from runtime.engine.looking import EVERYTHING, FEW, LookedAt, Looking, Pairs, Serving
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
@@ -106,6 +107,8 @@ class Engine:
         self._own: dict[SharedAdmission, list[QueryRunner]] | None = None
         self._looking: Looking | None = None
         self._serving: dict[SharedAdmission, Serving] = {}
+        self._families: Families | None = None
+        self._watched: set[str] = set()
         self.looked_at = Pairs()
 
     @property
@@ -215,10 +218,11 @@ class Engine:
         """
         runner = self._by_title[title]
         runner.parts = replace(runner.parts, matcher=watcher(runner.parts))
+        self._watched.add(title)
 
     def next_wake(self) -> int | None:
         """The earliest timer, µs: when arrival time alone does something; None if there is none."""
-        timer = min((admission.next_timer for admission in self._members()), default=NEVER)
+        timer = min((admission.next_timer for admission in self._at_work()), default=NEVER)
         return None if timer >= NEVER else timer
 
     def next_release(self) -> int | None:
@@ -238,6 +242,7 @@ class Engine:
         """
         if self._clock == NO_TIME:
             return None
+        self._part_families()
         runner = self._by_title[query]
         reached = runner.state.definitive(key, self._clock)
         return None if reached == NO_TIME else max(EARLIEST, min(reached, LATEST))
@@ -368,17 +373,49 @@ class Engine:
                 self._own.setdefault(runner.admission, []).append(runner)
         return self._own
 
+    def _at_work(self) -> Iterator[SharedAdmission]:
+        """The admissions of queries and of families that have a state: of those that have had a record, or were
+        restored."""
+        families = () if self._families is None else (runner.admission for runner in self._families.runners)
+        return (admission for admission in (*self._members(), *families) if admission.has_begun)
+
     @property
     def _states(self) -> Iterator[QueryState]:
-        """The states that there are: of queries that have had a record, or were restored."""
-        return (admission.state for admission in self._members() if admission.has_begun)
+        """Their states."""
+        return (admission.state for admission in self._at_work())
+
+    def _no_records(self) -> CallRecords:
+        table, none = Arrivals.empty(self.plan).table, np.empty(0, np.int64)
+        controls = ControlEvents.of(table, self.plan, self._leeway)
+        return CallRecords(table, none, none, NO_MOVES, controls, self._clock, self._clock)
+
+    def _part_families(self) -> None:
+        """Gives each query its state, with its cold keys loaded if it has a family."""
+        families, self._families = self._families, None
+        if families is not None and not families.part(self._no_records(), self._clock):
+            raise StateError("timers up to the clock have not been run")
+
+    def _families_in(
+        self, records: CallRecords, members: Mapping[SharedAdmission, list[QueryRunner]]
+    ) -> Families | None:
+        """The families of a call. Control events concern all keys of a query, and so each query alone."""
+        if self._matcher != "auto" or len(members) <= FEW or (records.kinds == RecordKind.CONTROL).any():
+            self._part_families()
+            return None
+        if len(records.kinds) and (self._families is None or self._families.of != list(members)):
+            self._part_families()
+            alone = [own[0] for own in members.values() if len(own) == 1 and self._can_join(own[0])]
+            self._families = Families(self.plan, list(members), alone, gathers_later=self._gathers_later)
+        return self._families
+
+    def _can_join(self, runner: QueryRunner) -> bool:
+        return runner.query.title not in self._watched and not self._chains.feed(runner.query)
 
     def _load_cold(self) -> None:
         """Loads the cold keys of every query, and removes expired values; raises StateError for a
         restored state that cannot be."""
-        table, none = Arrivals.empty(self.plan).table, np.empty(0, np.int64)
-        controls = ControlEvents.of(table, self.plan, self._leeway)
-        nothing = CallRecords(table, none, none, NO_MOVES, controls, self._clock, self._clock)
+        self._part_families()
+        nothing = self._no_records()
         for admission, members in self._members().items():
             if not admission.has_begun:
                 continue
@@ -416,13 +453,17 @@ class Engine:
         by_title: dict[str, QueryOutcome] = {}
         carries: list[tuple[list[QueryRunner], list[Carry]]] = []
         chains = self._chains.of_call(records, self._clock if began is None else began)
-        looked_at = self._looked_at_in(records, members)
+        families = self._families_in(records, members)
+        apart = frozenset[SharedAdmission]() if families is None else families.members
+        looked_at = self._looked_at_in(records, members, apart)
         changes: Account = Counter()
         exchanged = 0
         for admission, own in members.items():
             while exchanged < self._chains.exchanges_before(own):
                 chains.receive((yield chains.leave()))
                 exchanged += 1
+            if admission in apart:
+                continue
             given = chains.records_for(own[0].query)
             offered = looked_at.offered(admission, given.records)
             self.looked_at.add(offered.count * len(own), len(given.records.kinds) * len(own))
@@ -440,25 +481,39 @@ class Engine:
             carries.append((own, [carry for _, carry in found]))
         for _ in range(exchanged, self._chains.exchanges):
             chains.receive((yield chains.leave()))
+        releases = [outcome.last_release for outcome in by_title.values()]
+        for family in () if families is None else families.runners:
+            found = family.of_call(records, looked_at)
+            self.looked_at.add(found.looked_at, len(records.kinds) * len(family.members))
+            by_title |= found.outcomes
+            changes.update(found.account)
+            releases.append(found.last_release)
         outcomes = {title: by_title[title] for title in self._by_title if title in by_title}
         if limit == NEVER:
-            self._clock = max([self._clock, *(outcome.last_release for outcome in outcomes.values())])
+            self._clock = max([self._clock, *releases])
         forgotten: Counter[str] = Counter()
         for own, left in carries:
             forgotten.update(self._evicted(own, left, self._clock))
+        for family in () if families is None else families.runners:
+            family.evict(self._clock)
         refused = refused_at_source(self.plan, table, kinds, arrival)
         # A key belongs to no source.
         changes.update({(title, "", "forgotten_keys"): count for title, count in forgotten.items() if count})
         results = self._results(outcomes, refused, control_errors(controls.errors, arrival), changes)
         return replace(results, routed=chains.table())
 
-    def _looked_at_in(self, records: CallRecords, members: Mapping[SharedAdmission, list[QueryRunner]]) -> LookedAt:
-        """What each admission looks at."""
+    def _looked_at_in(
+        self,
+        records: CallRecords,
+        members: Mapping[SharedAdmission, list[QueryRunner]],
+        apart: Collection[SharedAdmission],
+    ) -> LookedAt:
+        """What each admission looks at; `apart`: those whose queries have a family."""
         if len(members) <= FEW or not len(records.kinds):
             return EVERYTHING
         if self._looking is None or self._looking.admissions != list(members):
             self._looking = Looking(self.plan, list(members))
-        return self._looking.of_call(records)
+        return self._looking.of_call(records, apart)
 
     def _served(
         self, admission: SharedAdmission, members: Sequence[QueryRunner], call: AdmittedCall

@@ -8,7 +8,7 @@ are filtered or unrelated, whatever they hold.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -87,6 +87,30 @@ class LookedAt:
         return Offered(lambda: records, len(records.kinds), None, _NONE_UNSEEN)
 
 
+    def found(self, members: Mapping[str, SharedAdmission]) -> Found:
+        """What a family finds in a call without records.
+
+        members: by title the admissions of its queries
+        """
+        return Found([_NO_ROWS] * len(members), 0, _NONE_UNSEEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The records of a family in a call.
+
+    rows: by member, their numbers
+    count: how many pairs of a member and a record have been looked at
+    unseen: the ledger's counts of all others, with the titles of the members
+    """
+
+    rows: Sequence[Integers]
+    count: int
+    unseen: Account
+
+
+_NO_ROWS = np.empty(0, np.int64)
+
 EVERYTHING = LookedAt()
 
 
@@ -102,13 +126,14 @@ class Looking:
         self._unseen = [np.frombuffer(own, np.int8) for own in unseen]
         self._places = {admission: place for place, admission in enumerate(admissions)}
 
-    def of_call(self, records: CallRecords) -> LookedAt:
-        """What is looked at in a call."""
+    def of_call(self, records: CallRecords, apart: Collection[SharedAdmission]) -> LookedAt:
+        """What is looked at in a call; `apart`: admissions whose queries have a family."""
         rows = self._index.found(records.table, records.kinds)
         controls = np.flatnonzero(records.kinds == RecordKind.CONTROL)
         if len(controls):
             rows = [np.union1d(own, controls) for own in rows]
-        return _Found(records, self._places, rows, self._unseen_of, self._unseen)
+        alone = [place for place, admission in enumerate(self.admissions) if admission not in apart]
+        return _Found(records, self._places, rows, self._unseen_of, self._unseen, alone)
 
 
 class _Found(LookedAt):
@@ -124,11 +149,14 @@ class _Found(LookedAt):
         rows: Sequence[Integers],
         unseen_of: Sequence[int],
         unseen: Sequence[NDArray[np.int8]],
+        alone: Sequence[int],
     ) -> None:
         """`rows`: by place of an admission; `unseen_of`: by place, which of `unseen` it has.
 
         unseen: by kind of record, the outcome of those that are not found
+        alone: the places of admissions that are offered their records
         """
+        self._alone = alone
         self._records, self._places, self._rows, self._unseen_of = records, places, rows, unseen_of
         sources = one_chunk(records.table.column("_source"))
         self._names: list[str] = sources.dictionary.to_pylist()
@@ -145,17 +173,47 @@ class _Found(LookedAt):
         rows = self._rows[place]
         if records is not self._records or len(rows) == len(records.kinds):
             return super().offered(admission, records)
-        return Offered(lambda: self._own(place), len(rows), rows, self._unseen(place))
+        return Offered(lambda: self._own(place), len(rows), rows, self._unseen(place, rows))
+
+    def found(self, members: Mapping[str, SharedAdmission]) -> Found:
+        """As of `LookedAt`."""
+        places, rows, count = [self._places[admission] for admission in members.values()], [], 0
+        for place, admission in zip(places, members.values(), strict=True):
+            own, selector = self._rows[place], admission.parts.selector
+            count += len(own)
+            if len(own) and selector.looks_at_more:
+                own = own[selector.passes(self._records.table.take(pa.array(own)), self._records.kinds[own])]
+            rows.append(own)
+        return Found(rows, count, self._unseen_of_members(list(members), places, rows))
+
+    def _unseen_of_members(self, titles: Sequence[str], places: Sequence[int], rows: Sequence[Integers]) -> Account:
+        """The counts of records that are not of a member."""
+        account: Account = Counter()
+        for own, counts in enumerate(self._counts):
+            known = np.flatnonzero(counts)
+            number = np.full(len(counts), -1, np.int64)
+            number[known] = np.arange(len(known))
+            some = [at for at, place in enumerate(places) if self._unseen_of[place] == own]
+            seen = np.concatenate([_NO_ROWS, *(rows[at] for at in some)])
+            member = np.repeat(np.arange(len(some)), [len(rows[at]) for at in some])
+            codes = member * len(known) + number[self._outcomes[own][seen]]
+            left = np.tile(counts[known], len(some)) - np.bincount(codes, minlength=len(some) * len(known))
+            words = [(self._names[place // len(Outcome)], Outcome(place % len(Outcome)).word) for place in known.tolist()]
+            for place, count in zip(np.flatnonzero(left).tolist(), left[left != 0].tolist(), strict=True):
+                title, (source, word) = titles[some[place // len(known)]], words[place % len(known)]
+                account[title, source, RECEIVED] += count
+                account[title, source, word] += count
+        return account
 
     def _own(self, place: int) -> CallRecords:
         if not len(self._rows[place]):
-            return _chosen(self._records, self._rows[place])
+            return chosen_records(self._records, self._rows[place])
         while place not in self._made:
             self._made.update(next(self._copies))
         return self._made.pop(place)
 
-    def _unseen(self, place: int) -> Account:
-        rows, own = self._rows[place], self._unseen_of[place]
+    def _unseen(self, place: int, rows: Integers) -> Account:
+        own = self._unseen_of[place]
         if not len(rows):
             return self._accounts[own]
         counts = self._counts[own]
@@ -172,7 +230,8 @@ class _Found(LookedAt):
     def _copied_in_order(self) -> Iterator[dict[int, CallRecords]]:
         some: list[int] = []
         count, most = 0, max(_AT_ONCE, len(self._records.kinds))
-        for place, rows in enumerate(self._rows):
+        for place in self._alone:
+            rows = self._rows[place]
             if 0 < len(rows) < len(self._records.kinds):
                 some.append(place)
                 count += len(rows)
@@ -183,7 +242,7 @@ class _Found(LookedAt):
             yield self._copied(some)
 
     def _copied(self, places: Sequence[int]) -> dict[int, CallRecords]:
-        whole = _chosen(self._records, np.concatenate([self._rows[place] for place in places]))
+        whole = chosen_records(self._records, np.concatenate([self._rows[place] for place in places]))
         copied: dict[int, CallRecords] = {}
         begin = 0
         for place in places:
@@ -222,7 +281,7 @@ class Serving:
         return [None if own is None else positions_of(events, rows[own], place) for own in self._places]
 
 
-def _chosen(records: CallRecords, rows: Integers) -> CallRecords:
+def chosen_records(records: CallRecords, rows: Integers) -> CallRecords:
     """These records of a call; its control events keep their numbers."""
     moves = records.moves
     return replace(

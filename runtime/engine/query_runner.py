@@ -213,7 +213,7 @@ class QueryRunner:
             # A shared clock changes with the next call: what it says of this one is asked now.
             is_later = self._orders_later and not carry.rows.clocks.runs
             if is_later:
-                later = partial(self._later, carry, partial(self._matched, carry, find, wanted.records))
+                later = partial(self._later, carry, partial(self.matched, carry, find, wanted.records))
             if not (is_later and self.parts.matcher.only_finds):
                 found = find()
                 carry = replace(carry, free=found.free)
@@ -221,10 +221,11 @@ class QueryRunner:
                     carry, expired = self._expired_waits(records, carry, events, found, wanted.records)
                     matches, later, outputs, counts = self._gathered(carry, expired.by_step(carry.rows.keys), routed)
                 elif len(found.latest) and not is_later:
-                    ordered = self._matched(carry, find, wanted.records)
+                    ordered = self.matched(carry, find, wanted.records)
                     matches, later, outputs, counts = self._gathered(carry, ordered, routed)
                 if found.errors:
-                    outputs = rows_of(NO_OUTPUTS, [outputs, self._errors(carry, found, wanted.records)])
+                    errors = error_rows(self.parts, carry, carry.rows.keys, found.errors, len(found.latest), wanted.records)
+                    outputs = rows_of(NO_OUTPUTS, [outputs, errors])
         account = renamed(call.account, self.query.title)
         account.update(counts)
         outcome = QueryOutcome(
@@ -313,7 +314,7 @@ class QueryRunner:
             return None, outputs, counts
         return replace(later, matched=replace(matched.take(chosen), suppressed=suppressed[chosen])), outputs, counts
 
-    def _matched(self, carry: Carry, find: Callable[[], Found], records: Integers) -> Matched:
+    def matched(self, carry: Carry, find: Callable[[], Found], records: Integers) -> Matched:
         """The matches of the call, at the release of their latest events, in order.
 
         records: by new record, its number in the call
@@ -414,21 +415,6 @@ class QueryRunner:
         )
         return replace(carry, admitted=admitted), matched
 
-    def _errors(self, carry: Carry, found: Found, records: Integers) -> pa.Table:
-        """The error rows of events that have too many matches, or whose search was ended."""
-        released = carry.admitted.released
-        latest = np.array([position for position, _ in found.errors], np.int64)
-        return error_outputs(
-            self.parts.plan,
-            self.query,
-            taken_columns(carry.rows.keys, released.order[latest].astype(np.int64)),
-            released.time[latest],
-            released.emitted[latest],
-            call_numbers(released.record[latest], records),
-            len(found.latest) + latest,  # behind the matches
-            [text for _, text in found.errors],
-        )
-
     def _adjusted(self, clocks: ClocksRun, records: Integers) -> pa.Table:
         """The records that were admitted with another time than their own (ADJUSTED_SCHEMA)."""
         new = np.flatnonzero(clocks.verdicts.adjusted)
@@ -444,26 +430,9 @@ class QueryRunner:
         """The records that admission or selection refused, with the reason."""
         if not call.has_null and not released.verdict.any():  # the usual case
             return no_discards(self.parts.plan)
-        wanted = call.wanted
         if call.outcomes is not None:
-            return self._discarded_by_role(records, wanted, call.outcomes, released)
-        count, selection = len(records.table), wanted.selection
-        reason, bound = np.zeros(count, np.int8), np.full(count, NO_TIME, np.int64)
-        reason[wanted.records] = released.verdict
-        bound[wanted.records] = released.verdict_bound
-        has_null = (selection.outcome == Outcome.NULL_KEY) | (selection.outcome == Outcome.NULL_TIME)
-        reason[has_null] = selection.outcome[has_null]
-        bad = np.flatnonzero(reason)
-        return refused_records(
-            self.parts.plan,
-            self.query.public_title,
-            records.table,
-            bad,
-            reason_words(reason[bad]),
-            records.arrival[bad],
-            selection.time[bad],
-            bound[bad],
-        )
+            return self._discarded_by_role(records, call.wanted, call.outcomes, released)
+        return refused_rows(self.parts, records, call.wanted, released, np.arange(len(records.table)))
 
     def _discarded_by_role(
         self, records: CallRecords, wanted: Wanted, outcomes: NDArray[np.int8], released: Released
@@ -510,3 +479,55 @@ def _reasons(table: pa.Table, members: Integers) -> NDArray[np.int8]:
         return np.empty((len(members), 0), np.int8)
     reasons: NDArray[np.int8] = table.column("_adjusted").to_numpy()[members]
     return reasons
+
+
+def error_rows(
+    parts: QueryParts,
+    carry: Carry,
+    keys: Sequence[pa.Array],
+    errors: Sequence[tuple[int, str]],
+    matches: int,
+    records: Integers,
+) -> pa.Table:
+    """The error rows of events that have too many matches, or whose search was ended.
+
+    keys: by row, the key columns of the query
+    errors: as in `Found`
+    matches: how many the search has found, behind which they are
+    records: by new record, its number in the call
+    """
+    released = carry.admitted.released
+    latest = np.array([position for position, _ in errors], np.int64)
+    return error_outputs(
+        parts.plan,
+        parts.query,
+        taken_columns(keys, released.order[latest].astype(np.int64)),
+        released.time[latest],
+        released.emitted[latest],
+        call_numbers(released.record[latest], records),
+        matches + latest,
+        [text for _, text in errors],
+    )
+
+
+def refused_rows(
+    parts: QueryParts, records: CallRecords, wanted: Wanted, released: Released, bad: Integers
+) -> pa.Table:
+    """The records that admission or selection refused, with the reason; `bad`: of these records."""
+    count, selection = len(records.table), wanted.selection
+    reason, bound = np.zeros(count, np.int8), np.full(count, NO_TIME, np.int64)
+    reason[wanted.records] = released.verdict
+    bound[wanted.records] = released.verdict_bound
+    has_null = (selection.outcome == Outcome.NULL_KEY) | (selection.outcome == Outcome.NULL_TIME)
+    reason[has_null] = selection.outcome[has_null]
+    bad = bad[reason[bad] > 0]
+    return refused_records(
+        parts.plan,
+        parts.query.public_title,
+        records.table,
+        bad,
+        reason_words(reason[bad]),
+        records.arrival[bad],
+        selection.time[bad],
+        bound[bad],
+    )

@@ -256,6 +256,15 @@ class KeyState:
         self.events, self.bounds = events, bounds
         self._timers, self._bound_timers = timers, bound_timers
 
+    def hot(self) -> tuple[pa.Table, pa.Table, Integers, Integers]:
+        """What `store` gets, of the hot keys."""
+        return self.events, self.bounds, self._timers, self._bound_timers
+
+    def whole(self) -> tuple[pa.Table, pa.Table]:
+        """Events and bounds of all keys, for `restore`."""
+        self._load_all()
+        return self.events, self.bounds
+
     def restore(self, events: pa.Table, bounds: pa.Table) -> None:
         """Replaces the whole state by a saved one. Timers are not saved: each key is taken to have
         an expired one."""

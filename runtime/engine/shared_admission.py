@@ -282,7 +282,8 @@ class SharedAdmission:
         parts, state = self.parts, self.state
         wanted = wanted_records(parts, records, state.roles.first)
         state.keys.load(wanted.new, records.limit, everything=everything)
-        was_pending = _pending_sources(state.keys.events)
+        stored = state.keys.events
+        was_pending = self._counted(stored).filter(stored.column("_pending"))
         rows = assemble(parts, state, records, wanted)
         admitted = of_one_record(self.released(rows, records.limit), wanted, rows.rows.first_new)
         old = old_events(parts.plan, parts.query, state.seen, rows.table, rows.keys, admitted.released)
@@ -301,7 +302,7 @@ class SharedAdmission:
             outcomes, changes = self._of_roles(records, wanted, carry, repeated)
             account.update(changes)
         elif len(repeated):
-            account.update(count_pending("", _counted(rows.table).take(pa.array(repeated)), 1, Outcome.NOT_NEW))
+            account.update(count_pending("", self._counted(rows.table).take(pa.array(repeated)), 1, Outcome.NOT_NEW))
         return AdmittedCall(
             wanted, carry, events, has_new, _has_null(wanted.selection.outcome, outcomes), account, outcomes
         )
@@ -323,6 +324,15 @@ class SharedAdmission:
         other.state = deepcopy(self.state, {id(self.parts): parts})
         other.is_behind = self.is_behind
         return other
+
+    def begin_anew(self) -> None:
+        """Forgets the state."""
+        self.__dict__.pop("state", None)
+        self.is_behind = False
+
+    def _counted(self, table: pa.Table) -> pa.Table:
+        """The columns that events are counted by."""
+        return table.select([name for name in ("_source", "_adjusted") if has_column(table, name)])
 
     def _superseded(self, rows: CallRows, released: Released) -> Integers:
         if not self.parts.windows.is_unique.any():
@@ -363,7 +373,7 @@ class SharedAdmission:
             return moved_records(self.parts.query, records, wanted, verdict, adjusted)
         outcome = after_admission(wanted.selection.outcome, wanted.records, verdict, adjusted)
         account = count_records("", one_chunk(records.table.column("_source")), outcome)
-        is_pending = _counted(carry.rows.table).take(pa.array(carry.admitted.released.pending))
+        is_pending = self._counted(carry.rows.table).take(pa.array(carry.admitted.released.pending))
         account.update(moved_records(self.parts.query, records, wanted, verdict, adjusted))
         account.update(count_pending("", was_pending, -1))
         account.update(count_pending("", is_pending, 1))
@@ -439,12 +449,3 @@ def _wide_enough(windows: Sequence[WindowColumns]) -> WindowColumns:
         is_used_later=np.logical_or.reduce([item.is_used_later for item in windows]),
         is_looked_for=np.logical_or.reduce([item.is_looked_for for item in windows]),
     )
-
-
-def _counted(table: pa.Table) -> pa.Table:
-    """The columns that pending events are counted by."""
-    return table.select([name for name in ("_source", "_adjusted") if has_column(table, name)])
-
-
-def _pending_sources(events: pa.Table) -> pa.Table:
-    return _counted(events).filter(events.column("_pending"))

@@ -11,6 +11,7 @@ from querylang.plan.expression import FieldOf, Type
 from querylang.plan.model import Plan
 from runtime.admission.filter_index import Lookup, lookup_of
 from runtime.columns.arrivals import Arrivals
+from runtime.engine import families
 from runtime.engine.engine import Engine
 from runtime.matching.matchers import KernelMatcher
 from runtime.replay.replay import read_records
@@ -59,7 +60,8 @@ def test_only_pairs_that_the_index_finds_are_looked_at() -> None:
     }
 
 
-def test_queries_without_a_record_make_no_state_and_are_counted() -> None:
+def test_queries_without_a_record_make_no_state_and_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(families, "FEWEST", 100)
     plan = plan_of(*(f"x = {n}" for n in range(10)))
     engine = Engine(plan)
     engine.process(read_records([rows(3, 3)], plan).arrivals)

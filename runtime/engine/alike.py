@@ -1,0 +1,272 @@
+"""Queries that differ in constants, as one query over the records of all of them.
+
+Such queries are a *family*. Its query has one key more, the number of the member whose record a row
+is, and the constants that differ are fields of the events. So what is done for a call is done once
+for the family, and no key has rows of two members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import chain
+from math import copysign
+from typing import Any
+
+import pyarrow as pa
+
+from querylang.plan.expression import (
+    NODES,
+    Aggregate,
+    Binary,
+    Call,
+    EndOf,
+    EventOf,
+    Expression,
+    FieldOf,
+    Invoke,
+    KeyOf,
+    Kind,
+    Literal,
+    LocalOf,
+    MemberOf,
+    New,
+    Type,
+    Unary,
+    children,
+    rewritten,
+    walk,
+)
+from querylang.plan.model import Condition, EventType, Every, Field, Input, Key, Plan, QueryPlan, Where, Without
+from runtime.arrow_types import arrow_type
+from runtime.columns.arrivals import column_name
+from runtime.engine.query_state import QueryParts, query_parts
+from runtime.policies.per_input import adjusts, clock_inputs, has_ends
+
+OWNER = "#owner"
+"""The field with the number of the member; a name that no user can write."""
+
+OWNER_COLUMN = column_name(OWNER, Type.INTEGER)
+
+_NAME = "#"
+"""Of the query of a family."""
+
+_CONSTANTS = (Type.INTEGER, Type.FLOAT, Type.STRING)
+_ARITHMETIC = ("+", "-", "*", "/", "%")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A query without its names, and with fields in place of constants.
+
+    constants: by number of the field, its value
+    """
+
+    query: QueryPlan
+    constants: tuple[Literal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Queries of one shape.
+
+    parts: of the query that stands for all of them
+    members: the parts of these queries
+    constants: by column, the values by member
+    """
+
+    parts: QueryParts
+    members: tuple[QueryParts, ...]
+    constants: tuple[tuple[str, pa.Array], ...]
+
+
+def families_of(plan: Plan, parts: Sequence[QueryParts], fewest: int) -> list[tuple[Family, list[int]]]:
+    """The families of at least so many queries, each with the places of its members."""
+    groups: dict[QueryPlan, list[tuple[int, Shape]]] = {}
+    for place, item in enumerate(parts):
+        shape = shape_of(item)
+        if shape is not None:
+            groups.setdefault(shape.query, []).append((place, shape))
+    return [
+        (_family(plan, [parts[place] for place, _ in own], [shape for _, shape in own]), [place for place, _ in own])
+        for own in groups.values()
+        if len(own) >= fewest
+    ]
+
+
+def shape_of(parts: QueryParts) -> Shape | None:
+    """The shape of a query; None = it keeps or gives something that only it can.
+
+    Filters are not part of it: records are found before.
+    """
+    query = parts.query
+    if not _can_have_family(query) or parts.forgetting.is_on or not _are_flat(parts):
+        return None
+    constants: list[Literal] = []
+    conditions = [_changed(item, lambda node: _with_fields(node, constants)) for item in query.conditions]
+    plain = replace(
+        query,
+        name=_NAME,
+        inputs=tuple(replace(item, filter=None) for item in query.inputs),
+        conditions=tuple(conditions),
+        parameters=(),
+        metadata=(),
+        instance="",
+        pattern="",
+        edition=0,
+        shows_metadata=False,
+    )
+    return Shape(plain, tuple(constants)) if all(map(_can_be_shared, _parts(plain))) else None
+
+
+def _can_have_family(query: QueryPlan) -> bool:
+    """Whether admission keeps events and bounds only, and the search gives matches only."""
+    has_output = query.block or query.actions or query.routes or query.selects or query.at_most is not None
+    keeps_more = query.trailing is not None or query.skip is not None or query.remembers or query.shared_types
+    has_clock = clock_inputs(query) or adjusts(query) or has_ends(query)
+    is_part = query.starts is not None or query.ends is not None
+    is_plain = all(_is_plain(item) for item in query.inputs)
+    return is_plain and not (has_output or keeps_more or has_clock or is_part or query.tables or query.optional_keys)
+
+
+def _is_plain(item: Input) -> bool:
+    return item.heartbeat is None and (item.policy is None or item.policy.imports is None)
+
+
+def _parts(query: QueryPlan) -> Iterator[Expression]:
+    """All parts of a query's expressions."""
+    of_inputs = chain.from_iterable((*item.keys, *item.unique, item.time_from) for item in query.inputs)
+    of_conditions = (item.condition for item in query.conditions if isinstance(item, Where | Without))
+    every = query.every or Every((), ())
+    of_every = (*(item.value for item in every.selects), *every.having)
+    for own in chain(of_inputs, of_conditions, of_every):
+        if own is not None:
+            yield from walk(own)
+
+
+def _are_flat(parts: QueryParts) -> bool:
+    """Whether no event of the inputs has events as fields, which would have other fields then."""
+    used = {item.event for item in parts.query.inputs}
+    return not any(_has_event(field.type) for name in used for field in parts.plan.event(name).fields)
+
+
+def _has_event(type_: Type) -> bool:
+    return type_.kind is Kind.EVENT or any(map(_has_event, type_.of))
+
+
+def _can_be_shared(node: Expression) -> bool:
+    """Whether a part of an expression means the same in a family, and differs from all others.
+
+    -0.0 equals 0.0: two shapes that differ in it would seem to be the same. Events have more
+    fields: so no expression may show one.
+    """
+    match node:
+        case Literal(value=float() as value):
+            return value != 0.0 or copysign(1, value) > 0
+        case New() | Invoke() | MemberOf() | LocalOf():
+            return False
+        case Aggregate() | Call(method="getTime"):
+            return True
+    return not any(isinstance(child, EventOf | EndOf) for child in children(node))
+
+
+def _changed(condition: Condition, change: Callable[[Expression], Expression]) -> Condition:
+    """The condition with its expression changed."""
+    match condition:
+        case Where(condition=own):
+            return replace(condition, condition=change(own))
+        case Without(condition=own) if own is not None:
+            return replace(condition, condition=change(own))
+    return condition
+
+
+def _with_fields(node: Expression, constants: list[Literal]) -> Expression:
+    """The expression with fields in place of constants, which it adds.
+
+    A constant beside a field becomes a field of the same event. Where that event is unset, the
+    operation has the same outcome, as its other side is null.
+    """
+    if isinstance(node, Binary):
+        left = _field_for(node.left, node.right, constants) or _with_fields(node.left, constants)
+        right = _field_for(node.right, node.left, constants) or _with_fields(node.right, constants)
+        return replace(node, left=left, right=right)
+    if not children(node):
+        return node
+    changed: dict[str, Any] = {}
+    for item in fields(node):
+        value = getattr(node, item.name)
+        if type(value) in NODES:
+            changed[item.name] = _with_fields(value, constants)
+        elif isinstance(value, tuple) and any(type(part) in NODES for part in value):
+            changed[item.name] = tuple(_with_fields(part, constants) for part in value)
+    return replace(node, **changed)
+
+
+def _field_for(node: Expression, beside: Expression, constants: list[Literal]) -> Expression | None:
+    """A field in place of a constant; None = it stays."""
+    term = _term_of(beside)
+    if not isinstance(node, Literal) or node.type not in _CONSTANTS or term is None:
+        return None
+    constants.append(node)
+    return FieldOf(node.type, term, _field_name(len(constants) - 1))
+
+
+def _term_of(node: Expression) -> int | None:
+    """A term whose field decides whether an expression is null."""
+    match node:
+        case FieldOf(term=term):
+            return term
+        case Unary(operator="-", operand=operand):
+            return _term_of(operand)
+        case Binary(operator=operator, left=left, right=right) if operator in _ARITHMETIC:
+            found = _term_of(left)
+            return _term_of(right) if found is None else found
+    return None
+
+
+def _field_name(number: int) -> str:
+    return f"#{number}"
+
+
+def _family(plan: Plan, parts: Sequence[QueryParts], shapes: Sequence[Shape]) -> Family:
+    by_number = list(zip(*(shape.constants for shape in shapes), strict=True))
+    same = {_field_name(number): own[0] for number, own in enumerate(by_number) if len(set(map(repr, own))) == 1}
+    differing = {_field_name(number): own for number, own in enumerate(by_number) if _field_name(number) not in same}
+
+    def change(node: Expression) -> Expression:
+        if isinstance(node, FieldOf):
+            return same.get(node.field, node)
+        return replace(node, index=node.index + 1) if isinstance(node, KeyOf) else node
+
+    def changed(node: Expression) -> Expression:
+        return rewritten(node, change)
+
+    query = shapes[0].query
+    own_key = FieldOf(Type.INTEGER, 0, OWNER)
+    every = query.every
+    if every is not None:
+        selects = tuple(replace(item, value=changed(item.value)) for item in every.selects)
+        every = Every(selects, tuple(map(changed, every.having)))
+    whole = replace(
+        query,
+        keys=(Key(OWNER, Type.INTEGER), *query.keys),
+        inputs=tuple(replace(item, keys=(own_key, *item.keys)) for item in query.inputs),
+        conditions=tuple(_changed(item, changed) for item in query.conditions),
+        every=every,
+    )
+    added = (Field(OWNER, Type.INTEGER), *(Field(name, own[0].type) for name, own in differing.items()))
+    used = {item.event for item in query.inputs}
+    events = tuple(_with_added(event, added) if event.name in used else event for event in plan.events)
+    constants = [
+        (column_name(name, own[0].type), pa.array([item.value for item in own], arrow_type(own[0].type, plan)))
+        for name, own in differing.items()
+    ]
+    return Family(
+        query_parts(replace(plan, events=events, queries=(whole,), stopped=()), whole, "auto", _NAME),
+        tuple(parts),
+        tuple(constants),
+    )
+
+
+def _with_added(event: EventType, added: Sequence[Field]) -> EventType:
+    return replace(event, fields=(*event.fields, *added))

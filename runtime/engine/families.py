@@ -1,0 +1,342 @@
+"""Families at work: what a call is for queries that differ in constants, and their state.
+
+A family has the state of its members while it runs. `Families.part` gives it back to them, for
+whoever asks what is kept of one query.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from querylang.plan.model import Plan
+from runtime.arrow_types import one_chunk
+from runtime.columns.rows import joined
+from runtime.engine.alike import OWNER_COLUMN, Family, families_of
+from runtime.engine.call_rows import CallRecords, Wanted
+from runtime.engine.looking import LookedAt, chosen_records
+from runtime.engine.query_runner import QueryOutcome, QueryRunner, error_rows, refused_rows
+from runtime.engine.query_state import QueryParts
+from runtime.engine.shared_admission import Carry, SharedAdmission
+from runtime.instants import NEVER, NO_TIME
+from runtime.matching.interface import Found
+from runtime.number_arrays import Integers
+from runtime.results.ledger import Account
+from runtime.results.match_table import gather_table
+from runtime.results.matched import Matched, OrderedMatches, taken_columns
+from runtime.results.schemas import NO_ADJUSTED, NO_OUTPUTS, no_discards, rows_of
+
+FEWEST = 4
+"""Fewer queries of one shape run each alone."""
+
+_BETWEEN = "\0"
+"""Between the number of a member and a source, in the accounts of a family."""
+
+
+class _FamilyAdmission(SharedAdmission):
+    """Admission for a family, which counts for each member."""
+
+    def _account(self, records: CallRecords, wanted: Wanted, carry: Carry, was_pending: pa.Table) -> Account:
+        return super()._account(replace(records, table=self._counted(records.table)), wanted, carry, was_pending)
+
+    def _counted(self, table: pa.Table) -> pa.Table:
+        """A source is one for each member."""
+        sources = one_chunk(table.column("_source"))
+        names = sources.dictionary.to_pylist()
+        of_members = table.column(OWNER_COLUMN).to_numpy() * max(1, len(names)) + sources.indices.to_numpy()
+        different, codes = np.unique(of_members, return_inverse=True)
+        both = [f"{code // len(names)}{_BETWEEN}{names[code % len(names)]}" for code in different.tolist()]
+        column = pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(both, pa.string()))
+        return super()._counted(table.set_column(table.schema.get_field_index("_source"), "_source", column))
+
+
+@dataclass(slots=True)
+class _Given:
+    """What a call gives, by number of the member."""
+
+    found: dict[int, OrderedMatches] = field(default_factory=dict)
+    errors: dict[int, pa.Table] = field(default_factory=dict)
+    discarded: dict[int, pa.Table] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyOutcome:
+    """What a call has given for the members of a family.
+
+    outcomes: by title, of those that have given something; without accounts
+    account: changes of the ledger
+    last_release: as in `QueryOutcome`
+    looked_at: how many pairs of a query and a record
+    """
+
+    outcomes: Mapping[str, QueryOutcome]
+    account: Account
+    last_release: int = NO_TIME
+    looked_at: int = 0
+
+
+class FamilyRunner:
+    """One family at work.
+
+    members: the runners of its queries, which have an admission each
+    admission: that of the family
+    """
+
+    def __init__(self, family: Family, members: Sequence[QueryRunner], *, gathers_later: bool) -> None:
+        self.members = members
+        self._titled = {runner.query.title: runner.admission for runner in members}
+        self.admission: SharedAdmission = _FamilyAdmission([family.parts])
+        self._family, self._gathers_later = family, gathers_later
+        self._runner = QueryRunner(family.parts, self.admission)
+        self._left: Carry | None = None
+        self._timers: dict[int, tuple[int, int]] = {}
+
+    def of_call(self, records: CallRecords, looked_at: LookedAt) -> FamilyOutcome:
+        """Does all for a call but evict."""
+        found = looked_at.found(self._titled)
+        if not any(map(len, found.rows)) and self.admission.is_idle(records.limit):
+            self.admission.is_behind = self.admission.has_begun and not self.admission.state.is_empty
+            return FamilyOutcome({}, found.unseen, looked_at=found.count)
+        outcome = self.run(*self.records_of(records, found.rows))
+        account = outcome.account
+        account.update(found.unseen)
+        return replace(outcome, account=account, looked_at=found.count)
+
+    def records_of(self, records: CallRecords, rows: Sequence[Integers]) -> tuple[CallRecords, Integers]:
+        """The records of members, and their numbers in the call.
+
+        rows: by member, the numbers of its records
+        """
+        numbers = np.concatenate(rows)
+        owner = np.repeat(np.arange(len(rows)), [len(own) for own in rows])
+        order = np.argsort(numbers, kind="stable")
+        numbers, owner = numbers[order], owner[order]
+        columns = {*self._family.parts.schema.names, "_place", "_text"}
+        names = [name for name in records.table.column_names if name in columns]
+        own = chosen_records(replace(records, table=records.table.select(names)), numbers)
+        table = own.table
+        for name, values in self._added(owner).items():
+            table = table.append_column(name, values)
+        return replace(own, table=table), numbers
+
+    def _added(self, owner: Integers) -> dict[str, pa.Array]:
+        """By name the columns that rows of these members have beside their own."""
+        index = pa.array(owner)
+        constants = {name: values.take(index) for name, values in self._family.constants}
+        return {OWNER_COLUMN: index, **constants}
+
+    def run(self, records: CallRecords, numbers: Integers, *, everything: bool = False) -> FamilyOutcome:
+        """Admits the records and searches; `evict` has to follow.
+
+        numbers: those of the records in the call
+        everything: loads cold keys too
+        """
+        call = self.admission.admitted(records, everything=everything)
+        carry, given = call.carry, _Given()
+        if call.has_new:
+            found = self._family.parts.matcher.match(call.events)
+            carry = replace(carry, free=found.free)
+            if len(found.latest):
+                matched = self._runner.matched(carry, lambda: found, call.wanted.records)
+                given.found = dict(self._of_members(carry, matched))
+            given.errors = self._errors(carry, found, call.wanted.records)
+        released = carry.admitted.released
+        if call.has_null or released.verdict.any():
+            for number, rows in _by_owner(records.table):
+                parts = self._family.members[number]
+                given.discarded[number] = refused_rows(parts, records, call.wanted, released, rows)
+        self._left = carry
+        return FamilyOutcome(self._outcomes(given, numbers), self._named(call.account), carry.admitted.last_release)
+
+    def load(self, nothing: CallRecords, clock: int) -> bool:
+        """Loads cold keys and removes what has expired; False = there are matches to give, which cannot be.
+
+        nothing: a call without records
+        """
+        if not self.admission.state.keys.has_cold and not self.admission.is_behind:
+            return True
+        own, numbers = self.records_of(nothing, [np.empty(0, np.int64)] * len(self.members))
+        outcome = self.run(own, numbers, everything=True)
+        self.evict(clock)
+        return all(item.matches is item.found is None for item in outcome.outcomes.values())
+
+    def evict(self, clock: int) -> None:
+        """Evicts what no member needs any more at `clock`, after a run."""
+        if self._left is not None:
+            self.admission.evict(self._left, clock)
+            self._left, self._timers = None, {}
+
+    def _of_members(self, carry: Carry, matched: Matched) -> Iterator[tuple[int, OrderedMatches]]:
+        """By member its matches, over those of its rows that are in one."""
+        if not len(matched):
+            return
+        whole, members, count = carry.rows.table, matched.members, len(self.members)
+        of_rows = whole.column(OWNER_COLUMN).to_numpy()
+        used = np.unique(np.concatenate([matched.latest, members[members >= 0]]))
+        used = used[np.argsort(of_rows[used], kind="stable")]
+        new = np.full(len(of_rows), -1, np.int64)
+        new[used] = np.arange(len(used))
+        table, keys = whole.take(pa.array(used)), taken_columns(carry.rows.keys[1:], used)
+        order = np.argsort(of_rows[matched.latest], kind="stable")
+        matched = matched.take(order)
+        first = np.searchsorted(of_rows[used], np.arange(count + 1))
+        begin = np.searchsorted(of_rows[matched.latest], np.arange(count + 1))
+        for number in np.flatnonzero(np.diff(begin)).tolist():
+            own, rows = matched.part(slice(*begin[number : number + 2].tolist())), slice(*first[number : number + 2])
+            renumbered = np.where(own.members < 0, -1, new[own.members] - rows.start)
+            own = replace(own, latest=new[own.latest] - rows.start, members=renumbered)
+            parts = self._family.members[number]
+            part = table.slice(rows.start, rows.stop - rows.start)
+            yield number, OrderedMatches(parts.plan, parts.query, part, [column[rows] for column in keys], own)
+
+    def _errors(self, carry: Carry, found: Found, records: Integers) -> dict[int, pa.Table]:
+        """By member the rows of its errors; `records`: by new record, its number in the call."""
+        owner = carry.rows.table.column(OWNER_COLUMN).to_numpy()
+        of_members: dict[int, list[tuple[int, str]]] = {}
+        for position, text in found.errors:
+            row = carry.admitted.released.order[position]
+            of_members.setdefault(int(owner[row]), []).append((position, text))
+        keys, members = carry.rows.keys[1:], self._family.members
+        return {
+            number: error_rows(members[number], carry, keys, own, len(found.latest), records)
+            for number, own in of_members.items()
+        }
+
+    def _outcomes(self, given: _Given, numbers: Integers) -> dict[str, QueryOutcome]:
+        """By title what its query has given; `numbers`: those of records in the call."""
+        outcomes = {}
+        for number in sorted({*given.found, *given.errors, *given.discarded}):
+            parts, later = self._family.members[number], given.found.get(number)
+            outcome = QueryOutcome(
+                matches=None if later is None or self._gathers_later else gather_table(later),
+                found=None if later is None or not self._gathers_later else _finding(later),
+                outputs=given.errors.get(number, NO_OUTPUTS),
+                discarded=given.discarded.get(number, no_discards(parts.plan)),
+                account=Counter(),
+                last_release=NO_TIME,
+                adjusted=NO_ADJUSTED,
+            )
+            outcomes[parts.query.title] = outcome.with_steps(numbers)
+        return outcomes
+
+    def _named(self, account: Account) -> Account:
+        """The counts of members, with their titles."""
+        named: Account = Counter()
+        for (_, source, word), count in account.items():
+            number, _, name = source.partition(_BETWEEN)
+            named[self.members[int(number)].query.title, name, word] = count
+        return named
+
+    def can_join(self) -> bool:
+        """Whether the family can have the states of its members."""
+        begun = (runner.admission for runner in self.members if runner.admission.has_begun)
+        return not any(admission.state.is_moved_everywhere for admission in begun)
+
+    def join(self) -> None:
+        """Takes the states of the members."""
+        state, events, bounds = self.admission.state, [], []
+        for number, runner in enumerate(self.members):
+            admission = runner.admission
+            if not admission.has_begun:
+                continue
+            if not admission.state.is_empty:
+                own_events, own_bounds = admission.state.keys.whole()
+                added = self._added(np.full(len(own_events), number))
+                columns = dict(zip(own_events.column_names, own_events.columns, strict=True)) | added
+                schema = state.keys.events.schema
+                events.append(pa.table([columns[name] for name in schema.names], schema=schema))
+                keys = [pa.array(np.full(len(own_bounds), number)), *own_bounds.columns]
+                bounds.append(pa.table(keys, schema=state.keys.bounds.schema))
+                self._timers[number] = admission.state.next_timer, admission.state.hot_release
+                self.admission.is_behind |= admission.is_behind
+            admission.begin_anew()
+        if events:
+            state.keys.restore(joined(events), joined(bounds))
+            state.hot_timer = min(timer for timer, _ in self._timers.values())
+            state.hot_release = min(release for _, release in self._timers.values())
+
+    def part(self) -> None:
+        """Gives the members their states; all keys are loaded."""
+        state = self.admission.state
+        events, bounds, timers, bound_timers = state.keys.hot()
+        of_events, of_bounds = dict(_by_owner(events)), dict(_by_owner(bounds, "key0"))
+        nothing = np.empty(0, np.int64)
+        for number in sorted({*of_events, *of_bounds}):
+            own = self.members[number].admission.state
+            rows, more = of_events.get(number, nothing), of_bounds.get(number, nothing)
+            schema = own.keys.events.schema
+            own_events = pa.table(events.select(schema.names).take(pa.array(rows)).columns, schema=schema)
+            own_bounds = pa.table(bounds.take(pa.array(more)).columns[1:], schema=own.keys.bounds.schema)
+            own.keys.store(own_events, own_bounds, timers[rows], bound_timers[more])
+            timer = min(int(timers[rows].min(initial=NEVER)), int(bound_timers[more].min(initial=NEVER)))
+            own.hot_timer, own.hot_release = self._timers.get(number, (timer, int(timers[rows].min(initial=NEVER))))
+        self.admission.begin_anew()
+        self._timers = {}
+
+
+def _finding(later: OrderedMatches) -> Callable[[], OrderedMatches]:
+    return lambda: later
+
+
+def _by_owner(table: pa.Table, column: str = OWNER_COLUMN) -> Iterator[tuple[int, Integers]]:
+    """By number of a member its rows, ascending."""
+    owner = table.column(column).to_numpy()
+    order = np.argsort(owner, kind="stable")
+    different, first = np.unique(owner[order], return_index=True)
+    if len(different):
+        yield from zip(different.tolist(), np.split(order, first[1:]), strict=True)
+
+
+_KNOWN: dict[tuple[int, ...], tuple[Sequence[QueryParts], list[tuple[Family, list[int]]]]] = {}
+"""By the identities of parts, which are kept beside, the families of these; the last used are the last."""
+
+_MOST_KNOWN = 4
+
+
+def _families(plan: Plan, parts: Sequence[QueryParts]) -> list[tuple[Family, list[int]]]:
+    """As `families_of`; a job makes an engine per bucket and micro-batch."""
+    asked = tuple(map(id, parts))
+    known = _KNOWN.pop(asked, None) or (parts, families_of(plan, parts, FEWEST))
+    _KNOWN[asked] = known
+    for key in list(_KNOWN)[:-_MOST_KNOWN]:
+        _KNOWN.pop(key, None)
+    return known[1]
+
+
+class Families:
+    """The families of an engine, which have the states of their members until `part`.
+
+    of: the admissions of all queries
+    runners: one per family
+    members: the admissions of their queries
+    """
+
+    def __init__(
+        self, plan: Plan, of: Sequence[SharedAdmission], alone: Sequence[QueryRunner], *, gathers_later: bool
+    ) -> None:
+        """`alone`: queries whose admission is theirs alone, and whose records come from sources."""
+        self.of = of
+        found = _families(plan, [runner.parts for runner in alone])
+        runners = [
+            FamilyRunner(family, [alone[place] for place in places], gathers_later=gathers_later)
+            for family, places in found
+        ]
+        self.runners = [runner for runner in runners if runner.can_join()]
+        self.members = frozenset(member.admission for runner in self.runners for member in runner.members)
+        for runner in self.runners:
+            runner.join()
+
+    def part(self, nothing: CallRecords, clock: int) -> bool:
+        """Gives the queries their states, with all keys loaded; False = as of `FamilyRunner.load`.
+
+        nothing: a call without records
+        """
+        begun = [runner for runner in self.runners if runner.admission.has_begun]
+        is_done = all([runner.load(nothing, clock) for runner in begun])
+        for runner in begun:
+            runner.part()
+        return is_done
