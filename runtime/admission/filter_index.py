@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 
 import numpy as np
 import pyarrow as pa
@@ -171,7 +172,7 @@ def _range_of(node: Expression) -> _Range | None:
 
 
 def _side(read: FieldOf, operator: str, value: object) -> _Range | None:
-    if read.type not in (Type.INTEGER, Type.FLOAT) or not isinstance(value, int | float) or value != value:
+    if read.type not in (Type.INTEGER, Type.FLOAT) or not isinstance(value, int | float) or isnan(value):
         return None
     has_value = operator.endswith("=")
     return _Range(value, has_value, None, False) if operator[0] == ">" else _Range(None, False, value, has_value)
@@ -313,7 +314,9 @@ def _add_ranges(
     values, rows = values[order], rows[is_there][order]
     for own, numbers in wanted.items():
         begin = 0 if own.least is None else np.searchsorted(values, own.least, "left" if own.has_least else "right")
-        end = len(values) if own.most is None else np.searchsorted(values, own.most, "right" if own.has_most else "left")
+        end = (
+            len(values) if own.most is None else np.searchsorted(values, own.most, "right" if own.has_most else "left")
+        )
         _add_to(parts, numbers, np.sort(rows[begin:end]))
 
 

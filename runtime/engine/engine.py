@@ -483,11 +483,11 @@ class Engine:
             chains.receive((yield chains.leave()))
         releases = [outcome.last_release for outcome in by_title.values()]
         for family in () if families is None else families.runners:
-            found = family.of_call(records, looked_at)
-            self.looked_at.add(found.looked_at, len(records.kinds) * len(family.members))
-            by_title |= found.outcomes
-            changes.update(found.account)
-            releases.append(found.last_release)
+            of_family = family.of_call(records, looked_at)
+            self.looked_at.add(of_family.looked_at, len(records.kinds) * len(family.members))
+            by_title |= of_family.outcomes
+            changes.update(of_family.account)
+            releases.append(of_family.last_release)
         outcomes = {title: by_title[title] for title in self._by_title if title in by_title}
         if limit == NEVER:
             self._clock = max([self._clock, *releases])

@@ -1,16 +1,21 @@
-"""What is stored with a key's events: running numbers, and what `after match skip` has passed."""
+"""What is stored with events: running numbers, what `after match skip` has passed, records that are several events."""
 
 from __future__ import annotations
+
+from collections import Counter
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan.model import QueryPlan
-from runtime.admission import Released
-from runtime.arrow_types import has_column
+from runtime.admission import ADMITTED, Outcome, Released, of_layers
+from runtime.arrow_types import has_column, one_chunk
 from runtime.compiling.compiled import borrowing
+from runtime.engine.snapshot import fitted, integer, refuse_nulls, refuse_outside
 from runtime.number_arrays import Integers
+from runtime.results.ledger import ROLE_DISCARDED, UNDEPLOYED, Account, count_records
 
 # The running numbers of a key's events, for patterns that ask what directly follows an event. Only
 # differences matter: where nothing of a key is stored they begin anew. So the newest event of a key
@@ -119,3 +124,152 @@ def with_skipped(table: pa.Table, released: Released, free: Integers) -> pa.Tabl
     position = np.arange(len(released.order))
     is_skipped[released.order] = position < np.repeat(free, np.diff(released.start))
     return table.set_column(table.schema.get_field_index("_skipped"), "_skipped", pa.array(is_skipped))
+
+
+# Records that are events of several inputs of a query: each is one record in its ledger. Such a
+# record is a row for each input whose filter it passes, with that input's key. The ledger counts it
+# once: as used if any row is used, else as pending, else with the outcome of the first written
+# input that refused it for more than its filter. So what is known of a record is stored as long as
+# one of its rows is pending.
+
+_TIMED = (Outcome.EARLY, Outcome.LATE, Outcome.OUT_OF_ORDER)
+"""Refusals for a record's time: each input has its own, and each is a row of discarded records."""
+
+_NOT_REFUSED = Outcome.FILTERED
+"""In place of a refusal: no input has refused the record for more than its filter."""
+
+OPEN_SCHEMA = pa.schema(
+    [
+        ("event", pa.int64()),
+        ("source", pa.string()),
+        ("pending", pa.int64()),
+        ("is_used", pa.bool_()),
+        ("admitted", pa.int8()),
+        ("refused", pa.int8()),
+        ("refused_by", pa.int64()),
+    ]
+)
+"""A row per record of which a row is pending, by the number of the event.
+
+pending: how many of its rows are
+admitted: its outcome if it is used
+refused, refused_by: the refusal of the first written input that has refused it, and that input
+"""
+
+
+class RoleRecords:
+    """What is stored of the records of one query.
+
+    first: the number that the first record of the next call gets as an event
+    """
+
+    def __init__(self) -> None:
+        self.first = 0
+        self._open = OPEN_SCHEMA.empty_table()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(
+        self, outcomes: NDArray[np.int8], inputs: NDArray[Any], sources: pa.DictionaryArray, adjusted: NDArray[np.int8]
+    ) -> Account:
+        """Adds the records of a call, after `resolve`; the changes of the ledger.
+
+        outcomes: by layer and record, as of now; PENDING = its row is
+        inputs: by layer and record, the input; -1 = none
+        sources: by record
+        adjusted: by record, the reason why its time was; 0 = it was not
+        """
+        final = of_layers(outcomes)
+        account = count_records("", sources, final)
+        is_timed = np.isin(outcomes, _TIMED)
+        extra = is_timed.sum(axis=0) - np.isin(final, _TIMED)
+        names = sources.dictionary.to_pylist()
+        for record in np.flatnonzero(extra).tolist():
+            account["", names[sources.indices[record].as_py()], ROLE_DISCARDED] += int(extra[record])
+        is_pending = outcomes == Outcome.PENDING
+        records = np.flatnonzero(is_pending.any(axis=0))
+        if len(records):
+            refused = of_layers(np.where(is_pending | np.isin(outcomes, ADMITTED), np.int8(_NOT_REFUSED), outcomes))[
+                records
+            ]
+            layer = (outcomes[:, records] == refused).argmax(axis=0)
+            new = pa.table(
+                [
+                    pa.array(records + self.first),
+                    sources.take(pa.array(records)).dictionary_decode(),
+                    pa.array(is_pending[:, records].sum(axis=0)),
+                    pa.array(np.isin(outcomes[:, records], ADMITTED).any(axis=0)),
+                    pa.array(np.array(ADMITTED, np.int8)[adjusted[records]]),
+                    pa.array(refused),
+                    pa.array(inputs[layer, records].astype(np.int64)),
+                ],
+                schema=OPEN_SCHEMA,
+            )
+            self._open = pa.concat_tables([self._open, new]).combine_chunks()
+        self.first += outcomes.shape[1]
+        return account
+
+    def resolve(self, events: Integers, inputs: NDArray[Any], outcomes: NDArray[np.int8]) -> Account:
+        """Rows that are pending no more; the changes of the ledger, for a query without a name.
+
+        events: by row the number of its event
+        inputs: by row
+        outcomes: by row, what became of it: USED, or a refusal
+        """
+        account: Account = Counter()
+        if not len(events):
+            return account
+        stored = self._open.column("event").to_numpy()
+        place = np.searchsorted(stored, events)
+        assert (stored[place] == events).all(), "each pending row has a record"
+        columns = [one_chunk(self._open.column(name)) for name in OPEN_SCHEMA.names]
+        pending, is_used, refused, by = (columns[at].to_numpy(zero_copy_only=False).copy() for at in (2, 3, 5, 6))
+        before = self._now(pending, is_used, refused)
+        np.subtract.at(pending, place, 1)
+        is_used[place[outcomes == Outcome.USED]] = True
+        for row in np.flatnonzero(outcomes != Outcome.USED).tolist():
+            at = place[row]
+            if refused[at] == _NOT_REFUSED or inputs[row] < by[at]:
+                refused[at], by[at] = outcomes[row], inputs[row]
+        after = self._now(pending, is_used, refused)
+        sources = columns[1]
+        for at in np.flatnonzero(before != after).tolist():
+            source = sources[at].as_py()
+            account["", source, Outcome(int(before[at])).word] -= 1
+            account["", source, Outcome(int(after[at])).word] += 1
+            if after[at] in _TIMED:
+                account["", source, ROLE_DISCARDED] -= 1
+        left = pa.table(
+            [*columns[:2], pa.array(pending), pa.array(is_used), columns[4], pa.array(refused), pa.array(by)],
+            schema=OPEN_SCHEMA,
+        )
+        self._open = left.filter(pa.array(pending > 0)).combine_chunks()
+        return account
+
+    def _now(self, pending: Integers, is_used: NDArray[np.bool_], refused: NDArray[np.int8]) -> NDArray[np.int8]:
+        """The outcome of each record in the ledger."""
+        admitted = one_chunk(self._open.column("admitted")).to_numpy()
+        left = np.where(pending > 0, np.int8(Outcome.PENDING), refused)
+        return np.where(is_used, admitted, left).astype(np.int8)
+
+    def ended(self) -> Account:
+        """The changes of the ledger when the query ends."""
+        account: Account = Counter()
+        for row in self._open.to_pylist():
+            if not row["is_used"]:
+                account["", row["source"], Outcome.PENDING.word] -= 1
+                account["", row["source"], UNDEPLOYED] += 1
+        return account
+
+    def table(self) -> pa.Table:
+        """All records of which a row is pending, for `restore`."""
+        return self._open
+
+    def restore(self, first: object, table: pa.Table) -> None:
+        """Replaces all by a saved state; raises ValueError if it does not fit."""
+        found = fitted(table, OPEN_SCHEMA, "records").combine_chunks().sort_by("event")
+        refuse_nulls(found, OPEN_SCHEMA.names, "records")
+        for name in ("admitted", "refused"):
+            refuse_outside(found, name, 0, max(Outcome), "records")
+        self.first, self._open = integer(first), found.combine_chunks()

@@ -28,7 +28,7 @@ from runtime.number_arrays import Integers
 from runtime.results.ledger import Account
 from runtime.results.match_table import gather_table
 from runtime.results.matched import Matched, OrderedMatches, taken_columns
-from runtime.results.schemas import NO_ADJUSTED, NO_OUTPUTS, no_discards, rows_of
+from runtime.results.schemas import NO_ADJUSTED, NO_OUTPUTS, no_discards
 
 FEWEST = 4
 """Fewer queries of one shape run each alone."""
@@ -336,7 +336,8 @@ class Families:
         nothing: a call without records
         """
         begun = [runner for runner in self.runners if runner.admission.has_begun]
-        is_done = all([runner.load(nothing, clock) for runner in begun])
+        is_done = True
         for runner in begun:
+            is_done = runner.load(nothing, clock) and is_done
             runner.part()
         return is_done

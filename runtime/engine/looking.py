@@ -86,7 +86,6 @@ class LookedAt:
         """
         return Offered(lambda: records, len(records.kinds), None, _NONE_UNSEEN)
 
-
     def found(self, members: Mapping[str, SharedAdmission]) -> Found:
         """What a family finds in a call without records.
 
@@ -198,7 +197,9 @@ class _Found(LookedAt):
             member = np.repeat(np.arange(len(some)), [len(rows[at]) for at in some])
             codes = member * len(known) + number[self._outcomes[own][seen]]
             left = np.tile(counts[known], len(some)) - np.bincount(codes, minlength=len(some) * len(known))
-            words = [(self._names[place // len(Outcome)], Outcome(place % len(Outcome)).word) for place in known.tolist()]
+            words = [
+                (self._names[place // len(Outcome)], Outcome(place % len(Outcome)).word) for place in known.tolist()
+            ]
             for place, count in zip(np.flatnonzero(left).tolist(), left[left != 0].tolist(), strict=True):
                 title, (source, word) = titles[some[place // len(known)]], words[place % len(known)]
                 account[title, source, RECEIVED] += count

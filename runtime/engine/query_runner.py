@@ -20,11 +20,11 @@ from runtime.admission import ClocksRun, Outcome, Ready, Released, Waited, of_la
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import AT_THE_END
 from runtime.columns.rows import taken_by_term, taken_rows
-from runtime.engine.at_most import limited
 from runtime.engine.call_rows import CallRecords, Wanted
 from runtime.engine.query_state import QueryParts, QueryState
 from runtime.engine.selected_values import with_compared, with_selected
 from runtime.engine.shared_admission import AdmittedCall, Carry, SharedAdmission, counted, renamed
+from runtime.engine.stored_values import limited
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.find_every import selected
 from runtime.matching.interface import Found, Ordered
@@ -224,7 +224,9 @@ class QueryRunner:
                     ordered = self.matched(carry, find, wanted.records)
                     matches, later, outputs, counts = self._gathered(carry, ordered, routed)
                 if found.errors:
-                    errors = error_rows(self.parts, carry, carry.rows.keys, found.errors, len(found.latest), wanted.records)
+                    errors = error_rows(
+                        self.parts, carry, carry.rows.keys, found.errors, len(found.latest), wanted.records
+                    )
                     outputs = rows_of(NO_OUTPUTS, [outputs, errors])
         account = renamed(call.account, self.query.title)
         account.update(counts)

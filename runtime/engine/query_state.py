@@ -20,12 +20,10 @@ from runtime.columns.arrivals import SYSTEM_FIELDS, field_columns
 from runtime.columns.expressions import lookup_fields
 from runtime.columns.keys import INPUT, hash_keys, key_columns, key_identity, plain_columns
 from runtime.columns.rows import ColdRows, Hashes, is_small, joined
-from runtime.engine.at_most import given_times
-from runtime.engine.event_marks import EVENT, NUMBER, are_numbered
+from runtime.engine.event_marks import EVENT, NUMBER, RoleRecords, are_numbered
 from runtime.engine.forgetting import LIFE_FIELDS, Forgetting, forgetting_of
-from runtime.engine.role_records import RoleRecords
 from runtime.engine.snapshot import fitted, integer, refuse_nulls, refuse_other_waits, refuse_outside
-from runtime.engine.stored_values import VALUES_VERSION, StoredValues, seen_values
+from runtime.engine.stored_values import VALUES_VERSION, StoredValues, given_times, seen_values
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.choose import choose_matcher
 from runtime.matching.interface import Matcher

@@ -145,7 +145,9 @@ def of_one_shape(chance: random.Random, count: int, has_ordering: bool) -> list[
     last = chance.choice(["", "", " within 3.0", " without A as w where w.x = {n}", " without A as w"])
     form = f"find {pattern} where {' and '.join(where)}{last}"
     if len(names) == 1 and chance.random() < 0.5:
-        form = f"find every {pattern} where {where[0]} select count() as n select max(e0.x) as most having count() % 2 = 0"
+        form = (
+            f"find every {pattern} where {where[0]} select count() as n select max(e0.x) as most having count() % 2 = 0"
+        )
     if len(names) > 1 and "=>" not in pattern and chance.random() < 0.3:
         form = form.replace("find ", "find all ", 1)
     found = []
