@@ -242,9 +242,10 @@ class Engine:
         """
         if self._clock == NO_TIME:
             return None
-        self._part_families()
         runner = self._by_title[query]
-        reached = runner.state.definitive(key, self._clock)
+        reached = None if self._families is None else self._families.definitive(runner.admission, key, self._clock)
+        if reached is None:
+            reached = runner.state.definitive(key, self._clock)
         return None if reached == NO_TIME else max(EARLIEST, min(reached, LATEST))
 
     def retained(self) -> int:
@@ -454,7 +455,7 @@ class Engine:
         carries: list[tuple[list[QueryRunner], list[Carry]]] = []
         chains = self._chains.of_call(records, self._clock if began is None else began)
         families = self._families_in(records, members)
-        apart = frozenset[SharedAdmission]() if families is None else families.members
+        apart: Collection[SharedAdmission] = () if families is None else families.members
         looked_at = self._looked_at_in(records, members, apart)
         changes: Account = Counter()
         exchanged = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -312,7 +313,7 @@ class Families:
 
     of: the admissions of all queries
     runners: one per family
-    members: the admissions of their queries
+    members: by admission of a query its family and its number there
     """
 
     def __init__(
@@ -326,9 +327,20 @@ class Families:
             for family, places in found
         ]
         self.runners = [runner for runner in runners if runner.can_join()]
-        self.members = frozenset(member.admission for runner in self.runners for member in runner.members)
+        self.members = {
+            member.admission: (runner, number)
+            for runner in self.runners
+            for number, member in enumerate(runner.members)
+        }
         for runner in self.runners:
             runner.join()
+
+    def definitive(self, admission: SharedAdmission, key: Sequence[Any], clock: int) -> int | None:
+        """As of `QueryState`, of a query in a family; None = it is in none."""
+        if admission not in self.members:
+            return None
+        runner, number = self.members[admission]
+        return runner.admission.state.definitive((number, *key), clock)
 
     def part(self, nothing: CallRecords, clock: int) -> bool:
         """Gives the queries their states, with all keys loaded; False = as of `FamilyRunner.load`.

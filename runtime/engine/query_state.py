@@ -402,7 +402,7 @@ class QueryState:
         """The query's definitive time for a key at `clock`."""
         bounds = np.full((1, len(self._parts.query.inputs)), NO_TIME, np.int64)
         own = self.keys.bounds_of(key)
-        for place, value in enumerate(key):
+        for place, value in enumerate(key if len(own) else ()):
             column = one_chunk(own.column(f"key{place}"))
             sides = plain_columns([column]), plain_columns([pa.repeat(pa.scalar(value, column.type), len(column))])
             own = own.filter(reduce(pc.and_, map(pc.equal, *sides)))

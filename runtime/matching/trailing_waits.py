@@ -12,6 +12,7 @@ one that no event so far has made impossible.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -67,6 +68,12 @@ class WaitTimers:
         return np.sort(self.wait[self.timers.emitted == NO_TIME])
 
 
+@lru_cache(maxsize=256)
+def _without_rows(fields: tuple[pa.Field, ...]) -> pa.Table:
+    """A table without rows; most queries of a program have the same fields."""
+    return pa.schema(fields).empty_table()
+
+
 class PendingWaits:
     """The pending waits of earlier calls.
 
@@ -79,7 +86,7 @@ class PendingWaits:
         self._is_run = [term.group is not None for term in query.terms]
         self.schema = schema
         self._own = (*_OWN_FIELDS, *(_OF_REPEATED if self._most > 1 else ()))
-        self.members: pa.Table = pa.schema([*schema, *self._own]).empty_table()
+        self.members = _without_rows((*schema, *self._own))
 
     def __len__(self) -> int:
         return int(self.members.num_rows)
