@@ -94,12 +94,13 @@ class FamilyRunner:
         self._family, self._gathers_later = family, gathers_later
         self._runner = QueryRunner(family.parts, self.admission)
         self._left: Carry | None = None
-        self._timers: dict[int, tuple[int, int]] = {}
+        self._apart = [number for number, runner in enumerate(members) if runner.admission.has_begun]
 
     def of_call(self, records: CallRecords, looked_at: LookedAt) -> FamilyOutcome:
         """Does all for a call but evict."""
         found = looked_at.found(self._titled)
-        if not any(map(len, found.rows)) and self.admission.is_idle(records.limit):
+        is_due = self._join(found.rows, records.limit) or any(map(len, found.rows))
+        if not is_due and self.admission.is_idle(records.limit):
             self.admission.is_behind = self.admission.has_begun and not self.admission.state.is_empty
             return FamilyOutcome({}, found.unseen, looked_at=found.count)
         outcome = self.run(*self.records_of(records, found.rows))
@@ -169,7 +170,7 @@ class FamilyRunner:
         """Evicts what no member needs any more at `clock`, after a run."""
         if self._left is not None:
             self.admission.evict(self._left, clock)
-            self._left, self._timers = None, {}
+            self._left = None
 
     def _of_members(self, carry: Carry, matched: Matched) -> Iterator[tuple[int, OrderedMatches]]:
         """By member its matches, over those of its rows that are in one."""
@@ -234,31 +235,44 @@ class FamilyRunner:
 
     def can_join(self) -> bool:
         """Whether the family can have the states of its members."""
-        begun = (runner.admission for runner in self.members if runner.admission.has_begun)
-        return not any(admission.state.is_moved_everywhere for admission in begun)
+        return not any(self.members[number].state.is_moved_everywhere for number in self._apart)
 
-    def join(self) -> None:
-        """Takes the states of the members."""
+    def is_apart(self, number: int) -> bool:
+        """Whether a member has a state of its own, which the family has not taken yet."""
+        return number in self._apart
+
+    def _join(self, rows: Sequence[Integers], limit: int) -> bool:
+        """Takes the states of members that have records, or whose timers are due; whether there are any.
+
+        A member that was restored and gets no record costs nothing but this question.
+        """
+        joining = []
+        for number in self._apart:
+            admission = self.members[number].admission
+            if len(rows[number]) or not admission.is_idle(limit):
+                joining.append(number)
+            else:
+                admission.is_behind = not admission.state.is_empty
+        if joining:
+            self._apart = [number for number in self._apart if number not in set(joining)]
+            self._take(joining)
+        return bool(joining)
+
+    def _take(self, joining: Sequence[int]) -> None:
         state, events, bounds = self.admission.state, [], []
-        for number, runner in enumerate(self.members):
-            admission = runner.admission
-            if not admission.has_begun:
-                continue
-            if not admission.state.is_empty:
-                own_events, own_bounds = admission.state.keys.whole()
-                added = self._added(np.full(len(own_events), number))
-                columns = dict(zip(own_events.column_names, own_events.columns, strict=True)) | added
-                schema = state.keys.events.schema
-                events.append(pa.table([columns[name] for name in schema.names], schema=schema))
-                keys = [pa.array(np.full(len(own_bounds), number)), *own_bounds.columns]
-                bounds.append(pa.table(keys, schema=state.keys.bounds.schema))
-                self._timers[number] = admission.state.next_timer, admission.state.hot_release
-                self.admission.is_behind |= admission.is_behind
+        for number in joining:
+            admission = self.members[number].admission
+            own, timer = admission.state, admission.next_timer
+            own_events, own_bounds = own.keys.whole()
+            added = self._added(np.full(len(own_events), number))
+            columns = dict(zip(own_events.column_names, own_events.columns, strict=True)) | added
+            schema = state.keys.events.schema
+            events.append(pa.table([columns[name] for name in schema.names], schema=schema))
+            keys = [pa.array(np.full(len(own_bounds), number)), *own_bounds.columns]
+            bounds.append(pa.table(keys, schema=state.keys.bounds.schema))
+            state.hot_timer, state.hot_release = min(state.hot_timer, timer), min(state.hot_release, own.hot_release)
             admission.begin_anew()
-        if events:
-            state.keys.restore(joined(events), joined(bounds))
-            state.hot_timer = min(timer for timer, _ in self._timers.values())
-            state.hot_release = min(release for _, release in self._timers.values())
+        state.keys.add(joined(events), joined(bounds))
 
     def part(self) -> None:
         """Gives the members their states; all keys are loaded."""
@@ -273,10 +287,9 @@ class FamilyRunner:
             own_events = pa.table(events.select(schema.names).take(pa.array(rows)).columns, schema=schema)
             own_bounds = pa.table(bounds.take(pa.array(more)).columns[1:], schema=own.keys.bounds.schema)
             own.keys.store(own_events, own_bounds, timers[rows], bound_timers[more])
-            timer = min(int(timers[rows].min(initial=NEVER)), int(bound_timers[more].min(initial=NEVER)))
-            own.hot_timer, own.hot_release = self._timers.get(number, (timer, int(timers[rows].min(initial=NEVER))))
+            own.hot_release = int(timers[rows].min(initial=NEVER))
+            own.hot_timer = min(own.hot_release, int(bound_timers[more].min(initial=NEVER)))
         self.admission.begin_anew()
-        self._timers = {}
 
 
 def _finding(later: OrderedMatches) -> Callable[[], OrderedMatches]:
@@ -332,14 +345,12 @@ class Families:
             for runner in self.runners
             for number, member in enumerate(runner.members)
         }
-        for runner in self.runners:
-            runner.join()
 
     def definitive(self, admission: SharedAdmission, key: Sequence[Any], clock: int) -> int | None:
-        """As of `QueryState`, of a query in a family; None = it is in none."""
-        if admission not in self.members:
+        """As of `QueryState`, of a query in a family; None = it has a state of its own."""
+        runner, number = self.members.get(admission, (None, 0))
+        if runner is None or runner.is_apart(number):
             return None
-        runner, number = self.members[admission]
         return runner.admission.state.definitive((number, *key), clock)
 
     def part(self, nothing: CallRecords, clock: int) -> bool:

@@ -263,6 +263,12 @@ class KeyState:
         self._load_all()
         return self.events, self.bounds
 
+    def add(self, events: pa.Table, bounds: pa.Table) -> None:
+        """Adds other keys. Each is taken to have an expired timer."""
+        timers = np.append(self._timers, np.full(len(events), NO_TIME))
+        bound_timers = np.append(self._bound_timers, np.full(len(bounds), NO_TIME))
+        self.store(joined([self.events, events]), joined([self.bounds, bounds]), timers, bound_timers)
+
     def restore(self, events: pa.Table, bounds: pa.Table) -> None:
         """Replaces the whole state by a saved one. Timers are not saved: each key is taken to have
         an expired one."""
