@@ -27,7 +27,7 @@ from runtime.instants import NEVER, NO_TIME
 from runtime.matching.interface import Found
 from runtime.number_arrays import Integers
 from runtime.results.ledger import Account
-from runtime.results.match_table import gather_table
+from runtime.results.match_table import gather_tables
 from runtime.results.matched import Matched, OrderedMatches, taken_columns
 from runtime.results.schemas import NO_ADJUSTED, NO_OUTPUTS, no_discards
 
@@ -173,27 +173,25 @@ class FamilyRunner:
             self._left = None
 
     def _of_members(self, carry: Carry, matched: Matched) -> Iterator[tuple[int, OrderedMatches]]:
-        """By member its matches, over those of its rows that are in one."""
+        """By member its matches, all over those rows that are in one."""
         if not len(matched):
             return
         whole, members, count = carry.rows.table, matched.members, len(self.members)
         of_rows = whole.column(OWNER_COLUMN).to_numpy()
         used = np.unique(np.concatenate([matched.latest, members[members >= 0]]))
-        used = used[np.argsort(of_rows[used], kind="stable")]
         new = np.full(len(of_rows), -1, np.int64)
         new[used] = np.arange(len(used))
         table, keys = whole.take(pa.array(used)), taken_columns(carry.rows.keys[1:], used)
         order = np.argsort(of_rows[matched.latest], kind="stable")
+        owner = of_rows[matched.latest][order]
         matched = matched.take(order)
-        first = np.searchsorted(of_rows[used], np.arange(count + 1))
-        begin = np.searchsorted(of_rows[matched.latest], np.arange(count + 1))
-        for number in np.flatnonzero(np.diff(begin)).tolist():
-            own, rows = matched.part(slice(*begin[number : number + 2].tolist())), slice(*first[number : number + 2])
-            renumbered = np.where(own.members < 0, -1, new[own.members] - rows.start)
-            own = replace(own, latest=new[own.latest] - rows.start, members=renumbered)
-            parts = self._family.members[number]
-            part = table.slice(rows.start, rows.stop - rows.start)
-            yield number, OrderedMatches(parts.plan, parts.query, part, [column[rows] for column in keys], own)
+        matched = replace(
+            matched, latest=new[matched.latest], members=np.where(members[order] < 0, -1, new[members[order]])
+        )
+        begin = np.searchsorted(owner, np.arange(count + 1)).tolist()
+        for number in np.unique(owner).tolist():
+            parts, own = self._family.members[number], matched.part(slice(begin[number], begin[number + 1]))
+            yield number, OrderedMatches(parts.plan, parts.query, table, keys, own, self._family.parts.query)
 
     def _errors(self, carry: Carry, found: Found, records: Integers) -> dict[int, pa.Table]:
         """By member the rows of its errors; `records`: by new record, its number in the call."""
@@ -211,10 +209,13 @@ class FamilyRunner:
     def _outcomes(self, given: _Given, numbers: Integers) -> dict[str, QueryOutcome]:
         """By title what its query has given; `numbers`: those of records in the call."""
         outcomes = {}
+        tables = dict[int, pa.Table]()
+        if not self._gathers_later:
+            tables = dict(zip(given.found, gather_tables(list(given.found.values())), strict=True))
         for number in sorted({*given.found, *given.errors, *given.discarded}):
             parts, later = self._family.members[number], given.found.get(number)
             outcome = QueryOutcome(
-                matches=None if later is None or self._gathers_later else gather_table(later),
+                matches=tables.get(number),
                 found=None if later is None or not self._gathers_later else _finding(later),
                 outputs=given.errors.get(number, NO_OUTPUTS),
                 discarded=given.discarded.get(number, no_discards(parts.plan)),

@@ -36,7 +36,8 @@ from runtime.replay.records import (
     are_worth_it,
     source_names,
 )
-from runtime.results.match_table import gather_table, joined_matches
+from runtime.results.match_table import gather_tables, joined_matches
+from runtime.results.matched import FindsMatches
 from runtime.results.schemas import NO_OUTPUTS, Results, in_order, no_discards, rows_of
 from runtime.threads import thread_count
 
@@ -330,17 +331,16 @@ def _without_later(call: Sequence[Results]) -> list[Results]:
 
 def _gathering(plan: Plan, call: Sequence[Results]) -> Callable[[], dict[str, pa.Table]]:
     """Gathers the matches of a call that are not in tables yet, in order, by query."""
-    found = {
-        query.title: [one.found[query.title] for one in call if query.title in one.found] for query in plan.queries
-    }
+    found: dict[str, list[FindsMatches]] = {}
+    for query in plan.queries:
+        own = [one.found[query.title] for one in call if query.title in one.found]
+        if own:
+            found[query.title] = own
 
     def gathered() -> dict[str, pa.Table]:
-        tables: dict[str, pa.Table] = {}
-        for name, parts in found.items():
-            later = joined_matches([finding() for finding in parts]) if parts else None
-            if later is not None and len(later.matched):
-                tables[name] = gather_table(later)
-        return tables
+        later = {name: joined_matches([finding() for finding in parts]) for name, parts in found.items()}
+        later = {name: own for name, own in later.items() if len(own.matched)}
+        return dict(zip(later, gather_tables(list(later.values())), strict=True))
 
     return gathered
 

@@ -7,8 +7,9 @@ the same in every executor, batching and replay. Users store it, so it must neve
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -50,21 +51,58 @@ _NOTHING = -2
 
 def match_table(plan: Plan, query: QueryPlan, table: pa.Table, keys: Sequence[pa.Array], matched: Matched) -> pa.Table:
     """The matches of one query; `keys`: the key columns, by row of `table`."""
+    return _table(plan, query, table, keys, matched, _Titled.of(query, len(matched)))
+
+
+class _Titled(NamedTuple):
+    """What matches say of their query.
+
+    seeds: the words with which their identities begin, by half and match; one for all matches of one query
+    names, instances: by match
+    told: by name of a column, its cells
+    """
+
+    seeds: NDArray[np.uint64]
+    names: pa.Array
+    instances: pa.Array
+    told: Mapping[str, pa.Array]
+
+    @staticmethod
+    def of(query: QueryPlan, count: int) -> _Titled:
+        """So many matches of one query."""
+        seeds = np.array(seeds_of(query), np.uint64).reshape(2, 1)
+        return _Titled(seeds, repeated(query.name, count), repeated(query.instance, count), told_columns(query, count))
+
+    @staticmethod
+    def of_all(queries: Sequence[QueryPlan], counts: Sequence[int]) -> _Titled:
+        """So many matches of each query; all of them say the same things."""
+        index = np.repeat(np.arange(len(queries)), counts)
+        seeds = np.array([seeds_of(query) for query in queries], np.uint64).T
+        told = [told_columns(query, 1) for query in queries]
+        names = {name: pa.concat_arrays([own[name] for own in told]).take(pa.array(index)) for name in told[0]}
+        titles = [pa.array([query.name for query in queries]), pa.array([query.instance for query in queries])]
+        name, instance = (column.take(pa.array(index)) for column in titles)
+        return _Titled(seeds[:, index], name, instance, names)
+
+
+def _table(
+    plan: Plan, query: QueryPlan, table: pa.Table, keys: Sequence[pa.Array], matched: Matched, titled: _Titled
+) -> pa.Table:
     count = len(matched)
     schema = match_schema(plan, query)
     own = taken_columns(keys, matched.latest)
     keys = key_values(query, own)
     columns = [
-        match_ids(query, table, matched, own),
-        repeated(query.name, count),
-        repeated(query.instance, count),
+        _ids(query, table, matched, own, titled.seeds),
+        titled.names,
+        titled.instances,
         _struct(keys, key_struct(plan, query), count),
         moments(matched.time),
         moments(matched.definitive),
         moments(matched.emitted),
         _waited(matched.waited),
         *([pa.array(matched.suppressed)] if SUPPRESSED in schema.names else []),
-        *told_columns(query, count).values(),
+        *titled.told.values(),
         _members(plan, query, table, matched, keys),
     ]
     if "selected" in schema.names:
@@ -299,7 +337,12 @@ def match_ids(query: QueryPlan, table: pa.Table, matched: Matched, keys: Sequenc
 
     keys: by key of the query, its values
     """
-    seeds = np.array(seeds_of(query), np.uint64)
+    return _ids(query, table, matched, keys, np.array(seeds_of(query), np.uint64).reshape(2, 1))
+
+
+def _ids(
+    query: QueryPlan, table: pa.Table, matched: Matched, keys: Sequence[pa.Array], seeds: NDArray[np.uint64]
+) -> pa.StringArray:
     members, offsets = matched.members, matched.offsets
     if query.every is not None:
         members = matched.latest.reshape(-1, 1)
@@ -357,12 +400,14 @@ def _identities(
     """The text of all identities: four entries per match, eight characters per entry.
 
     members, offsets: by (term, match), rows and their offsets; row -1 = unset, or the end of a run
+    seeds: by half and match; one for all matches
     """
     terms, count = members.shape
     first, second = np.empty(count, np.uint64), np.empty(count, np.uint64)
     # A short loop over all matches at a time: the processor takes several matches at once.
     for match in range(count):
-        first[match], second[match] = mix(seeds[0] ^ keys[match]), mix(seeds[1] ^ keys[match])
+        seed = match if seeds.shape[1] > 1 else 0
+        first[match], second[match] = mix(seeds[0, seed] ^ keys[match]), mix(seeds[1, seed] ^ keys[match])
     for term in range(terms):
         for match in range(count):
             row = members[term, match]
@@ -410,11 +455,35 @@ def gather_table(later: OrderedMatches, threads: int = 1) -> pa.Table:
     return pa.concat_tables(in_threads(part, parts, threads))
 
 
+def gather_tables(parts: Sequence[OrderedMatches]) -> list[pa.Table]:
+    """The table of each; those of a family, which share their rows, are gathered together."""
+    together: dict[tuple[Any, ...], list[int]] = {}
+    for place, part in enumerate(parts):
+        family = (place,) if part.like is None else (id(part.like), id(part.table), *part.query.told)
+        together.setdefault(family, []).append(place)
+    tables: dict[int, pa.Table] = {}
+    for places in together.values():
+        own = [parts[place] for place in places]
+        if len(own) == 1:
+            tables[places[0]] = gather_table(own[0])
+            continue
+        first, counts = own[0], [len(part.matched) for part in own]
+        titled = _Titled.of_all([part.query for part in own], counts)
+        matched = Matched.joined([part.matched for part in own])
+        whole = _table(first.plan, first.query, first.table, first.keys, matched, titled)
+        ends = np.cumsum(counts).tolist()
+        tables |= {
+            place: whole.slice(end - count, count) for place, end, count in zip(places, ends, counts, strict=True)
+        }
+    return [tables[place] for place in range(len(parts))]
+
+
 def joined_matches(parts: Sequence[OrderedMatches]) -> OrderedMatches:
     """The matches that several engines have found in one call, in order; there is one part."""
     if len(parts) == 1:
         return parts[0]
     matched, first = [], 0
+    parts = [_over_own_rows(part) for part in parts]
     for part in parts:
         matched.append(part.matched.behind(first))
         first += len(part.table)
@@ -424,3 +493,14 @@ def joined_matches(parts: Sequence[OrderedMatches]) -> OrderedMatches:
         for columns in zip(*(part.keys for part in parts), strict=True)
     ]
     return OrderedMatches(parts[0].plan, parts[0].query, table, keys, Matched.joined(matched).by_step(keys))
+
+
+def _over_own_rows(part: OrderedMatches) -> OrderedMatches:
+    """The same without rows that are in no match, if these are many."""
+    latest, members = part.matched.latest, part.matched.members
+    used = np.unique(np.concatenate([latest, members[members >= 0]]))
+    if 2 * len(used) > len(part.table):
+        return part
+    renumbered = np.where(members < 0, -1, np.searchsorted(used, members))
+    matched = replace(part.matched, latest=np.searchsorted(used, latest), members=renumbered)
+    return replace(part, table=part.table.take(pa.array(used)), keys=taken_columns(part.keys, used), matched=matched)

@@ -208,6 +208,7 @@ class OrderedMatches:
 
     table: the rows of the call
     keys: the key columns, by row
+    like: of a family, the query that stands for all of its members; None = it is in none
     """
 
     plan: Plan
@@ -215,6 +216,7 @@ class OrderedMatches:
     table: pa.Table
     keys: Sequence[pa.Array]
     matched: Matched
+    like: QueryPlan | None = None
 
 
 FindsMatches = Callable[[], OrderedMatches]

@@ -18,6 +18,7 @@ from runtime.engine.engine import Engine
 from runtime.policies.plan_policies import parse_orderings
 from runtime.replay.loading import read_ordered
 from runtime.replay.records import Records
+from runtime.replay.replay import replay_records
 from runtime.results.ledger import Account
 from runtime.results.schemas import Results
 
@@ -156,7 +157,8 @@ def of_one_shape(chance: random.Random, count: int, has_ordering: bool) -> list[
         inputs = " ".join(
             f"{event}({filled(chance, chance.choice(['', *LOOKED_UP]))}){key} {window}{wait};" for event in events
         )
-        found.append(f"query Q{number} {{ inputs {{ {inputs} }} {own} }}")
+        said = chance.choice(["", "", f'metadata {{ "severity": "{number}" }}', f'metadata {{ "note": "{number}" }}'])
+        found.append(f"query Q{number} {{ {said} inputs {{ {inputs} }} {own} }}")
     return found
 
 
@@ -210,8 +212,7 @@ def outcome(plan: Plan, cuts: list[tuple[pa.Table, int | None, bool]]) -> dict[s
 
     def add(results: Results) -> None:
         for title, own in given.items():
-            matches = results.matches.get(title)
-            own.extend([] if matches is None else matches.drop_columns("_rank").to_pylist())
+            own.extend(_rows_of(results.matches.get(title)))
             for table in (results.outputs, results.discarded):
                 given_rows = [] if table is None else table.to_pylist()
                 own.extend(_without_rank(row) for row in given_rows if row["query"] == title)
@@ -228,6 +229,10 @@ def outcome(plan: Plan, cuts: list[tuple[pa.Table, int | None, bool]]) -> dict[s
         title: (own, Counter({key: count for key, count in account.items() if key[0] == title and count}))
         for title, own in given.items()
     }
+
+
+def _rows_of(matches: pa.Table | None) -> list[dict[str, Any]]:
+    return [] if matches is None else matches.drop_columns("_rank").to_pylist()
 
 
 def _without_rank(row: dict[str, Any]) -> dict[str, Any]:
@@ -249,10 +254,15 @@ def check(seed: int, count: int, *, has_shape: bool = False) -> int:
     cuts = pieces(chance, records.arrivals.table)
     if chance.random() < 0.3:
         cuts = [(pa.concat_tables([table for table, _, _ in cuts]).unify_dictionaries(), None, False)]
-    together = outcome(plan, cuts)
+    together, at_once = outcome(plan, cuts), replay_records(plan, records).matches
     for query in plan.queries:
-        alone = outcome(replace(plan, queries=(query,)), cuts)
+        own = replace(plan, queries=(query,))
+        alone = outcome(own, cuts)
         assert together[query.title] == alone[query.title], f"seed {seed}, {query.title}\n{text}"
+        if has_shape:
+            found = (at_once, replay_records(own, records).matches)
+            one, other = (_rows_of(tables.get(query.title)) for tables in found)
+            assert one == other, f"seed {seed}, {query.title}\n{text}"
     return sum(len(own) for own, _ in together.values())
 
 
