@@ -122,7 +122,7 @@ def _differs(call: Call) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """From where to where the values of a field are that a condition is true for; None = it has no end there.
+    """The values of a field for which a condition is true; None = there is no limit there.
 
     has_least, has_most: whether these values are part of it
     """
@@ -159,7 +159,7 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def _range_of(node: Expression) -> _Range | None:
-    """The range of a number for which a condition on one field is true; None = it is not a range."""
+    """The range of a number for which a condition is true; None = it is not a range."""
     match node:
         case Binary(operator="and", left=left, right=right):
             one, other = _range_of(left), _range_of(right)

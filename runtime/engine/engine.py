@@ -375,8 +375,7 @@ class Engine:
         return self._own
 
     def _at_work(self) -> Iterator[SharedAdmission]:
-        """The admissions of queries and of families that have a state: of those that have had a record, or were
-        restored."""
+        """The admissions that have a state, of queries and of families."""
         families = () if self._families is None else (runner.admission for runner in self._families.runners)
         return (admission for admission in (*self._members(), *families) if admission.has_begun)
 
@@ -399,7 +398,7 @@ class Engine:
     def _families_in(
         self, records: CallRecords, members: Mapping[SharedAdmission, list[QueryRunner]]
     ) -> Families | None:
-        """The families of a call. Control events concern all keys of a query, and so each query alone."""
+        """The families of a call; a call with control events has none."""
         if self._matcher != "auto" or len(members) <= FEW or (records.kinds == RecordKind.CONTROL).any():
             self._part_families()
             return None

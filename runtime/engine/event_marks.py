@@ -1,4 +1,6 @@
-"""What is stored with events: running numbers, what `after match skip` has passed, records that are several events."""
+"""What is stored with events: running numbers, what `after match skip` has passed, and what has
+become of records that are several events.
+"""
 
 from __future__ import annotations
 

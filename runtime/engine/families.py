@@ -155,7 +155,7 @@ class FamilyRunner:
         return FamilyOutcome(self._outcomes(given, numbers), self._named(call.account), carry.admitted.last_release)
 
     def load(self, nothing: CallRecords, clock: int) -> bool:
-        """Loads cold keys and removes what has expired; False = there are matches to give, which cannot be.
+        """Loads cold keys and removes what has expired; False = there are matches to give.
 
         nothing: a call without records
         """
@@ -243,7 +243,7 @@ class FamilyRunner:
         return number in self._apart
 
     def _join(self, rows: Sequence[Integers], limit: int) -> bool:
-        """Takes the states of members that have records, or whose timers are due; whether there are any.
+        """Takes the states of members with records or due timers; whether there are any.
 
         A member that was restored and gets no record costs nothing but this question.
         """
@@ -307,7 +307,7 @@ def _by_owner(table: pa.Table, column: str = OWNER_COLUMN) -> Iterator[tuple[int
 
 
 _KNOWN: dict[tuple[int, ...], tuple[Sequence[QueryParts], list[tuple[Family, list[int]]]]] = {}
-"""By the identities of parts, which are kept beside, the families of these; the last used are the last."""
+"""By the identities of parts, which are kept beside, their families; the last used are the last."""
 
 _MOST_KNOWN = 4
 

@@ -1,4 +1,5 @@
-"""Values that are stored with their times; `new by`, which asks when equal ones came last; `at most`, which counts them.
+"""Values that are stored with their times; `new by`, which asks when equal ones came last, and
+`at most`, which counts them.
 
 Values are those of a partition key and of some columns beside it; a null equals a null, and NaN
 equals NaN. A call takes the values that its own rows have, and stores them again with their times.

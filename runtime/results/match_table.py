@@ -57,15 +57,15 @@ def match_table(plan: Plan, query: QueryPlan, table: pa.Table, keys: Sequence[pa
 class _Titled(NamedTuple):
     """What matches say of their query.
 
-    seeds: the words with which their identities begin, by half and match; one for all matches of one query
+    seeds: the words with which their identities begin, by half and match; one if all are equal
     names, instances: by match
-    told: by name of a column, its cells
+    metadata: by name of a column, its cells
     """
 
     seeds: NDArray[np.uint64]
     names: pa.Array
     instances: pa.Array
-    told: Mapping[str, pa.Array]
+    metadata: Mapping[str, pa.Array]
 
     @staticmethod
     def of(query: QueryPlan, count: int) -> _Titled:
@@ -102,7 +102,7 @@ def _table(
         moments(matched.emitted),
         _waited(matched.waited),
         *([pa.array(matched.suppressed)] if SUPPRESSED in schema.names else []),
-        *titled.told.values(),
+        *titled.metadata.values(),
         _members(plan, query, table, matched, keys),
     ]
     if "selected" in schema.names:

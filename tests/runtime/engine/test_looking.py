@@ -75,7 +75,8 @@ def test_queries_without_a_record_make_no_state_and_are_counted(monkeypatch: pyt
     }
 
 
-def test_expired_events_of_queries_that_were_left_out_are_not_counted() -> None:
+def test_expired_events_of_queries_that_were_left_out_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(families, "FEWEST", 100)
     queries = [f"query Q{n} {{ inputs {{ A(x = {n}) within 5.0; }} find A as a -> A as b }}" for n in range(10)]
     plan = compile_text(TYPES + "\n".join(queries)).plan
     engine, table = Engine(plan), read_records([rows(1, *[2] * 20)], plan).arrivals.table
@@ -84,6 +85,20 @@ def test_expired_events_of_queries_that_were_left_out_are_not_counted() -> None:
     engine.process(Arrivals(table.slice(1)))
     assert engine.stored_events() == 6, "that of Q1 has expired, and was left alone"
     assert engine.retained() == 5
+
+
+def test_a_family_gives_its_queries_their_states() -> None:
+    queries = [f"query Q{n} {{ inputs {{ A(x = {n}) within 5.0; }} find A as a -> A as b }}" for n in range(10)]
+    plan = compile_text(TYPES + "\n".join(queries)).plan
+    engine, table = Engine(plan), read_records([rows(1, *[2] * 20)], plan).arrivals.table
+    engine.process(Arrivals(table.slice(0, 1)))
+    begun = [runner.query.title for runner in engine._runners if runner.admission.has_begun]
+    assert (begun, engine.stored_events()) == ([], 1), "the family has it"
+    engine.process(Arrivals(table.slice(1)))
+    assert engine.stored_events() == 5, "what has expired is evicted with the records of other queries"
+    assert {title: own["events"] for title, own in engine.sizes().items() if own["events"]} == {"Q2": 5}
+    again = Engine.restore(plan, engine.snapshot())
+    assert {title: own["events"] for title, own in again.sizes().items() if own["events"]} == {"Q2": 5}
 
 
 def test_a_search_is_left_out_where_no_new_event_can_serve_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
