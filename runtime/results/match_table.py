@@ -82,7 +82,7 @@ class _Titled(NamedTuple):
         names = {name: pa.concat_arrays([own[name] for own in told]).take(pa.array(index)) for name in told[0]}
         titles = [pa.array([query.name for query in queries]), pa.array([query.instance for query in queries])]
         name, instance = (column.take(pa.array(index)) for column in titles)
-        return _Titled(seeds[:, index], name, instance, names)
+        return _Titled(np.ascontiguousarray(seeds[:, index]), name, instance, names)
 
 
 def _table(
