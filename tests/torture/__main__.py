@@ -23,7 +23,7 @@ from tests.torture.compaction import Compactor
 from tests.torture.project import write_project
 from tests.torture.readers import ConcurrentReader
 from tests.torture.streams import SECOND, START, Source, random_sources, write_next
-from tests.torture.victims import WAYS, Victim, left_over
+from tests.torture.victims import WAYS, Victim, finished, left_over
 
 FILES_PER_KILL = 20
 """At least so many files per kill, so that a job has work until the last one."""
@@ -154,7 +154,7 @@ def torture(
             while write_next(chooser, folder / source.name, source, rows):
                 pass
         figures.runs += 1
-        code = Victim.start(deployment, "--once", "--flush", engine=engine).finish(900)
+        code = finished(deployment, engine, 900)
     figures.files = sum(len(source.files) for source in sources)
     figures.controls, figures.scans = len(controls), reader.scans
     found += [*reader.problems, *compactor.problems]

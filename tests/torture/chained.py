@@ -22,7 +22,7 @@ from tests.torture.answers import replayed, written
 from tests.torture.project import SINKS
 from tests.torture.streams import SECOND, Source, write_next
 from tests.torture.streams import Row as Record
-from tests.torture.victims import WAYS, Victim
+from tests.torture.victims import WAYS, Victim, finished
 
 
 def chained_deployment(chooser: random.Random, folder: Path, engine: str) -> tuple[Path, list[Source]]:
@@ -101,7 +101,7 @@ def check(folder: Path, seed: int, engine: Engine, kills: int) -> list[str]:
         if victim.is_running:
             found += victim.kill(chooser.choice(WAYS[engine]))
         victim.end()
-    code = Victim.start(path, "--once", "--flush", engine=engine).finish(600)
+    code = finished(path, engine, 600)
     if code:
         return [*found, f"the last run ended with exit code {code}: {(folder / 'run.log').read_text()[-2000:]}"]
     return [*found, *written(folder / "out").differences(replayed(folder / "case.query", sources, []))]

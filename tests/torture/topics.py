@@ -24,7 +24,7 @@ from runtime.reading.tables import read_arrivals
 from tests.support.embedded import embedded, match_ids
 from tests.support.kafka.broker import Broker, running_broker
 from tests.support.sensors import QUERY, table
-from tests.torture.victims import WAYS, Victim
+from tests.torture.victims import WAYS, Victim, finished
 
 PARTITIONS = 3
 
@@ -112,7 +112,7 @@ def torture(
             victim = Victim.start(path, engine=engine)
     stream.write(broker, topic, rows)
     victim.end()
-    code = Victim.start(path, "--once", "--flush", engine=engine).finish(900)
+    code = finished(path, engine, 900)
     if code:
         return [f"the last run ended with exit code {code}: {(folder / 'run.log').read_text()[-2000:]}"]
     return problems + differences(folder, broker, stream, (topic, output, rises))

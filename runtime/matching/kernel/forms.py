@@ -25,7 +25,7 @@ Made = TypeVar("Made")
 Types = tuple[EventType, ...]
 
 _OWN = frozenset({"name", "instance", "metadata", "pattern", "block", "slots", "parameters", "routes", "edition"})
-_OWN |= {"starts", "ends", "forget_keys", "shows_metadata", "at_most", "inputs"}
+_OWN |= {"starts", "ends", "forget_keys", "shows_metadata", "inputs"}
 _WITH_CONSTANTS = ("conditions", "selects", "every")
 _OF_INPUT = frozenset({"filter", "policy", "sources", "new"})
 """What tables do not depend on: of a query, and of an input."""

@@ -79,3 +79,13 @@ def test_zero_and_minus_zero_are_not_the_same() -> None:
     shared = Shared(compilation._compiled_query)
     for query in compile_paths([Source("book.query", EVENTS + text)]).plan.queries:
         assert _is_equal(shared(query), compilation._compiled_query(query, ()))
+
+
+def test_aggregates_of_at_most_are_in_the_tables() -> None:
+    form = "query %s { inputs { E() key k within 60.0; } find every E as a select count() as n at most 1 per 1.0%s }"
+    text = "".join(
+        form % (f"Q{number}", by) for number, by in enumerate(("", " by sum(a.v)", " by max(a.v), avg(a.v)"))
+    )
+    shared = Shared(compilation._compiled_query)
+    for query in compile_paths([Source("book.query", EVENTS + text)]).plan.queries:
+        assert _is_equal(shared(query), compilation._compiled_query(query, ()))
