@@ -79,12 +79,11 @@ class PlainMatches:
     def __init__(self, row_of: RowOf, routes: Routes | None = None) -> None:
         """`routes`: those of earlier calls, with other queries."""
         self._row_of = row_of
-        self.routes: Routes = {} if routes is None else routes
+        self.routes = dict(routes or {})
 
     def of(self, results: Results) -> dict[str, list[Plain]]:
         """By title of a query its matches, as in their table."""
-        routes = routes_of(results.outputs)
-        self.routes = {**self.routes, **routes} if routes else self.routes
+        self.routes.update(routes_of(results.outputs))
         return {name: plain_matches(table, self._row_of, self.routes) for name, table in results.matches.items()}
 
 
@@ -137,11 +136,9 @@ class _Places:
         return row_number(self.row_of, source, partition, offset)
 
     def route(self, source: str, partition: int, offset: int) -> Plain:
-        if not source.startswith(ROUTE_SOURCE):
-            return {}
         query = source.removeprefix(ROUTE_SOURCE)
         unknown = {"query": query, "instance": None, "match_id": None, "output": None}
-        return {"route": self.routes.get((source, partition, offset), unknown)}
+        return self.routes.get((source, partition, offset), unknown)
 
 
 def _plain_select(column: pa.Array, place: _Places) -> Sequence[Any]:
@@ -175,11 +172,13 @@ def _plain_members(member: pa.StructArray, place: _Places) -> list[Plain | None]
         "row": [place.row(*each) for each in places],
         "fields": [plain_value(fields) for fields in column_cells(member.field("fields"))],
     }
-    rows = zip(*columns.values(), strict=True)
-    return [
-        {**dict(zip(columns, values, strict=True)), **place.route(*each)}
-        for values, each in zip(rows, places, strict=True)
-    ]
+    events: list[Plain | None] = []
+    for values, each in zip(zip(*columns.values(), strict=True), places, strict=True):
+        event = dict(zip(columns, values, strict=True))
+        if each[0].startswith(ROUTE_SOURCE):
+            event["route"] = place.route(*each)
+        events.append(event)
+    return events
 
 
 def _ordering(member: pa.StructArray) -> dict[str, list[Any]]:

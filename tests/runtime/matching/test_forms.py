@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from querylang.plan.model import QueryPlan
 from querylang.plan.questions import has_additions
 from querylang.source import Source
 from runtime.matching.kernel import compilation
-from runtime.matching.kernel.forms import Shared, _is_equal
+from runtime.matching.kernel.forms import _OWN, Shared, _is_equal
 from runtime.matching.kernel.program import NotForKernel
 from tests.support.rule_books import EVENTS, rule_book
 
@@ -44,6 +46,25 @@ def test_tables_are_those_of_each_query_by_itself(seed: int) -> None:
         is_run = has_additions(query)
         alone = compilation._compiled_runs if is_run else compilation._compiled_query
         assert _is_equal(_outcome(runs if is_run else queries, query), _outcome(alone, query)), query
+
+
+def _limited() -> tuple[QueryPlan, ...]:
+    """Queries that differ in their `at most`."""
+    form = "query %s { inputs { E() key k within 60.0; } find every E as a select count() as n at most 1 per 1.0%s }"
+    text = "".join(
+        form % (f"Q{number}", by) for number, by in enumerate(("", " by sum(a.v)", " by max(a.v), avg(a.v)"))
+    )
+    return compile_paths([Source("book.query", EVENTS + text)]).plan.queries
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_no_form_depends_on_is_in_no_table(seed: int) -> None:
+    """Each field of a query that is left out of forms may be that of another query."""
+    for query, donor in pairwise([*_queries(seed), *_limited()]):
+        is_run = has_additions(query)
+        alone = compilation._compiled_runs if is_run else compilation._compiled_query
+        other = replace(query, **{name: getattr(donor, name) for name in _OWN - {"inputs"}})
+        assert _is_equal(_outcome(alone, other), _outcome(alone, query)), (query, donor)
 
 
 def _counted(text: str) -> tuple[int, int]:
@@ -82,10 +103,6 @@ def test_zero_and_minus_zero_are_not_the_same() -> None:
 
 
 def test_aggregates_of_at_most_are_in_the_tables() -> None:
-    form = "query %s { inputs { E() key k within 60.0; } find every E as a select count() as n at most 1 per 1.0%s }"
-    text = "".join(
-        form % (f"Q{number}", by) for number, by in enumerate(("", " by sum(a.v)", " by max(a.v), avg(a.v)"))
-    )
     shared = Shared(compilation._compiled_query)
-    for query in compile_paths([Source("book.query", EVENTS + text)]).plan.queries:
+    for query in _limited():
         assert _is_equal(shared(query), compilation._compiled_query(query, ()))
