@@ -174,7 +174,8 @@ class _Answer:
     def __init__(self, found: Any) -> None:
         self._found = found
 
-    def result(self) -> Any:
+    def result(self, timeout: float | None = None) -> Any:
+        assert timeout is None or timeout > 0
         if isinstance(self._found, Exception):
             raise self._found
         return self._found

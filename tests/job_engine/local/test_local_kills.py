@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -115,7 +116,8 @@ def test_what_starts_workers_may_end_before_it_has_started_one(tmp_path: Path) -
         for _ in range(2):
             for pid in children(os.getpid()):  # jobs before may have left one, for the next job
                 if "fork_server" in command_of(pid):
-                    os.kill(pid, signal.SIGKILL)
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
             with pytest.raises(WorkerDied, match="the process that starts workers ended"):
                 pool.begin({})
             with pytest.raises(InputError):  # a worker was there, and asked for what a run needs
@@ -126,7 +128,10 @@ def test_what_starts_workers_may_end_before_it_has_started_one(tmp_path: Path) -
 
 
 def command_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+    except (FileNotFoundError, ProcessLookupError):  # it has just ended
+        return ""
 
 
 def test_the_folder_of_a_pool_that_was_killed_as_a_whole_goes_with_the_next_start(
