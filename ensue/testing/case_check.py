@@ -55,7 +55,7 @@ class Line:
     def compared(self) -> list[str]:
         """The cells of COMPARED."""
         definitive = "" if self.definitive is None else clock_text(self.definitive)
-        return [definitive, ", ".join(map(_text, self.out)), self.discard or ""]
+        return [definitive, ", ".join(map(text_of_result, self.out)), self.discard or ""]
 
 
 def expected_lines(case: Case) -> list[Line]:
@@ -122,15 +122,12 @@ def observed_by_time(case: Case, plan: Plan, records: Records | FileRecords, res
     Definitive time is known if a match has it and the time has one row; else the case's is taken.
     """
     results = in_order(plan, results)
-    row_of = records.row_of()
     outs: dict[int, list[Any]] = {}
     definitive: dict[int, int] = {}
-    for match, outputs in _matches_with_outputs(plan, results, row_of):
-        at = parse_time(match["emitted"])
-        step = Step(at=at, matches=[match], outputs=outputs)
-        outs.setdefault(at, []).extend(_outs(case, plan, [match], step))
+    for at, match, found in results_by_match(case, plan, records, results):
+        outs.setdefault(at, []).extend(found)
         definitive[at] = parse_time(match["definitive"])
-    discards = _discards(case, results, row_of)
+    discards = _discards(case, results, records.row_of())
     expected = expected_lines(case)
     rows_at = Counter(line.at for line in expected)
     lines = []
@@ -141,6 +138,15 @@ def observed_by_time(case: Case, plan: Plan, records: Records | FileRecords, res
         lines.append(Line(line.at, line.row, known, tuple(outs.pop(line.at, ())), discards.get(line.row)))
     lines += [Line(at, None, None, tuple(out)) for at, out in outs.items()]
     return sorted(lines, key=lambda line: (line.at, line.row or 0))
+
+
+def results_by_match(
+    case: Case, plan: Plan, records: Records | FileRecords, results: Results
+) -> Iterator[tuple[int, Plain, list[Any]]]:
+    """The matches in order: when each came, µs, and what the lines have of it."""
+    for match, outputs in _matches_with_outputs(plan, results, records.row_of()):
+        at = parse_time(match["emitted"])
+        yield at, match, _outs(case, plan, [match], Step(at=at, matches=[match], outputs=outputs))
 
 
 def _matches_with_outputs(plan: Plan, results: Results, row_of: RowOf) -> list[tuple[Plain, list[Plain]]]:
@@ -248,7 +254,8 @@ def _frozen(item: Any) -> Any:
     return tuple(item) if isinstance(item, list) else item
 
 
-def _text(item: Any) -> str:
+def text_of_result(item: Any) -> str:
+    """A match or output of a line, as tables show it."""
     return f"({','.join(map(str, item))})" if isinstance(item, tuple) else str(item)
 
 

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from ensue import executors
 from ensue.changing import script_of
 from ensue.executors import Job, even_splits
-from ensue.plans import fitted
-from ensue.queries import Queries, load
+from ensue.plans import Fitted, fitted
+from ensue.queries import Compiled, Queries, load
 from ensue.testing.case_check import Line, at_times, expected_lines, observed_by_step, observed_by_time
 from ensue.testing.cases import Case
 from querylang.errors import EnsueError, QueryErrors
 from querylang.parameters import with_instances
-from querylang.plan.model import Plan
-from runtime.reading import PLACES, STANDARD, ColumnNames
+from runtime.reading import PLACES, STANDARD
 from runtime.replay import Records, epoch_steps, read_ordered, replay_steps
 from runtime.results.schemas import Results
 
@@ -38,27 +37,34 @@ class Outcome:
 
 def prepare(case: Case) -> Job:
     """Compile the case's query and read its rows; raises QueryErrors, InputError."""
+    return prepared(case)[0]
+
+
+def prepared(case: Case) -> tuple[Job, Compiled]:
+    """The same, and what its plan was made of."""
     queries = load(case.query if case.query is not None else case.text or "")
     case = case.with_events(queries.input_types)
-    template, columns = _fitted(case, queries)
+    ready = _fitted(case, queries)
+    template, columns = ready.template, ready.columns
     given = with_instances(template, case.parameters)
     tables = [case.table(given)]
     plan, records = read_ordered(tables, given, columns, case.orderings)
     assert isinstance(records, Records), "the rows of a case are in memory"
     changing = script_of(template, given, records, tables, columns, case.orderings)
+    compiled = Compiled(queries, ready.schemas, case.parameters)
     if changing is None:
-        return Job(plan, records, flush=False)
+        return Job(plan, records, flush=False), compiled
     script, of_all = changing
-    return Job(script.plan, of_all, flush=False, script=script)
+    return Job(script.plan, of_all, flush=False, script=script), compiled
 
 
-def _fitted(case: Case, queries: Queries) -> tuple[Plan, Sequence[ColumnNames]]:
+def _fitted(case: Case, queries: Queries) -> Fitted:
     """The case's query, and how its rows are read.
 
     The rows say the fields of types that nothing defines and it mentions.
     """
     try:
-        return queries.template(), (STANDARD,)
+        return Fitted(queries.template(), (STANDARD,), {})
     except QueryErrors:
         if not queries.open_types:
             raise
@@ -68,8 +74,7 @@ def _fitted(case: Case, queries: Queries) -> tuple[Plan, Sequence[ColumnNames]]:
             | {name: value for name, value in row.places.items() if name in PLACES}
             for row in case.rows
         ]
-        ready = fitted(queries, [rows], STANDARD)
-        return ready.template, ready.columns
+        return fitted(queries, [rows], STANDARD)
 
 
 def run_embedded(case: Case) -> Iterator[Outcome]:

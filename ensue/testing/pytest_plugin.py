@@ -1,9 +1,10 @@
 """The pytest plugin: a `*.case.yaml` beside a query is a test.
 
 A case runs on each executor of `--ensue-executors` (embedded, local, batch, stream). Results are
-compared with expectations row by row; a failure shows both tables side by side. `--ensue-accept`
-rewrites expectations to the results of the embedded run. The fixture `ensue_replay` is
-`ensue.replay`. Everything heavy is imported when a case is read: other people's tests pay nothing.
+compared with expectations row by row; a failure shows both tables side by side, and says why the
+first difference came. `--ensue-accept` rewrites expectations to the results of the embedded run.
+The fixture `ensue_replay` is `ensue.replay`. Everything heavy is imported when a case is read:
+other people's tests pay nothing.
 """
 
 from __future__ import annotations
@@ -153,7 +154,11 @@ class CaseItem(pytest.Item):
             if self.config.getoption("--ensue-accept") and self.executor == "embedded":
                 accept(self.case, outcome.observed)
                 return
-            raise CaseDiffersError(f"{outcome.what}\n{side_by_side(outcome.expected, outcome.observed, difference)}")
+            from ensue.testing.case_why import why_differs
+
+            tables = side_by_side(outcome.expected, outcome.observed, difference)
+            parts = [f"{outcome.what}\n{tables}", why_differs(self.case, outcome, difference)]
+            raise CaseDiffersError("\n\n".join(part for part in parts if part))
 
     def _outcomes(self) -> Iterable[Outcome]:
         from ensue.testing.case_run import JobRuns, run_embedded

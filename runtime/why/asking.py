@@ -191,8 +191,19 @@ class Asking:
 
     # By row.
 
-    def row(self, number: int, source: str | None, queries: Sequence[QueryPlan], sources: Sequence[str]) -> Why:
-        """What became of a row, for each query that it may concern."""
+    def row(
+        self,
+        number: int,
+        source: str | None,
+        queries: Sequence[QueryPlan],
+        sources: Sequence[str],
+        *,
+        as_latest: bool = False,
+    ) -> Why:
+        """What became of a row, for each query that it may concern.
+
+        as_latest: why a match ends with it or none does, though it is in a match that ends later
+        """
         queries = self._explicable(queries)
         names = self.table.records.column("_source").to_pylist() if source is not None else []
         found = np.flatnonzero(self.table.rows == number)
@@ -203,7 +214,10 @@ class Asking:
         if not len(found):
             raise InputError(f"there is no row {number}: the tables have {counted(len(self.table.rows), 'row')}")
         answers = [
-            self._record(query, row) for row in found.tolist() for query in queries if self._concerns(query, row)
+            self._record(query, row, as_latest=as_latest)
+            for row in found.tolist()
+            for query in queries
+            if self._concerns(query, row)
         ]
         if not answers:
             answers = [self._record(query, row) for row in found.tolist() for query in queries]
@@ -213,7 +227,7 @@ class Asking:
         kind = int(self.table.kinds[row])
         return kind < 0 or int(Selector(self.table.plan, query).input_of(np.array([kind]))[0]) >= 0
 
-    def _record(self, query: QueryPlan, row: int) -> Explanation:
+    def _record(self, query: QueryPlan, row: int, *, as_latest: bool = False) -> Explanation:
         key = self.table.key_of(query, row)
         explainer = self.explainer(query, key) if key is not None else None
         if explainer is None:
@@ -221,7 +235,7 @@ class Asking:
                 self.table.records.slice(row, 1), self.table.kinds[row : row + 1]
             )
             return unselected(self.table, query, row, Outcome(int(selection.outcome[0])), {})
-        return explainer.record(row)
+        return explainer.latest_record(row) if as_latest else explainer.record(row)
 
     # By nothing: the nearest misses of the whole table.
 

@@ -69,6 +69,13 @@ class Explainer:
         position = self.history.places.get(place)
         return Refusals(self).explanation(row) if position is None else self.at(position)
 
+    def latest_record(self, row: int) -> Explanation:
+        """Why a match ends with a record of the key, or why none does; else what became of it."""
+        position = self.history.places.get(self.table.place(row))
+        return (
+            self.record(row) if position is None or not self.searching.may_end(position) else self.explanation(position)
+        )
+
     def at(self, position: int) -> Explanation:
         """What became of a released event."""
         if self.searching.may_end(position):

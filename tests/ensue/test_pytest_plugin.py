@@ -323,3 +323,92 @@ def test_that_kernels_are_compiled_is_told_although_output_is_captured(pytester:
     done.assert_outcomes(passed=2)
     assert "compiling kernels for this machine, once" in done.stderr.str()
     assert "by the test" not in done.stdout.str()
+
+
+# ------------------------------------------------------------------------------------------------ why the first differs
+
+RISES = """- name: rises
+  query: |
+    event A { string k; float v; }
+    query Q {
+        inputs { A() key k within 10 minutes; }
+        find A as x -> A as y where y.v > x.v + 2.0
+    }
+  rows:
+    - {at: 1, event: 'A("a",1.0)'}
+    - {at: 2, event: 'A("a",2.0)'}
+    - {at: 3, event: 'A("a",9.0)', out: [[1, 3]]}
+"""
+
+
+def said(pytester: pytest.Pytester, text: str, *options: str) -> list[str]:
+    """What a failing case says of its first difference."""
+    write(pytester, text)
+    result = pytester.runpytest("-r", "N", *options)
+    result.assert_outcomes(failed=1)
+    assert "Traceback" not in result.stdout.str()
+    lines = result.outlines
+    begins = next(number for number, line in enumerate(lines) if line.startswith("why: "))
+    return lines[begins : next(number for number in range(begins, len(lines)) if lines[number].startswith("==="))]
+
+
+def test_a_match_that_did_not_come_has_its_nearest_miss_and_the_least_change(pytester: pytest.Pytester) -> None:
+    lines = said(pytester, RISES.replace("2.0)'}", "2.0)', out: [[1, 2]]}").replace("[[1, 3]]", "[[2, 3]]"))
+    assert lines == [
+        "why: (1,2) did not come",
+        "  Q, k a: no match",
+        '    A("a",2.0) of row 2, 00:00:02',
+        "    1. where: `where y.v > x.v + 2.0` does not hold: y.v is 2.0, x.v + 2.0 is 3.0, x.v is 1.0",
+        '         x = A("a",1.0) of row 1, 00:00:01',
+        '         y = A("a",2.0) of row 2, 00:00:02',
+        "       nothing else fails",
+        "       the least change, which was tried: where y.v > x.v + 2.0 -> where y.v > x.v + 0.99",
+        "           the line to paste: find A as x -> A as y where y.v > x.v + 0.99",
+    ]
+
+
+def test_of_a_match_that_another_took_the_place_of_the_expected_one_is_named(pytester: pytest.Pytester) -> None:
+    lines = said(pytester, RISES)
+    assert lines[:2] == ["why: (1,3) did not come", "  Q, k a: matched"]
+    assert lines[8:] == [
+        "    other candidates:",
+        '      x = A("a",1.0) of row 1, 00:00:01, y = A("a",9.0) of row 3, 00:00:03: the match has x (row 2) instead,',
+        "         which is newer",
+    ]
+
+
+def test_a_match_that_was_not_expected_has_its_steps_and_conditions(pytester: pytest.Pytester) -> None:
+    lines = said(pytester, RISES.replace(", out: [[1, 3]]", ""))
+    assert lines[:4] == [
+        'why: x=A("a",2.0), y=A("a",9.0) came',
+        "  Q, k a: matched",
+        '    A("a",9.0) of row 3, 00:00:03',
+        "    matched: x (row 2), y (row 3)",
+    ]
+    assert lines[5:8] == [
+        '      x = A("a",2.0) of row 2, 00:00:02',
+        '      y = A("a",9.0) of row 3, 00:00:03',
+        "      where y.v > x.v + 2.0: y.v is 9.0, x.v + 2.0 is 4.0, x.v is 2.0",
+    ]
+
+
+@pytest.mark.parametrize("executor", ["embedded", "local"])
+def test_a_record_that_was_late_says_the_wait_that_lets_it_in(pytester: pytest.Pytester, executor: str) -> None:
+    lines = said(pytester, CASE.replace("[[1, 3]]", "[[1, 2]]"), f"--ensue-executors={executor}")
+    assert lines[0] == "why: (1,2) did not come"
+    assert "    the least change, which was tried: wait 20 seconds -> wait 25 seconds" in lines
+    lines = said(pytester, CASE.replace(", discard: late", ""), f"--ensue-executors={executor}")
+    assert lines[:2] == ["why: row 4 was discarded", "  Case: refused"]
+
+
+def test_a_match_that_came_at_another_time_says_when(pytester: pytest.Pytester) -> None:
+    early = CASE.replace(', dt: "10:00:12"}', ', dt: "10:00:12", out: [[1, 3]]}').replace('15", out: [[1, 3]]', '15"')
+    assert said(pytester, early)[0] == "why: (1,3) came at 10:00:35 instead"
+
+
+def test_cases_that_pass_ask_nothing(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ensue.testing import case_why
+
+    monkeypatch.setattr(case_why, "why_differs", None)
+    write(pytester, CASE)
+    pytester.runpytest().assert_outcomes(passed=1)
