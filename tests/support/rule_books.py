@@ -24,6 +24,7 @@ _FORMS = [
     "inputs {{ E() key k within 60.0; }} find E as a {{ route F(a.k, {i}, {f}); }}",
     "inputs {{ E() key k within 60.0; }} find wait({f}) -> E as a -> wait({f}) where a.s in [{s}, {s}] at most {i} per {f}",
     "inputs {{ E() key k within 60.0; }} find E as a where a.s.split({s}).size() > {i} and a.v = {i}.toFloat()",
+    "inputs {{ E() key k within 60.0; }} find E as a -> E as b where b.code > {i} and (a.code + b.code) % {i} = {i}",
 ]
 _WRONG = [
     "inputs {{ E() key k within 60.0; }} find E as a where a.cod = {i}",

@@ -7,7 +7,7 @@ of these tables, is what was compiled of it, the others are made of them, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from itertools import count
@@ -67,7 +67,7 @@ class Shared(Generic[Made]):
         if form is None:
             if len(self._forms) >= _MOST_FORMS:
                 self._forms.clear()
-            form = _Form(query, written.literals)
+            form = _Form(query, written.literals, written.fixed)
             try:
                 form.first = self._compiled(query, types)
             except NotForKernel as reason:
@@ -90,6 +90,7 @@ class _Form(Generic[Made]):
     """The queries of a form.
 
     query, literals: the first of them, and its different constants
+    fixed: values that all have where a constant is not free, and so also where it is
     first: what was compiled of it; refused: why it is not for a kernel
     fill: makes the tables with other constants; None = there are none in the tables
     is_unlike: each query has to be compiled by itself
@@ -97,6 +98,7 @@ class _Form(Generic[Made]):
 
     query: QueryPlan
     literals: list[Literal]
+    fixed: Collection[tuple[Type, str]]
     first: Made | None = None
     refused: str | None = None
     fill: Callable[[Sequence[Constant]], Made] | None = None
@@ -106,7 +108,9 @@ class _Form(Generic[Made]):
     def learn(self, compiled: Callable[[QueryPlan, Types], Made], types: Types) -> None:
         """Find out where the constants are in the tables."""
         marks = [_mark(number, literal) for number, literal in enumerate(self.literals)]
-        by_literal = {_what(literal): mark for literal, mark in zip(self.literals, marks, strict=True)}
+        by_literal = {
+            own: mark for own, mark in zip(map(_what, self.literals), marks, strict=True) if own not in self.fixed
+        }
         changes = {name: _marked(getattr(self.query, name), by_literal) for name in _WITH_CONSTANTS}
         made = compiled(replace(self.query, **changes), types)
         fill = _filling(made, marks)
@@ -140,11 +144,13 @@ class _Writing:
     """A query as a key in which constants that are free have numbers.
 
     literals: the different ones
+    fixed: the values of all others, which are part of the key
     """
 
     same: _Same
     key: list[Any] = field(default_factory=list)
     literals: list[Literal] = field(default_factory=list)
+    fixed: set[tuple[Type, str]] = field(default_factory=set)
     _free: set[int] = field(default_factory=set)
     _numbers: dict[tuple[Type, str], int] = field(default_factory=dict)
 
@@ -158,6 +164,7 @@ class _Writing:
         self._free = {id(literal) for whole in wholes if whole is not None for literal in free_literals_in(whole)}
         for name in _WITH_CONSTANTS:
             self._add(getattr(query, name))
+        self.key += [same for same in self._numbers.items() if same[0] in self.fixed]
 
     def _add(self, part: Any) -> None:
         kind: Any = type(part)
@@ -178,6 +185,7 @@ class _Writing:
         what = _what(literal)
         if id(literal) not in self._free or literal.type not in (Type.INTEGER, Type.FLOAT, Type.STRING):
             self.key += (Literal, what)
+            self.fixed.add(what)
             return
         number = self._numbers.setdefault(what, len(self._numbers))
         if number == len(self.literals):

@@ -102,6 +102,24 @@ def test_zero_and_minus_zero_are_not_the_same() -> None:
         assert _is_equal(shared(query), compilation._compiled_query(query, ()))
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        "a.code > %d and (a.code + b.code) %% %d = 0",
+        'b.s = "%d" and a.s.split("%d").size() > 1 and a.s < b.s',
+        'b.s = "10.0.0.%d/32" and a.s.inNetwork("10.0.0.%d/32")',
+    ],
+)
+def test_a_constant_that_is_also_where_none_is_free(form: str) -> None:
+    """One and the same number on both sides in one query, and different ones in the next."""
+    start = "inputs { E() key k within 60.0; } find E as a -> E as b where "
+    values = [(5, 5, 5), (7, 5, 6), (5, 7, 5), (5, 5, 7), (7, 7, 5), (3, 5, 5), (5, 3, 3)]
+    text = "".join(f"query Q{n} {{ {start}{form % own[: form.count('%d')]} }}" for n, own in enumerate(values))
+    shared = Shared(compilation._compiled_query)
+    for query in compile_paths([Source("book.query", EVENTS + text)]).plan.queries:
+        assert _is_equal(shared(query), compilation._compiled_query(query, ()))
+
+
 def test_aggregates_of_at_most_are_in_the_tables() -> None:
     shared = Shared(compilation._compiled_query)
     for query in _limited():
