@@ -319,6 +319,18 @@ def plain_columns(columns: Sequence[pa.Array]) -> list[pa.Array]:
     return [part for column in columns for part in _scalars(column)]
 
 
+def sort_columns(columns: Sequence[pa.Array]) -> list[pa.Array]:
+    """Columns of scalars by whose ascending order rows stand as `runtime.interpreter.order_key` has
+    it, for `sort_indices`: null first, numbers by value, then NaN; text by code point; false before
+    true."""
+    return [part for column in columns for part in _sorted_by(column)]
+
+
+def _sorted_by(column: pa.Array) -> list[pa.Array]:
+    own = sort_columns(column.flatten()) if pa.types.is_struct(column.type) else [column]
+    return [column.is_valid(), *own] if column.null_count else own
+
+
 def _scalars(column: pa.Array) -> list[pa.Array]:
     return plain_columns(column.flatten()) if pa.types.is_struct(column.type) else [column]
 
@@ -506,9 +518,15 @@ def is_of_key(columns: Sequence[pa.Array], values: Sequence[pa.Scalar]) -> NDArr
     """Which rows are of a key; `columns`: the key's parts."""
     count = len(columns[0])
     sides = plain_columns(list(columns)), plain_columns([pa.repeat(value, count) for value in values])
-    equal = reduce(pc.and_kleene, map(pc.equal, *sides))
+    equal = reduce(pc.and_kleene, map(_equal, *sides))
     found: NDArray[np.bool_] = pc.fill_null(one_chunk(equal), False).to_numpy(zero_copy_only=False)
     return found
+
+
+def _equal(column: pa.Array, value: pa.Array) -> pa.Array:
+    """Whether they are parts of one key: as for `number_keys`, NaN equals NaN."""
+    equal = pc.equal(column, value)
+    return pc.or_(equal, pc.and_(pc.is_nan(column), pc.is_nan(value))) if pa.types.is_floating(column.type) else equal
 
 
 def bucket_of_key(values: Sequence[pa.Scalar], buckets: int) -> int:

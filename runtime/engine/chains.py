@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
-from math import isfinite, isnan
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ from runtime.columns.arrivals import (
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
 from runtime.engine.shared_admission import SharedAdmission
-from runtime.interpreter import event_numbers
+from runtime.interpreter import event_numbers, order_key
 from runtime.json_reader import json_of_text
 from runtime.number_arrays import Integers
 from runtime.reading import ControlEvents
@@ -378,18 +378,7 @@ class CallChains:
 
 
 def _hop(query: QueryPlan, routed: Routed) -> tuple[Any, ...]:
-    return query.name, query.instance, tuple(_ordered(routed.key)), routed.match, routed.output
-
-
-def _ordered(value: Any) -> Iterable[tuple[Any, ...]]:
-    """The parts of a key in a form whose order is that of matches (`runtime.results.matched`)."""
-    if isinstance(value, Mapping):
-        for part in value.values():
-            yield from _ordered(part)
-    elif value is None:
-        yield (2,)
-    else:
-        yield (1,) if isinstance(value, float) and isnan(value) else (0, value)
+    return query.name, query.instance, tuple(map(order_key, routed.key.values())), routed.match, routed.output
 
 
 def _moves(records: CallRecords, moments: Integers, order: Integers) -> Moves:

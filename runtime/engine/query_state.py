@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, reduce
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from runtime.admission import QueryClocks, Selector
 from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import SYSTEM_FIELDS, field_columns
 from runtime.columns.expressions import lookup_fields
-from runtime.columns.keys import INPUT, hash_keys, key_columns, key_identity, plain_columns
+from runtime.columns.keys import INPUT, hash_keys, is_of_key, key_columns, key_identity
 from runtime.columns.rows import ColdRows, Hashes, is_small, joined
 from runtime.engine.event_marks import EVENT, NUMBER, RoleRecords, are_numbered
 from runtime.engine.forgetting import LIFE_FIELDS, Forgetting, forgetting_of
@@ -408,10 +408,10 @@ class QueryState:
         """The query's definitive time for a key at `clock`."""
         bounds = np.full((1, len(self._parts.query.inputs)), NO_TIME, np.int64)
         own = self.keys.bounds_of(key)
-        for place, value in enumerate(key if len(own) else ()):
-            column = one_chunk(own.column(f"key{place}"))
-            sides = plain_columns([column]), plain_columns([pa.repeat(pa.scalar(value, column.type), len(column))])
-            own = own.filter(reduce(pc.and_, map(pc.equal, *sides)))
+        if len(own) and len(key):
+            columns = [one_chunk(own.column(f"key{place}")) for place in range(len(key))]
+            values = [pa.scalar(value, column.type) for value, column in zip(key, columns, strict=True)]
+            own = own.filter(pa.array(is_of_key(columns, values)))
         own = own.filter(pc.greater_equal(own.column("input"), 0))
         bounds[0, own.column("input").to_numpy()] = own.column("bound").to_numpy()
         by_key = definitive_times(bounds, self.everywhere, self._parts.policies.delay, clock)

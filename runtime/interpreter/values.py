@@ -180,11 +180,12 @@ class TableContent(Protocol):
         ...
 
 
-def order_key(value: Value) -> OrderKey:
+def order_key(value: Value | Mapping[str, Any]) -> OrderKey:
     """What values of one type sort by; equal for equal values, and for NaN and NaN.
 
     Text sorts by code points, NaN after all numbers, an empty optional first. Sequences and events
-    sort by their first difference.
+    sort by their first difference, and so do locations and keys that are cells of a table.
+    `runtime.columns.keys.sort_columns` is the same for columns.
     """
     match value:
         case None:
@@ -199,6 +200,8 @@ def order_key(value: Value) -> OrderKey:
             return (1, value.type.name, tuple(order_key(value.values.get(item.name)) for item in value.type.fields))
         case Location():
             return (1, tuple(order_key(corner) for corner in value.corners))
+        case dict():
+            return (1, tuple(order_key(cell) for cell in value.values()))
         case _:
             return (1, value)
 

@@ -7,7 +7,7 @@ user can see an effect: a match, an output, or a definitive time that has reache
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from runtime.columns.arrivals import RecordKind, Shape, column_name, event_of, i
 from runtime.columns.keys import cells_of_values, chosen, key_cells, key_columns, keys_of_layer
 from runtime.engine import Engine
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
-from runtime.interpreter import PlanWorld, event_text
+from runtime.interpreter import OrderKey, PlanWorld, event_text, order_key
 from runtime.policies.per_input import uses_source_time
 from runtime.reading import control_name
 from runtime.replay.records import Records
@@ -35,8 +35,23 @@ from runtime.timestamps import format_time
 # time nothing else moves: without heartbeats, ordering policies, control events and keys that are
 # forgotten. The engine decides which records are admitted, and what matches.
 
-Key = tuple[Any, ...]
-"""A key that can be hashed and sorted: a location is a tuple of names and values."""
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """A key that can be hashed and sorted.
+
+    order: of its parts, by which keys compare and stand
+    cells: as of `runtime.columns.keys.key_columns`
+    """
+
+    order: OrderKey
+    cells: tuple[Any, ...] = field(compare=False)
+
+    @staticmethod
+    def of(cells: Iterable[Any]) -> Key:
+        """The key with these cells."""
+        own = tuple(cells)
+        return Key(tuple(map(order_key, own)), own)
 
 
 def have_own_time(plan: Plan, records: pa.Table, kinds: NDArray[np.int64]) -> bool:
@@ -126,10 +141,9 @@ class StepTimes:
         return released
 
     def _of(self, place: int, key: Key) -> _Entry:
-        same = place, tuple("nan" if part != part else part for part in key)  # noqa: PLR0124  NaN differs from itself
-        found = self._entries.get(same)
+        found = self._entries.get((place, key))
         if found is None:
-            found = self._entries[same] = _Entry(place, key, KeyTimes.of(self._lengths[place]))
+            found = self._entries[place, key] = _Entry(place, key, KeyTimes.of(self._lengths[place]))
         return found
 
     def _schedule(self, own: _Entry) -> None:
@@ -249,7 +263,7 @@ class Stepping:
             of_layer = keys_of_layer(table, kinds, self.plan, query, layer)
             columns = [chosen(is_own, *pair) for pair in zip(of_layer, columns, strict=True)]
         cells = [column.to_pylist() for column in columns]
-        keys = [key_of(row) for row in zip(*cells, strict=True)] if cells else [()] * len(kinds)
+        keys = [Key.of(row) for row in zip(*cells, strict=True)] if cells else [Key.of(())] * len(kinds)
         # The last place of both lists, index -1, is for heartbeats, which belong to no input.
         timed_by_input = [*(uses_source_time(item) for item in query.inputs), True]
         timed = [timed_by_input[place] for place in input_of.tolist()]
@@ -313,7 +327,7 @@ class Stepping:
     def keys_with_time(self, index: int) -> Iterator[tuple[int, Key]]:
         """The queries that the record concerns with its keys, and all queries without keys."""
         for place, (query, role) in enumerate(zip(self.plan.queries, self.roles, strict=True)):
-            if not query.keys or (role.outcome[index] in CONCERNED and None not in role.keys[index]):
+            if not query.keys or (role.outcome[index] in CONCERNED and None not in role.keys[index].cells):
                 yield place, role.keys[index]
 
     def _titles(self, places: Sequence[int]) -> list[str]:
@@ -331,8 +345,7 @@ class Stepping:
 
     def _key(self, index: int, concerned: Sequence[int]) -> Plain | None:
         for place in concerned:
-            cells = cells_of(self.roles[place].keys[index])
-            return named_key(self.plan.queries[place], cells)
+            return named_key(self.plan.queries[place], self.roles[place].keys[index].cells)
         return None
 
     def _event_name(self, index: int) -> str | None:
@@ -369,11 +382,6 @@ def _coordinates(table: pa.Table, prefix: str = "") -> list[list[Any]]:
     return [table.column(name).to_pylist() for name in (names if prefix else ["query", *names])]
 
 
-def key_of(cells: Iterable[Any]) -> Key:
-    """The key with these cells."""
-    return tuple(tuple(cell.items()) if isinstance(cell, dict) else cell for cell in cells)
-
-
 def named_key(query: QueryPlan, cells: Sequence[Any]) -> Plain:
     """A key of the engine by its names, as JSON has it."""
     return dict(plain_value(dict(zip(query.key_names, key_cells(query, cells), strict=True))))
@@ -381,12 +389,7 @@ def named_key(query: QueryPlan, cells: Sequence[Any]) -> Plain:
 
 def key_of_match(plan: Plan, query: QueryPlan, key: Mapping[str, Any]) -> Key:
     """The engine's key of a match, or of an output."""
-    return key_of(cells_of_values(plan, query, list(key.values())))
-
-
-def cells_of(key: Key) -> tuple[Any, ...]:
-    """The inverse of `key_of`."""
-    return tuple(dict(part) if isinstance(part, tuple) else part for part in key)
+    return Key.of(cells_of_values(plan, query, list(key.values())))
 
 
 def moment_or_none(micros: int) -> int | None:

@@ -24,7 +24,6 @@ from runtime.replay.stepping import (
     Step,
     Stepping,
     StepTimes,
-    cells_of,
     have_own_time,
     key_of_match,
     named_key,
@@ -182,7 +181,7 @@ class ChunkedSteps(Stepping):
             released += [(item.place, item.key) for item in found.routed if self._times.take(*item)]
             for place, key in sorted({*released, *found.keys}):
                 query = self.plan.queries[place]
-                named = named_key(query, cells_of(key))
+                named = named_key(query, key.cells)
                 own: Plain = {"query": query.name, "instance": query.instance, "key": named}
                 yield Step(
                     at=due,
@@ -288,8 +287,8 @@ class StepByStep(Stepping):
             query = self.plan.queries[place]
             together.setdefault((query.public_title, query.key_names, key), []).append(query)
         for (_, _, key), queries in together.items():
-            query, named = queries[0], named_key(queries[0], cells_of(key))
-            known = [self.engine.definitive(item.title, cells_of(key)) for item in queries]
+            query, named = queries[0], named_key(queries[0], key.cells)
+            known = [self.engine.definitive(item.title, key.cells) for item in queries]
             own: Plain = {"query": query.name, "instance": query.instance, "key": named}
             its = [match for match in matches if {name: match[name] for name in own} == own]
             yield Step(
@@ -324,7 +323,7 @@ class StepByStep(Stepping):
         """Release events that definitive time has reached; return their (query, key) pairs."""
         released = []
         for (place, key), times in list(self.held.items()):
-            definitive = self.engine.definitive(self.plan.queries[place].title, cells_of(key))
+            definitive = self.engine.definitive(self.plan.queries[place].title, key.cells)
             still_held = [time for time in times if definitive is None or time > definitive]
             if len(still_held) < len(times):
                 released.append((place, key))
@@ -337,7 +336,7 @@ class StepByStep(Stepping):
         """The definitive times of the queries concerned, and of all queries without keys."""
         found = []
         for place, key in self.keys_with_time(index):
-            definitive = self.engine.definitive(self.plan.queries[place].title, cells_of(key))
+            definitive = self.engine.definitive(self.plan.queries[place].title, key.cells)
             if definitive is not None:
                 found.append(definitive)
         return found

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.routing import ROUTE_SOURCE
 from runtime.columns.arrivals import AT_THE_END
-from runtime.columns.keys import FNV_FACTOR, FNV_START, MIX_FIRST, MIX_SECOND, MIX_STEP, plain_columns
+from runtime.columns.keys import FNV_FACTOR, FNV_START, MIX_FIRST, MIX_SECOND, MIX_STEP, sort_columns
 from runtime.columns.rows import stable_order, taken_rows
 from runtime.interpreter import Value
 from runtime.matching.interface import relaid, wider
@@ -66,7 +66,7 @@ def ordered_steps(
     is_tied[1:] |= is_same
     tied = np.flatnonzero(is_tied)
     rows = order[tied]
-    columns = [emitted[tied], step[tied], *plain_columns(keys_of(rows)), time[rows], rank[rows]]
+    columns = [emitted[tied], step[tied], *sort_columns(keys_of(rows)), time[rows], rank[rows]]
     by = pa.table({str(place): column for place, column in enumerate(columns)})
     chosen = pc.sort_indices(by, sort_keys=[(name, "ascending") for name in by.column_names])
     order[tied] = rows[chosen.to_numpy()]

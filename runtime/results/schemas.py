@@ -345,14 +345,9 @@ def _sorted_matches(table: pa.Table) -> pa.Table:
         return table
     emitted = table.column("emitted").cast(pa.int64()).to_numpy()
     step, time, rank = (table.column(name).cast(pa.int64()).to_numpy() for name in ("_step", "time", "_rank"))
-    order = match_order(emitted, step, time, rank, lambda rows: _keys_of(table, rows))
+    keys = table.column("key")
+    order = match_order(emitted, step, time, rank, lambda rows: keys.take(pa.array(rows)).combine_chunks().flatten())
     return table if (order[1:] > order[:-1]).all() else table.take(pa.array(order))
-
-
-def _keys_of(table: pa.Table, rows: NDArray[np.int64]) -> list[pa.Array]:
-    """Null first, as the engine has it."""
-    keys = table.column("key").take(pa.array(rows)).combine_chunks().flatten()
-    return [part for key in keys for part in ([key.is_valid()] * bool(key.null_count) + [key])]
 
 
 def _sorted_outputs(plan: Plan, matches: dict[str, pa.Table], outputs: pa.Table) -> pa.Table:
