@@ -298,8 +298,11 @@ class Replay(Answer):
     def report(self, path: str | Path) -> Path:
         """Write the replay as one HTML page: account, matches, discards, steps and queries.
 
+        The first matches and discards have below them why they came, or were discarded.
+
         path: a new file, or a report to be replaced; InputError for any other
         """
+        from ensue.asking_why import explained
         from ensue.rendering.report import Page, write_page
 
         matches = {name: matches_of(self.plan, self.results, self._row_of, name) for name in self.results.matches}
@@ -312,6 +315,7 @@ class Replay(Answer):
             tables=self._tables(),
             steps=self.table(),
             queries=self.plan.queries,
+            explained=explained(self),
         )
         return write_page(page, Path(path))
 

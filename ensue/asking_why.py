@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ensue.rendering.report import Explained, Folded
 from querylang.errors import EnsueError, InputError, did_you_mean, listed
 from querylang.source import Source, Span
 from querylang.syntax import ast
 from querylang.syntax.parser import parse
 from runtime.columns.keys import GivenKey
 from runtime.replay import FileRecords, Records, Script
-from runtime.results.for_users import routes_of
+from runtime.results.for_users import plain_value, routes_of, row_number
 from runtime.scoring import Score, scores_of
 from runtime.timestamps import parse_time
-from runtime.why import Asking, Change, Ending, Funnel, Table, Why, funnel_of
+from runtime.why import Asking, Change, Ending, Funnel, Table, Why, funnel_of, short_time
 
 if TYPE_CHECKING:
     from ensue.queries import Compiled
@@ -95,6 +96,53 @@ def why(
         return _by_key(replay, asking, key, at, queries)
     missing = [item for item in queries if not len(replay.results.matches.get(item.title, ()))]
     return asking.nearest(missing or queries)
+
+
+MOST_FOLDED, MOST_RECORDS = 20, 200_000
+"""Matches of a query, and discarded records, that are explained; of a larger table none are."""
+
+
+def explained(replay: Replay) -> Explained:
+    """Why each of the first matches came, and each of the first records was discarded."""
+    if len(replay.records) > MOST_RECORDS:
+        text = f"of tables with more than {MOST_RECORDS:,} rows `ensue why --match ID` and `--row N` explain one by one"
+        return Explained({}, (), text)
+    try:
+        _refuse_changes(replay, "why")
+    except InputError as error:
+        return Explained({}, (), str(error))
+    asking = Asking(table_of(replay))
+    return Explained(
+        {query.title: list(_explained_matches(replay, asking, query)) for query in replay.plan.queries},
+        list(_explained_discards(replay, asking)),
+    )
+
+
+def _explained_matches(replay: Replay, asking: Asking, query: QueryPlan) -> Iterator[Folded]:
+    table = replay.results.matches.get(query.title)
+    for row in [] if table is None else table.slice(0, MOST_FOLDED).to_pylist(maps_as_pydicts="lossy"):
+        key = ", ".join(f"{name} {plain_value(value)}" for name, value in row["key"].items())
+        title = " · ".join(part for part in (short_time(plain_value(row["time"])), key, row["match_id"]) if part)
+        yield Folded(title, _said(partial(_why_match, replay, asking, row, query)))
+
+
+def _explained_discards(replay: Replay, asking: Asking) -> Iterator[Folded]:
+    row_of, discarded = replay.records.row_of(), replay.results.discarded
+    places = ("query", "reason", "source", "partition", "offset")
+    for row in [] if discarded is None else discarded.select(places).slice(0, MOST_FOLDED).to_pylist():
+        number = row_number(row_of, row["source"], row["partition"], row["offset"])
+        queries = [query for query in replay.plan.queries if row["query"] in (None, query.title)]
+        title = " · ".join(part for part in (f"row {number}", row["reason"], row["query"] or "") if part)
+        if number is not None:
+            asked = partial(asking.row, number, row["source"], queries[:1], replay.records.sources)
+            yield Folded(title, _said(asked))
+
+
+def _said(why: Callable[[], Why]) -> str:
+    try:
+        return str(why())
+    except InputError as error:
+        return str(error)
 
 
 def funnels(replay: Replay, query: str | None = None) -> list[Funnel]:
@@ -222,8 +270,12 @@ def _by_match(replay: Replay, asking: Asking, match: str) -> Why:
         ids = table.column("match_id").to_pylist()
         if match in ids:
             (row,) = table.slice(ids.index(match), 1).to_pylist(maps_as_pydicts="lossy")
-            return _with_causes(replay, asking, asking.match(row, query))
+            return _why_match(replay, asking, row, query)
     raise InputError(f"there is no match {match!r}: `--format matches` prints them with their `match_id`")
+
+
+def _why_match(replay: Replay, asking: Asking, row: dict[str, Any], query: QueryPlan) -> Why:
+    return _with_causes(replay, asking, asking.match(row, query))
 
 
 def _with_causes(replay: Replay, asking: Asking, why: Why) -> Why:

@@ -38,6 +38,28 @@ _STYLE = (
 
 
 @dataclass(frozen=True, slots=True)
+class Folded:
+    """An explanation below a title, as a report folds it."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Why the matches of a replay came, and why records were discarded, with bounds.
+
+    matches: by title of a query, the first of its matches
+    discarded: the first discarded records
+    remark: why there are none; empty = there may be
+    """
+
+    matches: Mapping[str, Sequence[Folded]]
+    discarded: Sequence[Folded]
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """What a report shows.
 
@@ -45,6 +67,7 @@ class Page:
     objects: all matches as JSON objects
     tables: outputs, discards and others, by name
     steps: the replay as a table for people
+    explained: why the first matches came, and why the first records were discarded
     """
 
     summary: str
@@ -55,6 +78,7 @@ class Page:
     tables: Mapping[str, pa.Table]
     steps: str
     queries: Sequence[QueryPlan]
+    explained: Explained
 
 
 def write_page(page: Page, path: Path) -> Path:
@@ -85,7 +109,7 @@ def page_html(page: Page, title: str) -> str:
         f"<h1>{_html(title)}</h1><p>{_html(page.summary)}</p><pre>{_html(page.account)}</pre>",
         *(f"<p>{_html(warning)}</p>" for warning in page.warnings),
         *(part for query, table in page.matches.items() for part in _matches(page, query, table)),
-        *_tables(page.tables),
+        *_tables(page),
         f"<h2>Step by step</h2><pre>{_html(page.steps)}</pre>",
         "<h2>Queries</h2>",
         *(part for query in page.queries for part in _query(query)),
@@ -103,17 +127,33 @@ def _matches(page: Page, query: str, table: pa.Table) -> Iterator[str]:
         first = f"The first {MOST} of {len(found)}. " if len(found) > MOST else ""
         yield f"{_image(picture)}<p>{first}A dot is an event, the bar the moment of the answer.</p>"
     yield from html_tables({"": table}, PAGE_ROWS) if found else ["<p>none</p>"]
+    if found:
+        yield from _why(page, page.explained.matches.get(query, ()), len(found), "Why they came")
 
 
 def _title(match: Plain) -> str:
     return "/".join(word for word in (match["query"], match["instance"]) if word)
 
 
-def _tables(tables: Mapping[str, pa.Table]) -> Iterator[str]:
-    for title, table in tables.items():
+def _tables(page: Page) -> Iterator[str]:
+    for title, table in page.tables.items():
         if title != "matches" and len(table):
             yield f"<h2>{_html(title.capitalize())}</h2>"
             yield from html_tables({"": table}, PAGE_ROWS)
+            if title == "discarded":
+                yield from _why(page, page.explained.discarded, len(table), "Why they were discarded")
+
+
+def _why(page: Page, folded: Sequence[Folded], count: int, title: str) -> Iterator[str]:
+    """The explanations of the first of so many, each folded."""
+    if page.explained.remark:
+        yield f"<p>{_html(title)}: {_html(page.explained.remark)}</p>"
+        return
+    yield f"<p>{_html(title)}:</p>"
+    for item in folded:
+        yield f"<details><summary>{_html(item.title)}</summary><pre>{_html(item.text)}</pre></details>"
+    if count > len(folded):
+        yield f"<p>and {count - len(folded)} more: <code>ensue why --match ID</code> or <code>--row N</code></p>"
 
 
 def _query(query: QueryPlan) -> Iterator[str]:

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 import ensue as library
+from ensue.asking_why import MOST_FOLDED
 from tests.ensue.command import Run
 
 QUERY = """event A { string k; integer n; }
@@ -82,3 +83,42 @@ def test_the_command_writes_a_report(tmp_path: Path, ensue: Run) -> None:
     done = ensue("replay", str(tmp_path / "a.query"), str(tmp_path / "a.csv"), "--report", str(tmp_path / "a.html"))
     assert done.returncode == 0
     assert "Matches of Rise" in (tmp_path / "a.html").read_text()
+
+
+LATE = """@OutOfOrder()
+event A { string k; integer n; }
+query Rise { inputs { A() key k within 60.0 wait 2.0; } find A as low -> A as high where high.n > low.n }
+"""
+
+
+def folded(page: str) -> list[tuple[str, str]]:
+    """The summary and the text of what is folded, without the queries."""
+    return re.findall(r"<details><summary>([^<]*)</summary><pre>(.*?)</pre></details>", page, re.DOTALL)
+
+
+def test_each_match_and_each_discarded_row_says_why(tmp_path: Path) -> None:
+    rows = [
+        {"at": 1.0, "ts": 1.0, "k": "<i>", "n": 1},
+        {"at": 2.0, "ts": 2.0, "k": "<i>", "n": 5},
+        {"at": 9.0, "ts": 3.0, "k": "<i>", "n": 7},
+    ]
+    result = library.replay(LATE, rows)
+    page = result.report(tmp_path / "late.html").read_text("utf-8")
+    assert not Tags(page).open
+    (match, why_match), (row, why_row) = folded(page)
+    match_id = result.match_objects()[0]["match_id"]
+    assert match == f"00:00:02 · k &lt;i&gt; · {match_id}"
+    assert "where high.n &gt; low.n: high.n is 5, low.n is 1" in why_match
+    assert row == "row 3 · late · Rise"
+    assert "the least change, which was tried: wait 2 seconds -&gt; wait 6 seconds" in why_row
+    assert str(result.why(match=match_id)).splitlines()[-1].strip() in why_match.replace("&gt;", ">")
+
+
+def test_explanations_are_bounded_and_the_page_says_so(tmp_path: Path) -> None:
+    rows = [{"at": float(at), "ts": float(at), "k": "x", "n": at} for at in range(1, 60)]
+    rows += [{"at": 60.0 + at, "ts": float(at), "k": "x", "n": at} for at in range(30)]
+    result = library.replay(LATE, rows)
+    page = result.report(tmp_path / "many.html").read_text("utf-8")
+    assert len(folded(page)) == MOST_FOLDED * 2
+    assert f"<p>and {len(result) - MOST_FOLDED} more: <code>ensue why --match ID</code>" in page
+    assert f"<p>and {30 - MOST_FOLDED} more: <code>ensue why --match ID</code>" in page
