@@ -158,6 +158,7 @@ class Engine:
         queries of a level have routed, and gets what all have routed to queries that it has.
         """
         if self._chains.crossing is not crossing:
+            self._part_families()  # members may be fed from now on
             self._chains = Chains(self.plan, self._runners, crossing)
 
     def end(self) -> Results:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from querylang.plan.expression import FieldOf, Type
 from querylang.plan.model import Plan
 from runtime.admission.filter_index import Lookup, lookup_of
 from runtime.columns.arrivals import Arrivals
-from runtime.engine import families
+from runtime.engine import Crossing, families
 from runtime.engine.engine import Engine
 from runtime.matching.matchers import KernelMatcher
 from runtime.replay.replay import read_records
@@ -124,3 +125,33 @@ def test_terms_of_lookups_are_fields_of_the_event() -> None:
     filter_ = plan_of("x = 1").queries[0].inputs[0].filter
     assert filter_ is not None
     assert lookup_of(filter_).field == FieldOf(Type.INTEGER, 0, "x")
+
+
+def test_a_query_of_a_family_gets_what_another_engine_begins_to_route() -> None:
+    """A live change makes queries of other engines feed those of one that stays as it is."""
+    types = "event A { integer x; } event S { integer x; }\n"
+    taking = [
+        f"query R{n} {{ inputs {{ S(x != -{n}) within 99.0; }} find S as a -> S as b where b.x > {n} }}"
+        for n in range(6)
+    ]
+    feeding = "query P { inputs { A() within 9.0; } find A as a { route S(a.x); } }"
+    plan, other = (compile_text(types + text).plan for text in ("".join(taking), feeding))
+    other = replace(other, queries=tuple(replace(query, routes=("S",)) for query in other.queries))
+    engine, feeder = Engine(plan), Engine(other)
+    engine.process(read_records([[{"at": at, "event": "S", "x": 9} for at in (1.0, 2.0)]], plan).arrivals)
+    assert engine._families is not None
+    assert len(engine._families.members) == 6
+    levels = {"P": 0, **{query.name: 1 for query in plan.queries}}
+    for each in (engine, feeder):
+        each.cross(Crossing(levels, frozenset({"S"})))
+    given = [{"at": 3.0, "event": "A", "x": 4}, {"at": 4.0, "event": "S", "x": 1}]
+    calls = [
+        engine.process_in_rounds(read_records([given[1:]], plan).arrivals),
+        feeder.process_in_rounds(read_records([given[:1]], other).arrivals, now=4_000_000),
+    ]
+    routed = [found for call in calls if (found := next(call)) is not None]
+    with pytest.raises(StopIteration) as ended:
+        calls[0].send(routed)
+    matches = ended.value.value.matches
+    found = {title: [row["time"].second for row in table.to_pylist()] for title, table in matches.items()}
+    assert found == {"R0": [3, 4], "R1": [3], "R2": [3], "R3": [3]}
