@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import ensue
 from ensue.answer import Replay
-from ensue.asking_why import table_of
+from ensue.asking_why import rewritten_as, table_of
 from querylang.plan.model import QueryPlan
+from runtime.columns.arrivals import Arrivals
+from runtime.replay import Records
 from runtime.replay.replay import measured_replay
 from runtime.why import Change, Explanation, Status
 from runtime.why.asking import Asking
@@ -45,13 +50,43 @@ def _without_warnings(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "ensue")
 
 
-def asked(seed: int, switches: Switches, *, as_text: bool = False) -> tuple[Replay, Asking, list[dict[str, Any]]]:
-    """as_text: whether changes are looked for in the text, which takes most of the time"""
+@dataclass
+class Asked:
+    """A stream that is asked; all tests share its replay, searches and explanations, which cost the most.
+
+    tried: the queries before and after each change, by the number that stands for its text
+    """
+
+    replay: Replay
+    asking: Asking
+    rows: list[dict[str, Any]]
+    tried: list[tuple[QueryPlan, QueryPlan]]
+    known: dict[tuple[int, int], Explanation] = field(default_factory=dict)
+
+    def explanation(self, explainer: Explainer, latest: int) -> Explanation:
+        """The same as the explainer gives, once."""
+        name = id(explainer), latest
+        if name not in self.known:
+            self.known[name] = explainer.explanation(latest)
+        return self.known[name]
+
+    def with_text(self, change: Change) -> Change:
+        """A change with the text of the query file, which is looked for here only: it takes long."""
+        assert self.replay.compiled is not None, "it comes from a text"
+        return rewritten_as(self.replay.compiled, replace(change, query=""), *self.tried[int(change.query)])
+
+
+@cache
+def asked(seed: int, switches: Switches) -> Asked:
     draw = random_draw(seed, switches, TOGETHER)
-    rows = records_of(draw.rows)
+    rows, tried = records_of(draw.rows), list[tuple[QueryPlan, QueryPlan]]()
     replay = ensue.replay(text_of(draw.queries, late=draw.late), rows)
-    table = table_of(replay)
-    return replay, Asking(table if as_text else replace(table, rewritten_as=None)), rows
+
+    def numbered(change: Change, before: QueryPlan, after: QueryPlan) -> Change:
+        tried.append((before, after))
+        return replace(change, query=str(len(tried) - 1))
+
+    return Asked(replay, Asking(replace(table_of(replay), rewritten_as=numbered)), rows, tried)
 
 
 def seeds(request: pytest.FixtureRequest) -> range:
@@ -86,7 +121,8 @@ def as_list(member: Any) -> list[Any]:
 @pytest.mark.parametrize("switches", SWITCHES.values(), ids=SWITCHES.keys())
 def test_each_match_and_no_other_is_explained_as_one(switches: Switches, request: pytest.FixtureRequest) -> None:
     for seed in seeds(request):
-        replay, asking, _ = asked(seed, switches)
+        stream = asked(seed, switches)
+        replay, asking = stream.replay, stream.asking
         for query in replay.plan.queries:
             matches = given(replay, query)
             for row in matches:
@@ -94,7 +130,7 @@ def test_each_match_and_no_other_is_explained_as_one(switches: Switches, request
                 assert (answer.status, answer.match_id) == (Status.MATCHED, row["match_id"]), seed
                 assert frozenset((event.name, event.offset) for event in answer.events) == members(row), seed
             found = [
-                explainer.explanation(latest)
+                stream.explanation(explainer, latest)
                 for explainer in explainers(asking, replay, query)
                 for latest in range(len(explainer.history.events))
                 if explainer.searching.may_end(latest)
@@ -113,14 +149,15 @@ def test_what_failed_alone_would_be_a_match_without_that_clause(
 ) -> None:
     kinds: Counter[What] = Counter()
     for seed in seeds(request):
-        replay, asking, _ = asked(seed, switches)
+        stream = asked(seed, switches)
+        replay, asking = stream.replay, stream.asking
         for query in replay.plan.queries:
             if query.skip is not None:  # other matches before it would skip other events
                 continue
             by_clause: dict[Clause, set[frozenset[tuple[str, int]]]] = {}
             matched = {members(row) for row in given(replay, query)}
             for explainer in explainers(asking, replay, query):
-                for near, events in whole_misses(explainer):
+                for near, events in whole_misses(stream, explainer):
                     assert events not in matched, seed
                     if near not in by_clause:
                         by_clause[near] = found_without(replay, query, near)
@@ -129,10 +166,10 @@ def test_what_failed_alone_would_be_a_match_without_that_clause(
     assert kinds[What.WHERE] or kinds[What.WINDOW], "something was the only reason"
 
 
-def whole_misses(explainer: Explainer) -> Iterator[tuple[Clause, frozenset[tuple[str, int]]]]:
+def whole_misses(stream: Asked, explainer: Explainer) -> Iterator[tuple[Clause, frozenset[tuple[str, int]]]]:
     """The clauses that alone kept candidates from being matches, with these candidates."""
     for latest in range(len(explainer.history.events)):
-        if explainer.searching.may_end(latest) and explainer.explanation(latest).status is Status.NOT:
+        if explainer.searching.may_end(latest) and stream.explanation(explainer, latest).status is Status.NOT:
             for near in explainer.nears(latest):
                 if near.is_whole and near.clause.what in LIFTED:
                     events = explainer.words.events_of(near.bound)
@@ -151,24 +188,15 @@ def found_without(replay: Replay, query: QueryPlan, clause: Clause) -> set[froze
 def test_a_match_is_found_among_its_own_events_alone(switches: Switches, request: pytest.FixtureRequest) -> None:
     count = 0
     for seed in seeds(request):
-        replay, asking, rows = asked(seed, switches)
-        for query in replay.plan.queries:
-            for row in given(replay, query)[:5]:
-                (answer,) = asking.match(row, query)
-                kept = sorted({event.row for event in answer.events if event.row is not None})
-                if not kept:
-                    continue
-                draw = random_draw(seed, switches, TOGETHER)
-                own = ensue.replay(
-                    text_of([item for item in draw.queries if item.name == query.name], late=draw.late),
-                    [rows[number - 1] for number in kept],
-                )
-                again = {
-                    frozenset((name, kept[item - 1]) for name, item in members(other))
-                    for other in given(own, own.plan.queries[0])
-                }
-                assert frozenset((event.name, event.row) for event in answer.events) in again, f"seed {seed}, {answer}"
-                count += 1
+        stream = asked(seed, switches)
+        for query in stream.replay.plan.queries:
+            for row in given(stream.replay, query)[:5]:
+                (answer,) = stream.asking.match(row, query)
+                kept = [event.row for event in answer.events if event.row is not None]
+                if kept:
+                    own = frozenset((event.name, event.offset) for event in answer.events)
+                    assert own in found_among(stream.replay, query, kept), f"seed {seed}, {answer}"
+                    count += 1
     assert count, "some query matches"
 
 
@@ -178,27 +206,39 @@ def test_the_least_change_pasted_into_the_text_gives_that_match(
 ) -> None:
     kinds: Counter[str] = Counter()
     for seed in seeds(request):
-        replay, asking, rows = asked(seed, switches, as_text=True)
-        for query in replay.plan.queries:
-            for explainer in explainers(asking, replay, query):
-                for change, event in changes(explainer):
+        stream = asked(seed, switches)
+        for query in stream.replay.plan.queries:
+            for explainer in explainers(stream.asking, stream.replay, query):
+                for tried, event in changes(stream, explainer):
+                    change = stream.with_text(tried)
                     assert change.query, f"seed {seed}, {query.name}: {change}"
-                    pasted = ensue.replay(change.query, rows)
+                    pasted = ensue.replay(change.query, stream.rows)
                     assert event in last_events(pasted, query.name), f"seed {seed}, {query.name}: {change}"
                     kinds[change.what] += 1
     assert kinds["where"] or kinds["window"], "something was changed"
+
+
+def found_among(replay: Replay, query: QueryPlan, rows: Sequence[int]) -> set[frozenset[tuple[str, int]]]:
+    """What an engine finds in some of the rows alone."""
+    records = replay.records
+    assert isinstance(records, Records), "the rows are in memory"
+    kept = np.isin(records.rows, rows)
+    own = replace(records, arrivals=Arrivals(records.arrivals.table.filter(pa.array(kept))), rows=records.rows[kept])
+    results, _ = measured_replay(replace(replay.plan, queries=(query,)), own)
+    table = results.matches.get(query.title)
+    return set() if table is None else {members(row) for row in table.to_pylist(maps_as_pydicts="lossy")}
 
 
 MOST_CHANGES = 3
 """For one key of a query; each is a replay."""
 
 
-def changes(explainer: Explainer) -> Iterator[tuple[Change, tuple[str, int]]]:
+def changes(stream: Asked, explainer: Explainer) -> Iterator[tuple[Change, tuple[str, int]]]:
     """The least changes, each with the row of the latest event of the match that it gives."""
     found = 0
     for latest in range(len(explainer.history.events)):
         if explainer.searching.may_end(latest) and found < MOST_CHANGES:
-            answer = explainer.explanation(latest)
+            answer = stream.explanation(explainer, latest)
             for candidate in answer.candidates:
                 if candidate.change is not None and answer.event is not None:
                     found += 1
@@ -217,9 +257,11 @@ def last_events(replay: Replay, name: str) -> set[tuple[str, int]]:
 
 
 def test_a_lie_would_be_noticed() -> None:
-    replay, asking, _ = asked(1, TODAY)
+    stream = asked(1, TODAY)
+    replay = stream.replay
     query = replay.plan.queries[0]
-    wrong = [clause for explainer in explainers(asking, replay, query) for clause, _ in whole_misses(explainer)]
+    own = explainers(stream.asking, replay, query)
+    wrong = [clause for explainer in own for clause, _ in whole_misses(stream, explainer)]
     nothing = frozenset[tuple[str, int]]()
     assert all(nothing not in found_without(replay, query, clause) for clause in wrong)
 
@@ -227,9 +269,10 @@ def test_a_lie_would_be_noticed() -> None:
 def test_every_row_has_an_answer() -> None:
     statuses: Counter[Status] = Counter()
     for seed in range(3):
-        replay, asking, rows = asked(seed, ALL)
-        for number in range(1, len(rows) + 1):
-            answers: list[Explanation] = list(asking.row(number, None, replay.plan.queries, replay.records.sources))
+        stream = asked(seed, ALL)
+        queries, sources = stream.replay.plan.queries, stream.replay.records.sources
+        for number in range(1, len(stream.rows) + 1):
+            answers: list[Explanation] = list(stream.asking.row(number, None, queries, sources))
             assert answers
             assert all(answer.says for answer in answers)
             statuses.update(answer.status for answer in answers)
