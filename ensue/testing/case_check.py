@@ -86,12 +86,15 @@ def observed_by_step(case: Case, plan: Plan, steps: Sequence[Step]) -> list[Line
     pending: list[Any] = []  # results of timers, not in a line yet
     texts: list[str] = []
     time: int | None = None
-    key = ""
+    key, is_of_row = "", False  # whether the step before, of nothing routed, was that of a row
     for full in steps:
         step = replace(full, outputs=[output for output in full.outputs if output["kind"] not in DONE])
         if pending and time is not None and time != step.at:
             lines.append(Line(time, None, None, tuple(pending), key=key, texts=tuple(texts)))
             pending, texts = [], []
+        if step.source is not None and lines and not pending and lines[-1].at == step.at and is_of_row:
+            lines[-1] = _with_routed(case, plan, lines[-1], step)  # the row before has caused it
+            continue
         time, key = step.at, key_text(step.key or {}, is_named=False)
         pending += _outs(case, plan, step.matches, step)
         texts += step_outputs(plan, replace(step, discarded=None))
@@ -100,9 +103,17 @@ def observed_by_step(case: Case, plan: Plan, steps: Sequence[Step]) -> list[Line
             found = Line(step.at, number, step.definitive, tuple(pending), step.discarded)
             lines.append(replace(found, event=step.text or "", key=key, texts=tuple(texts)))
             pending, texts = [], []
+        is_of_row = number is not None
     if pending and time is not None:
         lines.append(Line(time, None, None, tuple(pending), key=key, texts=tuple(texts)))
     return lines
+
+
+def _with_routed(case: Case, plan: Plan, line: Line, step: Step) -> Line:
+    """The line of a row with what an event has brought that a query has routed because of it."""
+    own = replace(step, discarded=None)
+    out = (*line.out, *_outs(case, plan, step.matches, own))
+    return replace(line, out=out, texts=(*line.texts, *step_outputs(plan, own)))
 
 
 def at_times(lines: Sequence[Line]) -> list[Line]:

@@ -169,12 +169,15 @@ class ChainRecords:
 
     steps: by record, the record of the call that is at its root; -1 = a timer is; empty = nothing
         has been routed
+    causes: by record, its number among those of the call; of a routed one, that among what has been
+        routed, behind them
     paths: of routed records, by their number
     """
 
     records: CallRecords
     steps: Integers
     paths: Mapping[int, Path]
+    causes: Integers
 
     def cause(self, step: int, emitted: int, places: _Places) -> Path:
         """The path of what has found a match; parameters as of `Routed`.
@@ -233,13 +236,15 @@ class Chains:
         """How many of them end before queries that share an admission run."""
         return min(self.exchanges, self.level(members)) if self.exchanges else 0
 
-    def of_call(self, records: CallRecords, began: int) -> CallChains:
+    def of_call(self, records: CallRecords, began: int, *, tells_causes: bool = False) -> CallChains:
         """The chains of one call.
 
         records: from sources
         began: the clock before the call, µs
+        tells_causes: as of `Engine`
         """
-        return CallChains(self._plan, records, self._routed, began, crosses=self.crossing is not None)
+        crosses = self.crossing is not None
+        return CallChains(self._plan, records, self._routed, began, crosses=crosses, tells_causes=tells_causes)
 
 
 class CallChains:
@@ -248,15 +253,25 @@ class CallChains:
     Where queries cross, what they route is first in what leaves the engine.
     """
 
-    def __init__(self, plan: Plan, records: CallRecords, types: Collection[str], began: int, *, crosses: bool) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        records: CallRecords,
+        types: Collection[str],
+        began: int,
+        *,
+        crosses: bool,
+        tells_causes: bool = False,
+    ) -> None:
         self._plan, self._records, self._types, self._began, self._crosses = plan, records, types, began, crosses
+        self._tells_causes = tells_causes
         self._kinds = event_numbers(plan)
         self._places = _Places(records)
         self._paths: list[Path] = []
         self._tables: list[pa.Table] = []
         self._leaving: list[RoutedRecords] = []
         self._given: dict[tuple[frozenset[str], int], ChainRecords] = {}
-        self._sources = ChainRecords(records, np.empty(0, np.int64), {})
+        self._sources = ChainRecords(records, np.empty(0, np.int64), {}, np.empty(0, np.int64))
 
     def records_for(self, query: QueryPlan) -> ChainRecords:
         """The records for a query, with the columns of the types it takes; all that feed it have
@@ -291,7 +306,8 @@ class CallChains:
                 self._leaving.append(found)
             else:
                 self.receive([found])
-        return outcome.with_steps(given.steps) if len(given.steps) else outcome
+        steps = given.causes if self._tells_causes else given.steps
+        return outcome.with_steps(steps) if len(steps) else outcome
 
     def receive(self, routed: Sequence[RoutedRecords]) -> None:
         """Adds what has been routed, here or in other engines."""
@@ -309,8 +325,13 @@ class CallChains:
         if not self._paths or self._crosses:
             return None
         rows = sorted(range(len(self._paths)), key=self._paths.__getitem__)
-        steps = [_root_step(path, self._places.before(path)) for path in (self._paths[row] for row in rows)]
-        return self._taken(rows).append_column("_step", pa.array(steps, pa.int64()))
+        before = [self._places.before(self._paths[row]) for row in rows]
+        steps = [_root_step(self._paths[row], count) for row, count in zip(rows, before, strict=True)]
+        table = self._taken(rows).append_column("_step", pa.array(steps, pa.int64()))
+        if self._tells_causes:
+            table = table.append_column("_cause", pa.array(np.array(rows, np.int64) + len(self._records.table)))
+            table = table.append_column("_before", pa.array(before, pa.int64()))
+        return table
 
     def _all(self) -> pa.Table:
         """All routed records."""
@@ -349,7 +370,8 @@ class CallChains:
             is_routed=is_routed,
         )
         by_place = dict(zip(places.tolist(), paths, strict=True))
-        return ChainRecords(merged, np.concatenate([np.arange(count), roots])[order], by_place)
+        causes = np.concatenate([np.arange(count), count + np.array(rows, np.int64)])[order]
+        return ChainRecords(merged, np.concatenate([np.arange(count), roots])[order], by_place, causes)
 
     def _table(self, query: QueryPlan, routed: Sequence[Routed]) -> pa.Table:
         """What a query has routed as `Arrivals`. Coordinates are made from the identity of the

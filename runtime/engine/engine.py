@@ -83,6 +83,7 @@ class Engine:
     saved: by title what a query begins with
 
     `looked_at`: how many pairs of a query and a record it has looked at
+    `tells_causes`: whether results say which routed event has caused them (`Results.routed`)
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class Engine:
         self._families: Families | None = None
         self._watched: set[str] = set()
         self.looked_at = Pairs()
+        self.tells_causes = False
 
     @property
     def clock(self) -> int | None:
@@ -182,7 +184,7 @@ class Engine:
         )
         engine._clock, engine._clock_without_idle = self._clock, self._clock_without_idle
         engine._leeway, engine._reported = self._leeway, self._reported
-        engine._account = self._account
+        engine._account, engine.tells_causes = self._account, self.tells_causes
         engine._account.update(changes)
         return engine, ledger_table(changes)
 
@@ -453,7 +455,7 @@ class Engine:
         members = self._chains.in_order(self._members())
         by_title: dict[str, QueryOutcome] = {}
         carries: list[tuple[list[QueryRunner], list[Carry]]] = []
-        chains = self._chains.of_call(records, self._clock if began is None else began)
+        chains = self._chains.of_call(records, self._clock if began is None else began, tells_causes=self.tells_causes)
         families = self._families_in(records, members)
         apart: Collection[SharedAdmission] = () if families is None else families.members
         looked_at = self._looked_at_in(records, members, apart)

@@ -167,8 +167,9 @@ def epoch_steps(
             run.follow(before, epoch.heirs)
         for index, arrival in enumerate(run.arrival.tolist()):
             yield from run.timers(arrival)
-            step = run.record(index)
+            step, *routed = run.record(index)
             yield _with_notice(step, rows.get(epoch.first + index))
+            yield from routed
     assert run is not None, "there is an epoch"
     yield from run.rest(until, flush=flush)
 

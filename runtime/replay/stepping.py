@@ -6,8 +6,9 @@ user can see an effect: a match, an output, or a definitive time that has reache
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, NamedTuple
@@ -19,13 +20,14 @@ from numpy.typing import NDArray
 from querylang.plan.model import Plan, QueryPlan
 from runtime.admission import BoundRule, KeyTimes, Lengths, Outcome, Selector
 from runtime.arrow_types import has_column
-from runtime.columns.arrivals import RecordKind, Shape, column_name, event_of, is_moved
+from runtime.columns.arrivals import AT_THE_END, RecordKind, Shape, column_name, event_of, is_moved
 from runtime.columns.keys import cells_of_values, chosen, key_cells, key_columns, keys_of_layer
 from runtime.engine import Engine
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
 from runtime.interpreter import OrderKey, PlanWorld, event_text, order_key
 from runtime.policies.per_input import uses_source_time
 from runtime.reading import control_name
+from runtime.replay.divided import results_with_steps
 from runtime.replay.records import Records
 from runtime.results.for_users import Plain, PlainMatches, plain_value
 from runtime.results.schemas import Results
@@ -83,7 +85,7 @@ class _Entry:
         return bool(released)
 
 
-class RoutedEvent(NamedTuple):
+class TakenEvent(NamedTuple):
     """A routed event that the query at a place takes; parameters as of `StepTimes.take`."""
 
     place: int
@@ -92,6 +94,56 @@ class RoutedEvent(NamedTuple):
     time: int
     now: int
     rule: int
+
+
+class RoutedEvent(NamedTuple):
+    """An event that a query has routed.
+
+    root: the record at its root; -1 = a timer, AT_THE_END = the end of the input
+    step: its own; without `definitive` and what it has caused
+    concerned: the (query, key) pairs that it concerns, and all queries without keys
+    taken: by which queries it is
+    """
+
+    root: int
+    step: Step
+    concerned: Sequence[tuple[int, Key]]
+    taken: Sequence[TakenEvent]
+
+
+@dataclass(frozen=True, slots=True)
+class Caused:
+    """The results of a call with `_step` as the place of their cause among the records of the call
+    and what queries have routed.
+
+    places: of what queries have routed, ascending
+    """
+
+    results: Results
+    places: Sequence[int]
+
+    @staticmethod
+    def of(results: Results, count: int) -> Caused:
+        """The results of an engine that tells causes; `count`: of the records of the call."""
+        table = results.routed
+        if table is None:
+            return Caused(results, ())
+        before, cause, root = (table.column(name).to_numpy() for name in ("_before", "_cause", "_step"))
+        places = np.where(root < AT_THE_END, before, AT_THE_END + 1) + np.arange(len(before))
+        of_records = np.arange(count) + np.searchsorted(before, np.arange(count), side="right")
+        numbers = np.concatenate([of_records, np.empty(len(before), np.int64)])
+        numbers[cause] = places
+        moved = results_with_steps(replace(results, routed=None), numbers, 0)
+        return Caused(replace(moved, routed=table), places.tolist())
+
+    def routed_at(self, step: int) -> int | None:
+        """The number of the routed event at a place; None = there is another cause."""
+        found = bisect_left(self.places, step)
+        return found if found < len(self.places) and self.places[found] == step else None
+
+    def record_at(self, step: int) -> int:
+        """The number of the record at a place."""
+        return step - bisect_left(self.places, step)
 
 
 class StepTimes:
@@ -161,11 +213,14 @@ _AT_ONCE = 1_024
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The effect of one record, or of the timers of one key. Times are microseconds UTC.
+    """The effect of one record, of an event that a query has routed, or of the timers of one key.
+
+    Times are microseconds UTC.
 
     at: arrival time, or when the timers expired
-    row: the record's number in its table; None = timers
+    row: the record's number in its table; None = timers, or a routed event
     event: the name of the event type; None = timers, or a record without one
+    source: of an event that a query has routed: `route:` and the query; None = another step
     text: the event as `toString()` prints it, or the text of a record that is not an event
     source_time: source time; None = there is none
     end: end of an interval or end edge; None = there is none
@@ -190,6 +245,7 @@ class Step:
     matches: Sequence[Plain] = ()
     outputs: Sequence[Plain] = ()
     key: Plain | None = None
+    source: str | None = None
 
     def to_plain(self) -> Plain:
         """The JSON object of `--format steps`."""
@@ -197,6 +253,7 @@ class Step:
             "at": format_time(self.at),
             "row": self.row,
             "event": self.event,
+            **({} if self.source is None else {"source": self.source}),
             "source_time": None if self.source_time is None else format_time(self.source_time),
             "time": None if self.time is None else format_time(self.time),
             "adjusted": self.adjusted,
@@ -237,6 +294,7 @@ class Stepping:
         self.world = PlanWorld(plan)
         self.records = records
         self.engine = engine
+        self.engine.tells_causes = True
         self.table = records.arrivals.table
         self.kinds = records.arrivals.system("kind").astype(np.int64)
         self.arrival = records.arrivals.system("arrival")
@@ -271,22 +329,49 @@ class Stepping:
         strict = [strict_by_input[place] for place in input_of.tolist()]
         return Role(outcome, selection.time.tolist(), keys, input_of.tolist(), timed, strict)
 
-    def routed(self, results: Results) -> Iterator[tuple[int, RoutedEvent]]:
-        """What queries take of routed events, with the step that each belongs to."""
+    def routed(self, results: Results) -> list[RoutedEvent]:
+        """What queries have routed to others, in total order."""
         table, discarded = results.routed, results.discarded
         if table is None:
-            return
-        refused = set() if discarded is None else set(zip(*_coordinates(discarded), strict=True))
+            return []
+        refused: dict[tuple[Any, ...], str] = {}
+        if discarded is not None:
+            reasons_of = discarded.column("reason").to_pylist()
+            refused = dict(zip(zip(*_coordinates(discarded), strict=True), reasons_of, strict=True))
         kinds, arrival = table.column("_kind").to_numpy().astype(np.int64), table.column("_arrival").to_pylist()
-        steps, places = table.column("_step").to_pylist(), list(zip(*_coordinates(table, "_"), strict=True))
-        for place, query in enumerate(self.plan.queries):
-            role = self.role(query, table, kinds)
-            has_time = {kind for kind, _ in Selector(self.plan, query).time_from}
-            for row, (step, now, own) in enumerate(zip(steps, arrival, places, strict=True)):
-                if role.outcome[row] == Outcome.USED and (query.public_title, *own) not in refused:
-                    rule = BoundRule.OUT_OF_ORDER if int(kinds[row]) in has_time else BoundRule.IN_ORDER
+        coordinates = list(zip(*_coordinates(table, "_"), strict=True))
+        roles = [self.role(query, table, kinds) for query in self.plan.queries]
+        timed = [{kind for kind, _ in Selector(self.plan, query).time_from} for query in self.plan.queries]
+        found = []
+        for row, (root, now) in enumerate(zip(table.column("_step").to_pylist(), arrival, strict=True)):
+            kind, taken, reasons = int(kinds[row]), list[TakenEvent](), list[str]()
+            for place, (query, role) in enumerate(zip(self.plan.queries, roles, strict=True)):
+                reason = refused.get((query.public_title, *coordinates[row]))
+                if reason is not None:
+                    reasons.append(reason)
+                elif role.outcome[row] == Outcome.USED:
+                    rule = BoundRule.OUT_OF_ORDER if kind in timed[place] else BoundRule.IN_ORDER
                     time = role.time[row] if role.timed[row] else now
-                    yield step, RoutedEvent(place, role.keys[row], role.input[row], time, now, rule)
+                    taken.append(TakenEvent(place, role.keys[row], role.input[row], time, now, rule))
+            concerned = [place for place, role in enumerate(roles) if role.outcome[row] in CONCERNED]
+            source_time = roles[concerned[0]].time[row] if concerned else now
+            event = self.plan.events[kind]
+            cells = {item.name: table.column(column_name(item.name, item.type))[row].as_py() for item in event.fields}
+            key = None
+            if concerned and self.is_for_people:
+                key = named_key(self.plan.queries[concerned[0]], roles[concerned[0]].keys[row].cells)
+            step = Step(
+                at=now,
+                event=event.name,
+                text=event_text(event, event_of(event, cells, self.world).values) if self.is_for_people else None,
+                source_time=moment_or_none(source_time),
+                time=taken[0].time if taken and not reasons else None,
+                discarded=min(reasons, default=None),
+                key=key,
+                source=coordinates[row][0],
+            )
+            found.append(RoutedEvent(root, step, list(self._keys_with_time(roles, row)), taken))
+        return found
 
     def step_of(
         self,
@@ -326,7 +411,10 @@ class Stepping:
 
     def keys_with_time(self, index: int) -> Iterator[tuple[int, Key]]:
         """The queries that the record concerns with its keys, and all queries without keys."""
-        for place, (query, role) in enumerate(zip(self.plan.queries, self.roles, strict=True)):
+        return self._keys_with_time(self.roles, index)
+
+    def _keys_with_time(self, roles: Sequence[Role], index: int) -> Iterator[tuple[int, Key]]:
+        for place, (query, role) in enumerate(zip(self.plan.queries, roles, strict=True)):
             if not query.keys or (role.outcome[index] in CONCERNED and None not in role.keys[index].cells):
                 yield place, role.keys[index]
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from querylang.plan.model import Plan, QueryPlan
-from querylang.plan.routing import ROUTE_SOURCE
+from querylang.plan.routing import ROUTE_SOURCE, has_chains
 from runtime.admission import Outcome
 from runtime.columns.arrivals import AT_THE_END, Arrivals
 from runtime.engine import Engine
@@ -19,6 +19,7 @@ from runtime.instants import NEVER
 from runtime.replay.records import FileRecords, Records
 from runtime.replay.stepping import (
     CONCERNED,
+    Caused,
     Key,
     RoutedEvent,
     Step,
@@ -42,12 +43,12 @@ LEAST, MOST = 64, 16_384
 
 @dataclass(slots=True)
 class _Found:
-    """Results of one record, or of the timers of one moment.
+    """Results of one record, of one routed event, or of the timers of one moment.
 
     keys: by match, the (query, key) that it belongs to
     discarded: (query, reason)
     adjusted: by query, the time and the reason
-    routed: what it has routed to queries
+    routed: what has been routed to queries from here, with the results of each
     """
 
     matches: list[Plain] = field(default_factory=list)
@@ -55,7 +56,7 @@ class _Found:
     outputs: list[Plain] = field(default_factory=list)
     discarded: set[tuple[str | None, str]] = field(default_factory=set)
     adjusted: dict[str, tuple[int, str]] = field(default_factory=dict)
-    routed: list[RoutedEvent] = field(default_factory=list)
+    routed: list[tuple[RoutedEvent, _Found]] = field(default_factory=list)
 
 
 _NOTHING = _Found()
@@ -69,7 +70,7 @@ class ChunkedSteps(Stepping):
     ) -> None:
         """known: as of `replay_steps`; is_for_people: as of `Stepping`"""
         super().__init__(plan, records, Engine(plan, matcher), is_for_people=is_for_people)
-        self._known = known
+        self._known = None if has_chains(plan.queries) else known  # it does not say what routed events cause
         self._times = StepTimes(plan)
         self._places = {query.title: place for place, query in enumerate(plan.queries)}
         self._by_record: dict[int, _Found] = {}
@@ -80,15 +81,15 @@ class ChunkedSteps(Stepping):
         if self._known is None:
             yield from self._found_steps()
         else:
-            self._divide(self._known, 0)
+            self._divide(self._known, 0, len(self.records))
             yield from self._record_steps(0, len(self.records))
         if until is not None:
             if self._known is None:
-                self._divide(self.engine.process(Arrivals.empty(self.plan), now=until), len(self.records))
+                self._divide(self.engine.process(Arrivals.empty(self.plan), now=until), len(self.records), 0)
             yield from self._timers(until)
         elif flush:
             if self._known is None:
-                self._divide(self.engine.flush(), len(self.records))
+                self._divide(self.engine.flush(), len(self.records), 0)
             yield from self._timers(NEVER - 1)
 
     def _found_steps(self) -> Iterator[Step]:
@@ -96,7 +97,7 @@ class ChunkedSteps(Stepping):
         first, size = 0, LEAST
         while first < len(self.records):
             chunk = self.table.slice(first, size)
-            self._divide(self.engine.process(Arrivals(chunk)), first)
+            self._divide(self.engine.process(Arrivals(chunk)), first, len(chunk))
             yield from self._record_steps(first, first + len(chunk))
             first, size = first + len(chunk), min(4 * size, MOST)
 
@@ -105,15 +106,43 @@ class ChunkedSteps(Stepping):
         for index, arrival in enumerate(self.arrival[first:end].tolist(), first):
             yield from self._timers(arrival)
             yield self._record(index, arrival)
+            yield from self._routed_steps(self._by_record.get(index, _NOTHING))
 
-    def _divide(self, results: Results, first: int) -> None:
-        """Divides the results of a call among its records and moments."""
+    def _take_routed(self, found: _Found) -> None:
+        """What has been routed moves time before the first of its steps, as one call has it all."""
+        for item, _ in found.routed:
+            for taken in item.taken:
+                self._times.take(*taken)
+
+    def _routed_steps(self, found: _Found) -> Iterator[Step]:
+        """The steps of what has been routed, in total order."""
+        for item, own in found.routed:
+            known = [self._times.definitive(place, key, item.step.at) for place, key in item.concerned]
+            definitive = min((moment for moment in known if moment is not None), default=None)
+            yield replace(item.step, definitive=definitive, matches=own.matches, outputs=own.outputs)
+
+    def _divide(self, results: Results, first: int, count: int) -> None:
+        """Divides the results of a call among its records, what is routed, and moments.
+
+        first, count: the first of the records of the call, and how many they are
+        """
+        caused = Caused.of(results, count)
+        results = caused.results
         by_record: dict[int, _Found] = defaultdict(_Found)
         by_moment: dict[int, _Found] = defaultdict(_Found)
 
+        def root(step: int, emitted: int) -> _Found:
+            return by_record[first + step] if 0 <= step < AT_THE_END else by_moment[emitted]
+
+        routed = [(item, _Found()) for item in self.routed(results)]
+        for item, own in routed:
+            root(item.root, item.step.at).routed.append((item, own))
+
         def owner(step: int, emitted: int) -> _Found:
-            is_record = 0 <= step < AT_THE_END
-            return by_record[first + step] if is_record else by_moment[emitted]
+            number = caused.routed_at(step)
+            if number is not None:
+                return routed[number][1]
+            return root(caused.record_at(step) if 0 <= step < AT_THE_END else step, emitted)
 
         ordered = in_order(self.plan, results)
         plain = self.plain.of(ordered)
@@ -128,11 +157,9 @@ class ChunkedSteps(Stepping):
         if results.discarded is not None:
             for row in results.discarded.select(["query", "reason", "source", "_step"]).to_pylist():
                 if not (row["source"] or "").startswith(ROUTE_SOURCE):  # these have no row
-                    by_record[first + row["_step"]].discarded.add((row["query"], row["reason"]))
+                    by_record[first + caused.record_at(row["_step"])].discarded.add((row["query"], row["reason"]))
         for row in results.adjusted.to_pylist() if len(results.adjusted) else []:
             by_record[first + row["_step"]].adjusted[row["query"]] = row["time"], row["reason"]
-        for step, item in self.routed(results):
-            owner(step, item.now).routed.append(item)
         self._by_record, self._by_moment = dict(by_record), dict(sorted(by_moment.items()))
 
     def _keys_of(self, title: str, table: pa.Table) -> list[tuple[int, Key]]:
@@ -150,8 +177,7 @@ class ChunkedSteps(Stepping):
             if role.outcome[index] == Outcome.USED and title not in refused_by:
                 time = role.time[index] if role.timed[index] else arrival
                 self._times.take(place, role.keys[index], role.input[index], time, arrival)
-        for item in found.routed:
-            self._times.take(*item)
+        self._take_routed(found)
         return self.step_of(
             index,
             concerned,
@@ -178,7 +204,7 @@ class ChunkedSteps(Stepping):
             if due > until:
                 return
             found, released = self._by_moment.pop(due, _NOTHING), self._times.run(due)
-            released += [(item.place, item.key) for item in found.routed if self._times.take(*item)]
+            self._take_routed(found)
             for place, key in sorted({*released, *found.keys}):
                 query = self.plan.queries[place]
                 named = named_key(query, key.cells)
@@ -190,6 +216,7 @@ class ChunkedSteps(Stepping):
                     matches=[match for match, of in zip(found.matches, found.keys, strict=True) if of == (place, key)],
                     outputs=[output for output in found.outputs if {name: output[name] for name in own} == own],
                 )
+            yield from self._routed_steps(found)
 
 
 def _steps_of(table: pa.Table) -> tuple[list[int], list[Any]]:
@@ -198,6 +225,22 @@ def _steps_of(table: pa.Table) -> tuple[list[int], list[Any]]:
 
 
 # The steps of any replay: the engine gets one record after the other.
+
+
+@dataclass(frozen=True, slots=True)
+class _ByCause:
+    """The results of a call of one record, or of the timers of one moment.
+
+    routed: what has been routed
+    matches, outputs: by the number of the routed event that has caused them; None = nothing routed
+    keys: the (query, key) pairs that have matches which nothing routed has caused
+    """
+
+    caused: Caused
+    routed: list[RoutedEvent]
+    matches: Mapping[int | None, list[Plain]]
+    outputs: Mapping[int | None, list[Plain]]
+    keys: Sequence[tuple[int, Key]]
 
 
 class StepByStep(Stepping):
@@ -217,7 +260,7 @@ class StepByStep(Stepping):
         """All steps, as `replay_steps`."""
         for index in range(len(self.records)):
             yield from self.timers(int(self.arrival[index]))
-            yield self.record(index)
+            yield from self.record(index)
         yield from self.rest(until, flush=flush)
 
     def follow(self, before: StepByStep, heirs: Mapping[str, str]) -> None:
@@ -237,9 +280,10 @@ class StepByStep(Stepping):
             yield from self.end()
             yield from self.timers(None)
 
-    def record(self, index: int) -> Step:
-        """Process one record."""
-        results = self.engine.process(Arrivals(self.table.slice(index, 1)))
+    def record(self, index: int) -> list[Step]:
+        """Process one record; its step, and those of what queries have routed because of it."""
+        found = self._results(self.engine.process(Arrivals(self.table.slice(index, 1))), 1)
+        results = found.caused.results
         discarded = {(row["query"], row["reason"]) for row in _discards(results)}
         concerned = [place for place, role in enumerate(self.roles) if role.outcome[index] in CONCERNED]
         definitive = self._definitives(index)
@@ -248,42 +292,43 @@ class StepByStep(Stepping):
             query = self.plan.queries[place]
             moment, _ = adjusted.get(query.title, (None, None))
             self._hold(place, index, moment, is_discarded=query.public_title in {name for name, _ in discarded})
-        self._hold_routed(results)
+        self._hold_routed(found)
         self._release()
-        return self.step_of(
+        own = self.step_of(
             index,
             concerned,
             definitive=definitive,
             discarded=discarded,
             adjusted=adjusted,
-            matches=self._matches(results),
-            outputs=self._outputs(results),
+            matches=found.matches.get(None, []),
+            outputs=found.outputs.get(None, []),
         )
+        return [own, *self._routed_steps(found)]
 
     def timers(self, until: int | None) -> Iterator[Step]:
         """Let the timers up to a time expire; None = until no timer is left."""
         # Nothing to show is left when only keys are still to be forgotten: time ends before that.
         next_timer = self.engine.next_release if until is None else self.engine.next_wake
         while (due := next_timer()) is not None and (until is None or due <= until):
-            results = self.engine.process(Arrivals.empty(self.plan), now=due)
+            results = self._results(self.engine.process(Arrivals.empty(self.plan), now=due), 0)
             following = next_timer()
             assert following is None or following > due, "all timers up to now have run"
             yield from self._timer_steps(due, results)
 
     def end(self) -> Iterator[Step]:
         """The end of the input, which makes all events definitive if their policy is final."""
-        results = self.engine.end()
+        results = self._results(self.engine.end(), 0)
         if self.engine.clock is not None:
             yield from self._timer_steps(self.engine.clock, results)
 
-    def _timer_steps(self, due: int, results: Results) -> Iterator[Step]:
-        matches, outputs, released = self._matches(results), self._outputs(results), self._release()
-        self._hold_routed(results)
+    def _timer_steps(self, due: int, found: _ByCause) -> Iterator[Step]:
+        matches, outputs, released = found.matches.get(None, []), found.outputs.get(None, []), self._release()
+        self._hold_routed(found)
         self._release()  # what is definitive at once was not held
         # The texts that a query has while one hands over to the next share a step: to users they
         # are one query.
         together: dict[tuple[str, tuple[str, ...], Key], list[QueryPlan]] = {}
-        for place, key in sorted({*released, *self._matched(results)}):
+        for place, key in sorted({*released, *found.keys}):
             query = self.plan.queries[place]
             together.setdefault((query.public_title, query.key_names, key), []).append(query)
         for (_, _, key), queries in together.items():
@@ -298,13 +343,41 @@ class StepByStep(Stepping):
                 matches=its,
                 outputs=[output for output in outputs if {name: output[name] for name in own} == own],
             )
+        yield from self._routed_steps(found)
 
-    def _matched(self, results: Results) -> Iterator[tuple[int, Key]]:
-        """The (query, key) pairs that have matches."""
-        for place, query in enumerate(self.plan.queries):
-            table = results.matches.get(query.title)
-            for key in table.column("key").to_pylist() if table is not None else []:
-                yield place, key_of_match(self.plan, query, key)
+    def _results(self, results: Results, count: int) -> _ByCause:
+        """The results of a call with so many records, by cause."""
+        caused = Caused.of(results, count)
+        matches, outputs = defaultdict[int | None, list[Plain]](list), defaultdict[int | None, list[Plain]](list)
+        keys: list[tuple[int, Key]] = []
+        if caused.results.matches or len(caused.results.outputs):
+            places = {query.title: place for place, query in enumerate(self.plan.queries)}
+            ordered = in_order(self.plan, caused.results)
+            plain = self.plain.of(ordered)
+            steps = {name: table.column("_step").to_pylist() for name, table in ordered.matches.items()}
+            of_keys = {name: table.column("key").to_pylist() for name, table in ordered.matches.items()}
+            for name, row in matches_in_order(self.plan, ordered):
+                cause = caused.routed_at(steps[name][row])
+                matches[cause].append(plain[name][row])
+                if cause is None:
+                    place = places[name]
+                    keys.append((place, key_of_match(self.plan, self.plan.queries[place], of_keys[name][row])))
+            causes = map(caused.routed_at, ordered.outputs.column("_step").to_pylist())
+            for output, cause in zip(plain_outputs(ordered.outputs), causes, strict=True):
+                outputs[cause].append(output)
+        return _ByCause(caused, self.routed(results), matches, outputs, keys)
+
+    def _routed_steps(self, found: _ByCause) -> Iterator[Step]:
+        """The steps of what has been routed, in total order."""
+        for number, item in enumerate(found.routed):
+            titles = [(self.plan.queries[place].title, key.cells) for place, key in item.concerned]
+            known = [self.engine.definitive(title, cells) for title, cells in titles]
+            yield replace(
+                item.step,
+                definitive=min((moment for moment in known if moment is not None), default=None),
+                matches=found.matches.get(number, []),
+                outputs=found.outputs.get(number, []),
+            )
 
     def _hold(self, place: int, index: int, adjusted: int | None, *, is_discarded: bool) -> None:
         """Store the definitive time that an event waits for."""
@@ -314,10 +387,11 @@ class StepByStep(Stepping):
             time = time if adjusted is None else adjusted
             self.held.setdefault((place, role.keys[index]), []).append(time + role.strict[index])
 
-    def _hold_routed(self, results: Results) -> None:
+    def _hold_routed(self, found: _ByCause) -> None:
         """The same for what queries have routed."""
-        for _, item in self.routed(results):
-            self.held.setdefault((item.place, item.key), []).append(item.time)
+        for item in found.routed:
+            for taken in item.taken:
+                self.held.setdefault((taken.place, taken.key), []).append(taken.time)
 
     def _release(self) -> list[tuple[int, Key]]:
         """Release events that definitive time has reached; return their (query, key) pairs."""
@@ -340,16 +414,6 @@ class StepByStep(Stepping):
             if definitive is not None:
                 found.append(definitive)
         return found
-
-    def _outputs(self, results: Results) -> list[Plain]:
-        return plain_outputs(in_order(self.plan, results).outputs) if len(results.outputs) else []
-
-    def _matches(self, results: Results) -> list[Plain]:
-        if not results.matches:
-            return []
-        ordered = in_order(self.plan, results)
-        plain = self.plain.of(ordered)
-        return [plain[name][row] for name, row in matches_in_order(self.plan, ordered)]
 
 
 def _discards(results: Results) -> list[dict[str, Any]]:

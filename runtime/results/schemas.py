@@ -239,7 +239,9 @@ class Results:
     found: by query title, matches that are not in `matches`: they are put in order, and their table
         is gathered, later
     routed: what queries have routed to each other, in total order, as `Arrivals` with the column
-        `_step`; None = nothing
+        `_step`, the record at its root; None = nothing. Where an engine tells causes: with
+        `_cause`, which is the step of what such an event has caused, and `_before`, how many
+        records of the call come before it
     """
 
     matches: dict[str, pa.Table] = field(default_factory=dict)

@@ -19,11 +19,13 @@ import pytest
 import ensue
 import querylang
 from querylang.plan.model import Plan
+from querylang.plan.routing import taken_types
 from runtime.columns.arrivals import Arrivals, arrivals_schema, column_name
 from runtime.engine.engine import Engine
+from runtime.interpreter import text_of
 from runtime.reading.tables import read_arrivals
 from runtime.replay.replay import read_all, replay_records
-from runtime.replay.steps import ChunkedSteps, StepByStep
+from runtime.replay.steps import ChunkedSteps, StepByStep, replay_steps
 from runtime.results.for_users import plain_matches
 from runtime.results.schemas import Results, in_order
 from tests.support.books import Book, Row, book, rows
@@ -33,12 +35,17 @@ SECOND = 1_000_000
 
 @dataclass
 class Alone:
-    """Each query by itself, fed by hand. `found`: by query what it gives, in order."""
+    """Each query by itself, fed by hand.
+
+    found: by query what it gives, in order
+    delivered: what has been routed, in order, with the number of matches that each has caused by query
+    """
 
     plan: Plan
     engines: dict[str, Engine] = field(default_factory=dict)
     found: list[tuple[str, Any]] = field(default_factory=list)
     facts: list[str] = field(default_factory=list)
+    delivered: list[tuple[str, Row, Counter[str]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         apart = self.plan.without_routes()
@@ -75,9 +82,12 @@ class Alone:
                 results = engine.process(nothing(self.plan), now=until)
                 assert not results.matches, name
 
-    def deliver(self, record: Arrivals, moment: int) -> None:
+    def deliver(self, record: Arrivals, moment: int, told: Row | None = None) -> None:
         """A record in all queries, then what they have routed, each with all that it causes."""
         caused = [(name, engine.process(record, now=moment)) for name, engine in self.engines.items()]
+        if told is not None:
+            counts = Counter(name for name, results in caused for _ in matches_of(results, name))
+            self.delivered.append((told["type"], told["fields"], counts))
         for name, results in caused:
             self.give(name, results, moment)
 
@@ -89,7 +99,7 @@ class Alone:
         for kind, channel, event in outputs_of(self.engines[name].plan, results):
             if kind == "route" or channel == "com.apama.queries":
                 told = json.loads(event)
-                self.deliver(as_record(self.plan, told["type"], told["fields"], moment), moment)
+                self.deliver(as_record(self.plan, told["type"], told["fields"], moment), moment, told)
 
 
 def nothing(plan: Plan) -> Arrivals:
@@ -185,6 +195,29 @@ def compare_steps(seed: int) -> None:
     assert [
         step.to_plain() for step in ChunkedSteps(plan, records, "auto", known).steps(None, flush=True)
     ] == one_by_one
+
+
+def compare_order(seed: int) -> int:
+    """What is routed is a step behind its cause, depth first, with the matches that it causes."""
+    chance = random.Random(seed)
+    program = book(chance, has_beats=seed % 3 == 0)
+    given = rows(chance, program.from_sources)
+    plan = querylang.compile_text(program.text).plan
+    alone = Alone(querylang.compile_text(program.text_alone).plan)
+    alone.run(read_arrivals(given, plan))
+    steps = [step for step in replay_steps(plan, read_all([given], plan)) if step.source is not None]
+    taken = frozenset[str]().union(*map(taken_types, plan.queries))
+    expected = [item for item in alone.delivered if item[0] in taken]
+    found = [(step.event, step.text, Counter(match["query"] for match in step.matches)) for step in steps]
+    assert found == [
+        (name, f"{name}({','.join(map(text_of, fields.values()))})", counts) for name, fields, counts in expected
+    ], (seed, program.text)
+    assert all(step.row is None and (step.source or "").startswith("route:Q") for step in steps)
+    return sum(counts.total() for *_, counts in expected)
+
+
+def test_routed_events_are_steps_in_total_order() -> None:
+    assert sum(map(compare_order, range(40))) > 20
 
 
 @pytest.mark.parametrize("block", range(2))

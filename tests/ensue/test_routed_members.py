@@ -81,7 +81,15 @@ def test_rows_that_are_not_offsets_do_not_disturb_routed_events(tmp_path: Path) 
     frame = replay.matches_of("Takeover")
     assert frame["s.row"].isna().tolist() == [True]
     assert frame["won.row"].tolist() == [3]
-    assert [step["matches"] for step in replay.steps][2] == [match]
+    rows, (routed,) = ([step for step in replay.steps if ("source" in step) is it] for it in (False, True))
+    assert [step["matches"] for step in rows][2] == [match]
+    assert [routed[name] for name in ("row", "event", "source", "at")] == [
+        None,
+        "Suspect",
+        "route:Burst",
+        rows[1]["at"],
+    ]
+    assert replay.steps.index(routed) == 2
 
 
 def test_rows_that_are_offsets_are_not_those_of_routed_events() -> None:
