@@ -14,7 +14,7 @@ import pytest
 from job_engine.document.setting_keys import Engine
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.job import run
-from tests.support.killed_runs import kill_when, start, wait_until
+from tests.support.killed_runs import kill_when, restarted, start, wait_until
 from tests.support.sensors import add_files, expected, project, project_of_two, streamed, table, totals
 from tests.support.waiting import LONGEST
 
@@ -52,12 +52,9 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, moment: str, made
         accounts = tmp_path / "state" / "ensue" / "ledger" / "0000000002.json"
         kill_when(process, accounts.exists)
     assert not (tmp_path / "state" / "commits" / "5").exists()
-    again = start(path)
-    output, _ = again.communicate(timeout=LONGEST)
-    assert again.returncode == 0
-    assert "batch 0" not in output
+    batches, ledger = restarted(path)
+    assert 0 not in batches
     assert streamed(tmp_path) == expected(tmp_path)
-    ledger = {tuple(row[:3]): row[3] for row in json.loads(output.strip().split("\n")[-1])}
     account = totals(ledger, "Rise")
     assert account.pop("received") == len(table()) == sum(account.values())
     assert written_ledger(tmp_path) == {word: count for word, count in totals(ledger, "Rise").items() if count}
@@ -79,11 +76,9 @@ def test_a_killed_run_over_files_of_the_same_time_gives_what_all_of_them_give(
     path = machines(tmp_path)
     process = start(path)
     kill_when(process, lambda: any((tmp_path / "out").rglob("*-00000001-*")))
-    again = start(path)
-    output, _ = again.communicate(timeout=LONGEST)
-    assert again.returncode == 0
+    _, ledger = restarted(path)
     assert streamed(tmp_path) == expected(tmp_path)
-    account = totals({tuple(row[:3]): row[3] for row in json.loads(output.strip().split("\n")[-1])}, "Rise")
+    account = totals(ledger, "Rise")
     assert account == {"received": len(table()), "used": account["used"], "late": account["late"]}
 
 

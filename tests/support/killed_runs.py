@@ -6,9 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from job_engine.job.job import run
 from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,6 +33,16 @@ def start(path: Path, *command: str) -> subprocess.Popen[str]:
         env=environment,
         start_new_session=True,
     )
+
+
+def restarted(path: Path) -> tuple[list[int], Counter[tuple[str, str, str]]]:
+    """Run the job to its end in this process, which shares nothing with a killed one but the disk.
+
+    Gives the numbers of its micro-batches, and its account.
+    """
+    batches: list[int] = []
+    report = run(path, once=True, flush=True, progress=lambda batch: batches.append(batch.batch))
+    return batches, Counter(report.ledger)
 
 
 def wait_until(process: subprocess.Popen[str], is_time: Callable[[], object]) -> None:

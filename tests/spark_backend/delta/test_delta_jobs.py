@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from job_engine.job.reports import BatchReport
 from querylang.errors import EnsueError, InputError
 from tests.support.delta_tables import FROM_TABLE, match_ids_in, replayed
 from tests.support.engines import ON_BOTH
-from tests.support.killed_runs import kill_when, start
+from tests.support.killed_runs import kill_when, restarted, start
 from tests.support.sensors import QUERY, add_files, expected, project, project_of_two, table, totals
 from tests.support.waiting import LONGEST
 
@@ -40,11 +39,8 @@ def test_a_killed_run_gives_each_match_once(tmp_path: Path, moment: Callable[[Pa
     add_files(tmp_path, table(), 6)
     kill_when(start(path), lambda: moment(tmp_path))
     assert not (tmp_path / "state" / "commits" / "5").exists()
-    again = start(path)
-    output, _ = again.communicate(timeout=LONGEST)
-    assert again.returncode == 0
+    _, ledger = restarted(path)
     assert match_ids_in(tmp_path / "out" / "matches") == expected(tmp_path)
-    ledger = {tuple(row[:3]): row[3] for row in json.loads(output.strip().split("\n")[-1])}
     account = totals(ledger, "Rise")
     assert account.pop("received") == len(table()) == sum(account.values())
     changes = DeltaTable(str(tmp_path / "out" / "ledger")).to_pyarrow_table().to_pandas()
