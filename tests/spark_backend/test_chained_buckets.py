@@ -135,6 +135,20 @@ def test_chains_whose_records_arrive_when_they_are_read() -> None:
     assert sum(compare_processing(seed, crosses=True) for seed in range(40, 46)) > 100
 
 
+def test_what_one_moment_causes_in_several_buckets_comes_by_key() -> None:
+    """Timers of a moment are in no order of arrival: only their keys say which match comes first."""
+    late = "query P { inputs { A() key h within 20.0; } find A as a -> wait(5.0) { route B(0, a.h); } }"
+    pairs = "query S { inputs { B() key h within 20.0; } find B as x -> B as y { print y.v.toString(); } }"
+    plan = querylang.compile_text(EVENTS + late + pairs).plan
+    keys = [7, 3, 11, 0, 9, 5, 1, 10, 2, 8, 4, 6]
+    own = [{"at": 1, "event": "A", "h": key, "v": 0} for key in keys]
+    stream = Stream(Program.of(plan, buckets=4, sources=SOURCES, crosses=True))
+    stream.take({"a": read_arrivals(own, plan, source="a")}, 0)
+    stream.take({"a": read_arrivals([{"at": 60, "event": "A", "h": 0, "v": 0}], plan, source="a")}, 1, Signal.FLUSH)
+    printed = [int(str(row["text"])) for row in rows_of(stream.tagged, Tag.OUTPUT) if row["kind"] == "print"]
+    assert printed == sorted(keys)[1:]
+
+
 EVENTS = "event A { integer h; integer v; } event B { integer h; integer v; } event C { integer h; integer v; } "
 FIRST = "query P { inputs { A() key h within 20.0; } find A as a -> A as b where b.v > a.v { route B(b.h, a.v); } }"
 SECOND = (
