@@ -32,6 +32,7 @@ from runtime.columns.keys import (
     number_keys,
     substream_columns,
 )
+from runtime.columns.rows import is_any_of
 from runtime.compiling.compiled import kernel
 from runtime.instants import NO_TIME
 from runtime.interpreter import event_numbers
@@ -192,7 +193,7 @@ class Selector:
             for column in columns:
                 if column.null_count:
                     missing = column.is_null().to_numpy(zero_copy_only=False)
-                    outcome[np.isin(input_of, inputs) & _is_selected(outcome) & missing] = Outcome.NULL_KEY
+                    outcome[is_any_of(input_of, inputs) & _is_selected(outcome) & missing] = Outcome.NULL_KEY
         if len(time) and time.min() == NO_TIME:
             outcome[_is_selected(outcome) & self._needs_time[kinds] & (time == NO_TIME)] = Outcome.NULL_TIME
         input_of[outcome != Outcome.USED] = -1

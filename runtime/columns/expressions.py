@@ -42,6 +42,7 @@ from querylang.plan.model import EventType, Field, Plan, QueryPlan
 from runtime.arrow_types import arrow_type, has_column, made_once, one_chunk
 from runtime.columns.arrivals import column_name, column_values, row_events, to_cell
 from runtime.columns.methods import Mask, both_valid, native_call, seconds_of
+from runtime.columns.rows import is_any_of
 from runtime.compiling.compiled import kernel
 from runtime.exact_times import MICROSECONDS, with_exact_sum
 from runtime.instants import NO_TIME
@@ -573,7 +574,7 @@ def with_lookups(table: pa.Table, plan: Plan, query: QueryPlan, keys: Sequence[p
     kinds, numbers = bare.column("_kind").to_numpy(), event_numbers(plan)
     for item in stored:
         column = evaluate(item.lookup, read, plan, plan.event(item.events[0]), query)
-        is_own = np.isin(kinds, [numbers[event] for event in item.events])
+        is_own = is_any_of(kinds, [numbers[event] for event in item.events])
         failed = np.zeros(len(bare), np.bool_) if column.failed is None else column.failed & is_own
         valid = is_own if column.valid is None else is_own & column.valid
         values = column.values if isinstance(column.values, pa.Array) else pa.array(column.values)

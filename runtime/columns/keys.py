@@ -23,6 +23,7 @@ from querylang.plan.model import Plan, QueryPlan, expression_to_dict, plain_fiel
 from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import Arrivals
 from runtime.columns.expressions import as_array
+from runtime.columns.rows import is_any_of
 from runtime.compiling.compiled import kernel
 from runtime.interpreter import event_numbers
 from runtime.interpreter.written_values import JsonError, parse_json
@@ -184,7 +185,7 @@ def key_columns(table: pa.Table, kinds: NDArray[np.int64], plan: Plan, query: Qu
         return columns
     input_of = table.column(INPUT.name).to_numpy()
     for layer in layers(query)[1:]:
-        is_mine = np.isin(input_of, inputs_of_layer(query, layer))
+        is_mine = is_any_of(input_of, inputs_of_layer(query, layer))
         if is_mine.any():
             own = keys_of_layer(table, kinds, plan, query, layer)
             columns = [chosen(is_mine, *pair) for pair in zip(own, columns, strict=True)]
@@ -212,7 +213,7 @@ def keys_of_layer(
         column = _coalesce(table, kinds, plan, query, wanted, arrow_type(key.type, plan))
         if position in query.optional_keys:
             may_be_null = [numbers[event] for event, places in missing.items() if position in places]
-            column = _missing_or(column, np.isin(kinds, may_be_null))
+            column = _missing_or(column, is_any_of(kinds, may_be_null))
         columns.append(column)
     return columns
 
@@ -228,7 +229,7 @@ def _coalesce(
     """One column from several expressions, each evaluated for the records of its kinds."""
     column = None
     for source, its_kinds in wanted.items():
-        is_mine = np.isin(kinds, its_kinds)
+        is_mine = is_any_of(kinds, its_kinds)
         if not is_mine.any():
             continue
         part = as_array(source, table, plan, plan.events[its_kinds[0]], query)
@@ -254,7 +255,7 @@ def substream_columns(
                 its_kinds.append(numbers[name])
         type_ = plan.event(query.inputs[inputs[0]].event).type_of(field)
         column = _coalesce(table, kinds, plan, query, wanted, arrow_type(type_, plan))
-        mine = np.isin(kinds, [kind for its in wanted.values() for kind in its])
+        mine = is_any_of(kinds, [kind for its in wanted.values() for kind in its])
         columns.append(column if mine.all() else pc.if_else(pa.array(mine), column, pa.scalar(None, column.type)))
     return columns
 

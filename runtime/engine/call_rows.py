@@ -36,6 +36,7 @@ from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.arrivals import Shape
 from runtime.columns.expressions import with_lookups
 from runtime.columns.keys import INPUT, group_rows, key_columns, key_values, number_keys
+from runtime.columns.rows import is_any_of
 from runtime.engine.event_marks import EVENT
 from runtime.engine.forgetting import Lives, StoredLives, divide, stored_lives
 from runtime.engine.query_state import CUT_OFF, QueryParts, QueryState
@@ -220,7 +221,7 @@ def _bound_rules(parts: QueryParts, records: CallRecords, numbers: Integers) -> 
     """What is known of routed records: those without a time of their own are in order."""
     if records.is_routed is None:
         return _ALL_BY_INPUT
-    has_time = np.isin(records.kinds[numbers], [kind for kind, _ in parts.selector.time_from])
+    has_time = is_any_of(records.kinds[numbers], [kind for kind, _ in parts.selector.time_from])
     rule = np.where(has_time, np.int8(BoundRule.OUT_OF_ORDER), np.int8(BoundRule.IN_ORDER))
     return np.where(records.is_routed[numbers], rule, np.int8(BoundRule.BY_INPUT))
 

@@ -19,6 +19,7 @@ from querylang.plan.model import Plan, QueryPlan, Without
 from querylang.plan.pasts import counted_states
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import row_events, to_cell
+from runtime.columns.rows import is_any_of
 from runtime.compiling.compiled import borrowing
 from runtime.instants import NEVER, NO_TIME
 from runtime.interpreter import PlanWorld
@@ -148,7 +149,7 @@ class ReferenceOverColumns:
         if not late:
             return result
         inputs = [item.input for item in late if isinstance(item, Without)]
-        is_asked = np.isin(events.input, inputs)
+        is_asked = is_any_of(events.input, inputs)
         is_asked[waiting.members[waiting.members >= 0]] = True
         joined = joined_events(events)
         released: Sequence[Released] = self._released(events, None if joined.has_shared else is_asked)

@@ -49,6 +49,8 @@ BESIDE = (
 )
 """Words that say more about records, or about keys and matches; they are counted beside the sum."""
 
+_ORDER = {word: place for place, word in enumerate((*WORDS, *BESIDE))}
+
 DISCARDS = tuple(outcome.word for outcome in Outcome if outcome.group is Group.DISCARDED)
 """The reasons for which a record is discarded."""
 
@@ -101,8 +103,7 @@ def ledger_table(account: Account) -> pa.Table:
         for (query, source, word), count in account.items():
             joined[public_title(query), source, word] += count
         account = joined
-    order = {word: place for place, word in enumerate((*WORDS, *BESIDE))}
-    rows = sorted((key for key, count in account.items() if count), key=lambda key: (*key[:2], order[key[2]]))
+    rows = sorted((key for key, count in account.items() if count), key=lambda key: (*key[:2], _ORDER[key[2]]))
     if not rows:
         return _NO_LEDGER
     columns: Sequence[list[str]] = [[key[part] for key in rows] for part in range(3)]
