@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
+from os import getpid
 from typing import Any
 
 START = 1_750_000_000.0
@@ -63,6 +64,7 @@ class Scheduler:
         self.skew = 0.0
         self.steps = 0
         self.end: BaseException | None = None
+        self._process = getpid()
         self._main = self._adopt("main")
 
     def _adopt(self, name: str) -> _Task:
@@ -151,6 +153,8 @@ class Scheduler:
 
     def _hand_on(self, own: _Task) -> None:
         """Choose who runs next, and wait for the baton, unless the thread has ended."""
+        if getpid() != self._process:  # a fork has none of the other threads
+            return
         if own.has_ended:
             self._tasks.remove(own)
         chosen = self._chosen()

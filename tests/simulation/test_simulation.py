@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import random
+import signal
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from job_engine.sources.crash_marks import death_of
 from tests.simulation.faults import Aim, Fault, Met
 from tests.simulation.hunt import Part, next_seed, parts_of, summary
 from tests.simulation.jobs import Kind, Less, Story, tell
+from tests.simulation.scheduler import Scheduler
 from tests.simulation.shrink import shrunk
 from tests.simulation.sites import sites, sites_of, unmet
 
@@ -115,3 +119,16 @@ def test_worlds_meet_what_the_code_has() -> None:
     assert len([*sites()]) - len(missing) > 50
     assert "job_engine/local/run_log:RunLog.begin" not in missing
     assert "job_engine/kafka/asking:AskedBroker._connect" not in missing
+
+
+def test_a_fork_has_no_other_threads_to_hand_on_to() -> None:
+    scheduler = Scheduler(random.Random(1))
+    scheduler.start(lambda: [scheduler.step() for _ in range(50)], "second")
+
+    def attempt() -> None:
+        signal.alarm(60)
+        for _ in range(50):
+            scheduler.step()
+
+    assert death_of(attempt) is None
+    scheduler.finish()
