@@ -12,6 +12,7 @@ from querylang.errors import counted, did_you_mean
 from querylang.plan.model import QueryPlan, known
 from querylang.plan.text import INPUT_NAMES, duration_text, expression_text
 from runtime.admission import Outcome, Selector
+from runtime.columns.keys import key_cells
 from runtime.instants import NO_TIME
 from runtime.interpreter import PlanWorld
 from runtime.matching.interface import Bindings
@@ -36,7 +37,8 @@ MOST_LATER = 40
 
 def named_key(query: QueryPlan, key: KeyValues) -> dict[str, Any]:
     """A key by its names."""
-    return {name: plain_value(cell.as_py()) for name, cell in zip(query.key_names, key, strict=True)}
+    cells = key_cells(query, [cell.as_py() for cell in key])
+    return {name: plain_value(cell) for name, cell in zip(query.key_names, cells, strict=True)}
 
 
 class Explainer:

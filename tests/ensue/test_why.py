@@ -257,3 +257,15 @@ def test_a_query_with_roles_is_left_out_and_the_others_answer() -> None:
     assert "`why` cannot explain these yet" in why.remarks[0]
     with pytest.raises(InputError, match=r"query 'Spawned': 'Reading' is several inputs \('parent' and 'child'\)"):
         ensue.replay(RISE + ROLES, ROWS).why(row=3, query="Spawned")
+
+
+def test_a_key_that_may_be_missing_is_shown_as_its_value() -> None:
+    query = RISE.replace("key sensor", "key sensor?")
+    assert query != RISE
+    rows = [{"at": 1.0, "event": "Reading", "sensor": None, "value": 1.0}]
+    rows += [{"at": 2.0, "event": "Reading", "sensor": "north", "value": 2.0}]
+    replay = ensue.replay(query, rows)
+    assert [dict(answer.key) for row in (1, 2) for answer in replay.why(row=row)] == [
+        {"sensor": None},
+        {"sensor": "north"},
+    ]
