@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from querylang.errors import counted, did_you_mean
 from querylang.plan.model import QueryPlan, known
-from querylang.plan.text import INPUT_NAMES, duration_text, expression_text
+from querylang.plan.text import INPUT_NAMES, Names, duration_text, expression_text
 from runtime.admission import Outcome, Selector
 from runtime.columns.keys import key_cells
 from runtime.instants import NO_TIME
@@ -24,7 +24,7 @@ from runtime.why.changes import LeastChange
 from runtime.why.clauses import Clause, What
 from runtime.why.history import KeyHistory, KeyValues, key_history, rows_of_key
 from runtime.why.other_runs import OtherRuns
-from runtime.why.reasons import SECOND, Reasons, filter_sides, moment_text, nearness, place_text, sides_text
+from runtime.why.reasons import SECOND, Reasons, filter_sides, moment_text, nearness, place_text, short_time, sides_text
 from runtime.why.records import Table, event_of_row, record_at
 from runtime.why.searching import Matchers, Near, Searching
 
@@ -277,17 +277,17 @@ class Explainer:
         limit = self.query.at_most
         assert limit is not None, "it has suppressed a match"
         length, time = known(limit.duration), self.searching.events[latest].time
-        before = [row for rows in self.history.given.values() for row in rows if micros(row["time"]) <= time]
-        last = max(before, key=lambda row: micros(row["time"]), default=None)
-        text = f"at most {limit.count} per {duration_text(length)}"
-        by = (
-            ""
-            if last is None
-            else f"; the last one given before it is match {last['match_id']} of {moment_text(micros(last['time']))}"
-        )
-        return Reason(
-            str(What.SUPPRESSED), text, f"suppressed by `{text}`: so many matches of equal values were given{by}"
-        )
+        values = ", ".join(expression_text(value, Names.of(self.query)) for value in limit.values)
+        text = f"at most {limit.count} per {duration_text(length)}" + (f" by {values}" if values else "")
+        of_values = f" with equal {values}" if values else ""
+        says = f"suppressed by `{text}`: so many matches{of_values} were given in the {duration_text(length)} before it"
+        rows = [
+            row for rows in self.history.given.values() for row in rows if time - length < micros(row["time"]) <= time
+        ]
+        if rows and not values and self.query.trailing is None:  # else it may be another one
+            last = max(rows, key=lambda row: micros(row["time"]))
+            says += f", the last of them match {last['match_id']} of {moment_text(micros(last['time']))}"
+        return Reason(str(What.SUPPRESSED), text, says)
 
     def awaited(self, what: str, due: int) -> Awaited:
         """What a match, or an event that is held, waits for."""
@@ -407,7 +407,7 @@ class Refusals:
         values = ", ".join(expression_text(part, INPUT_NAMES) for part in new.values)
         length = duration_text(known(new.within))
         first = self._explainer.others.first_of_values(self._table.place(row), item)
-        since = "" if first is None else f"; {_short(first)} of {first.time} had the same values"
+        since = "" if first is None else f"; {_short(first)} of {short_time(first.time or '')} had the same values"
         says = f"not new: an event of equal {values} came less than {length} before it{since}"
         reason = Reason(str(What.NOT_NEW), f"new by {values} within {length}", says, event=first)
         return self._of(Status.NOT, says, event, reason=reason)

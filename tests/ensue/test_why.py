@@ -130,6 +130,21 @@ def test_what_is_suppressed_names_the_match_given_before() -> None:
     assert result.match_objects()[0]["match_id"] in answer.says
 
 
+def test_what_is_suppressed_by_its_values_names_no_match_of_other_values() -> None:
+    text = (
+        "event A { string k; integer v; }\n"
+        "query Q { inputs { A() key k within 1 hour; } find A as a at most 1 per 1 minute by a.v }"
+    )
+    rows = [{"at": at, "k": "x", "v": v} for at, v in [(0.0, 1), (10.0, 2), (30.0, 1), (70.0, 1)]]
+    result = ensue.replay(text, rows)
+    assert len(result) == 3
+    (answer,) = result.why(row=3)
+    assert answer.reason is not None
+    assert answer.reason.clause == "at most 1 per 1 minute by a.v"
+    assert "many matches with equal a.v were given in the 1 minute before it" in answer.says
+    assert not any(match["match_id"] in answer.says for match in result.match_objects())
+
+
 def test_what_is_not_new_names_the_event_before() -> None:
     text = "event A { string k; integer v; }\nquery Q { inputs { A() key k within 1 hour new by v within 1 minute; } find A as a }"
     result = ensue.replay(text, [{"at": 0.0, "k": "x", "v": 1}, {"at": 30.0, "k": "x", "v": 1}])
