@@ -98,8 +98,9 @@ def why(
     return asking.nearest(missing or queries)
 
 
-MOST_FOLDED, MOST_RECORDS = 20, 200_000
-"""Matches of a query, and discarded records, that are explained; of a larger table none are."""
+MOST_FOLDED, MOST_IN_ALL, MOST_RECORDS = 20, 100, 200_000
+"""Matches of a query, and discarded records, that are explained; matches of all queries together;
+of a larger table none are."""
 
 
 def explained(replay: Replay) -> Explained:
@@ -112,15 +113,17 @@ def explained(replay: Replay) -> Explained:
     except InputError as error:
         return Explained({}, (), str(error))
     asking = Asking(table_of(replay))
-    return Explained(
-        {query.title: list(_explained_matches(replay, asking, query)) for query in replay.plan.queries},
-        list(_explained_discards(replay, asking)),
-    )
+    matches: dict[str, list[Folded]] = {}
+    left = MOST_IN_ALL
+    for query in replay.plan.queries:
+        matches[query.title] = list(_explained_matches(replay, asking, query, min(left, MOST_FOLDED)))
+        left -= len(matches[query.title])
+    return Explained(matches, list(_explained_discards(replay, asking)))
 
 
-def _explained_matches(replay: Replay, asking: Asking, query: QueryPlan) -> Iterator[Folded]:
+def _explained_matches(replay: Replay, asking: Asking, query: QueryPlan, most: int) -> Iterator[Folded]:
     table = replay.results.matches.get(query.title)
-    for row in [] if table is None else table.slice(0, MOST_FOLDED).to_pylist(maps_as_pydicts="lossy"):
+    for row in [] if table is None else table.slice(0, most).to_pylist(maps_as_pydicts="lossy"):
         key = ", ".join(f"{name} {plain_value(value)}" for name, value in row["key"].items())
         title = " · ".join(part for part in (short_time(plain_value(row["time"])), key, row["match_id"]) if part)
         yield Folded(title, _said(partial(_why_match, replay, asking, row, query)))

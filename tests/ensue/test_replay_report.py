@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 import ensue as library
-from ensue.asking_why import MOST_FOLDED
+from ensue.asking_why import MOST_FOLDED, MOST_IN_ALL
 from tests.ensue.command import Run
 
 QUERY = """event A { string k; integer n; }
@@ -122,3 +122,12 @@ def test_explanations_are_bounded_and_the_page_says_so(tmp_path: Path) -> None:
     assert len(folded(page)) == MOST_FOLDED * 2
     assert f"<p>and {len(result) - MOST_FOLDED} more: <code>ensue why --match ID</code>" in page
     assert f"<p>and {30 - MOST_FOLDED} more: <code>ensue why --match ID</code>" in page
+
+
+def test_the_matches_of_many_queries_are_bounded_together(tmp_path: Path) -> None:
+    event, query = LATE.split("query Rise")
+    text = event + "".join(f"query Q{number}{query}" for number in range(7))
+    rows = [{"at": float(at), "ts": float(at), "k": "x", "n": at} for at in range(1, 30)]
+    page = library.replay(text, rows).report(tmp_path / "many.html").read_text("utf-8")
+    assert len(folded(page)) == MOST_IN_ALL < 7 * MOST_FOLDED
+    assert page.count("more: <code>ensue why --match ID</code>") == 7
