@@ -7,7 +7,6 @@ module, makes DataFrames and text of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 from ensue.rendering.account import account_text, flushed_text, left_text, summary_text
 from ensue.rendering.match_tables import matches_of, matches_table, nested_matches
 from ensue.rendering.replay_table import match_steps, noteworthy, steps_table
+from querylang.dataclass import dataclass
 from querylang.errors import InputError, listed
 from querylang.plan.model import Plan, QueryPlan
 from runtime.replay import FileRecords, Records, Script, Step, are_quick, epoch_steps, replay_steps, waiting_matches

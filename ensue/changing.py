@@ -7,7 +7,6 @@ tables matter. Then the changes are done one after the other, in order of arriva
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from querylang.changes import Applied, Infer, Moment, Schemas, apply, compiled
+from querylang.dataclass import dataclass, field, replace
 from querylang.errors import InputError, QueryErrors
 from querylang.load import NAMELESS, check_text, words_of
 from querylang.plan.changes import Change, DeployQuery, Outcome, ReplaceQuery

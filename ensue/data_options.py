@@ -7,12 +7,12 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
 from functools import wraps
 from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar
 
+from querylang.dataclass import dataclass, fields
 from querylang.errors import EnsueError, InputError, did_you_mean, kind_in_words
 from querylang.parameters import NOTHING, Given
 from querylang.printable import words

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from ensue.changing import asks_for_changes, script_of
 from ensue.data_options import DataOptions, read_parameters, stop_time
 from ensue.plans import as_tables, fitted
 from ensue.queries import Compiled, Queries, load_and_warn
+from querylang.dataclass import dataclass
 from querylang.errors import InputError
 from querylang.parameters import with_instances
 from querylang.plan.model import Plan, QueryPlan

@@ -7,9 +7,9 @@ All must have the same results. Spark is imported on first use.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.lookup_tables import with_places

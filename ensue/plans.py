@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ensue.data_options import DataOptions, read_parameters
 from ensue.event_tables import table_paths
 from ensue.queries import Queries
+from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError, QueryErrors
 from querylang.formatter.formatting import definitions
 from querylang.load import Schemas

@@ -7,12 +7,12 @@ the schemas of each set of tables.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import querylang
 from querylang.checker.checked import Checked
+from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError, Mistake, QueryError, kind_in_words, near_file
 from querylang.load import NAMELESS, PATH_SUFFIXES, Schemas, compile_checked, is_query_text, texts_of, words_of
 from querylang.parameters import NOTHING, Given, with_instances

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, Protocol
@@ -29,6 +28,7 @@ from ensue.plans import as_tables, fitted
 from ensue.queries import Queries, load
 from ensue.rendering.match_tables import own_matches
 from job_engine.durable_files import RESULT, new_file
+from querylang.dataclass import dataclass, field
 from querylang.errors import InputError
 from querylang.parameters import with_instances
 from querylang.paths import exists, is_folder

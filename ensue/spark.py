@@ -6,7 +6,6 @@ The queries are compiled for the columns of DataFrames or files; `spark_backend.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from job_engine.sources.reading import Reading
 from job_engine.wire.clock_sources import Clock, Idle
 from job_engine.wire.program import Program
 from querylang.changes import Infer
+from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError, QueryErrors
 from querylang.load import Schemas, check_text
 from querylang.plan.expression import Type

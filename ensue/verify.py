@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from ensue import executors
 from ensue.answer import Replay
+from querylang.dataclass import dataclass
 from querylang.errors import counted
 from runtime.results.for_users import PlainMatches, plain_outputs, plain_value
 from runtime.results.schemas import Results

@@ -10,13 +10,13 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
 from job_engine.chance import new_name
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, RemotePath, names_in
+from querylang.dataclass import dataclass
 from querylang.errors import InputError
 from runtime.json_reader import DamagedJson, part_of, read_json
 from runtime.threads import in_threads

@@ -6,9 +6,9 @@ A wrong change changes nothing, and its outcome says all that is wrong with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+from querylang.dataclass import dataclass, field, replace
 from querylang.errors import InputError, QueryErrors, did_you_mean, listed
 from querylang.load import compile_for_known
 from querylang.parameters import INSTANCE_NAME, InstanceError, needed

@@ -6,7 +6,8 @@ Tables only. The parser asks for words that no rule accepts, the checker for nam
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from querylang.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

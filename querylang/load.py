@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from os import PathLike
 from pathlib import Path, PurePath
@@ -19,6 +18,7 @@ from querylang.checker.alike import Alike, alike
 from querylang.checker.catalogue import Catalogue
 from querylang.checker.checked import Checked, Diagnostics, Written
 from querylang.checker.routes import check_routes
+from querylang.dataclass import dataclass
 from querylang.errors import InputError, Mistake, QueryError, QueryErrors, limited_hints, near_file
 from querylang.paths import exists, is_folder
 from querylang.plan.expression import Type

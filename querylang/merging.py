@@ -7,7 +7,6 @@ by value. What has changed in the files is done. All else stays as it runs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 from querylang.changes import (
@@ -21,6 +20,7 @@ from querylang.changes import (
     set_outcome,
     undeployed,
 )
+from querylang.dataclass import dataclass, replace
 from querylang.plan.changes import Outcome
 from querylang.plan.model import EventType, QueryPlan
 from querylang.running import FILE, LIVE, Running, RunningQuery, annotated_as, with_events, without_hidden

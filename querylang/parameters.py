@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
 from decimal import Decimal, DecimalException
 from types import MappingProxyType
 from typing import Any
 
+from querylang.dataclass import dataclass, field, fields, is_dataclass, replace
 from querylang.errors import FileErrors, InputError, counted, did_you_mean, listed
 from querylang.plan import model as plans
 from querylang.plan.constant_folding import (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from querylang.checker.catalogue import other_actions
+from querylang.dataclass import dataclass, field, replace
 from querylang.errors import InputError, QueryErrors
 from querylang.parameters import NONE_HIDDEN, bind
 from querylang.plan.model import EventType, Plan, QueryPlan, Stopped, Table

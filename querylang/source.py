@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
 from functools import lru_cache
 
+from querylang.dataclass import dataclass, field
 from querylang.printable import one_line
 
 WIDEST_SNIPPET = 160

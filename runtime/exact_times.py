@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import operator as operators
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import lru_cache, reduce
 from typing import Any
 
+from querylang.dataclass import dataclass, field, fields, replace
 from querylang.plan.constant_folding import NoValueError, is_constant, number_of
 from querylang.plan.expression import (
     NODES,

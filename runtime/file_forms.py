@@ -8,10 +8,10 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import Any
 
+from querylang.dataclass import asdict, dataclass
 from querylang.errors import InputError, did_you_mean, listed
 
 # How a CSV file is written, as users give it: delimiter, encoding, what is missing and others.

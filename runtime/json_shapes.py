@@ -28,6 +28,7 @@ from typing import (
     is_typeddict,
 )
 
+from querylang.dataclass import dataclass
 from querylang.errors import listed
 
 Count = Annotated[int, range(2**63)]
@@ -268,7 +269,7 @@ def _integer_key(key: str) -> int:
     return int(key)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _Field:
     check: Check
     is_needed: bool

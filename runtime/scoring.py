@@ -21,7 +21,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from querylang.dataclass import dataclass, field, replace
 from querylang.errors import InputError, listed
 from querylang.plan.expression import Type
 from runtime.instants import NO_TIME

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass
 from querylang.errors import InputError
 from runtime.instants import EARLIEST, LATEST, MIDNIGHT, NO_TIME, REWRITTEN, SECOND, micros_of
 from runtime.policies.settings_text import FULL_MONTHS, MONTHS, PER_SECOND, WEEKS, TimeForm, pattern_form

@@ -7,10 +7,10 @@ nodes are made from the parser's events, without recursion, and everything is co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from querylang.dataclass import dataclass
 from querylang.errors import FileErrors, near_file
 from querylang.system_errors import reason_of
 

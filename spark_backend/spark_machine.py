@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.batch_log import driver_files
 from job_engine.threads import EarlyStart, in_background
 from job_engine.wire.program import Program
+from querylang.dataclass import dataclass
 from querylang.errors import InputError
 from spark_backend.job_session import job_session, keep_tasks, tasks_of
 from spark_backend.package import ship_kernels

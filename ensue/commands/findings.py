@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import querylang
 from querylang.checker.checked import Checked
+from querylang.dataclass import dataclass
 from querylang.errors import EnsueError, FileErrors, Mistake, QueryError, QueryErrors, near_file
 from querylang.load import DEFINITION_SUFFIX, STANDARD_INPUT, compile_checked, query_files
 from querylang.paths import exists, is_folder

@@ -9,10 +9,10 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import querylang
+from querylang.dataclass import dataclass
 from querylang.errors import EnsueError, FileErrors, near_file
 from querylang.load import DEFINITION_SUFFIX, QUERY_SUFFIXES
 from querylang.paths import exists, is_folder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +20,7 @@ from ensue.commands.output import (
 )
 from job_engine.document.setting_keys import Engine
 from job_engine.stopping import SIGNAL_EXIT, Stopped
+from querylang.dataclass import dataclass
 from querylang.errors import ExitCode, exit_code_of
 from querylang.printable import LogForm
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +13,7 @@ from ensue.commands.options import Json, QueryFile, QueryPattern, names_like, wi
 from ensue.commands.output import print_content, print_error, print_json, print_line, print_text
 from ensue.data_options import DataOptions
 from ensue.queries import Queries, load
+from querylang.dataclass import dataclass, replace
 from querylang.errors import EnsueError, QueryErrors
 from querylang.plan.model import Plan, QueryPlan
 from querylang.system_errors import refused

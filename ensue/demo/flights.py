@@ -15,7 +15,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +24,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass
 from querylang.errors import InputError
 
 SCHEMA = pa.schema(

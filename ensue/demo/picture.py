@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from itertools import pairwise
@@ -19,6 +18,7 @@ import pyarrow.parquet
 
 from ensue.answer import Replay
 from ensue.rendering.text_table import text_table
+from querylang.dataclass import dataclass
 
 NEW_YORK = ZoneInfo("America/New_York")
 

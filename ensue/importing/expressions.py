@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from math import isinf
 from typing import Any
 
@@ -21,6 +20,7 @@ from ensue.importing.row_patterns import (
     is_never_null,
 )
 from ensue.importing.sql_reader import UNITS, line_of
+from querylang.dataclass import dataclass, replace
 from querylang.printable import one_line, printable
 
 ROW = "$"

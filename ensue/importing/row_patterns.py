@@ -5,11 +5,11 @@ from the texts of its conditions: which columns are not null, and which conditio
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from querylang.dataclass import dataclass
 from querylang.plan.text import written_name
 from querylang.printable import one_line
 from querylang.syntax.lexer import KEYWORDS

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ensue.live.rows import RowReader
+from querylang.dataclass import dataclass
 from querylang.errors import InputError
 from querylang.plan.expression import Type
 from querylang.plan.model import EventType, Plan, QueryPlan

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from querylang.dataclass import dataclass, field
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, in_arrival_order

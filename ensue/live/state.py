@@ -8,7 +8,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from ensue.queries import Queries
 from job_engine.durable_files import new_file, publish
 from job_engine.wire.container import ContainerError, pack, unpack
 from job_engine.wire.plan_text import fingerprint, plan_text
+from querylang.dataclass import dataclass, field
 from querylang.errors import InputError
 from querylang.parameters import with_instances
 from querylang.plan.expression import Type

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import querylang
 from ensue.rendering.text_table import width_of
 from job_engine.wire.partition_groups import describe_pushdown
+from querylang.dataclass import dataclass
 from querylang.errors import InputError, listed
 from querylang.parameters import bind, needed
 from querylang.plan.describe import MATCH, Edge, Graph, graph_of, to_dot

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ensue.rendering.explanation import beside, refuse_other_files, write_picture
 from ensue.rendering.text_table import shortened, text_table
+from querylang.dataclass import asdict, dataclass
 from querylang.plan.text import duration_text
 from querylang.printable import masked, one_line
 from runtime.why import Funnel, FunnelStep, Stop, plain

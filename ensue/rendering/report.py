@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from html import escape
 from pathlib import Path
@@ -16,6 +15,7 @@ import querylang
 from ensue.rendering.explanation import automaton_svg
 from ensue.rendering.replay_table import key_text
 from ensue.rendering.text_table import TimeFormat, shortened, text_table
+from querylang.dataclass import dataclass
 from querylang.errors import InputError, listed
 from querylang.plan.describe import graph_of
 from querylang.plan.model import QueryPlan

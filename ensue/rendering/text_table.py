@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from unicodedata import combining, east_asian_width
 
+from querylang.dataclass import dataclass
 from querylang.printable import one_line
 from runtime.instants import LATEST, NO_TIME
 from runtime.timestamps import format_time

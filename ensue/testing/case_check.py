@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
@@ -17,6 +16,7 @@ import yaml
 from ensue.rendering.replay_table import WIDEST_EVENT, key_text, step_outputs
 from ensue.rendering.text_table import shortened, text_table
 from ensue.testing.cases import Case, Row
+from querylang.dataclass import dataclass, field, replace
 from querylang.plan.changes import DONE
 from querylang.plan.model import Plan
 from querylang.plan.routing import ROUTE_SOURCE

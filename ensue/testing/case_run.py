@@ -7,7 +7,6 @@ be run keeps its own error.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from ensue import executors
 from ensue.changing import script_of
@@ -16,6 +15,7 @@ from ensue.plans import Fitted, fitted
 from ensue.queries import Compiled, Queries, load
 from ensue.testing.case_check import Line, at_times, expected_lines, observed_by_step, observed_by_time
 from ensue.testing.cases import Case
+from querylang.dataclass import dataclass
 from querylang.errors import EnsueError, QueryErrors
 from querylang.parameters import with_instances
 from runtime.reading import PLACES, STANDARD

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from job_engine.document.yaml_document import Mistakes, Node, read_document, read_given
+from querylang.dataclass import dataclass, field, replace
 from querylang.errors import FileErrors, InputError, did_you_mean
 from querylang.load import is_query_text
 from querylang.parameters import NOTHING, Given

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -23,6 +22,7 @@ from job_engine.delta.package import delta_errors, open_table, store_settings, t
 from job_engine.durable_files import make_folder, sync
 from job_engine.places.place import Place, RemotePath, retry_of
 from job_engine.retrying import Outage
+from querylang.dataclass import dataclass
 from querylang.errors import InputError, PassingError, listed
 from querylang.printable import warn
 

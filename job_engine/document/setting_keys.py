@@ -8,9 +8,10 @@ The record beside a checkpoint keeps fixed settings, and a run with other ones i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypedDict
+
+from querylang.dataclass import dataclass
 
 if TYPE_CHECKING:  # `ensue check` of queries loads no reader of YAML
     from job_engine.document.yaml_document import Node

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,6 +26,7 @@ from job_engine.places.place import (
     scheme_of,
 )
 from job_engine.wire.clock_sources import Idle
+from querylang.dataclass import dataclass, fields
 from querylang.errors import InputError
 from querylang.paths import can_be
 from querylang.plan.model import TimePolicy

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import yaml
 from yaml.resolver import Resolver
 
 from job_engine.places.local_path import LocalPath
+from querylang.dataclass import dataclass, field
 from querylang.errors import FileErrors, InputError, did_you_mean, listed
 from querylang.parameters import Given, Path
 from querylang.printable import keep_secret

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from job_engine.clock import monotonic, wall_seconds
@@ -30,6 +29,7 @@ from job_engine.wire.partition_groups import shared_order
 from job_engine.wire.program import Program
 from job_engine.wire.reports import CAUSES, Report, added_up
 from job_engine.wire.tagged_rows import Tag
+from querylang.dataclass import dataclass, field, replace
 from querylang.printable import warn
 from runtime.results.ledger import KEEPS_LATE, RECEIVED, is_remarkable
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from job_engine.clock import monotonic, sleep
 from job_engine.errors import in_plain_words
@@ -16,6 +15,7 @@ from job_engine.job.journal.written import instances_text, read_journal
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.batch_log import batches_of
 from job_engine.sources.listing.command_folder import CHANGE, EVENT, Command, CommandKind, Outcome
+from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError, did_you_mean
 from querylang.plan.changes import CHANGES
 from querylang.plan.model import Plan, QueryPlan

@@ -6,7 +6,6 @@ Inferred types are kept beside the checkpoint, so that later files cannot change
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from job_engine.sources.reading import Reading, plain_csv
 from job_engine.sources.source import Source
 from job_engine.wire.program import Program
 from querylang.checker.checked import Checked
+from querylang.dataclass import dataclass, replace
 from querylang.errors import FileErrors, QueryErrors
 from querylang.formatter.formatting import definitions
 from querylang.load import texts_of, words_of

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from job_engine.document.setting_keys import Engine
 from job_engine.errors import in_plain_words
 from job_engine.settings.deployment import Deployment
+from querylang.dataclass import dataclass
 
 if TYPE_CHECKING:  # a driver is asked to start before all else is imported
     from job_engine.job.batch_writer import BatchWriter

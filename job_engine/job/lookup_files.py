@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
 
 from job_engine.clock import monotonic, sleep, wall_ns
 from job_engine.durable_files import RESTORE, JobFile, complete, indented, make_kept_folder, new_file, sync
@@ -20,6 +19,7 @@ from job_engine.places.place import Place, local_copy, names_in, writable
 from job_engine.settings.deployment import Deployment, LookupFile
 from job_engine.wire.kept_lookups import KeptTables, read_kept
 from job_engine.wire.program import Program
+from querylang.dataclass import asdict, dataclass, replace
 from querylang.errors import InputError, counted
 from querylang.plan.model import Plan, Table
 from querylang.printable import warn

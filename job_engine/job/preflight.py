@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypedDict
@@ -40,6 +39,7 @@ from job_engine.sources.listing.manifests import LIST_VERSION, MANIFEST_VERSION
 from job_engine.wire.packed_rows import PACKED_VERSION
 from job_engine.wire.program import Program
 from querylang.changes import is_same_text
+from querylang.dataclass import asdict, dataclass, replace
 from querylang.errors import InputError, did_you_mean, is_passing, listed
 from querylang.merging import FileChange
 from querylang.paths import exists

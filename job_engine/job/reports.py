@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -14,6 +13,7 @@ from job_engine.job.checkpoint.progress import JobProgress
 from job_engine.sinks.bucket_results import Written
 from job_engine.wire.reports import Report, added_up, reports_from_ledger
 from job_engine.wire.tagged_rows import Tag, read_table
+from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import Plan, QueryPlan, public_title
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 from job_engine.document.setting_values import Stream
@@ -13,6 +12,7 @@ from job_engine.kafka.client import servers
 from job_engine.kafka.listing import BrokerError
 from job_engine.kafka.topic_choice import TopicChoice
 from job_engine.retrying import Outage, OutageTooLong
+from querylang.dataclass import dataclass, field
 from querylang.errors import InputError
 from querylang.printable import warn
 

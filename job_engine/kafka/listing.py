@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from job_engine.errors import SourceProblem
 from job_engine.kafka.topic_choice import TopicChoice
+from querylang.dataclass import dataclass
 
 
 class BrokerError(SourceProblem):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+
+from querylang.dataclass import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

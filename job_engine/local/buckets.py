@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -15,6 +14,7 @@ from job_engine.places.place import Place, place_to_plain
 from job_engine.sinks.kinds import Sink
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag, read_table
+from querylang.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from job_engine.wire.container import pack, unpack
 from job_engine.wire.partition_groups import Parcel
+from querylang.dataclass import dataclass, field
 from runtime.engine import RoutedRecords
 
 _USE = "frame"

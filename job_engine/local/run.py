@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from math import inf
 
 from job_engine.clock import monotonic, wait_for, wall_seconds
@@ -31,6 +30,7 @@ from job_engine.sources.listing.batch_log import JobNotes, job_notes
 from job_engine.sources.listing.lister import Lister
 from job_engine.threads import begun, new_event
 from job_engine.wire.packed_rows import remove_rows
+from querylang.dataclass import dataclass
 
 SHARE = 20
 """A commit waits so many times as long as the one before took: 5 % of the time."""

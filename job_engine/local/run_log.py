@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NotRequired, TypedDict, TypeVar
 
 from job_engine.durable_files import make_kept_folder, write_durably
@@ -18,6 +17,7 @@ from job_engine.job.checkpoint.run_lock import is_read
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, files_below, names_in
 from job_engine.sources.listing.batch_log import OFFSET_KEY, driver_files
+from querylang.dataclass import dataclass, field
 from querylang.errors import InputError
 from runtime.json_reader import DamagedJson, json_of_text, part_of
 from runtime.json_shapes import Count

@@ -10,7 +10,6 @@ import socket
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from job_engine.errors import WorkerDied, kind_of, plain_error
@@ -28,6 +27,7 @@ from job_engine.wire.partition_groups import Exchange, Parcel
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.tagged_rows import TaggedRow
 from job_engine.worker_memory import set_objects_aside
+from querylang.dataclass import dataclass, field, replace
 from querylang.errors import InputError
 from runtime.engine import StateError
 from runtime.json_reader import shaped

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +17,7 @@ from job_engine.wire.gathering import GroupName
 from job_engine.wire.packed_rows import COMMANDS, CONTROL, HOME, GroupRecords
 from job_engine.wire.partition_groups import PartitionGroup
 from job_engine.wire.program import NullRule, Program, Stage
+from querylang.dataclass import dataclass, field, replace
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.arrow_types import has_column

@@ -7,7 +7,6 @@ cost little more than one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -19,6 +18,7 @@ from job_engine.wire.packed_rows import PACKED_SCHEMA, Signal, pack_arrivals, pa
 from job_engine.wire.partition_groups import EVERY_BUCKET
 from job_engine.wire.program import Program, with_script
 from job_engine.wire.tagged_rows import Tag
+from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import AT_THE_END, Arrivals
 from runtime.replay import Script

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from job_engine.wire.clock_sources import IdleTimes
 from job_engine.wire.reports import SourceProgress, Unread, UnreadFiles, clock_partitions, partition_text
+from querylang.dataclass import dataclass, field, replace
 from runtime.columns.arrivals import Arrivals
 from runtime.instants import NEVER, NO_TIME
 

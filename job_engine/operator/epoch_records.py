@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 from job_engine.wire.packed_rows import GroupRecords
 from job_engine.wire.partition_groups import PartitionGroup, count_uses, is_refused_once
 from job_engine.wire.program import Notice, Program, Stage
+from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, as_known, come_before
 from runtime.engine import Engine

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from job_engine.wire.packed_rows import COMMANDS, BucketInput, GroupRecords, Sig
 from job_engine.wire.partition_groups import PartitionGroup
 from job_engine.wire.reports import clock_partitions
 from job_engine.wire.tagged_rows import Tag, TaggedRow
+from querylang.dataclass import dataclass, replace
 from querylang.plan.model import Plan
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import MOVED_FIELD, Arrivals, RecordKind, is_moved

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -21,6 +20,7 @@ from job_engine.wire.packed_rows import COMMANDS, CONTROL, BucketInput, GroupRec
 from job_engine.wire.partition_groups import Exchange, Parcel, PartitionGroup, Routing, count_uses
 from job_engine.wire.program import Stage
 from job_engine.wire.tagged_rows import TaggedRow
+from querylang.dataclass import dataclass, replace
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.engine import Engine, Rounds, RoutedRecords, only_result

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +22,7 @@ from job_engine.wire.packed_rows import CONTROL, HOME, BucketInput, GroupRecords
 from job_engine.wire.partition_groups import PartitionGroup
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag, TaggedRow
+from querylang.dataclass import dataclass, replace
 from querylang.plan.model import Plan
 from runtime.admission import Outcome, furthest_time
 from runtime.arrow_types import one_chunk

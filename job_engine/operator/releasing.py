@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
@@ -26,6 +25,7 @@ from job_engine.operator.reading import Visit
 from job_engine.wire.packed_rows import BucketInput, GroupRecords
 from job_engine.wire.partition_groups import PartitionGroup
 from job_engine.wire.tagged_rows import TaggedRow
+from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import QueryPlan
 from runtime.admission import Outcome
 from runtime.columns.arrivals import Arrivals

@@ -7,7 +7,6 @@ them decide what "now" is and which records are released; the others are held in
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -25,6 +24,7 @@ from job_engine.wire.partition_groups import Exchange, alone
 from job_engine.wire.program import Program
 from job_engine.wire.reports import added_up, report_table
 from job_engine.wire.tagged_rows import Tag, TaggedRow, tagged_rows
+from querylang.dataclass import dataclass, replace
 from runtime.instants import NO_TIME
 from runtime.results.schemas import Results
 

@@ -12,13 +12,13 @@ import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 from job_engine.places.local_path import LocalPath, temporary_file, temporary_folder
 from job_engine.retrying import RETRY
+from querylang.dataclass import dataclass, field, replace
 from querylang.errors import InputError
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ import re
 import shutil
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +19,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from job_engine.retrying import RETRY, Outage
+from querylang.dataclass import dataclass
 from querylang.printable import warn
 
 

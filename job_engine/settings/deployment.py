@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from job_engine.sinks.kinds import Sink, sink_kind
 from job_engine.sources.kinds import kind_of
 from job_engine.sources.source import Source
 from job_engine.wire.clock_sources import Clock
+from querylang.dataclass import dataclass, field, replace
 from querylang.errors import FileErrors, InputError
 from querylang.parameters import NOTHING, Given
 from querylang.printable import LogForm

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from job_engine.sinks.tables import is_in_one, one_schema, one_table
 from job_engine.wire.container import pack, unpack
 from job_engine.wire.program import Program, last_label, task_of
 from job_engine.wire.tagged_rows import Tag, TaggedRow, schema_of, spread_schema, user_table
+from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import Plan
 from runtime.results.ledger import RECEIVED
 

@@ -18,11 +18,11 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from job_engine.places.place import Place, asked_again, place_of_plain, place_to_plain
+from querylang.dataclass import dataclass, fields, replace
 from querylang.errors import InputError
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from job_engine.document.setting_keys import CONTROL_KEYS, SOURCE_KEYS, Change
+from querylang.dataclass import asdict, dataclass, field
 from querylang.errors import InputError
 
 if TYPE_CHECKING:

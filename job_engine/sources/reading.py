@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from job_engine.clock import wall_seconds
 from job_engine.wire.packed_rows import pack_arrivals, pack_reports
 from job_engine.wire.program import Program
 from job_engine.wire.reports import Report, reports_of_remarks
+from querylang.dataclass import asdict, dataclass, replace
 from querylang.errors import InputError, PassingError
 from querylang.plan.model import Input, Plan, QueryPlan
 from runtime.columns.arrivals import Arrivals, RecordKind

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from job_engine.document.setting_keys import FixedValues
 from job_engine.places.place import Place
 from job_engine.wire.clock_sources import Idle
+from querylang.dataclass import dataclass, field
 from querylang.plan.model import TimePolicy
 from runtime.file_forms import USUAL_CSV, CsvForm
 from runtime.policies.settings_text import USUAL_TIMES, TimeForm

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
+from querylang.dataclass import dataclass
 from querylang.plan.model import QueryPlan, TimelineKind, TimePolicy
 
 

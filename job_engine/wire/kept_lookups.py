@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from threading import Lock
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from job_engine.places.arrow_files import mapped_bytes
 from job_engine.places.place import local_copy, place_of
 from job_engine.wire.plan_text import load_plan
+from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError
 from querylang.plan.lookups import lookups_in
 from querylang.plan.model import Plan, Table

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain, pairwise
 from pathlib import Path
@@ -24,6 +23,7 @@ from job_engine.places.local_path import LocalPath, temporary_file
 from job_engine.wire.container import pack, unpack
 from job_engine.wire.partition_groups import EVERY_BUCKET, PartitionGroup, Route, refusing_group
 from job_engine.wire.reports import Report, SourceProgress, Unread, UnreadFiles, reports_to_plain, source_progress
+from querylang.dataclass import dataclass, field
 from querylang.plan.model import Plan
 from runtime.admission import Outcome, furthest_time
 from runtime.arrow_types import has_column

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -31,6 +30,7 @@ from job_engine.wire.gathering import (
     router_of,
 )
 from job_engine.wire.kept_lookups import without_looking
+from querylang.dataclass import dataclass
 from querylang.plan.model import Input, Plan, QueryPlan, TimelineKind
 from querylang.plan.routing import levels, taken_types
 from runtime.admission import Outcome, Selector, shared_selectors

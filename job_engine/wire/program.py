@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from itertools import count
@@ -20,6 +19,7 @@ from job_engine.wire.gathering import Gathered, GroupName, gathered_anew, group_
 from job_engine.wire.kept_lookups import KeptTables, plan_with_kept, without_looking
 from job_engine.wire.partition_groups import PartitionGroup, Routing, partition_groups
 from job_engine.wire.plan_text import fingerprint, plan_text
+from querylang.dataclass import asdict, dataclass, field, replace
 from querylang.plan.changes import Outcome
 from querylang.plan.model import Plan, QueryPlan
 from runtime.admission import shared_selectors

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.dataclass import asdict, dataclass, replace
 from runtime.columns.arrivals import PLACES_OF_A_SOURCE, Arrivals, RecordKind
 from runtime.file_paths import natural_key
 from runtime.reading import Remark, RemarkKind

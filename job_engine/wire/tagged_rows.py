@@ -7,12 +7,12 @@ Half a million matches are a few binary values this way. The tables have the sch
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from querylang.dataclass import dataclass
 from querylang.plan.model import Plan, QueryPlan
 from runtime.arrow_types import has_column
 from runtime.results.for_users import (

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from querylang.checker.checked import Diagnostics, Written
 from querylang.checker.namespaces import Namespace
 from querylang.checker.query.check_query import check_query, written_by
 from querylang.checker.query.warnings import compares_fields_often, warn_of_no_match
+from querylang.dataclass import dataclass, field, replace
 from querylang.errors import QueryError
 from querylang.plan.model import QueryPlan
 from querylang.plan.template import Constant, Template, template_of

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from querylang.checker.expressions import literals
@@ -15,6 +14,7 @@ from querylang.checker.expressions.inference import Inference, assigned_target
 from querylang.checker.namespaces import ActionSignature, EventSchema, Namespace
 from querylang.checker.scope import Scope, type_of
 from querylang.checker.statements import DEEPEST, always_returns, changed_names, declared_names, simple_statement
+from querylang.dataclass import dataclass, field, replace
 from querylang.errors import Mistake, QueryError
 from querylang.plan import model as plan
 from querylang.plan.expression import Call, EventOf, Expression, Kind, LocalOf, MemberOf, Type

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from querylang.checker.checked import Diagnostics
@@ -16,6 +15,7 @@ from querylang.checker.definitions import with_actions, with_annotations, with_m
 from querylang.checker.expressions.calls import inline_forms
 from querylang.checker.expressions.lookups import check_tables
 from querylang.checker.namespaces import ActionSignature, EventSchema, EventTypes, Namespace
+from querylang.dataclass import dataclass, field, replace
 from querylang.errors import Mistake, QueryError
 from querylang.plan.expression import Invoke, Kind, Type
 from querylang.plan.model import Action, EventType, Table

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
+from querylang.dataclass import dataclass, field
 from querylang.errors import Mistake, QueryError
 from querylang.plan.model import EventType, QueryPlan
 from querylang.source import Span

@@ -7,9 +7,9 @@ packages, then anywhere. A leading dot searches only outside of packages.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from querylang.checker.checked import Diagnostics
+from querylang.dataclass import dataclass, field
 from querylang.errors import Mistake, QueryError, nearest
 from querylang.foreign_words import TYPES, hint_of
 from querylang.plan.expression import SIMPLE, Expression, FieldOf, Kind, Literal, Type

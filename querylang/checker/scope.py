@@ -6,10 +6,10 @@ None instead of an expression: a mistake was reported, or a type is open (nothin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from querylang.checker.namespaces import ActionSignature, Namespace
+from querylang.dataclass import dataclass, field, replace
 from querylang.errors import Mistake, QueryError
 from querylang.foreign_words import NAMES, hint_of
 from querylang.plan.expression import Call, Expression, Kind, Literal, New, Type

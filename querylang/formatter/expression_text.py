@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import assert_never
 
+from querylang.dataclass import dataclass
 from querylang.plan.text import written_name
 from querylang.syntax import ast
 from querylang.syntax.lexer import ESCAPES, KEYWORDS, SOFT_KEYWORDS, TYPE_KEYWORDS

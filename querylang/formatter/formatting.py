@@ -7,8 +7,8 @@ statements. Formatting a formatted text changes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
+from querylang.dataclass import dataclass, replace
 from querylang.errors import QueryErrors
 from querylang.formatter.expression_text import INDENT
 from querylang.formatter.printer import printed, refusals

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
+from querylang.dataclass import dataclass
 from querylang.plan.expression import Expression, FieldOf
 from querylang.plan.model import (
     ACCEPT,

@@ -21,6 +21,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from querylang.dataclass import dataclass
 from querylang.plan.expression import Type
 
 HERE_ONLY = "here only"
@@ -136,7 +137,7 @@ class Codec:
         return kind
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _Check:
     """What a field may hold.
 

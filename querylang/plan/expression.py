@@ -8,10 +8,11 @@ type.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, ClassVar
+
+from querylang.dataclass import dataclass, fields, replace
 
 
 class Kind(StrEnum):

@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 
+from querylang.dataclass import dataclass
 from querylang.plan.expression import NUMBERS, Kind, Type
 
 ANNOTATIONS = ("TimeFrom", "Heartbeat", "OutOfOrder", "DefaultWait")

@@ -8,10 +8,10 @@ says when the candidate's latest event arrives.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from querylang.dataclass import dataclass, fields, is_dataclass, replace
 from querylang.plan.expression import (
     NODES,
     Aggregate,

@@ -8,10 +8,10 @@ integer microseconds. A duration that uses a parameter is an expression in secon
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, assert_never
 
+from querylang.dataclass import dataclass, field, fields, replace
 from querylang.plan import expression as expressions
 from querylang.plan.encoding import HERE_ONLY, Codec, WrongPart
 from querylang.plan.expression import (

@@ -8,8 +8,8 @@ same, they are completed alike. By these the reference matcher stores what a sea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from querylang.dataclass import dataclass
 from querylang.plan.model import (
     ACCEPT,
     Automaton,

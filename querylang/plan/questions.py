@@ -7,8 +7,8 @@ ignored where something that it is about does not exist, and else asked of each 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from querylang.dataclass import dataclass
 from querylang.plan.expression import EndOf, Expression, Fold, PrevOf, each_terms_of, terms_of, walk
 from querylang.plan.model import Condition, Gap, QueryPlan, Term, Where, Within, Without
 

@@ -8,10 +8,10 @@ store less: `dead_end_rules` and `memory_rules` say what, and why that is enough
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from querylang.dataclass import dataclass
 from querylang.plan.expression import terms_of
 from querylang.plan.model import ACCEPT, Automaton, Condition, QueryPlan, Where, Within, Without
 from querylang.plan.pasts import Past, counted_states, from_here_on, is_of_choices, need_of, pasts, pending_of

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
+from querylang.dataclass import dataclass, fields, is_dataclass, replace
 from querylang.plan.constant_folding import is_calculable
 from querylang.plan.expression import Binary, Call, Expression, Items, Literal, ParameterOf, Type, walk
 from querylang.plan.model import Log, Print, QueryPlan, Where, Without

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import assert_never
 
+from querylang.dataclass import dataclass
 from querylang.plan import model as plan
 from querylang.plan.expression import (
     Aggregate,

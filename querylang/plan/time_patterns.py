@@ -7,9 +7,10 @@ The checker refuses wrong literals with it; `runtime.interpreter.time_texts` wri
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, timedelta, timezone, tzinfo
 from functools import lru_cache
+
+from querylang.dataclass import dataclass
 
 LETTERS = {
     "G": ("era", "`AD`", 3),

@@ -5,9 +5,9 @@ The parser builds it; the checker and the printer read it. Trees are compared wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from decimal import Decimal
 
+from querylang.dataclass import dataclass, field
 from querylang.source import Source, Span
 
 

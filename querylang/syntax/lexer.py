@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from ply import lex
 
+from querylang.dataclass import dataclass
 from querylang.errors import Mistake, QueryError
 from querylang.source import Source, Span
 from querylang.syntax.ast import Comment

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
+from querylang.dataclass import dataclass
 from querylang.errors import Mistake, QueryError, listed, nearest
 from querylang.foreign_words import hint_at
 from querylang.source import Source, Span

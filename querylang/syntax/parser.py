@@ -8,10 +8,10 @@ is inserted or which part is given up.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
+from querylang.dataclass import dataclass
 from querylang.errors import Mistake, QueryError
 from querylang.source import Source, Span
 from querylang.syntax import ast

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from querylang.dataclass import dataclass
 from querylang.syntax.lexer import KEYWORDS, SOFT_WORDS
 
 _STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'

@@ -15,7 +15,6 @@ is not all of the filter, selection computes the rest for the records that were 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import isnan
 
 import numpy as np
@@ -23,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, field
 from querylang.plan.expression import Binary, Call, Expression, FieldOf, IndexOf, Items, Literal, Type, Unary, walk
 from querylang.plan.model import Plan, QueryPlan
 from runtime.arrow_types import arrow_type, has_column, one_chunk

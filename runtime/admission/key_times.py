@@ -6,10 +6,10 @@ The rules, and the words for them, are explained there.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Generic, NamedTuple, TypeVar
 
+from querylang.dataclass import dataclass, field
 from querylang.plan.model import QueryPlan
 from runtime.admission.arrays import BoundRule, Waited
 from runtime.instants import NEVER, NO_TIME

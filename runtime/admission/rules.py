@@ -8,7 +8,6 @@ never goes back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass
 from runtime.columns.arrivals import Shape
 from runtime.compiling.compiled import inlined
 from runtime.instants import NEVER, NO_TIME

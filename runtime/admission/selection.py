@@ -8,7 +8,6 @@ shipped; those that no query selects are only counted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 
@@ -16,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass
 from querylang.plan.lookups import lookups_in
 from querylang.plan.model import EventType, Plan, QueryPlan
 from runtime.admission.filter_index import Filtered, Lookup, lookup_of

@@ -12,13 +12,13 @@ What then happens to the records is left to `runtime.admission.per_key`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, replace
 from querylang.plan.model import Plan, QueryPlan
 from runtime.admission.bound_history import BoundHistory, ClockLag, Groups, find_definitive, limit_to_watermarks
 from runtime.admission.shared_clock_kernel import (

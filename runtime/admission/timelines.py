@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, replace
 from querylang.plan.model import Plan, QueryPlan, TimelineKind, TimePolicy
 from runtime.admission.bound_history import ClockLag
 from runtime.admission.rules import Action, Settings

@@ -9,7 +9,6 @@ Times are microseconds UTC.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass
 from querylang.plan.expression import Kind, Type
 from querylang.plan.library import LOCATION_FIELDS
 from querylang.plan.lookups import LOOKUP, failed_name

@@ -9,7 +9,6 @@ differential test compares this evaluator with the interpreter and with the comp
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from querylang.dataclass import dataclass, replace
 from querylang.plan.expression import (
     Binary,
     Call,

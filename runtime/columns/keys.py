@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError, listed
 from querylang.plan.expression import Expression, FieldOf
 from querylang.plan.model import Plan, QueryPlan, expression_to_dict, plain_field

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TextIO
 
+from querylang.dataclass import dataclass
 from querylang.printable import warn
 from runtime.progress_line import ProgressLine
 

@@ -8,13 +8,13 @@ for the family, and no key has rows of two members.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
 from itertools import chain
 from math import copysign
 from typing import Any
 
 import pyarrow as pa
 
+from querylang.dataclass import dataclass, fields, replace
 from querylang.plan.expression import (
     NODES,
     Aggregate,

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from math import isfinite
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from querylang.dataclass import dataclass, replace
 from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.routing import levels, taken_types
 from runtime.admission import Moves

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import Plan
 from runtime.arrow_types import one_chunk
 from runtime.columns.rows import joined

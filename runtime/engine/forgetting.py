@@ -8,13 +8,13 @@ alone: it is the same for every cut of the stream.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, replace
 from querylang.plan.model import QueryPlan, known
 from runtime.admission import ClocksRun, KeyedRows, Punctuation, Timelines
 from runtime.columns.keys import group_rows

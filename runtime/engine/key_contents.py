@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass
 from runtime.admission import ADMITTED, Outcome
 from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.keys import is_of_key

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, replace
 from querylang.plan.model import Plan, QueryPlan
 from runtime.admission import Filtered, FilterIndex, Moves, Outcome
 from runtime.arrow_types import one_chunk

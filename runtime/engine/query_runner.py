@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import cache, partial
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, replace
 from querylang.plan.model import QueryPlan
 from runtime.admission import ClocksRun, Outcome, Ready, Released, Waited, of_layers, reason_words
 from runtime.arrow_types import has_column

@@ -6,12 +6,11 @@ becomes a row of kind `error` instead.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, replace
 from querylang.plan.expression import Call, EndOf, EventOf, Expression, FieldOf, Fold, Type, terms_of, type_of, walk
 from querylang.plan.lookups import LOOKUP, failed_name, with_stored
 from runtime.arrow_types import arrow_type, has_column, one_chunk

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, replace
 from querylang.plan.model import QueryPlan, known
 from runtime.admission import ADMITTED, Admitted, Outcome, Released, RowOrigin, Timers, Waited, admit, after_admission
 from runtime.arrow_types import has_column, one_chunk

@@ -10,13 +10,13 @@ Expired times are removed whenever the values have doubled, so they are bounded.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass
 from querylang.plan.expression import type_of
 from querylang.plan.model import Plan, QueryPlan, known
 from querylang.plan.text import INPUT_NAMES, Names, expression_text

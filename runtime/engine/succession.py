@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from querylang.dataclass import dataclass
 from runtime.admission import Outcome
 from runtime.arrow_types import one_chunk
 from runtime.engine.query_runner import QueryRunner

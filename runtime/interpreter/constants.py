@@ -7,9 +7,9 @@ event such a list costs length times events, though its elements are known befor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
+from querylang.dataclass import dataclass
 from querylang.plan.constant_folding import NoValueError, is_constant, value_of
 from querylang.plan.expression import Call, IndexOf, Items, Kind
 from runtime.interpreter.values import Dictionary, Value, order_key

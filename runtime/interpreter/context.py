@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from querylang.dataclass import dataclass, field
 from querylang.plan.expression import Aggregate, Kind, Type
 from querylang.plan.library import TIME_FORMAT
 from querylang.plan.model import Action, EventType, Plan, QueryPlan

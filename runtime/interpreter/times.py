@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
+from querylang.dataclass import dataclass
 from querylang.plan.constant_folding import LONGEST, of_seconds
 from querylang.plan.time_patterns import Piece, TimePatternError, offset_of, pieces_of, zone_of
 from runtime.interpreter.values import EvaluationError

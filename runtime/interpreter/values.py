@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 import operator as operators
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Protocol, TypeVar
 
+from querylang.dataclass import dataclass, field
 from querylang.plan.expression import Kind, Type
 from querylang.plan.model import Action, EventType
 

@@ -6,13 +6,13 @@ import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal, DecimalException
 from typing import Any, Self, assert_never, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass
 from querylang.errors import counted
 from querylang.plan.expression import Kind, Type
 from querylang.plan.library import LARGEST_INTEGER, SMALLEST_INTEGER

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from math import comb
@@ -11,6 +10,7 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass
 from querylang.plan.describe import condition_text
 from querylang.plan.expression import Aggregate
 from querylang.plan.model import Condition, Plan, QueryPlan, Without

@@ -7,12 +7,12 @@ The aggregates come as columns, from either matcher. What an aggregate means is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, field
 from querylang.plan.expression import Aggregate, Expression, SelectOf, Type, type_of, walk
 from querylang.plan.model import EventType, Every, MatchLimit, Plan, QueryPlan
 from runtime.arrow_types import arrow_type

@@ -8,13 +8,13 @@ stream.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, field, fields, replace
 from runtime.number_arrays import Integers
 
 Bindings = Mapping[int, tuple[int, ...]]

@@ -6,13 +6,13 @@ Each is behind `runtime.matching.interface.Matcher`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, replace
 from querylang.plan import remembering
 from querylang.plan.expression import Aggregate, EventOf, Type
 from querylang.plan.model import Plan, QueryPlan, Without

@@ -11,10 +11,10 @@ from __future__ import annotations
 import operator
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
+from querylang.dataclass import dataclass
 from querylang.plan import remembering
 from querylang.plan.expression import Aggregate, Expression, Invoke, KeyOf, walk
 from querylang.plan.model import (

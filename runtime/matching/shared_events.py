@@ -8,7 +8,6 @@ with such an event are searched by the reference matcher, and all other keys by 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Protocol
 
@@ -16,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, replace
 from querylang.plan.expression import Expression
 from querylang.plan.model import ACCEPT, Automaton, QueryPlan, State
 from runtime.admission import lookup_of

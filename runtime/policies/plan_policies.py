@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
+from querylang.dataclass import dataclass, replace
 from querylang.errors import nearest
 from querylang.plan.expression import SIMPLE
 from querylang.plan.model import EventType, Input, Plan, QueryPlan, TimePolicy

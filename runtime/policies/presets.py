@@ -8,11 +8,11 @@ are raised together as `OrderingError`. Lengths and moments are microseconds. Te
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, auto
 from typing import Any, TypeGuard
 
+from querylang.dataclass import dataclass
 from querylang.errors import InputError
 from querylang.plan.constant_folding import LONGEST
 from querylang.plan.model import TimelineKind, TimePolicy

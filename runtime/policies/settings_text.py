@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
 
+from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError, listed
 from querylang.plan.library import UNITS
 from querylang.plan.model import Plan

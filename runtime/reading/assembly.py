@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass
 from querylang.plan.expression import Type
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import SHAPE_FIELDS, Arrivals, RecordKind, arrivals_schema

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Container, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError, listed, nearest
 from querylang.plan.model import Plan
 from runtime.file_forms import COMMA, MAX_RECORD, USUAL_CSV, Asked, CsvForm

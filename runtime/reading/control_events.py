@@ -17,12 +17,12 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from querylang.dataclass import dataclass
 from querylang.errors import counted, nearest
 from querylang.plan.changes import (
     CHANGES,

@@ -6,7 +6,6 @@ A column without such cells costs one cast. Types that Arrow cannot cast to are 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, field
 from querylang.plan.expression import Kind, Type
 from querylang.plan.library import DECIMAL_PLACES, LARGEST_INTEGER, LOCATION_FIELDS, SMALLEST_INTEGER
 from querylang.plan.model import EventType, Field, Plan

@@ -5,7 +5,6 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError, PassingError, did_you_mean, is_passing, listed, near_file
 from querylang.plan.expression import Kind, Type
 from querylang.system_errors import has_way_out, refused

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from querylang.dataclass import dataclass
 from querylang.plan.expression import (
     NODES,
     Aggregate,

@@ -6,7 +6,6 @@ Remarks are kept by kind and column, as a count with the first place.
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum, auto
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, field
 from querylang.errors import counted
 from runtime.instants import NO_TIME, SECOND
 from runtime.policies.settings_text import UNIT_NAMES, TimeForm, look_of, patterns_of, time_format_options, unit_of

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass
 from querylang.errors import InputError, listed
 from querylang.plan.expression import Kind
 from querylang.plan.model import EventType, Plan

@@ -15,13 +15,13 @@ says where and why.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, replace
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.file_forms import Asked, kind_of

@@ -6,11 +6,11 @@ An epoch is the time in which one plan holds. The engine of an epoch hands its s
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
+from querylang.dataclass import dataclass, field, replace
 from querylang.plan.changes import Outcome
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, as_known

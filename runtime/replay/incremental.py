@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
+from querylang.dataclass import dataclass, field, replace
 from runtime.columns.arrivals import AT_THE_END, Arrivals
 from runtime.engine import Engine
 from runtime.instants import NO_TIME

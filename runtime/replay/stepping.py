@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import Plan, QueryPlan
 from runtime.admission import BoundRule, KeyTimes, Lengths, Outcome, Selector
 from runtime.arrow_types import has_column

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.routing import ROUTE_SOURCE, has_chains
 from runtime.admission import Outcome

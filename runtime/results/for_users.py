@@ -8,7 +8,6 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from querylang.dataclass import dataclass
 from querylang.plan.library import LOCATION_FIELDS
 from querylang.plan.model import METADATA, SEVERITY, Plan, QueryPlan
 from querylang.plan.routing import QUERIES_CHANNEL, ROUTE_SOURCE

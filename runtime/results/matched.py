@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from typing import Any, ClassVar
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.routing import ROUTE_SOURCE
 from runtime.columns.arrivals import AT_THE_END

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass
 from querylang.plan.changes import Outcome as ChangeOutcome
 from querylang.plan.expression import Kind, Type, type_of
 from querylang.plan.model import EventType, Plan, QueryPlan, Stopped

@@ -8,7 +8,6 @@ users see a table.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, field, replace
 from querylang.plan.expression import EndOf, type_of
 from querylang.plan.model import METADATA, SEVERITY, EventType, Plan, QueryPlan, Select
 from querylang.plan.text import SUPPRESSED

@@ -7,12 +7,12 @@ open queries answer most events without the engine, which processes them later, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import Any
 
 import pyarrow as pa
 
+from querylang.dataclass import dataclass, field, replace
 from querylang.plan.expression import Type
 from querylang.plan.model import Plan, QueryPlan, known
 from querylang.plan.routing import has_chains

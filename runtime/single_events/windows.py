@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+from querylang.dataclass import dataclass, field, replace
 from querylang.plan.expression import Aggregate, Expression
 from querylang.plan.model import EventType, Plan, QueryPlan, Where, Without, known
 from runtime.admission import Waited

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from querylang.dataclass import dataclass
 from querylang.printable import masked
 from runtime.results.matched import Coordinates
 

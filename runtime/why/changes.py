@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
 
+from querylang.dataclass import dataclass, replace
 from querylang.plan.expression import Binary, Expression, Literal, Type, rewritten, walk
 from querylang.plan.model import Gap, Input, QueryPlan, Where, Within, known
 from querylang.plan.text import count_text, duration_text

@@ -7,9 +7,9 @@ what a search finds with a clause lifted, and not without, fails for this clause
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from querylang.dataclass import dataclass, replace
 from querylang.plan.describe import condition_text
 from querylang.plan.model import Condition, Gap, QueryPlan, Where, Within, Without
 from querylang.plan.text import INPUT_NAMES, Names, count_text, duration_text, expression_text

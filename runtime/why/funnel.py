@@ -31,12 +31,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
 import pyarrow as pa
 
+from querylang.dataclass import dataclass, field
 from querylang.errors import counted
 from querylang.plan.model import QueryPlan
 from querylang.plan.text import duration_text

@@ -7,7 +7,6 @@ keeps what it gets. So nothing here judges times, windows or order by rules of i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, overload
 
@@ -15,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.routing import has_chains
 from runtime.columns.arrivals import Arrivals, RecordKind, row_events

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
 
+from querylang.dataclass import dataclass
 from querylang.errors import InputError
 from querylang.plan.expression import terms_of
 from querylang.plan.model import (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from querylang.dataclass import dataclass, field
 from querylang.plan.model import Plan, QueryPlan
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import RecordKind, column_name, event_of

@@ -7,10 +7,10 @@ there, and, where no single clause is to blame, where the search has ended.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
 from typing import overload
 
+from querylang.dataclass import dataclass, replace
 from querylang.plan.model import ACCEPT, Transition, known
 from querylang.recursion import room_for
 from runtime.instants import NEVER

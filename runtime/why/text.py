@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
 from textwrap import fill
 from typing import Any
 
+from querylang.dataclass import asdict, dataclass, field
 from querylang.printable import masked, one_line
 from runtime.why.answers import Awaited, Candidate, Change, EventAt, Explanation, Reason, Status, plain
 from runtime.why.reasons import place_text, short_time

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from job_engine.wire.tagged_rows import Tag
+from querylang.dataclass import dataclass, field
 from querylang.errors import InputError, nearest
 from querylang.plan.model import Plan
 from runtime.policies.settings_text import parse_duration

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from job_engine.wire.packed_rows import PACKED_DDL
 from job_engine.wire.plan_text import load_plan, plan_text
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.tagged_rows import Tag, read_table, schema_of, table_of
+from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from querylang.plan.routing import source_types

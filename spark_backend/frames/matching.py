@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from job_engine.wire.clock_sources import Clock, Idle, clock_source
 from job_engine.wire.packed_rows import CONTROL
 from job_engine.wire.plan_text import load_plan, plan_text
 from job_engine.wire.program import NullRule, Program, with_script
+from querylang.dataclass import dataclass, replace
 from querylang.plan.changes import CHANGES
 from querylang.plan.model import Plan
 from runtime.admission import furthest_time, selectors_of

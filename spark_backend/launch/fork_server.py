@@ -17,10 +17,10 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
+from querylang.dataclass import dataclass
 from runtime.json_reader import DamagedJson, json_of_text
 
 RUN = ("pyspark.sql.streaming.python_streaming_source_runner",)

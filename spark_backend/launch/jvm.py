@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import IO
 
 from job_engine.durable_files import new_file
 from job_engine.threads import in_background
+from querylang.dataclass import dataclass
 from querylang.printable import masked
 from runtime.temporary import folder_of_process, handle_of_process, own_folder
 from spark_backend.launch.session_settings import MASTER, is_local, settings_of_start

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -23,6 +22,7 @@ from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.batch_log import LATER, RECORD, DriverFiles, driver_files
 from job_engine.wire.gathering import Gathered, across_keys
 from job_engine.wire.program import Program
+from querylang.dataclass import asdict, dataclass, field, replace
 from querylang.errors import InputError
 from querylang.plan.expression import Type
 from querylang.plan.routing import has_chains

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -23,6 +22,7 @@ from job_engine.places.place import Place
 from job_engine.sources.crash_marks import CRASHES, CrashMarks, Deadly, marks_of, marks_of_run
 from job_engine.sources.listing.batch_log import Batches, batches_of
 from job_engine.sources.listing.command_folder import CommandFolder
+from querylang.dataclass import asdict, dataclass
 from querylang.errors import InputError
 from runtime.json_shapes import Count
 

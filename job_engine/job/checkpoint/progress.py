@@ -6,7 +6,6 @@ Nothing here comes from the wall clock, so a repeated micro-batch has the same p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any, NotRequired, TypedDict
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from job_engine.operator.clocks import JobClock, SourceWatermark
 from job_engine.sources.listing.batch_log import JobNotes
 from job_engine.wire.reports import Report, added_up, reports_to_plain
 from job_engine.wire.tagged_rows import Tag
+from querylang.dataclass import asdict, dataclass, field, fields, replace
 from runtime.instants import NO_TIME
 from runtime.json_reader import shaped
 from runtime.json_shapes import ROW, Count

@@ -12,7 +12,6 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from functools import partial
 from threading import Event
 
@@ -21,6 +20,7 @@ from job_engine.clock import monotonic, sleep, wait_for, wall_seconds
 from job_engine.durable_files import JobFile
 from job_engine.places.place import RemotePath
 from job_engine.threads import in_background, new_event
+from querylang.dataclass import asdict, dataclass
 from querylang.errors import PassingError
 from querylang.printable import warn
 from runtime.json_reader import DamagedJson

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -23,6 +22,7 @@ from job_engine.sources.old_lists import old_done
 from job_engine.sources.source import Again, PieceAgain
 from job_engine.wire.packed_rows import unpack_row
 from job_engine.wire.program import Program
+from querylang.dataclass import dataclass
 from querylang.errors import InputError
 from runtime.json_reader import DamagedJson, shaped
 from runtime.timestamps import format_time

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -43,6 +42,7 @@ from job_engine.wire.clock_sources import Clock
 from job_engine.wire.packed_rows import Signal, pack_progress
 from job_engine.wire.program import Program
 from job_engine.wire.reports import SourceProgress
+from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.instants import EXPECTED, NEVER, NO_TIME, parse_moment

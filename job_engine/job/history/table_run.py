@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ from job_engine.sources.table.reading import table_of_file
 from job_engine.sources.table.settings import DeltaSource
 from job_engine.wire.packed_rows import Signal, pack_arrivals
 from job_engine.wire.program import Program
+from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError, counted, listed
 from querylang.plan.model import Plan, TimelineKind
 from querylang.printable import warn

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.journal.journal import Journal, Taking, instance_words, moment_of_change
@@ -19,6 +18,7 @@ from job_engine.job.plan_rules import finished, finishing
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.command_folder import CHANGE
 from job_engine.wire.program import Program
+from querylang.dataclass import dataclass
 from querylang.errors import InputError
 from querylang.merging import FileChange
 from querylang.plan.changes import Outcome

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import dropwhile
 from typing import Annotated, Any
 
@@ -19,6 +18,7 @@ from job_engine.wire.gathering import Gathered, across_keys, gathered_behind, gr
 from job_engine.wire.plan_text import plan_text
 from job_engine.wire.program import Epoch, History, Notice, Program
 from querylang.changes import Applied, Moment, apply, refusal, with_instances_of, with_plan
+from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError
 from querylang.merging import FileChange, merge
 from querylang.parameters import bind

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from job_engine.sources.kinds import running_of
 from job_engine.wire.gathering import CHAINS
 from job_engine.wire.partition_groups import shared_order
 from job_engine.wire.program import Program
+from querylang.dataclass import dataclass
 from querylang.errors import InputError, listed
 from querylang.printable import warn
 

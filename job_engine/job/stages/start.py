@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 
@@ -46,6 +45,7 @@ from job_engine.threads import in_background
 from job_engine.wire.packed_rows import Signal
 from job_engine.wire.program import Program
 from job_engine.wire.reports import Report
+from querylang.dataclass import dataclass, replace
 from querylang.plan.model import Plan
 from querylang.printable import warn
 

@@ -11,7 +11,6 @@ import hashlib
 import re
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from shutil import copyfileobj
 from typing import Annotated, Any
@@ -28,6 +27,7 @@ from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sinks.kinds import publishing
 from job_engine.sources.listing.batch_log import RECORD, last_begun
+from querylang.dataclass import asdict, dataclass
 from querylang.errors import InputError, counted
 from querylang.printable import warn
 from querylang.system_errors import refused

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from job_engine.sinks.kinds import sink_kind
 from job_engine.sources.kinds import kind_of
 from job_engine.sources.listing.command_folder import FORGET, Outcome, key_text
 from job_engine.wire.partition_groups import PartitionGroup
+from querylang.dataclass import asdict, dataclass
 from querylang.plan.model import Plan, QueryPlan
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import column_name

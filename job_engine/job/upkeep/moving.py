@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pwd
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import MAX_BUCKETS, load_deployment
 from job_engine.sources.listing.batch_log import batches_of, committed_manifest, driver_files, last_batch
+from querylang.dataclass import asdict, dataclass, replace
 from querylang.errors import InputError
 from querylang.printable import warn
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 from job_engine.job.checkpoint.checkpoint_record import Record, placed, read_record, refuse_difference
 from job_engine.job.checkpoint.job_folder import JobFolder
@@ -16,6 +15,7 @@ from job_engine.operator.bucket_state import seeds_of
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.batch_log import last_batch
 from job_engine.wire.program import Program
+from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 

@@ -11,7 +11,6 @@ import hashlib
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.kinds import running_of
 from job_engine.sources.source import Source
+from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError, counted, listed
 from querylang.plan.model import EventType, Plan
 from querylang.system_errors import refused

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from job_engine.sinks.names import folder_name
 from job_engine.sinks.tables import row_of_query
 from job_engine.sources.listing.batch_log import driver_files, last_batch
 from querylang.changes import reach_of
+from querylang.dataclass import dataclass
 from querylang.errors import InputError, did_you_mean
 from runtime.instants import EARLIEST
 from runtime.results.for_users import MatchDifference, match_difference

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from job_engine.places.local_path import LocalPath
+from querylang.dataclass import dataclass
 
 PROC = LocalPath("/proc")
 

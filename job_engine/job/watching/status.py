@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from job_engine.sources.listing.manifests import what_was_read
 from job_engine.sources.source import SourceBacklog
 from job_engine.threads import in_background
 from job_engine.wire.reports import Report
+from querylang.dataclass import asdict, dataclass, replace
 from querylang.running import FILE, RunningQuery
 from runtime.instants import EARLIEST, NEVER, NO_TIME
 from runtime.results.ledger import DISCARDS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from shutil import copyfileobj
@@ -18,6 +17,7 @@ from job_engine.places.local_path import temporary_folder
 from job_engine.places.place import Place, RemotePath, files_below, files_with_sizes, writable
 from job_engine.sinks.kinds import Compacted, Compaction, Sink
 from job_engine.sinks.names import FIRST_COMPACTED, RESULT_FILE
+from querylang.dataclass import dataclass
 from querylang.errors import InputError
 from querylang.system_errors import refused
 from runtime.reading.formats.parquet_files import open_parquet

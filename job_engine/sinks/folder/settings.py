@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from job_engine.sinks.kinds import Sink, SinkEntry, SinkKind
+from querylang.dataclass import dataclass
 
 
 class Formulas(StrEnum):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from job_engine.document.setting_values import read_table_name, refuse_unknown_settings
 from job_engine.sinks.kinds import MATCHES, Layout, Sink, SinkEntry, SinkKind
+from querylang.dataclass import dataclass
 
 DAY = "day"
 """The partition column that results do not have: the day of their time."""

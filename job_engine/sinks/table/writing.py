@@ -6,7 +6,6 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from job_engine.places.place import Place, writable
 from job_engine.sinks import kinds
 from job_engine.sinks.kinds import Draft, MicroBatch, Sink
 from job_engine.sinks.table.settings import DAY, TableSink
+from querylang.dataclass import dataclass, field
 from querylang.errors import InputError
 from runtime.arrow_types import has_column
 from runtime.json_reader import json_of_text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
 from job_engine.kafka.client_options import PRODUCER_OPTIONS
 from job_engine.kafka.client_settings import read_client
@@ -12,6 +11,7 @@ from job_engine.kafka.first_answer import TopicsAt
 from job_engine.kafka.topic_choice import TopicChoice
 from job_engine.sinks.kinds import Sink, SinkEntry, SinkKind
 from job_engine.sinks.names import channel_sink
+from querylang.dataclass import dataclass, field, replace
 
 _REFUSED = {
     "kafka.acks": "transactions need the answer of all replicas",

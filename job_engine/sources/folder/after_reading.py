@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from job_engine.durable_files import RESTORE, JobFile, make_folder, publish, rename, sync
@@ -17,6 +16,7 @@ from job_engine.sources.folder.listing import FileStamp
 from job_engine.sources.folder.pieces import FolderMemory, StampRows, stamps_of_plain, stamps_to_plain
 from job_engine.sources.folder.settings import ListedSource
 from job_engine.sources.listing.batch_log import DamagedManifest, inputs_folder
+from querylang.dataclass import dataclass, field
 from querylang.system_errors import reason_of
 from runtime.json_shapes import Count
 

@@ -9,13 +9,13 @@ import fnmatch
 import re
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from job_engine.clock import monotonic
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import RemotePath, Stat
 from job_engine.sources.folder.settings import ListedSource
+from querylang.dataclass import dataclass, field
 from querylang.errors import is_passing
 from querylang.system_errors import reason_of
 

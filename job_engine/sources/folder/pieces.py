@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
 from typing import Annotated, Any, NotRequired, TypedDict
 
 from job_engine.sources.folder.listing import FileStamp
+from querylang.dataclass import astuple, dataclass, field, replace
 from runtime.json_reader import shaped
 from runtime.json_shapes import ROW, Count
 

@@ -7,7 +7,6 @@ import re
 import stat
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -27,6 +26,7 @@ from job_engine.sources.reading import Reading, pack_parts
 from job_engine.wire.packed_rows import RefusedFile, pack_lost, pack_refused, pack_reports
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.reports import Report
+from querylang.dataclass import dataclass, field, replace
 from querylang.errors import InputError, PassingError, is_passing
 from querylang.plan.model import Plan
 from querylang.printable import one_line

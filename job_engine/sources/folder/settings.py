@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from job_engine.document.setting_keys import Change
@@ -23,6 +22,7 @@ from job_engine.places.place import (
 )
 from job_engine.sources.kinds import KindSettings, SourceEntry, SourceKind
 from job_engine.sources.located import LIMITS, limit, read_options, read_place, refuse_no_path, refuse_other_decoding
+from querylang.dataclass import dataclass, field, replace
 from querylang.errors import InputError
 from runtime.file_forms import COMPRESSIONS, CSV_KEYS, CSV_LISTS, USUAL_CSV, CsvForm, csv_form, read_csv_setting
 from runtime.policies.settings_text import parse_duration

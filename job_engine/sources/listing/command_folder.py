@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Final, Literal, TypedDict
 
 from job_engine.clock import wall_ns
 from job_engine.durable_files import JobFile, numbers_in
 from job_engine.places.place import Place, RemotePath
+from querylang.dataclass import asdict, dataclass, field, replace
 from runtime.instants import EARLIEST, LATEST
 from runtime.json_reader import DamagedJson, json_of_text
 from runtime.json_shapes import Count, Unicode

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from typing import Any, TypedDict
 
 from job_engine.clock import wall_ns
@@ -37,6 +36,7 @@ from job_engine.sources.listing.manifests import (
     tasks_of,
 )
 from job_engine.wire.clock_sources import Clock
+from querylang.dataclass import asdict, dataclass
 from querylang.system_errors import reason_of
 from runtime.json_reader import json_of_text
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, astuple, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
 
 from job_engine.durable_files import JobFile, numbers_in
@@ -21,6 +20,7 @@ from job_engine.sources.listing.batch_log import RESTORE_ALL, DamagedManifest, c
 from job_engine.sources.listing.command_folder import Command
 from job_engine.sources.old_lists import old_memories, old_parts
 from job_engine.sources.source import Unread
+from querylang.dataclass import asdict, astuple, dataclass, field
 from runtime.json_reader import DamagedJson, json_of_text, shaped
 from runtime.json_shapes import ROW, Count
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Annotated, Any, NotRequired, TypedDict
 from urllib.parse import unquote
@@ -15,6 +14,7 @@ from job_engine.places.place import OutsidePath
 from job_engine.sources.source import Unread
 from job_engine.sources.table.pieces import ListedFile, TableFile, TableFirsts, TablePosition
 from job_engine.sources.table.settings import DeltaSource
+from querylang.dataclass import dataclass, replace
 from runtime.file_paths import natural_key
 from runtime.instants import EARLIEST, LATEST
 from runtime.json_reader import DamagedJson, json_of_text, shaped

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from job_engine.sources.source import Unread
 from job_engine.sources.table.settings import DeltaSource
+from querylang.dataclass import asdict, dataclass, field
 from runtime.json_shapes import Count
 
 

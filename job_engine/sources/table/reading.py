@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from job_engine.sources.table.settings import DeltaSource
 from job_engine.wire.packed_rows import RefusedFile, pack_lost, pack_refused, pack_reports
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.reports import Report
+from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError, PassingError, counted, is_passing
 from runtime.columns.arrivals import Arrivals, place_of
 from runtime.json_reader import json_of_text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from job_engine.kafka.client import (
 from job_engine.kafka.listing import BrokerError
 from job_engine.retrying import USUAL, Outage, OutageTooLong
 from job_engine.sources.topics.pieces import OffsetRange
+from querylang.dataclass import dataclass
 from querylang.printable import warn
 from runtime.instants import LATEST
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, astuple, dataclass, field
 from typing import Annotated, Any
 
+from querylang.dataclass import asdict, astuple, dataclass, field
 from runtime.json_shapes import ROW
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +24,7 @@ from job_engine.sources.topics.pieces import (
     TopicsWork,
 )
 from job_engine.sources.topics.settings import SECOND, KafkaSource
+from querylang.dataclass import dataclass, replace
 from querylang.errors import counted
 from runtime.instants import NO_TIME
 from runtime.json_reader import shaped

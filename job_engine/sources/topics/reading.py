@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +20,7 @@ from job_engine.sources.topics.settings import KafkaSource
 from job_engine.wire.packed_rows import pack_lost, pack_progress, pack_reports
 from job_engine.wire.program import Program
 from job_engine.wire.reports import Report, SourceProgress, clock_partition
+from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals, RecordKind, place_of
 from runtime.instants import NO_TIME

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 from urllib.parse import unquote
@@ -18,6 +17,7 @@ from job_engine.kafka.client_settings import read_client
 from job_engine.kafka.first_answer import TopicsAt
 from job_engine.kafka.topic_choice import TopicChoice
 from job_engine.sources.kinds import KindSettings, SourceEntry, SourceKind
+from querylang.dataclass import dataclass, field, replace
 from querylang.errors import near_file
 from runtime.instants import parse_moment
 from runtime.json_reader import DamagedJson, json_of_text

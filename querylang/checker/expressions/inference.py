@@ -7,12 +7,12 @@ further is reported about None. Each kind of expression has its own module: `lit
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import assert_never
 
 from querylang.checker.expressions import calls, literals, members
 from querylang.checker.namespaces import Namespace
 from querylang.checker.scope import LONG, Scope, fitting, flat_chain, is_empty_literal, type_of
+from querylang.dataclass import dataclass, replace
 from querylang.errors import Mistake, QueryError
 from querylang.plan.expression import (
     EventOf,

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import assert_never
 
 from querylang.checker.query.patterns import CheckedPattern
 from querylang.checker.query.remainders import Pattern, Remainder, Served, Step, may_end, steps, terms_left
+from querylang.dataclass import dataclass, replace
 from querylang.plan.expression import Expression, terms_of
 from querylang.plan.model import (
     ACCEPT,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 from querylang.checker.blocks import CheckedBlock, check_actions, check_block, refused_lookup, signatures
@@ -33,6 +32,7 @@ from querylang.checker.query.selects import (
 )
 from querylang.checker.query.warnings import warn_of_dear_repeats, warn_of_no_match, warn_of_unused
 from querylang.checker.scope import Repeats, Run, Scope
+from querylang.dataclass import dataclass, replace
 from querylang.errors import Mistake, QueryError
 from querylang.plan.expression import NUMBERS, Expression, Items, Literal, ParameterOf, Type
 from querylang.plan.lookups import lookups_in, tables_of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import combinations
 from typing import assert_never
 
@@ -13,6 +12,7 @@ from querylang.checker.query.durations import Constants
 from querylang.checker.query.inputs import CheckedInputs
 from querylang.checker.query.patterns import NO_REPEAT, CheckedPattern
 from querylang.checker.scope import PREV, Scope
+from querylang.dataclass import dataclass, field
 from querylang.errors import Mistake, QueryError, listed
 from querylang.plan.constant_folding import SECOND
 from querylang.plan.expression import (

@@ -6,13 +6,13 @@ A constant becomes a number; what uses parameters stays an expression until an i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 
 from querylang.checker.checked import Diagnostics
 from querylang.checker.expressions.inference import Inference
 from querylang.checker.namespaces import Namespace
 from querylang.checker.scope import Scope
+from querylang.dataclass import dataclass
 from querylang.errors import Mistake, QueryError
 from querylang.foreign_words import UNIT_NAMES
 from querylang.plan.constant_folding import (

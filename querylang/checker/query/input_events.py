@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import reduce
 from typing import assert_never
 
@@ -14,6 +13,7 @@ from querylang.checker.expressions.members import no_field
 from querylang.checker.namespaces import EventSchema
 from querylang.checker.query.durations import Constants
 from querylang.checker.scope import Scope, alike, type_of
+from querylang.dataclass import dataclass, replace
 from querylang.errors import Mistake, counted
 from querylang.plan.constant_folding import NoValueError, is_constant, value_of
 from querylang.plan.expression import Binary, EventOf, Expression, FieldOf, Type

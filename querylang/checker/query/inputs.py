@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
 from querylang.checker.checked import Diagnostics
@@ -12,6 +11,7 @@ from querylang.checker.namespaces import EventSchema, Namespace
 from querylang.checker.query.durations import Constants
 from querylang.checker.query.input_events import Clock, check_filters, event_field, event_member, event_value
 from querylang.checker.scope import type_of
+from querylang.dataclass import dataclass, field
 from querylang.errors import Mistake, QueryError, counted, listed, nearest
 from querylang.plan.expression import SIMPLE, Call, Expression, KeyOf, Kind, Type, walk
 from querylang.plan.model import Input, Key, NewBy

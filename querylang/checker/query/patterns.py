@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import assert_never
@@ -22,6 +21,7 @@ from querylang.checker.query.remainders import (
     TermOf,
     may_be_empty,
 )
+from querylang.dataclass import dataclass, field, replace
 from querylang.errors import Mistake
 from querylang.plan.expression import EventOf, Expression, Type
 from querylang.plan.model import Gap, Term, Wait

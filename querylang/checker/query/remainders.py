@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import abc
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar, assert_never
 
+from querylang.dataclass import dataclass
 from querylang.plan.model import Input, Term
 from querylang.plan.text import repeat_text
 

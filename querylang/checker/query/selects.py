@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 
 from querylang.checker.checked import Diagnostics
 from querylang.checker.expressions.inference import Inference
 from querylang.checker.query.durations import Constants
 from querylang.checker.query.patterns import CheckedPattern
 from querylang.checker.scope import Scope
+from querylang.dataclass import dataclass, field, replace
 from querylang.errors import Mistake
 from querylang.plan.expression import SIMPLE, Expression, Kind, SelectOf, Type, type_of, walk
 from querylang.plan.model import Every, MatchLimit, Select, Skip

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any
 
 from querylang.checker.checked import Diagnostics
 from querylang.checker.expressions.inference import conjuncts
+from querylang.dataclass import dataclass, fields, is_dataclass
 from querylang.errors import Mistake
 from querylang.plan.constant_folding import NoValueError, is_constant, value_of
 from querylang.plan.expression import Binary, EndOf, Expression, FieldOf, Fold, KeyOf, PrevOf, Type, walk

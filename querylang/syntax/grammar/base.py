@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
+from querylang.dataclass import dataclass, field
 from querylang.errors import Mistake, QueryError
 from querylang.source import Source, Span
 from querylang.syntax import ast

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
+from querylang.dataclass import dataclass, replace
 from querylang.errors import Mistake
 from querylang.source import Span
 from querylang.syntax import ast

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
+from querylang.dataclass import dataclass, replace
 from querylang.errors import Mistake
 from querylang.source import Span
 from querylang.syntax import ast

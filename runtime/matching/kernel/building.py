@@ -7,11 +7,11 @@ are entries of the stacks, below what an expression leaves there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 import numpy as np
 
+from querylang.dataclass import dataclass, field, replace
 from querylang.plan.expression import (
     SCALARS,
     Binary,

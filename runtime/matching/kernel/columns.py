@@ -7,7 +7,6 @@ and put in the order of positions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, replace
 from querylang.plan.expression import EventOf, FieldOf, Invoke, KeyOf, Kind, Type, terms_of, walk
 from querylang.plan.model import Plan, QueryPlan
 from runtime.arrow_types import has_column, one_chunk

@@ -7,11 +7,11 @@ for every query.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from querylang.dataclass import dataclass, field, replace
 from querylang.plan.expression import Aggregate, Expression, FieldOf, Fold, Type, terms_of
 from querylang.plan.lookups import looks_at_several
 from querylang.plan.model import (

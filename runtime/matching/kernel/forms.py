@@ -8,7 +8,6 @@ of these tables, is what was compiled of it, the others are made of them, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from itertools import count
 from operator import itemgetter
@@ -16,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from querylang.dataclass import dataclass, field, fields, is_dataclass, replace
 from querylang.plan.expression import Literal, Type
 from querylang.plan.model import EventType, Input, QueryPlan, Where, Without
 from querylang.plan.template import Constant, free_literals_in, part_with

@@ -10,7 +10,6 @@ with the reason.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import IntEnum
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, field, replace
 from querylang.plan.expression import (
     Call,
     EndOf,

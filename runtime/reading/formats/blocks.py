@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass
 from runtime.file_forms import shortened
 from runtime.number_arrays import Integers
 

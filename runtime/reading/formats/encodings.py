@@ -6,7 +6,6 @@ import codecs
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError
 from querylang.system_errors import refused
 from runtime.file_forms import COMPRESSIONS, USUAL_CSV, UTF_8, Asked, CsvForm, kind_of, size_text

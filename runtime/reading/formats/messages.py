@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, replace
 from runtime.arrow_types import has_column
 from runtime.file_forms import Asked, shortened
 from runtime.reading.column_names import PLACES

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from querylang.dataclass import dataclass
 from querylang.errors import InputError
 from runtime.arrow_types import one_chunk
 from runtime.columns.rows import counts_of

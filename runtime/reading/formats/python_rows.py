@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -19,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass
 from querylang.errors import FileErrors, InputError
 from runtime.file_forms import EVERYTHING, MOST_NAMES, Asked, shortened
 from runtime.interpreter.written_values import DEEPEST, NOT_TEXT, is_unicode

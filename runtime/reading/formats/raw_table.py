@@ -6,7 +6,6 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, field, replace
 from querylang.errors import InputError
 from runtime.arrow_types import has_column, one_chunk
 from runtime.file_forms import Asked, shortened

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from querylang.dataclass import dataclass, field, replace
 from querylang.printable import warn
 from runtime.file_forms import kind_of
 from runtime.file_paths import path_of

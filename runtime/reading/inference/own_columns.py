@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from enum import Enum, auto
 from itertools import chain
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, field
 from querylang.errors import InputError, listed
 from querylang.plan.expression import Kind, Type
 from querylang.plan.model import EventType, Plan

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.dataclass import dataclass, field
 from querylang.errors import InputError
 from querylang.plan.expression import SIMPLE, Kind, Type
 from querylang.plan.library import DECIMAL_PLACES, LARGEST_INTEGER, SMALLEST_INTEGER

@@ -9,9 +9,9 @@ and its schema bounds their depth, nothing is walked: most messages cost nothing
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from querylang.dataclass import dataclass, field
 from runtime.interpreter.written_values import depth
 
 DEEPEST = 100

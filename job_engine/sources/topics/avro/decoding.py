@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
@@ -16,6 +15,7 @@ from job_engine.sources.topics.avro.budgets import WrongSchema
 from job_engine.sources.topics.avro.registry import SchemaRegistry, UnknownSchema
 from job_engine.sources.topics.avro.schemas import MessageSchema, RecordSchema, message_schema, read_as
 from job_engine.sources.topics.settings import AvroForm
+from querylang.dataclass import dataclass, field
 from querylang.errors import InputError
 from runtime.file_forms import Asked
 from runtime.json_reader import json_of_text

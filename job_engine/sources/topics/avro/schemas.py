@@ -7,12 +7,12 @@ once, so fastavro is given a schema in which they are numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from job_engine.sources.topics.avro.budgets import Bounds, WrongSchema, bounds_of, refuse_text
+from querylang.dataclass import dataclass, replace
 from runtime.file_forms import shortened
 from runtime.json_reader import json_of_text
 
