@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.dataclass import dataclass, field, fields, replace
+from runtime.instants import NEVER
 from runtime.number_arrays import Integers
 
 Bindings = Mapping[int, tuple[int, ...]]
@@ -189,3 +190,111 @@ def relaid(values: NDArray[Any], widths: Sequence[int], wanted: Sequence[int], f
 def _moves(widths: Sequence[int], wanted: Sequence[int]) -> Iterator[tuple[slice, slice]]:
     for old, new in zip(columns_of(widths, 0), columns_of(wanted, 0), strict=True):
         yield old, slice(new.start, new.start + old.stop - old.start)
+
+
+# Events that serve several inputs of one key: each of a record's rows has a position of its own.
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Positions by event.
+
+    first, last: by event, the first and the last of its positions
+    of: by position, its event
+    """
+
+    first: Integers
+    last: Integers
+    of: Integers
+
+    @property
+    def has_shared(self) -> bool:
+        """Whether any event has several positions."""
+        return len(self.first) < len(self.of)
+
+    def ordered(self, events: Ordered) -> Ordered:
+        """The same with positions by event; what supersedes an event is that of its first input."""
+        of = np.append(self.of, len(self.first))
+        return replace(
+            events,
+            start=of[events.start],
+            fresh=of[events.fresh],
+            row=events.row[self.first],
+            input=events.input[self.first],
+            time=events.time[self.first],
+            superseded=self._superseding(events)[self.first],
+            free=of[events.free] if len(events.free) else events.free,
+            number=events.number[self.first[self.first < len(events.number)]],
+            event=events.event[:0],
+        )
+
+    def also(self, events: Ordered) -> dict[int, tuple[tuple[int, int], ...]]:
+        """By event that serves several inputs: the others, each with what supersedes it there."""
+        if not self.has_shared:
+            return {}
+        superseded, several = self._superseding(events), np.flatnonzero(self.first < self.last)
+        return {
+            event: tuple(
+                (int(events.input[position]), int(superseded[position]))
+                for position in range(int(self.first[event]) + 1, int(self.last[event]) + 1)
+            )
+            for event in several.tolist()
+        }
+
+    def _superseding(self, events: Ordered) -> Integers:
+        """By position, the event that supersedes it; NEVER = none."""
+        found = np.full(len(self.of), NEVER)
+        own = events.superseded
+        is_over = np.flatnonzero(own < NEVER)
+        found[is_over] = self.of[own[is_over]]
+        return found
+
+    def waiting(self, waiting: Waiting) -> Waiting:
+        """The same with positions by event."""
+        members = np.where(waiting.members < 0, -1, self.of[waiting.members])
+        return replace(waiting, members=members, latest=self.of[waiting.latest])
+
+    def placed(
+        self, found: Found, input_of: NDArray[np.int16], inputs: Sequence[int], are_events: Sequence[bool]
+    ) -> Found:
+        """What was found by event, by position: each member where it serves the input of its term.
+
+        input_of: by position; inputs: by term; are_events: by aggregate
+        """
+        members, columns = found.members.copy(), columns_of(found.widths, len(inputs))
+        for number, places in zip(inputs, columns, strict=True) if members.shape[1] else ():
+            for place in range(places.start, places.stop):
+                members[:, place] = self._serving(found.members[:, place], number, input_of)
+        first = np.append(self.first, len(self.of))
+        return replace(
+            found,
+            latest=self.last[found.latest],
+            members=members,
+            aggregates=tuple(
+                pa.array(self.first[column.fill_null(0).to_numpy()], mask=column.is_null().to_numpy(False))
+                if is_event
+                else column
+                for column, is_event in zip(found.aggregates, are_events, strict=True)
+            ),
+            free=first[found.free] if len(found.free) else found.free,
+            errors=tuple((int(self.last[event]), text) for event, text in found.errors),
+        )
+
+    def _serving(self, events: Integers, number: int, input_of: NDArray[np.int16]) -> Integers:
+        """The positions of events that serve an input; -1 = no event."""
+        places = np.where(events < 0, -1, self.first[events])
+        for _ in range(int((self.last - self.first).max())):
+            places = np.where((places >= 0) & (input_of[places] != number), places + 1, places)
+        return places
+
+
+def joined_events(events: Ordered) -> Joined:
+    """The positions by event; members of pending waits are events of their own."""
+    count, placed = len(events.row), int(events.start[-1]) if len(events.start) else 0
+    is_first = np.ones(count, np.bool_)
+    if len(events.event):
+        is_first[1:placed] = events.event[1:placed] != events.event[: max(placed - 1, 0)]
+        is_first[events.start[:-1][events.start[:-1] < placed]] = True
+    first = np.flatnonzero(is_first)
+    last = np.append(first[1:], count) - 1
+    return Joined(first, last, np.cumsum(is_first) - 1)

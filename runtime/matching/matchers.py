@@ -26,7 +26,16 @@ from runtime.interpreter import PlanWorld
 from runtime.matching import reference
 from runtime.matching.candidates import MOST_MATCHES, TOO_MANY
 from runtime.matching.find_every import aggregates_of
-from runtime.matching.interface import Bindings, Found, Ordered, Waiting, as_bindings, as_columns
+from runtime.matching.interface import (
+    Bindings,
+    Found,
+    Joined,
+    Ordered,
+    Waiting,
+    as_bindings,
+    as_columns,
+    joined_events,
+)
 from runtime.matching.kernel.aggregates import (
     Aggregated,
     Aggregation,
@@ -71,7 +80,6 @@ from runtime.matching.kernel.workspace import (
     new_workspace,
 )
 from runtime.matching.reference import ReferenceMatcher, Released
-from runtime.matching.shared_events import Joined, joined_events
 from runtime.number_arrays import Integers
 
 # The reference matcher behind the matcher interface: table rows become Python events.

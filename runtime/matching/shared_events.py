@@ -7,7 +7,7 @@ with such an event are searched by the reference matcher, and all other keys by 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import Protocol
 
@@ -15,12 +15,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.dataclass import dataclass, replace
+from querylang.dataclass import replace
 from querylang.plan.expression import Expression
 from querylang.plan.model import ACCEPT, Automaton, QueryPlan, State
 from runtime.admission import lookup_of
-from runtime.matching.interface import Found, Matcher, Ordered, Waiting, columns_of, relaid, wider
-from runtime.number_arrays import Integers
+from runtime.matching.interface import Found, Matcher, Ordered, Waiting, joined_events, relaid, wider
 
 
 def served_together(query: QueryPlan) -> Iterator[tuple[int, int]]:
@@ -69,90 +68,6 @@ def _renumbered(state: State, place: Mapping[int, int]) -> State:
     """The transitions to states that are left, by their new numbers."""
     left = (item for item in state.transitions if item.target in place)
     return replace(state, transitions=tuple(replace(item, target=place[item.target]) for item in left))
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """Positions by event.
-
-    first, last: by event, the first and the last of its positions
-    of: by position, its event
-    """
-
-    first: Integers
-    last: Integers
-    of: Integers
-
-    @property
-    def has_shared(self) -> bool:
-        """Whether any event has several positions."""
-        return len(self.first) < len(self.of)
-
-    def ordered(self, events: Ordered) -> Ordered:
-        """The same with positions by event; what supersedes an event is that of its first input."""
-        of = np.append(self.of, len(self.first))
-        return replace(
-            events,
-            start=of[events.start],
-            fresh=of[events.fresh],
-            row=events.row[self.first],
-            input=events.input[self.first],
-            time=events.time[self.first],
-            superseded=events.superseded[:0],
-            free=of[events.free] if len(events.free) else events.free,
-            number=events.number[self.first[self.first < len(events.number)]],
-            event=events.event[:0],
-        )
-
-    def waiting(self, waiting: Waiting) -> Waiting:
-        """The same with positions by event."""
-        members = np.where(waiting.members < 0, -1, self.of[waiting.members])
-        return replace(waiting, members=members, latest=self.of[waiting.latest])
-
-    def placed(
-        self, found: Found, input_of: NDArray[np.int16], inputs: Sequence[int], are_events: Sequence[bool]
-    ) -> Found:
-        """What was found by event, by position: each member where it serves the input of its term.
-
-        input_of: by position; inputs: by term; are_events: by aggregate
-        """
-        members, columns = found.members.copy(), columns_of(found.widths, len(inputs))
-        for number, places in zip(inputs, columns, strict=True) if members.shape[1] else ():
-            for place in range(places.start, places.stop):
-                members[:, place] = self._serving(found.members[:, place], number, input_of)
-        first = np.append(self.first, len(self.of))
-        return replace(
-            found,
-            latest=self.last[found.latest],
-            members=members,
-            aggregates=tuple(
-                pa.array(self.first[column.fill_null(0).to_numpy()], mask=column.is_null().to_numpy(False))
-                if is_event
-                else column
-                for column, is_event in zip(found.aggregates, are_events, strict=True)
-            ),
-            free=first[found.free] if len(found.free) else found.free,
-            errors=tuple((int(self.last[event]), text) for event, text in found.errors),
-        )
-
-    def _serving(self, events: Integers, number: int, input_of: NDArray[np.int16]) -> Integers:
-        """The positions of events that serve an input; -1 = no event."""
-        places = np.where(events < 0, -1, self.first[events])
-        for _ in range(int((self.last - self.first).max())):
-            places = np.where((places >= 0) & (input_of[places] != number), places + 1, places)
-        return places
-
-
-def joined_events(events: Ordered) -> Joined:
-    """The positions by event; members of pending waits are events of their own."""
-    count, placed = len(events.row), int(events.start[-1]) if len(events.start) else 0
-    is_first = np.ones(count, np.bool_)
-    if len(events.event):
-        is_first[1:placed] = events.event[1:placed] != events.event[: max(placed - 1, 0)]
-        is_first[events.start[:-1][events.start[:-1] < placed]] = True
-    first = np.flatnonzero(is_first)
-    last = np.append(first[1:], count) - 1
-    return Joined(first, last, np.cumsum(is_first) - 1)
 
 
 class _Searching(Protocol):

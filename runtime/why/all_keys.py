@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -16,10 +16,20 @@ from runtime.columns.arrivals import Arrivals
 from runtime.columns.keys import number_values
 from runtime.engine import Engine, QueryParts
 from runtime.instants import NEVER, NO_TIME
-from runtime.matching.interface import Found, Matcher, Ordered, Waiting
+from runtime.matching.interface import Found, Matcher, Ordered, Waiting, joined_events
 from runtime.number_arrays import Integers
 from runtime.results.schemas import Results
-from runtime.why.history import PLACE_COLUMNS, Ending, KeptEvents, KeyEvents, at_the_end, engine_of
+from runtime.why.history import (
+    PLACE_COLUMNS,
+    Also,
+    Ending,
+    KeptEvents,
+    KeyEvents,
+    at_the_end,
+    engine_of,
+    last_superseded,
+    note,
+)
 
 _NONE = np.empty(0, np.int64)
 
@@ -47,6 +57,7 @@ class _Call:
 
     superseded: numbers of events over all calls; NEVER = none
     is_first: whether an event is the first one of its key, of which nothing was kept
+    also: of events that serve several inputs, by their numbers: the others
     """
 
     table: pa.Table
@@ -55,6 +66,7 @@ class _Call:
     superseded: Integers
     number: Integers
     is_first: NDArray[np.bool_]
+    also: Mapping[int, Also]
 
 
 class _Recorder:
@@ -67,34 +79,43 @@ class _Recorder:
         self._has_unique = any(item.unique for item in parts.query.inputs)
         self._known: dict[tuple[Any, ...], int] = {}
         self.calls: list[_Call] = []
-        self.later: dict[int, int] = {}
+        self.later: dict[tuple[int, int], int] = {}
         self._count = 0
 
     def match(self, events: Ordered) -> Found:
         """As the matcher has it."""
         found = self._matcher.match(events)
         if len(events.start) > 1:
-            self._keep(events)
+            joined = joined_events(events)
+            self._keep(joined.ordered(events), joined.also(events))
         return found
 
     def outlives(self, events: Ordered, waiting: Waiting) -> NDArray[np.bool_]:
         """As the matcher has it."""
         return self._matcher.outlives(events, waiting)
 
-    def _keep(self, events: Ordered) -> None:
+    def _keep(self, events: Ordered, also: Mapping[int, Also]) -> None:
+        """events: each once; also: of those that serve several inputs, the others"""
         begin, end = int(events.start[0]), int(events.start[-1])
         places = np.arange(begin, end)
         key = np.repeat(np.arange(len(events.start) - 1), np.diff(events.start))
         is_new = places >= events.fresh[key]
         new = places[is_new]
         is_first = (new == events.start[key[is_new]]) if len(new) else np.empty(0, np.bool_)
-        superseded = np.full(len(new), NEVER)
-        if self._has_unique:
-            numbers = self._numbers(events, places, is_new)
+        superseded, served = np.full(len(new), NEVER), dict[int, Also]()
+        if self._has_unique or also:
+            numbers, inputs = self._numbers(events, places, is_new, also), events.input[places].tolist()
             own = events.superseded[places]
             moved = np.where(own < NEVER, numbers[np.clip(own - begin, 0, max(0, len(numbers) - 1))], NEVER)
             superseded = moved[is_new]
-            self.later.update(zip(numbers[~is_new].tolist(), moved[~is_new].tolist(), strict=True))
+            for at in np.flatnonzero(~is_new).tolist():
+                note(self.later, int(numbers[at]), ((inputs[at], int(moved[at])),))
+            for place, others in also.items():
+                number = int(numbers[place - begin])
+                now = tuple((item, by if by >= NEVER else int(numbers[by - begin])) for item, by in others)
+                if is_new[place - begin]:
+                    served[number] = now
+                note(self.later, number, now)
         self.calls.append(
             _Call(
                 table=events.table.take(pa.array(events.row[new].astype(np.int64))),
@@ -103,21 +124,26 @@ class _Recorder:
                 superseded=superseded,
                 number=events.number[new].astype(np.int64) if len(events.number) else np.zeros(len(new), np.int64),
                 is_first=is_first,
+                also=served,
             )
         )
         self._count += len(new)
 
-    def _numbers(self, events: Ordered, places: Integers, is_new: NDArray[np.bool_]) -> Integers:
-        """By position of a call, the number of its event over all calls."""
+    def _numbers(
+        self, events: Ordered, places: Integers, is_new: NDArray[np.bool_], also: Mapping[int, Also]
+    ) -> Integers:
+        """By position of a call, the number of its event over all calls.
+
+        A record is known by its place and an input: in other roles it is another event elsewhere.
+        """
         table = events.table.take(pa.array(events.row[places].astype(np.int64)))
-        columns = (table.column(name).to_pylist() for name in PLACE_COLUMNS)
-        count = self._count
-        for place, new in zip(zip(*columns, strict=True), is_new.tolist(), strict=True):
-            if new:
-                self._known[place] = count
-                count += 1
-        again = zip(*(table.column(name).to_pylist() for name in PLACE_COLUMNS), strict=True)
-        return np.array([self._known[place] for place in again], np.int64)
+        columns = [table.column(name).to_pylist() for name in PLACE_COLUMNS]
+        inputs, own = events.input[places].tolist(), list(zip(*columns, strict=True))
+        new = np.flatnonzero(is_new).tolist()
+        for count, at in enumerate(new, self._count):
+            for item in (inputs[at], *(other for other, _ in also.get(int(places[at]), ()))):
+                self._known[(*own[at], item)] = count
+        return np.array([self._known[(*place, item)] for place, item in zip(own, inputs, strict=True)], np.int64)
 
 
 def all_keys(plan: Plan, query: QueryPlan, table: pa.Table, ending: Ending) -> AllKeys:
@@ -146,18 +172,23 @@ def _by_key(engine: Engine, query: QueryPlan, recorder: _Recorder, results: Sequ
     order = np.argsort(numbers, kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    superseded = np.concatenate([_NONE, *(call.superseded for call in calls)])
-    for at, by in recorder.later.items():
-        superseded[at] = min(int(superseded[at]), by)
+    inputs = np.concatenate([_NONE, *(call.input for call in calls)])
+    superseded = last_superseded(np.concatenate([_NONE, *(call.superseded for call in calls)]), inputs, recorder.later)
     is_over = superseded < NEVER
     superseded[is_over] = place[superseded[is_over]]
+    also: dict[int, Also] = {
+        int(place[number]): tuple((item, _moved(recorder.later[number, item], place)) for item, _ in own)
+        for call in calls
+        for number, own in call.also.items()
+    }
     kept = KeptEvents(
         table.take(pa.array(order)).combine_chunks(),
-        np.concatenate([_NONE, *(call.input for call in calls)])[order],
+        inputs[order],
         np.concatenate([_NONE, *(call.time for call in calls)])[order],
         superseded[order],
         np.concatenate([_NONE, *(call.number for call in calls)])[order],
         numbers[order],
+        also,
     )
     begins = np.diff(numbers[order], prepend=-1) != 0
     if query.forget_keys is not None:
@@ -166,6 +197,11 @@ def _by_key(engine: Engine, query: QueryPlan, recorder: _Recorder, results: Sequ
     keys = [range(start, stop) for start, stop in pairwise(starts)]
     definitive = _Definitive(engine, query, [column.take(pa.array(order)) for column in columns])
     return AllKeys(KeyEvents(engine.plan, query, kept), keys, definitive, results)
+
+
+def _moved(by: int, place: Integers) -> int:
+    """Where the event of a number is now; NEVER stays."""
+    return by if by >= NEVER else int(place[by])
 
 
 class _Definitive:

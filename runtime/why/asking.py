@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.errors import InputError, counted, did_you_mean, listed
+from querylang.errors import InputError, counted, did_you_mean
 from querylang.plan.model import QueryPlan
 from querylang.plan.routing import taken_types
-from runtime.admission import Outcome, Selector
-from runtime.columns.keys import GivenKey, is_of_key, key_columns, number_keys
+from runtime.admission import Outcome, Selection, Selector, of_layers
+from runtime.columns.keys import GivenKey, keys_of_layer, number_keys
 from runtime.instants import NO_TIME
 from runtime.number_arrays import Integers
 from runtime.why.answers import Explanation, Reason, Status
@@ -37,6 +37,10 @@ MOST_ROUTED = 5
 
 MOST_KEYS, MOST_SEARCHED = 20, 100
 """Keys and events in which the nearest misses of a whole table are looked for."""
+
+
+_RANKED = (Status.MATCHED, Status.NOT_YET, Status.NOT, Status.REFUSED)
+"""The order of answers about one record."""
 
 
 class Asking:
@@ -67,25 +71,10 @@ class Asking:
         self._asked[id(explainer)] = explainer
         return explainer
 
-    def _explicable(self, queries: Sequence[QueryPlan]) -> list[QueryPlan]:
-        """Those of which no type is several inputs; raises InputError if there are only others."""
-        texts: dict[str, str] = {}
-        for query in queries:
-            for event, inputs in query.shared_types.items():
-                roles = listed([f"'{query.inputs[index].name}'" for index in inputs])
-                text = f"query '{query.name}': '{event}' is several inputs ({roles}); `why` cannot explain these yet"
-                texts[query.title] = f"{text}: `replay --format steps` shows what becomes of each record"
-        explicable = [query for query in queries if query.title not in texts]
-        if texts and not explicable:
-            raise InputError(next(iter(texts.values())))
-        self._remarks += texts.values()
-        return explicable
-
     # By match.
 
     def match(self, row: dict[str, Any], query: QueryPlan) -> Why:
         """Why a match came; `row`: of the table of its query."""
-        self._explicable([query])
         key = _key_of_match(self.table, query, row)
         explainer = self.explainer(query, key)
         latest = explainer.history.position_of(row)
@@ -97,7 +86,6 @@ class Asking:
 
     def key(self, given: GivenKey | None, at: int | None, queries: Sequence[QueryPlan], question: str) -> Why:
         """What became of a key's events at a moment, µs; None = the last of them."""
-        queries = self._explicable(queries)
         answers = list[Explanation]()
         for query in queries:
             key = () if not query.keys else None if given is None else given.values_for(self.table.plan, query)
@@ -133,14 +121,14 @@ class Asking:
         if len(chosen) > MOST_EVENTS:
             self._remarks.append(f"{len(chosen)} records are from that moment; the last {MOST_EVENTS} are explained")
         for row in chosen[-MOST_EVENTS:].tolist():
-            yield explainer.record(row)
+            yield from explainer.record(row)
 
     def _rows_of(self, query: QueryPlan, key: KeyValues) -> Integers:
         """The records of a key that are events of the query's inputs."""
         table, plan = self.table, self.table.plan
         wanted = Selector(plan, query).input_of(table.kinds) >= 0
         if key:
-            wanted &= is_of_key(table.keys(query), key)
+            wanted &= table.have_key(query, key)
         return np.flatnonzero(wanted)
 
     # A query that others feed takes events that no table has.
@@ -170,11 +158,13 @@ class Asking:
             if routed is None:
                 continue
             kinds = routed.column("_kind").to_numpy().astype(np.int64)
-            is_used = Selector(table.plan, query).select(routed, kinds).outcome == Outcome.USED
-            columns = key_columns(routed.filter(pa.array(is_used)), kinds[is_used], table.plan, query)
-            for row in range(int(is_used.sum())):
-                key = tuple(column[row] for column in columns)
-                keys.setdefault(tuple(map(str, key)), key)
+            for layer, selector in enumerate(Selector(table.plan, query).layers):
+                is_used = selector.select(routed, kinds).outcome == Outcome.USED
+                own = routed.filter(pa.array(is_used)), kinds[is_used]
+                columns = keys_of_layer(*own, table.plan, query, layer)
+                for row in range(int(is_used.sum())):
+                    key = tuple(column[row] for column in columns)
+                    keys.setdefault(tuple(map(str, key)), key)
         if len(keys) > MOST_ROUTED:
             text = f"query {query.name}: {MOST_ROUTED} of {counted(len(keys), 'key')} of routed events were looked at"
             self._remarks.append(text)
@@ -204,7 +194,6 @@ class Asking:
 
         as_latest: why a match ends with it or none does, though it is in a match that ends later
         """
-        queries = self._explicable(queries)
         names = self.table.records.column("_source").to_pylist() if source is not None else []
         found = np.flatnonzero(self.table.rows == number)
         if source is not None:
@@ -214,44 +203,46 @@ class Asking:
         if not len(found):
             raise InputError(f"there is no row {number}: the tables have {counted(len(self.table.rows), 'row')}")
         answers = [
-            self._record(query, row, as_latest=as_latest)
+            answer
             for row in found.tolist()
             for query in queries
             if self._concerns(query, row)
+            for answer in self._record(query, row, as_latest=as_latest)
         ]
         if not answers:
-            answers = [self._record(query, row) for row in found.tolist() for query in queries]
+            answers = [answer for row in found.tolist() for query in queries for answer in self._record(query, row)]
         return self._why(f"row {number}" + ("" if source is None else f" of {source}"), answers)
 
     def _concerns(self, query: QueryPlan, row: int) -> bool:
         kind = int(self.table.kinds[row])
         return kind < 0 or int(Selector(self.table.plan, query).input_of(np.array([kind]))[0]) >= 0
 
-    def _record(self, query: QueryPlan, row: int, *, as_latest: bool = False) -> Explanation:
-        key = self.table.key_of(query, row)
-        explainer = self.explainer(query, key) if key is not None else None
-        if explainer is None:
-            selection = Selector(self.table.plan, query).select(
+    def _record(self, query: QueryPlan, row: int, *, as_latest: bool = False) -> list[Explanation]:
+        """What became of a record, in each of its keys: by its roles it may have several."""
+        keys, answers = self.table.keys_of(query, row), list[Explanation]()
+        if not keys:
+            outcomes = Selector(self.table.plan, query).outcomes(
                 self.table.records.slice(row, 1), self.table.kinds[row : row + 1]
             )
-            return unselected(self.table, query, row, Outcome(int(selection.outcome[0])), {})
-        return explainer.latest_record(row) if as_latest else explainer.record(row)
+            return [unselected(self.table, query, row, Outcome(int(outcomes[0])), {})]
+        for key in keys:
+            explainer = self.explainer(query, key)
+            answers += explainer.latest_record(row) if as_latest else explainer.record(row)
+        return sorted(answers, key=lambda answer: _RANKED.index(answer.status))
 
     # By nothing: the nearest misses of the whole table.
 
     def nearest(self, queries: Sequence[QueryPlan], most: int = MOST_SHOWN) -> Why:
         """The nearest misses of each query, ranked."""
-        queries = self._explicable(queries)
         found = [answer for query in queries for answer in self._nearest_of(query, most)]
         return self._why("the nearest misses", found)
 
     def _nearest_of(self, query: QueryPlan, most: int) -> list[Explanation]:
         table, plan = self.table, self.table.plan
-        selection = Selector(plan, query).select(table.records, table.kinds)
-        used = np.flatnonzero(selection.outcome == Outcome.USED)
-        keys = self._busiest(query, used, selection.input[used]) if len(used) else self._routed_keys(query)
+        selections = [each.select(table.records, table.kinds) for each in Selector(plan, query).layers]
+        keys = self._busiest(query, selections) or self._routed_keys(query)
         if not keys:
-            return [self._without_events(query, selection.outcome)]
+            return [self._without_events(query, of_layers(np.array([each.outcome for each in selections])))]
         ranked: list[tuple[float, int, Callable[[], Explanation]]] = []
         each, searched, possible = max(1, MOST_SEARCHED // len(keys)), 0, 0
         for key in keys:
@@ -264,13 +255,13 @@ class Asking:
                 near = explainer.nearness(latest)
                 if near is not None:
                     ranked.append((near, len(ranked), partial(explainer.explanation, latest)))
-            refused = list(explainer.history.discarded)
+            refused = [(place, item) for place, own in explainer.history.refused.items() for item in own]
             if len(refused) > MOST_EVENTS:
                 self._remarks.append(f"of some keys only the first {MOST_EVENTS} refused records were looked at")
-            for place in refused[:MOST_EVENTS]:
+            for place, item in refused[:MOST_EVENTS]:
                 row = table.row_at(place)
-                if row is not None and explainer.others.if_admitted(place) is not None:
-                    ranked.append((1.0, len(ranked), partial(explainer.record, row)))
+                if row is not None and explainer.others.if_admitted(place, item) is not None:
+                    ranked.append((1.0, len(ranked), partial(explainer.refusal, row, item)))
             if not ends:
                 ranked.append((9.0, len(ranked), partial(self._without_end, explainer)))
         ranked.sort(key=lambda item: item[:2])
@@ -287,19 +278,26 @@ class Asking:
             return [Explanation(Status.MATCHED, query.name, query.instance, {}, says)]
         return [explained() for _, _, explained in ranked[:most]]
 
-    def _busiest(self, query: QueryPlan, used: Integers, inputs: NDArray[Any]) -> list[KeyValues]:
+    def _busiest(self, query: QueryPlan, selections: Sequence[Selection]) -> list[KeyValues]:
         """The keys with events of the most inputs, then with the most events."""
+        table, layers = self.table, [np.flatnonzero(each.outcome == Outcome.USED) for each in selections]
+        inputs = np.concatenate([each.input[own] for each, own in zip(selections, layers, strict=True)])
+        if not len(inputs):
+            return []
         if not query.keys:
             return [()]
-        table = self.table
-        columns = [column.take(pa.array(used)) for column in table.keys(query)]
-        numbers, count = number_keys(columns, len(used))
+        parts = zip(*table.keys(query), strict=True)
+        columns = [
+            pa.concat_arrays([column.take(pa.array(own)) for column, own in zip(part, layers, strict=True)])
+            for part in parts
+        ]
+        numbers, count = number_keys(columns, len(inputs))
         events = np.bincount(numbers, minlength=count)
         kinds = np.zeros(count, np.int64)
         for item in range(len(query.inputs)):
             kinds += np.bincount(numbers[inputs == item], minlength=count) > 0
         first = np.full(count, -1, np.int64)
-        first[numbers[::-1]] = np.arange(len(used))[::-1]
+        first[numbers[::-1]] = np.arange(len(inputs))[::-1]
         order = np.lexsort([first, -events, -kinds])[:MOST_KEYS]
         return [tuple(column[int(first[number])] for column in columns) for number in order.tolist()]
 
@@ -307,7 +305,7 @@ class Asking:
         query = explainer.history.query
         starts = query.automaton.states[0].transitions
         names = " or ".join(dict.fromkeys(f"`{query.terms[term].name}`" for item in starts for term in item.binds))
-        types = " or ".join(dict.fromkeys(query.inputs[item.input].event for item in starts))
+        types = " or ".join(dict.fromkeys(query.inputs[number].name for item in starts for number in item.inputs))
         says = f"no {types} came that could be {names}, with which a match ends"
         return explainer.nothing(Reason(str(What.NEVER_CAME), "", says))
 
@@ -317,11 +315,11 @@ class Asking:
         parts = [
             f"{count} {Outcome(value).word}" for value, count in zip(values.tolist(), counts.tolist(), strict=True)
         ]
-        types = ", ".join(item.event for item in query.inputs)
+        types = ", ".join(dict.fromkeys(item.event for item in query.inputs))
         says = f"no record is an event that the query takes ({types}): {', '.join(parts) or 'there are no records'}"
         first = np.flatnonzero(outcome == values[np.argmax(counts)])[:1] if len(counts) else np.empty(0, np.int64)
         if len(first):
-            one = self._record(query, int(first[0]))
+            one = self._record(query, int(first[0]))[0]
             return replace(one, says=f"{says}; the first: {one.says}")
         return Explanation(
             Status.NOT, query.name, query.instance, {}, says, reason=Reason(str(What.NEVER_CAME), "", says)

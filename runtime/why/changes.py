@@ -95,7 +95,8 @@ class LeastChange:
         events, own = self._searching.history.events, self.query.inputs[item]
         length, scope = known(own.within or 0), self._searching.scope(latest)
         time = int(events.times[latest])
-        places = [place for place in scope if events.inputs[place] == item and time - events.times[place] >= length]
+        is_own = events.serve(item)
+        places = [place for place in scope if is_own[place] and time - events.times[place] >= length]
         for age in sorted({time - int(events.times[place]) for place in places}):
             for needed in _longer(age):
                 inputs = _changed(self.query.inputs, item, within=needed)

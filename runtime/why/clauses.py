@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from querylang.dataclass import dataclass, replace
 from querylang.plan.describe import condition_text
-from querylang.plan.model import Condition, Gap, QueryPlan, Where, Within, Without
+from querylang.plan.model import Condition, Gap, Input, QueryPlan, Where, Within, Without
 from querylang.plan.text import INPUT_NAMES, Names, count_text, duration_text, expression_text
 
 
@@ -73,15 +73,16 @@ class Clause:
         assert item is not None, "a query has inputs"
         match self.what:
             case What.WINDOW if item.within is not None:
-                return f"{item.event}() within {duration_text(item.within)}"
+                return f"{_input_text(item)} within {duration_text(item.within)}"
             case What.RETAIN if item.retain is not None:
-                return f"{item.event}() retain {count_text(item.retain)}"
+                return f"{_input_text(item)} retain {count_text(item.retain)}"
             case What.UNIQUE:
-                return f"{item.event}() with unique {', '.join(expression_text(part, INPUT_NAMES) for part in item.unique)}"
+                values = ", ".join(expression_text(part, INPUT_NAMES) for part in item.unique)
+                return f"{_input_text(item)} with unique {values}"
             case What.FILTER if item.filter is not None:
-                return f"{item.event}({expression_text(item.filter, INPUT_NAMES)})"
+                return _input_text(item, expression_text(item.filter, INPUT_NAMES))
             case What.LATE if item.wait is not None:
-                return f"{item.event}() wait {duration_text(item.wait)}"
+                return f"{_input_text(item)} wait {duration_text(item.wait)}"
             case What.USED if query.skip is not None:
                 skip = query.skip
                 place = "past last event" if skip.term is None else f"to {skip.to} {query.terms[skip.term].name}"
@@ -89,6 +90,11 @@ class Clause:
             case What.KEY:
                 return f"key {', '.join(query.key_names)}"
         return str(self.what)
+
+
+def _input_text(item: Input, filter_: str = "") -> str:
+    """An input with its role, as far as it is written before its key."""
+    return f"{item.event}({filter_})" + ("" if item.role is None else f" as {item.role}")
 
 
 def clauses_of(query: QueryPlan) -> Iterator[Clause]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,7 @@ from querylang.errors import counted, did_you_mean
 from querylang.plan.model import QueryPlan, known
 from querylang.plan.text import INPUT_NAMES, Names, duration_text, expression_text
 from runtime.admission import Outcome, Selector
-from runtime.columns.keys import key_cells
+from runtime.columns.keys import key_cells, layer_of_inputs
 from runtime.instants import NO_TIME
 from runtime.interpreter import PlanWorld
 from runtime.matching.interface import Bindings
@@ -47,7 +48,7 @@ class Explainer:
     def __init__(self, table: Table, query: QueryPlan, key: KeyValues, matchers: Matchers | None = None) -> None:
         """matchers: as of `Searching`"""
         self.table, self.query, self.key = table, query, key
-        self.own = rows_of_key(table.plan, query, table.records, key, table.keys(query) if key else None)
+        self.own = rows_of_key(table.plan, query, table.records, key, table.have_key(query, key) if key else None)
         self.history: KeyHistory = key_history(table.plan, query, self.own, key, table.ending)
         self.searching = Searching(self.history, matchers)
         self.words = Reasons(self.searching, table.row_of)
@@ -65,18 +66,23 @@ class Explainer:
 
     # A record.
 
-    def record(self, row: int) -> Explanation:
-        """What became of a record of the key."""
-        place = self.table.place(row)
-        position = self.history.places.get(place)
-        return Refusals(self).explanation(row) if position is None else self.at(position)
+    def record(self, row: int) -> list[Explanation]:
+        """What became of a record of the key; of what refused it in one role only, too."""
+        position = self.history.places.get(self.table.place(row))
+        served = () if position is None else self.history.events.inputs_at(position)
+        refused = Refusals(self).explanations(row, served)
+        return refused if position is None else [self.at(position), *refused]
 
-    def latest_record(self, row: int) -> Explanation:
+    def latest_record(self, row: int) -> list[Explanation]:
         """Why a match ends with a record of the key, or why none does; else what became of it."""
         position = self.history.places.get(self.table.place(row))
-        return (
-            self.record(row) if position is None or not self.searching.may_end(position) else self.explanation(position)
-        )
+        if position is None or not self.searching.may_end(position):
+            return self.record(row)
+        return [self.explanation(position)]
+
+    def refusal(self, row: int, item: int) -> Explanation:
+        """What refused a record of the key as an event of an input; -1 = of the first of its type."""
+        return Refusals(self).explanation(row, 0 if item < 0 else int(layer_of_inputs(self.query)[item]))
 
     def at(self, position: int) -> Explanation:
         """What became of a released event."""
@@ -121,8 +127,8 @@ class Explainer:
         return self._of(Status.NOT, says, event=event, reason=Reason(str(What.NEVER_CAME), "", says))
 
     def _names_of(self, position: int) -> list[str]:
-        item = int(self.history.events.inputs[position])
-        return [f"`{term.name}`" for term in self.query.terms if term.input == item]
+        served = self.history.events.inputs_at(position)
+        return [f"`{term.name}`" for term in self.query.terms if term.input in served]
 
     # An event as the latest one.
 
@@ -281,13 +287,16 @@ class Explainer:
         text = f"at most {limit.count} per {duration_text(length)}" + (f" by {values}" if values else "")
         of_values = f" with equal {values}" if values else ""
         says = f"suppressed by `{text}`: so many matches{of_values} were given in the {duration_text(length)} before it"
-        rows = [
-            row for rows in self.history.given.values() for row in rows if time - length < micros(row["time"]) <= time
-        ]
+        given = [row for rows in self.history.given.values() for row in rows if self._is_of_key(row)]
+        rows = [row for row in given if time - length < micros(row["time"]) <= time]
         if rows and not values and self.query.trailing is None:  # else it may be another one
             last = max(rows, key=lambda row: micros(row["time"]))
             says += f", the last of them match {last['match_id']} of {moment_text(micros(last['time']))}"
         return Reason(str(What.SUPPRESSED), text, says)
+
+    def _is_of_key(self, row: dict[str, Any]) -> bool:
+        """Whether a match is of the key: records may have others in other roles."""
+        return {name: plain_value(value) for name, value in (row["key"] or {}).items()} == self.named
 
     def awaited(self, what: str, due: int) -> Awaited:
         """What a match, or an event that is held, waits for."""
@@ -313,7 +322,7 @@ class Explainer:
             if item.policy is not None and not item.policy.is_per_key:
                 length = item.policy.max_delay
                 bound = self.history.definitive if self.history.definitive is not None else clock
-                reached.append((bound, f"the ordering `{item.policy.name}` of {item.event}", length))
+                reached.append((bound, f"the ordering `{item.policy.name}` of {item.name}", length))
             elif item.wait is None:
                 reached.append((clock, f"the clock, that is the last record, {moment_text(clock)}", 0))
             else:
@@ -321,7 +330,7 @@ class Explainer:
                 own = self.history.bounds.get(index, NO_TIME)
                 by_clock = clock - wait
                 why = f"its newest event of this key is of {moment_text(own)}" if own > by_clock else "none is newer"
-                text = f"the wait of {item.event}, {duration_text(wait)}, behind the clock {moment_text(clock)}; {why}"
+                text = f"the wait of {item.name}, {duration_text(wait)}, behind the clock {moment_text(clock)}; {why}"
                 reached.append((max(own, by_clock), text, wait))
         least = min(reached, key=lambda item: item[0])
         delays = [length for _, _, length in reached]
@@ -348,29 +357,48 @@ class Refusals:
         self._explainer = explainer
         self._table, self._query = explainer.table, explainer.query
 
-    def explanation(self, row: int) -> Explanation:
-        """What became of a record that was not released."""
-        event = record_at(self._table, row)
-        selection = Selector(self._table.plan, self._query).select(
-            self._table.records.slice(row, 1), self._table.kinds[row : row + 1]
-        )
+    def explanations(self, row: int, served: Sequence[int] = ()) -> list[Explanation]:
+        """What became of a record that was not released, as each of the inputs that it has the key in.
+
+        served: the inputs that it was released to: then only what refused its time in others counts
+        """
+        selectors = Selector(self._table.plan, self._query).layers
+        kind = self._table.kinds[row : row + 1]
+        inputs = [int(selector.input_of(kind)[0]) for selector in selectors]
+        if len(selectors) == 1 or max(inputs) < 0:
+            return [] if served else [self.explanation(row)]
+        own = [
+            (layer, item)
+            for layer, item in enumerate(inputs)
+            if item >= 0 and item not in served and self._table.has_key(self._query, row, layer, self._explainer.key)
+        ]
+        if served:
+            refused = self._explainer.history.refused.get(self._table.place(row), {})
+            own = [(layer, item) for layer, item in own if item in refused]
+        return [self.explanation(row, layer) for layer, _ in own]
+
+    def explanation(self, row: int, layer: int = 0) -> Explanation:
+        """What became of a record that was not released, as an event of the input of a layer."""
+        query, plan, event = self._query, self._table.plan, record_at(self._table, row)
+        one, kind = self._table.records.slice(row, 1), self._table.kinds[row : row + 1]
+        selector = Selector(plan, query).layers[layer]
+        selection, item = selector.select(one, kind), int(selector.input_of(kind)[0])
         outcome = Outcome(int(selection.outcome[0]))
         if outcome is not Outcome.USED:
-            return unselected(self._table, self._query, row, outcome, self._explainer.named)
-        time = int(selection.time[0])
-        discarded = self._explainer.history.discarded.get(self._table.place(row))
+            return unselected(self._table, query, row, outcome, self._explainer.named, item)
+        time, own = int(selection.time[0]), query.inputs[item]
+        discarded = self._explainer.history.refused.get(self._table.place(row), {}).get(item)
         if discarded is not None:
-            return self._discarded(row, event, discarded, int(selection.input[0]))
+            return self._discarded(row, event, discarded, item)
         definitive = self._explainer.history.definitive
-        item = self._query.inputs[int(selection.input[0])]
         moment = (
-            int(self._table.records.column("_arrival")[row].as_py()) if time == NO_TIME or item.wait is None else time
+            int(self._table.records.column("_arrival")[row].as_py()) if time == NO_TIME or own.wait is None else time
         )
-        if definitive is None or moment > definitive or item.new is None:
+        if definitive is None or moment > definitive or own.new is None:
             says = f"held until time is definitive: the watermark has to reach {moment_text(moment)}"
             awaited = self._explainer.awaited("definitive time", moment)
             return self._of(Status.NOT_YET, says, event, awaited=awaited)
-        return self._not_new(row, event, int(selection.input[0]))
+        return self._not_new(row, event, item)
 
     def _of(self, status: Status, says: str, event: EventAt, **more: Any) -> Explanation:
         query = self._query
@@ -396,8 +424,9 @@ class Refusals:
         else:
             says = f"discarded: {word}"
         text = Clause(What.LATE, item).text(self._query)
+        says = f"{as_role(self._query, item)}{says}"
         reason = Reason(word, text if own.wait is not None else "", says, by=by)
-        latest = self._explainer.others.if_admitted(self._table.place(row))
+        latest = self._explainer.others.if_admitted(self._table.place(row), item)
         candidates = () if latest is None else (latest,)
         return self._of(Status.REFUSED, f"{word}: {says}", event, reason=reason, change=change, candidates=candidates)
 
@@ -408,24 +437,38 @@ class Refusals:
         length = duration_text(known(new.within))
         first = self._explainer.others.first_of_values(self._table.place(row), item)
         since = "" if first is None else f"; {_short(first)} of {short_time(first.time or '')} had the same values"
-        says = f"not new: an event of equal {values} came less than {length} before it{since}"
+        says = (
+            f"{as_role(self._query, item)}not new: an event of equal {values} came less than {length} before it{since}"
+        )
         reason = Reason(str(What.NOT_NEW), f"new by {values} within {length}", says, event=first)
         return self._of(Status.NOT, says, event, reason=reason)
 
 
-def unselected(table: Table, query: QueryPlan, row: int, outcome: Outcome, named: dict[str, Any]) -> Explanation:
-    """What became of a record that the query does not select, or that has not got a key."""
+def as_role(query: QueryPlan, item: int) -> str:
+    """Before what is said of a record whose type is several inputs: the role that it is about."""
+    own = query.inputs[item]
+    return f"as `{own.name}`: " if own.event in query.shared_types else ""
+
+
+def unselected(
+    table: Table, query: QueryPlan, row: int, outcome: Outcome, named: dict[str, Any], item: int = -1
+) -> Explanation:
+    """What became of a record that the query does not select, or that has not got a key.
+
+    item: as an event of this input; -1 = of the first one of its type, if there is one
+    """
     event = record_at(table, row)
     status, clause = Status.REFUSED, ""
     sides: tuple[Side, ...] = ()
     match outcome:
         case Outcome.FILTERED:
-            item = next(index for index, own in enumerate(query.inputs) if own.event == event.event)
+            if item < 0:
+                item = next(index for index, own in enumerate(query.inputs) if own.event == event.event)
             condition = query.inputs[item].filter
             assert condition is not None, "its filter has refused it"
             sides = filter_sides(condition, event_of_row(table, row), PlanWorld(table.plan, query))
             clause = Clause(What.FILTER, item).text(query)
-            status, says = Status.NOT, f"the filter of {event.event} refused it: {sides_text(sides)}"
+            status, says = Status.NOT, f"the filter of {query.inputs[item].name} refused it: {sides_text(sides)}"
         case Outcome.UNRELATED:
             status, says = Status.NOT, f"query {query.name} does not read events of type {event.event}"
         case Outcome.NULL_KEY:

@@ -17,13 +17,15 @@ late records and keys have been decided):
   never came.
 - *Open*: it has stopped, but when the last event of all keys came it was still within the `within`
   of its input and of the pattern (there has to be one of these), or the trailing wait is not over.
+  Of a record that could be a first step by several roles the longest `within` counts.
 - The time to a step is that of the earliest one to the last step reached: the earliest second
   step with which it is reached, then the earliest third, and so on.
 - *Matched*: first steps that are members of matches that were given out. They may be fewer: a match
   has the most recent first step, and `after match skip` and `at most` leave matches out. A `find
   all` gives each of them, `find every` no members: there it is not known.
 
-One event may be in those of several first steps. Patterns with repeats, optional steps or `and`
+One event may be in those of several first steps. A record with several keys, by its roles, is an
+event in each of them. Patterns with repeats, optional steps or `and`
 have no steps in one order and are refused.
 """
 
@@ -187,7 +189,7 @@ def _text(clause: Clause, query: QueryPlan) -> str:
 
 
 def _first_members(query: QueryPlan, step: Step, matches: Sequence[pa.Table]) -> set[tuple[object, ...]]:
-    """The coordinates of first steps of matches."""
+    """The coordinates of first steps of matches, and their keys where they may have several."""
     names = {query.terms[term].name for item in step.transitions for term in item.binds}
     found = set[tuple[object, ...]]()
     for table in matches:
@@ -195,5 +197,9 @@ def _first_members(query: QueryPlan, step: Step, matches: Sequence[pa.Table]) ->
         for name in names if len(table) else ():
             column = members.field(name)
             event = column.filter(column.is_valid())
-            found.update(zip(*(event.field(part).to_pylist() for part in PLACE), strict=True))
+            columns = [event.field(part).to_pylist() for part in PLACE]
+            if query.shared_types:  # a record may be a first step in several keys
+                keys = table.column("key").filter(column.is_valid()).to_pylist()
+                columns.append([str(key) for key in keys])
+            found.update(zip(*columns, strict=True))
     return found

@@ -18,16 +18,20 @@ from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.routing import has_chains
 from runtime.columns.arrivals import Arrivals, RecordKind, row_events
-from runtime.columns.keys import is_of_key, key_columns
+from runtime.columns.keys import has_keys_apart, have_key, inputs_of_layer, is_of_key, keys_of_layer, layers
 from runtime.engine import Engine, QueryParts
 from runtime.instants import NEVER
 from runtime.interpreter import PlanWorld, event_numbers
-from runtime.matching.interface import Bindings, Found, Matcher, Ordered, Waiting, as_bindings
+from runtime.matching.interface import Bindings, Found, Joined, Matcher, Ordered, Waiting, as_bindings, joined_events
 from runtime.matching.reference import Released
 from runtime.number_arrays import Integers
 from runtime.policies.per_input import shares_clock
 from runtime.results.matched import Coordinates
+from runtime.results.outputs import AS_ROLE
 from runtime.results.schemas import Results
+
+Also = tuple[tuple[int, int], ...]
+"""Further inputs that an event serves, each with what supersedes it there."""
 
 KeyValues = tuple[pa.Scalar, ...]
 """The cells of a key, one per part; empty = the query has no key."""
@@ -43,11 +47,10 @@ _AT_ONCE = 256
 class KeyEvent(Released):
     """A released event of the key.
 
-    arrival, source_time: µs; NO_TIME = there is none
+    source_time: µs; NO_TIME = there is none
     place: where it was read
     """
 
-    arrival: int = 0
     source_time: int = 0
     place: Coordinates = ("", 0, 0)
 
@@ -59,6 +62,7 @@ class KeyEvents(Sequence[KeyEvent]):
         self._plan, self._query, self._kept = plan, query, kept
         self._world = PlanWorld(plan, query)
         self._made: dict[int, list[KeyEvent]] = {}
+        self._served: dict[int, NDArray[np.bool_]] = {}
 
     def __len__(self) -> int:
         return len(self._kept.time)
@@ -82,8 +86,13 @@ class KeyEvents(Sequence[KeyEvent]):
 
     @property
     def superseded(self) -> Integers:
-        """By position, that of the next event that supersedes it; NEVER = none."""
+        """By position, that of the next event that supersedes it in its first input; NEVER = none."""
         return self._kept.superseded
+
+    @property
+    def also(self) -> Mapping[int, Also]:
+        """By position, of those that serve several inputs: the others."""
+        return self._kept.also
 
     @property
     def numbers(self) -> Integers:
@@ -96,9 +105,21 @@ class KeyEvents(Sequence[KeyEvent]):
         return self._kept.time
 
     @property
-    def inputs(self) -> Integers:
-        """By position, the input."""
+    def first_inputs(self) -> Integers:
+        """By position, the input, of those that serve several the first one."""
         return self._kept.input
+
+    def inputs_at(self, position: int) -> tuple[int, ...]:
+        """The inputs that an event serves; the first one is first."""
+        return int(self._kept.input[position]), *(item for item, _ in self._kept.also.get(position, ()))
+
+    def serve(self, item: int) -> NDArray[np.bool_]:
+        """By position, whether the event serves an input."""
+        if item not in self._served:
+            found = self._kept.input == item
+            found[[place for place, also in self._kept.also.items() if any(item == other for other, _ in also)]] = True
+            self._served[item] = found
+        return self._served[item]
 
     def _block(self, first: int) -> list[KeyEvent]:
         kept, rows = self._kept, slice(first, first + _AT_ONCE)
@@ -122,7 +143,8 @@ class KeyEvents(Sequence[KeyEvent]):
                     event,
                     int(kept.superseded[first + place]),
                     int(kept.number[first + place]),
-                    arrival=arrival,
+                    arrival,
+                    kept.also.get(first + place, ()),
                     source_time=source_time,
                     place=(coordinates[0], coordinates[1], coordinates[2]),
                 )
@@ -131,7 +153,10 @@ class KeyEvents(Sequence[KeyEvent]):
 
 @dataclass(frozen=True, slots=True)
 class KeptEvents:
-    """By position: the columns of the events of the key; `life`: which life of the key it is in."""
+    """By position: the columns of the events of the key; `life`: which life of the key it is in.
+
+    also: of events that serve several inputs, the others
+    """
 
     table: pa.Table
     input: Integers
@@ -139,6 +164,7 @@ class KeptEvents:
     superseded: Integers
     number: Integers
     life: Integers
+    also: Mapping[int, Also] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -146,9 +172,10 @@ class _Call:
     """What the matcher got of the key in one call, in the order of positions.
 
     kept: how many of them were there before
+    also: of those that serve several inputs, the others
     run: the number of the engine's call
-    begin: the position of the first of them in that call
     found: by match the place of its latest event, and what its terms are bound to
+    ranked: by match, the position of its latest event in the engine's call, and its place here
     """
 
     table: pa.Table
@@ -158,8 +185,9 @@ class _Call:
     number: Integers
     kept: int
     run: int
-    begin: int
+    also: dict[int, Also] = field(default_factory=dict)
     found: list[tuple[int, Bindings]] = field(default_factory=list)
+    ranked: list[tuple[int, int]] = field(default_factory=list)
     errors: list[tuple[int, str]] = field(default_factory=list)
 
 
@@ -176,8 +204,9 @@ class Recorder:
     def match(self, events: Ordered) -> Found:
         """As the matcher has it."""
         found = self._matcher.match(events)
+        joined = joined_events(events)
         for number in self._numbers(events):
-            self.calls.append(self._call(events, found, number))
+            self.calls.append(self._call(joined, events, found, number))
         return found
 
     def outlives(self, events: Ordered, waiting: Waiting) -> NDArray[np.bool_]:
@@ -192,26 +221,37 @@ class Recorder:
         first = events.table.take(pa.array(events.row[events.start[has_events]].astype(np.int64)))
         return [int(number) for number in has_events[is_of_key(self._parts.keys_of(first), self._key)]]
 
-    def _call(self, events: Ordered, found: Found, number: int) -> _Call:
+    def _call(self, joined: Joined, given: Ordered, found: Found, number: int) -> _Call:
+        """given: with a position for each input of an event; here each event has one place."""
+        events = joined.ordered(given)
         begin, fresh, end = (int(at) for at in (events.start[number], events.fresh[number], events.start[number + 1]))
         places = slice(begin, end)
-        superseded = events.superseded[places] if len(events.superseded) else np.full(end - begin, NEVER)
+
+        def moved(by: int) -> int:
+            return by if by >= NEVER else by - begin
+
         call = _Call(
             table=events.table.take(pa.array(events.row[places].astype(np.int64))),
             input=events.input[places].astype(np.int64),
             time=events.time[places],
-            superseded=np.where(superseded < NEVER, superseded - begin, NEVER),
+            superseded=np.where(events.superseded[places] < NEVER, events.superseded[places] - begin, NEVER),
             number=events.number[places] if len(events.number) else np.zeros(end - begin, np.int64),
             kept=fresh - begin,
             run=self.run,
-            begin=begin,
-            errors=[(position - begin, text) for position, text in found.errors if begin <= position < end],
+            also={
+                event - begin: tuple((item, moved(by)) for item, by in also)
+                for event, also in joined.also(given).items()
+                if begin <= event < end
+            },
         )
-        terms = len(self._parts.query.terms)
-        for match in np.flatnonzero((found.latest >= begin) & (found.latest < end)).tolist():
+        of, terms = joined.of, len(self._parts.query.terms)
+        call.errors = [(int(of[at]) - begin, text) for at, text in found.errors if begin <= of[at] < end]
+        latest = of[found.latest]
+        for match in np.flatnonzero((latest >= begin) & (latest < end)).tolist():
             bound = as_bindings(found.members[match].tolist(), found.widths, terms) if found.members.shape[1] else {}
-            moved = {term: tuple(position - begin for position in positions) for term, positions in bound.items()}
-            call.found.append((int(found.latest[match]) - begin, moved))
+            here = {term: tuple(int(of[at]) - begin for at in positions) for term, positions in bound.items()}
+            call.found.append((int(latest[match]) - begin, here))
+            call.ranked.append((int(found.latest[match]), int(latest[match]) - begin))
         return call
 
 
@@ -237,6 +277,7 @@ class KeyHistory:
     events: those that were released, in total order
     found: by position of the latest event what the matcher found, oldest first
     errors: by position, what ended the search
+    records: those of the run
     results: matches, discards and all else of the run
     clock: where the engine's clock is, µs; None = there were no records
     definitive: the watermark of the query and key, µs; None = there is none
@@ -251,6 +292,7 @@ class KeyHistory:
     events: KeyEvents
     found: Mapping[int, Sequence[Bindings]]
     errors: Mapping[int, str]
+    records: pa.Table
     results: Sequence[Results]
     clock: int | None
     definitive: int | None
@@ -295,11 +337,38 @@ class KeyHistory:
         )
 
     @cached_property
-    def discarded(self) -> Mapping[Coordinates, dict[str, Any]]:
-        """The records that were discarded, by their coordinates."""
+    def refused(self) -> Mapping[Coordinates, Mapping[int, dict[str, Any]]]:
+        """The rows of records of the key that were discarded, by their coordinates and input.
+
+        What another role of a type has refused is of this key only if the record has it there.
+        """
+        found: dict[Coordinates, dict[int, dict[str, Any]]] = {}
+        shared, inputs = self.query.shared_types, enumerate(self.query.inputs)
+        by_name = {
+            f"{item.event}{AS_ROLE}{item.role}" if item.event in shared else item.event: index for index, item in inputs
+        }
         tables = [results.discarded for results in self.results if results.discarded is not None]
-        rows = [row for table in tables for row in table.to_pylist(maps_as_pydicts="lossy")]
-        return {(row["source"], row["partition"], row["offset"]): row for row in rows}
+        for row in (row for table in tables for row in table.to_pylist(maps_as_pydicts="lossy")):
+            place, item = (row["source"], row["partition"], row["offset"]), by_name.get(row["event"], -1)
+            is_own = place not in self._elsewhere.get(item, ())
+            if row["query"] in (None, self.query.public_title) and is_own:
+                found.setdefault(place, {})[item] = row
+        return found
+
+    @cached_property
+    def _elsewhere(self) -> Mapping[int, frozenset[Coordinates]]:
+        """By input whose key may be another one than that of its type's first input: the records
+        of the history that are not of the key as its events."""
+        query, records = self.query, self.records
+        if not has_keys_apart(query):
+            return {}
+        kinds = records.column("_kind").to_numpy().astype(np.int64)
+        found: dict[int, frozenset[Coordinates]] = {}
+        for layer in layers(query):
+            is_other = ~is_of_key(keys_of_layer(records, kinds, self.plan, query, layer), self.key)
+            others = frozenset(_places(records.filter(pa.array(is_other))))
+            found |= dict.fromkeys(inputs_of_layer(query, layer), others)
+        return found
 
     def position_of(self, row: Mapping[str, Any]) -> int | None:
         """The position of the latest event of a match that was given out; None = it is not here."""
@@ -327,13 +396,13 @@ class Ending:
 
 
 def rows_of_key(
-    plan: Plan, query: QueryPlan, table: pa.Table, key: KeyValues, columns: Sequence[pa.Array] | None = None
+    plan: Plan, query: QueryPlan, table: pa.Table, key: KeyValues, is_own: NDArray[np.bool_] | None = None
 ) -> pa.Table:
     """The records that matter for a key: its own, heartbeats for every key, control events.
 
     All of them where keys share a clock, or queries feed each other.
 
-    columns: the key columns of the records; None = not known yet
+    is_own: by record, whether it has the key as an event of any input; None = not known yet
     """
     if has_chains(plan.queries) or shares_clock(query) or not key:
         return table
@@ -343,7 +412,7 @@ def rows_of_key(
         item.heartbeat.event for item in query.inputs if item.heartbeat is not None and not item.heartbeat.keys
     ]
     wanted = np.isin(kinds, [RecordKind.CONTROL, *(numbers[event] for event in everywhere if event in numbers)])
-    wanted |= is_of_key(key_columns(table, kinds, plan, query) if columns is None else columns, key)
+    wanted |= have_key(table, kinds, plan, query, key) if is_own is None else is_own
     return table.filter(pa.array(wanted))
 
 
@@ -386,6 +455,7 @@ def key_history(plan: Plan, query: QueryPlan, table: pa.Table, key: KeyValues, e
         events,
         joined.found,
         joined.errors,
+        table,
         results,
         engine.clock,
         definitive,
@@ -424,7 +494,8 @@ def _joined(calls: Sequence[_Call], query: QueryPlan, schema: pa.Schema) -> _Joi
     errors: dict[int, str] = {}
     ranked: dict[tuple[int, int], int] = {}
     count, life = 0, 0
-    later: dict[int, int] = {}
+    later: dict[tuple[int, int], int] = {}
+    also: dict[int, Also] = {}
     for number, call in enumerate(calls):
         if not call.kept and number:
             life += query.forget_keys is not None
@@ -434,7 +505,13 @@ def _joined(calls: Sequence[_Call], query: QueryPlan, schema: pa.Schema) -> _Joi
         is_over = call.superseded < NEVER
         moved = np.full(len(is_over), NEVER)
         moved[is_over] = position[call.superseded[is_over]]
-        later |= dict(zip(position[: call.kept].tolist(), moved[: call.kept].tolist(), strict=True))
+        for at, others in call.also.items():
+            own = tuple((item, by if by >= NEVER else int(position[by])) for item, by in others)
+            if at >= call.kept:
+                also[int(position[at])] = own
+            note(later, int(position[at]), own)
+        for at, item, by in zip(before, call.input.tolist(), moved.tolist(), strict=False):
+            note(later, at, ((item, by),))
         superseded.append(moved[call.kept :])
         lives.append(np.full(new, life, np.int64))
         tables.append(call.table.slice(call.kept))
@@ -444,22 +521,38 @@ def _joined(calls: Sequence[_Call], query: QueryPlan, schema: pa.Schema) -> _Joi
         for latest, bound in call.found:
             moved_bound = {term: tuple(int(position[at]) for at in places) for term, places in bound.items()}
             found.setdefault(int(position[latest]), []).append(moved_bound)
-            ranked[call.run, call.begin + latest] = int(position[latest])
+        ranked |= {(call.run, rank): int(position[latest]) for rank, latest in call.ranked}
         errors |= {int(position[at]): text for at, text in call.errors}
         count += new
     nothing = np.empty(0, np.int64)
-    all_superseded = np.concatenate([nothing, *superseded])
-    for at, by in later.items():
-        all_superseded[at] = min(int(all_superseded[at]), by)
+    inputs = np.concatenate([nothing, *(call.input[call.kept :] for call in parts)])
     kept = KeptEvents(
         pa.concat_tables(tables, promote_options="default").combine_chunks() if tables else schema.empty_table(),
-        np.concatenate([nothing, *(call.input[call.kept :] for call in parts)]),
+        inputs,
         np.concatenate([nothing, *(call.time[call.kept :] for call in parts)]),
-        all_superseded,
+        last_superseded(np.concatenate([nothing, *superseded]), inputs, later),
         np.concatenate([nothing, *(call.number[call.kept :] for call in parts)]),
         np.concatenate([nothing, *lives]),
+        {at: tuple((item, later.get((at, item), by)) for item, by in own) for at, own in also.items()},
     )
     return _Joined(kept, found, errors, ranked)
+
+
+def note(later: dict[tuple[int, int], int], at: int, own: Also) -> None:
+    """Notes what supersedes an event in some of its inputs; `later`: as of `last_superseded`."""
+    for item, by in own:
+        later[at, item] = min(by, later.get((at, item), NEVER))
+
+
+def last_superseded(known: Integers, inputs: Integers, later: Mapping[tuple[int, int], int]) -> Integers:
+    """By position, what supersedes an event in its first input.
+
+    later: the same by position and input, where it was not known when the event was new
+    """
+    for (at, item), by in later.items():
+        if inputs[at] == item:
+            known[at] = min(int(known[at]), by)
+    return known
 
 
 def _places(table: pa.Table) -> list[Coordinates]:

@@ -19,7 +19,7 @@ from querylang.plan.model import Input, Plan, QueryPlan, known
 from querylang.plan.routing import has_chains
 from querylang.plan.text import duration_text
 from runtime.admission import Outcome
-from runtime.columns.keys import key_columns
+from runtime.columns.keys import key_columns, keys_of_layer, layers
 from runtime.interpreter import Context, EvaluationError, PlanWorld, evaluate, holds, run_action
 from runtime.matching.interface import Bindings
 from runtime.matching.reference import ReferenceMatcher, positions_of
@@ -62,7 +62,7 @@ class OtherRuns:
     @cached_property
     def _unbounded(self) -> Searching | None:
         """Where nothing is late; None = nothing is, or it is not by a wait."""
-        words = {row["reason"] for row in self._history.discarded.values()}
+        words = {row["reason"] for own in self._history.refused.values() for row in own.values()}
         if words.isdisjoint((Outcome.LATE.word, Outcome.OUT_OF_ORDER.word)) or shares_clock(self._query):
             return None
         return self._run(_with_inputs(self._query, _never_late))
@@ -73,7 +73,8 @@ class OtherRuns:
         query, key = self._query, self._history.key
         kinds = self._records.column("_kind").to_numpy().astype(np.int64)
         near = near_keys(self._plan, query, self._records, kinds, key)
-        if not near or shares_clock(query) or ReferenceMatcher(self._plan, query).mentions_keys:
+        is_apart = bool(query.shared_types) or shares_clock(query)
+        if not near or is_apart or ReferenceMatcher(self._plan, query).mentions_keys:
             return None
         (column,) = key_columns(self._records, kinds, self._plan, query)
         wanted = pc.is_in(column, value_set=pa.array([*near, key[0].as_py()], column.type))
@@ -101,31 +102,33 @@ class OtherRuns:
 
     def _filtered(self, run: Searching, bound: Bindings) -> Reason | None:
         words, world = Reasons(run, self._row_of), PlanWorld(self._plan, self._query)
-        for position in sorted(positions_of(bound), reverse=True):
-            event = run.events[position]
-            condition = self._query.inputs[event.input].filter
+        for position, item in self._members(bound):
+            event, condition = run.events[position], self._query.inputs[item].filter
             context = Context([event.value], world=world, invoke=run_action)
             if condition is None or holds(condition, context):
                 continue
-            sides = Reasons(Searching(self._history), self._row_of).filter_sides(event.input, event.value)
-            shown = words.at(position, bound)
-            says = f"the filter of {shown.event} refused `{shown.name}` (row {shown.row}): {sides_text(sides)}"
-            return Reason(
-                str(What.FILTER), Clause(What.FILTER, event.input).text(self._query), says, sides, event=shown
-            )
+            sides = Reasons(Searching(self._history), self._row_of).filter_sides(item, event.value)
+            shown, name = words.at(position, bound), self._query.inputs[item].name
+            says = f"the filter of {name} refused `{shown.name}` (row {shown.row}): {sides_text(sides)}"
+            return Reason(str(What.FILTER), Clause(What.FILTER, item).text(self._query), says, sides, event=shown)
         return None
 
+    def _members(self, bound: Bindings) -> list[tuple[int, int]]:
+        """The events of a candidate, the newest first, each with the input of its name."""
+        terms = self._query.terms
+        return sorted(((at, terms[term].input) for term, places in bound.items() for at in places), reverse=True)
+
     def _late(self, run: Searching, bound: Bindings) -> Reason | None:
-        for position in sorted(positions_of(bound), reverse=True):
+        for position, item in self._members(bound):
             event = run.events[position]
             assert isinstance(event, KeyEvent), "the history has made it"
-            row = self._history.discarded.get(event.place)
+            row = self._history.refused.get(event.place, {}).get(item)
             if row is None:
                 continue
             shown = Reasons(run, self._row_of).at(position, bound)
             behind = duration_text(max(0, event.arrival - event.source_time))
             says = f"`{shown.name}` (row {shown.row}) was discarded ({row['reason']}): it arrived {behind} after it happened"
-            clause = Clause(What.LATE, event.input).text(self._query)
+            clause = Clause(What.LATE, item).text(self._query)
             return Reason(str(What.LATE), clause, says, event=shown)
         return None
 
@@ -157,7 +160,7 @@ class OtherRuns:
         if own.wait is None:
             return None
         event = own.event
-        if not own.out_of_order and self._admits(place, _with_input(query, item, out_of_order=True)):
+        if not own.out_of_order and self._admits(place, item, _with_input(query, item, out_of_order=True)):
             text = f"@OutOfOrder()\nevent {event}"
             return Change(
                 "order", f"event {event}", text, text, costs="events of the wait are held, and put into order"
@@ -166,7 +169,7 @@ class OtherRuns:
             return None
         for is_ordered in (own.out_of_order, True):
             changed = _with_input(query, item, wait=behind, out_of_order=is_ordered)
-            if self._admits(place, changed):
+            if self._admits(place, item, changed):
                 before, after = f"wait {duration_text(known(own.wait))}", f"wait {duration_text(behind)}"
                 more = duration_text(behind - known(own.wait))
                 also = "" if is_ordered == own.out_of_order else f", and `@OutOfOrder()` above `event {event}`"
@@ -187,16 +190,20 @@ class OtherRuns:
                 else replace(other, policy=replace(other.policy, max_delay=max(behind, other.policy.max_delay)))
             ),
         )
-        if not self._admits(place, changed):
+        if not self._admits(place, item, changed):
             return None
         before, after = (f"late={duration_text(length)}" for length in (policy.max_delay, behind))
         more = duration_text(behind - policy.max_delay)
         costs = f"each match may come {more} later, and events of {more} more are held"
         return Change("late", before, after, f"--ordering: {after}", costs=costs)
 
-    def _admits(self, place: Coordinates, query: QueryPlan) -> bool:
+    def _admits(self, place: Coordinates, item: int, query: QueryPlan) -> bool:
+        """Whether the query, run again, no longer refuses a record as an event of an input."""
         history = self._run(query).history
-        return place in history.places or (place not in history.discarded and place in self._history.discarded)
+        position = history.places.get(place)
+        if position is not None and item in history.events.inputs_at(position):
+            return True
+        return item not in history.refused.get(place, {}) and item in self._history.refused.get(place, {})
 
     def gives(self, query: QueryPlan, latest: int) -> bool:
         """Whether the query, run again, gives a match that ends with the same event."""
@@ -207,8 +214,11 @@ class OtherRuns:
         found = [history.position_of(row) for rows in history.given.values() for row in rows]
         return position in found
 
-    def if_admitted(self, place: Coordinates) -> Candidate | None:
-        """The match that a refused record would have been part of; None = there is none."""
+    def if_admitted(self, place: Coordinates, item: int | None = None) -> Candidate | None:
+        """The match that a refused record would have been part of; None = there is none.
+
+        item: as an event of this input; None = of any
+        """
         run = self._unbounded
         position = None if run is None else run.history.places.get(place)
         if run is None or position is None:
@@ -217,7 +227,7 @@ class OtherRuns:
             if latest < position:
                 continue
             for bound in run.history.found[latest]:
-                if position in positions_of(bound):
+                if any(at == position and item in (None, own) for at, own in self._members(bound)):
                     reason = self._late(run, bound)
                     if reason is not None:
                         return Candidate(Reasons(run, self._row_of).events_of(bound), reason, is_whole=True)
@@ -243,7 +253,7 @@ class OtherRuns:
 
         wanted = values(position)
         for before in range(position - 1, max(-1, position - 10_000), -1):
-            if run.events[before].input == item and values(before) == wanted:
+            if item in run.events[before].inputs and values(before) == wanted:
                 return event_at(run.events[before], "", self._row_of)
         return None
 
@@ -268,8 +278,8 @@ def near_keys(plan: Plan, query: QueryPlan, records: pa.Table, kinds: Integers, 
     """Keys that differ from one in upper and lower case, spaces or leading zeros only."""
     if len(key) != 1 or not pa.types.is_string(key[0].type) or has_chains(plan.queries):
         return []
-    (column,) = key_columns(records, kinds, plan, query)
-    different = pc.unique(column).drop_null()
+    columns = [keys_of_layer(records, kinds, plan, query, layer)[0] for layer in layers(query)]
+    different = pc.unique(pa.chunked_array(columns)).drop_null()
     wanted = _folded(pa.array([key[0].as_py()], pa.string()))[0]
     found = different.filter(pc.equal(_folded(different), wanted))
     return [name for name in found.to_pylist() if name != key[0].as_py()][:_MOST_NEAR]

@@ -52,8 +52,6 @@ class Step:
 
 def steps_of(query: QueryPlan) -> tuple[Step, ...]:
     """The steps in the order of the pattern, a trailing wait behind them."""
-    if query.shared_types:
-        raise InputError(f"query '{query.name}': a type is several inputs, and `funnel` cannot count these yet")
     line = list[tuple[Transition, ...]]()
     state = 0
     while state != ACCEPT:
@@ -164,6 +162,7 @@ class Way:
                 rest.clause,
             )
         elif rest.steps == self.steps:
+            self.positions = min(self.positions, (position, *rest.positions))
             self.fails(rest.rank, rest.clause)
 
 
@@ -175,20 +174,19 @@ class PartialMatches:
     ) -> None:
         self.query, self.steps, self._found, self._matcher = query, steps, found, matcher
         self.events, self._has_ended = found.events, flush
-        self.times, self.inputs = found.events.times.tolist(), found.events.inputs.tolist()
-        self._superseded, self._numbers = found.events.superseded.tolist(), found.events.numbers.tolist()
+        self.times, self._numbers = found.events.times.tolist(), found.events.numbers.tolist()
+        self._superseded, self._also = found.events.superseded.tolist(), found.events.also
+        self._input = found.events.first_inputs.tolist()
+        self._alone = [(item,) for item in range(len(query.inputs))]
         self._retain = [None if item.retain is None else known(item.retain) for item in query.inputs]
         self._counts = {
-            item: np.cumsum(found.events.inputs == item).tolist()
+            item: np.cumsum(found.events.serve(item)).tolist()
             for item, retain in enumerate(self._retain)
             if retain is not None
         }
         self._within = [None if item.within is None else known(item.within) for item in query.inputs]
         self._whole = _whole_within(query)
-        self._binds: list[dict[int, list[Transition]]] = [{} for _ in steps]
-        for step, binds in zip(steps, self._binds, strict=True):
-            for transition in step.transitions:
-                binds.setdefault(transition.input, []).append(transition)
+        self._known_binds: dict[tuple[int, tuple[int, ...]], list[Transition]] = {}
         self._needed = [_needed_terms(query, steps, number) for number in range(len(steps))]
         self._compared = [tuple(sorted(_terms_of(query, item))) for item in query.conditions]
         self._visits = 0
@@ -200,25 +198,43 @@ class PartialMatches:
 
     def limit_of(self, position: int) -> int | None:
         """For how long after a first step something can follow, µs; None = there is no limit."""
-        return min(
-            (item for item in (self._within[self.inputs[position]], self._whole) if item is not None), default=None
-        )
+        own = [self._within[number] for item in self._binds(0, position) for number in item.inputs]
+        longest = None if None in own else max((item for item in own if item is not None), default=None)
+        return min((item for item in (longest, self._whole) if item is not None), default=None)
+
+    def _binds(self, number: int, position: int) -> list[Transition]:
+        """The transitions of the step of a number that an event can take: by each input it serves."""
+        also = self._also.get(position)
+        served = self._alone[self._input[position]]
+        if also is not None:
+            served = (*served, *(item for item, _ in also))
+        name = number, served
+        if name not in self._known_binds:
+            fitting = [item for item in self.steps[number].transitions if set(item.inputs) <= set(served)]
+            self._known_binds[name] = fitting
+        return self._known_binds[name]
 
     def of_key(self, key: range) -> Iterator[tuple[int, Way]]:
         """By event that could be a first step: how far it comes."""
-        own = np.array(self.inputs[key.start : key.stop], np.int64)
         self._key = key
-        self._places = [(np.flatnonzero(np.isin(own, list(binds))) + key.start).tolist() for binds in self._binds]
+        self._places = [self._places_of(step, key) for step in self.steps]
         self._nowhere = Search(self._matcher, self.events, key.start, range(key.start, key.start + 1))
         self._held: dict[tuple[object, ...], bool] = {}
         for first in self._places[0]:
             self._visits, self._first = 0, first
             self._ways: dict[tuple[object, ...], Way] = {}
             way = Way(0)
-            for transition in self._binds[0][self.inputs[first]]:
+            for transition in self._binds(0, first):
                 self._try(way, 0, first, transition, dict.fromkeys(transition.binds, (first,)), None)
             yield first, way
         self.events.forget(key.stop)
+
+    def _places_of(self, step: Step, key: range) -> list[int]:
+        """The events of a key that could be a step."""
+        found = np.zeros(len(key), np.bool_)
+        for item in {item.input for item in step.transitions}:
+            found |= self.events.serve(item)[key.start : key.stop]
+        return [int(place) for place in np.flatnonzero(found) + key.start]
 
     def _try(
         self, way: Way, number: int, position: int, transition: Transition, bound: _Bound, before: int | None
@@ -258,7 +274,7 @@ class PartialMatches:
             self._visits += 1
             if self.is_cut:
                 break
-            for transition in self._binds[following][self.inputs[later]]:
+            for transition in self._binds(following, later):
                 extended = {**bound, **dict.fromkeys(transition.binds, (later,))}
                 self._try(way, following, later, transition, extended, position if last.follows else None)
             # Behind the end of its window nothing continues, nor fails for what is asked later.
@@ -302,12 +318,17 @@ class PartialMatches:
 
     def _out_of_window(self, latest: int, bound: _Bound) -> _Failing | None:
         """The first of the events that has left its window when the latest one comes."""
-        for order, position in enumerate(sorted({positions[0] for positions in bound.values()})):
-            item = self.inputs[position]
+        served = sorted({(positions[0], self.query.terms[term].input) for term, positions in bound.items()})
+        places = {position: order for order, position in enumerate(dict.fromkeys(position for position, _ in served))}
+        for position, item in served:
+            order = places[position]
             within, retain = self._within[item], self._retain[item]
             if within is not None and self.times[latest] - self.times[position] >= within:
                 return (1, order, 0, item), Clause(What.WINDOW, item)
-            if self._superseded[position] <= latest:
+            by = self._superseded[position]
+            if self._input[position] != item:
+                by = next(by for other, by in self._also[position] if other == item)
+            if by <= latest:
                 return (1, order, 1, item), Clause(What.UNIQUE, item)
             if retain is not None and self._counts[item][latest] - self._counts[item][position] >= retain:
                 return (1, order, 2, item), Clause(What.RETAIN, item)
@@ -345,11 +366,11 @@ def _whole_within(query: QueryPlan) -> int | None:
 def _needed_terms(query: QueryPlan, steps: Sequence[Step], number: int) -> tuple[int, ...]:
     """The terms up to a step whose events matter for what can follow it.
 
-    They are mentioned later, may be what a later `without` looks for, or may leave their window
-    before the first step leaves its own.
+    They are mentioned later, may be what a later `without` looks for, as one of several inputs
+    of their type, or may leave their window before the first step leaves its own.
     """
     later = [query.conditions[index] for step in steps[number + 1 :] for index in step.conditions]
-    needed, sought = set[int](), {item.input for item in later if isinstance(item, Without)}
+    needed, sought = set[int](), {query.inputs[item.input].event for item in later if isinstance(item, Without)}
     for condition in later:
         needed |= _terms_of(query, condition)
         between = condition.between if isinstance(condition, Within | Without) else None
@@ -360,7 +381,7 @@ def _needed_terms(query: QueryPlan, steps: Sequence[Step], number: int) -> tuple
     for term in (term for step in steps[: number + 1] for item in step.transitions for term in item.binds):
         item = query.inputs[query.terms[term].input]
         is_shorter = item.within is not None and (longest is None or known(item.within) < longest)
-        if is_shorter or item.retain is not None or item.unique or query.terms[term].input in sought:
+        if is_shorter or item.retain is not None or item.unique or item.event in sought:
             needed.add(term)
     before = {term for step in steps[: number + 1] for item in step.transitions for term in item.binds}
     return tuple(sorted(needed & before))

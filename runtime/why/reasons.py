@@ -21,7 +21,7 @@ from runtime.timestamps import format_time
 from runtime.why.answers import Checked, EventAt, Reason, Side
 from runtime.why.clauses import Clause, What
 from runtime.why.history import KeyEvent
-from runtime.why.searching import Near, Searching
+from runtime.why.searching import Near, Searching, superseded_in
 
 SECOND = 1_000_000
 _COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
@@ -132,10 +132,10 @@ class Reasons:
 
     def _retain(self, near: Near, latest: int, text: str) -> Reason:
         assert near.position is not None, "an event has left its window"
-        item, inputs = self.query.inputs[near.clause.index], self._searching.history.events.inputs
-        newer = int((inputs[near.position + 1 : latest + 1] == near.clause.index).sum())
+        item, serve = self.query.inputs[near.clause.index], self._searching.history.events.serve(near.clause.index)
+        newer = int(serve[near.position + 1 : latest + 1].sum())
         says = (
-            f"{self._shown(near.position, near.bound)} had left its window: {newer} newer {item.event} came after it, "
+            f"{self._shown(near.position, near.bound)} had left its window: {newer} newer {item.name} came after it, "
             f"and the newest {known(item.retain or 0)} are kept"
         )
         by = float(newer + 1 - known(item.retain or 0))
@@ -143,7 +143,7 @@ class Reasons:
 
     def _unique(self, near: Near, text: str) -> Reason:
         assert near.position is not None, "an event has left its window"
-        by = self._searching.events[near.position].superseded
+        by = superseded_in(self._searching.events[near.position], near.clause.index)
         says = f"{self._shown(near.position, near.bound)} was replaced by a newer one of the same values, {self._shown(by, {})}"
         return Reason(str(What.UNIQUE), text, says, event=self.at(by))
 
@@ -172,12 +172,12 @@ class Reasons:
         assert near.state is not None, "the search ended in a state"
         transitions = self.query.automaton.states[near.state].transitions
         names = dict.fromkeys(self.query.terms[term].name for item in transitions for term in item.binds)
-        inputs = sorted({item.input for item in transitions})
-        types = " or ".join(self.query.inputs[item].event for item in inputs)
+        inputs = sorted({number for item in transitions for number in item.inputs})
+        types = " or ".join(self.query.inputs[item].name for item in inputs)
         named = " or ".join(f"`{name}`" for name in names)
         first = min(positions_of(near.bound), default=latest)
         says = f"no {types} that could be {named} came before {self._shown(first, near.bound)}"
-        later = self._later(latest, inputs)
+        later = self._later(latest, [item.inputs for item in transitions])
         if later is None:
             return Reason(str(What.NEVER_CAME), "", f"{says}, for this key")
         behind = self._searching.events[later].time - self._searching.events[latest].time
@@ -185,10 +185,11 @@ class Reasons:
         says += f"; the first one came {how}, {self._shown(later, {})}: a match ends with its newest event"
         return Reason(str(What.ORDER), "", says, event=self.at(later), by=behind / SECOND)
 
-    def _later(self, latest: int, inputs: Sequence[int]) -> int | None:
-        life, of_events = self._searching.history.life(latest), self._searching.history.events.inputs
+    def _later(self, latest: int, wanted: Sequence[Sequence[int]]) -> int | None:
+        """The first event behind one that serves all inputs of some transition."""
+        life, events = self._searching.history.life(latest), self._searching.history.events
         for position in range(latest + 1, min(life.stop, latest + 1 + 4_000)):
-            if int(of_events[position]) in inputs:
+            if any(set(inputs) <= set(events.inputs_at(position)) for inputs in wanted):
                 return position
         return None
 

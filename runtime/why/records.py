@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from querylang.dataclass import dataclass, field
 from querylang.plan.model import Plan, QueryPlan
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import RecordKind, column_name, event_of
-from runtime.columns.keys import key_columns
+from runtime.columns.keys import is_of_key, keys_of_layer, layers
 from runtime.instants import NO_TIME
 from runtime.interpreter import Event, PlanWorld, event_text
 from runtime.number_arrays import Integers
@@ -46,32 +47,43 @@ class Table:
     row_of: RowOf
     rows: Integers
     rewritten_as: Rewrite | None = None
-    known_keys: dict[str, Sequence[pa.Array]] = field(default_factory=dict)
+    known_keys: dict[str, Sequence[Sequence[pa.Array]]] = field(default_factory=dict)
 
     @cached_property
     def kinds(self) -> Integers:
         """By record, its kind."""
         return self.records.column("_kind").to_numpy().astype(np.int64)
 
-    def keys(self, query: QueryPlan) -> Sequence[pa.Array]:
-        """The key columns of a query, by record."""
+    def keys(self, query: QueryPlan) -> Sequence[Sequence[pa.Array]]:
+        """The key columns of a query, by layer (`runtime.columns.keys`)."""
         if query.title not in self.known_keys:
-            self.known_keys[query.title] = key_columns(self.records, self.kinds, self.plan, query)
+            self.known_keys[query.title] = [
+                keys_of_layer(self.records, self.kinds, self.plan, query, layer) for layer in layers(query)
+            ]
         return self.known_keys[query.title]
 
-    def key_of(self, query: QueryPlan, row: int) -> KeyValues | None:
-        """The key of a record; None = it has none."""
-        cells = self._cells(query, row)
-        missing = [place for place, cell in enumerate(cells) if not cell.is_valid and place not in query.optional_keys]
-        return None if missing else tuple(cells)
+    def have_key(self, query: QueryPlan, key: KeyValues) -> NDArray[np.bool_]:
+        """By record, whether it has a key as an event of any input."""
+        return np.logical_or.reduce([is_of_key(columns, key) for columns in self.keys(query)])
+
+    def keys_of(self, query: QueryPlan, row: int) -> list[KeyValues]:
+        """The keys of a record: those of the inputs that its type is; none if it has none."""
+        cells = [self._cells(query, row, layer) for layer in layers(query)]
+        known = [tuple(own) for own in cells if all(cell.is_valid for cell in own)]
+        return list({tuple(map(str, key)): key for key in known}.values())
+
+    def has_key(self, query: QueryPlan, row: int, layer: int, key: KeyValues) -> bool:
+        """Whether a record has a key as an event of the input of a layer."""
+        columns = [column.slice(row, 1) for column in self.keys(query)[layer]]
+        return not key or bool(is_of_key(columns, key)[0])
 
     def key_cells(self, query: QueryPlan, row: int) -> list[Any]:
-        """The parts of the key of a record; None = it has none."""
-        return [cell.as_py() for cell in self._cells(query, row)]
+        """The parts of the key of a record as an event of its first input; None = it has none."""
+        return [cell.as_py() for cell in self._cells(query, row, 0)]
 
-    def _cells(self, query: QueryPlan, row: int) -> list[pa.Scalar]:
+    def _cells(self, query: QueryPlan, row: int, layer: int) -> list[pa.Scalar]:
         one, kinds = self.records.slice(row, 1), self.kinds[row : row + 1]
-        return [column[0] for column in key_columns(one, kinds, self.plan, query)]
+        return [column[0] for column in keys_of_layer(one, kinds, self.plan, query, layer)]
 
     def row_at(self, place: Coordinates) -> int | None:
         """The record that was read at a place; None = it is not one of these."""

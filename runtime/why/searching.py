@@ -66,8 +66,17 @@ class _Unsuperseded(Sequence[Released]):
         if isinstance(position, slice):
             return [self[place] for place in range(*position.indices(len(self)))]
         event = self._events[position]
-        is_kept = event.superseded >= NEVER or event.input != self._item
-        return event if is_kept else replace(event, superseded=NEVER)
+        if event.input == self._item:
+            return event if event.superseded >= NEVER else replace(event, superseded=NEVER)
+        if all(item != self._item or by >= NEVER for item, by in event.also):
+            return event
+        also = tuple((item, NEVER if item == self._item else by) for item, by in event.also)
+        return replace(event, also=also)
+
+
+def superseded_in(event: Released, item: int) -> int:
+    """What supersedes an event in an input that it serves; NEVER = nothing."""
+    return event.superseded if event.input == item else next(by for number, by in event.also if number == item)
 
 
 Matchers = dict[Clause | None, ReferenceMatcher]
@@ -187,8 +196,8 @@ class Searching:
         """Whether an event can be the latest of a match."""
         if self.query.every is not None:
             return True
-        starts = self.query.automaton.states[0].transitions
-        return any(item.input == self.events[position].input for item in starts)
+        starts, served = self.query.automaton.states[0].transitions, self.history.events.inputs_at(position)
+        return any(set(item.inputs) <= set(served) for item in starts)
 
     # What a search without a match fails for.
 
@@ -214,7 +223,7 @@ class Searching:
         if clause.is_condition:
             return None
         search = self.search(latest)
-        positions = sorted(positions_of(bound), reverse=True)
+        positions = sorted(set(positions_of(bound)), reverse=True)
         match clause.what:
             case What.ORDER:
                 numbers = [self.events[position].number for position in positions]
@@ -222,8 +231,9 @@ class Searching:
                 return next((position for position, older, newer in pairs if older != newer - 1), None)
             case What.USED:
                 return next((position for position in positions if position not in search.free), None)
-        own = [position for position in positions if self.events[position].input == clause.index]
-        return next((position for position in own if position not in search.in_window), None)
+        terms = [term for term in bound if self.query.terms[term].input == clause.index]
+        own = sorted(positions_of(bound, terms), reverse=True)
+        return next((position for position in own if clause.index not in search.in_window.get(position, ())), None)
 
     def dead_ends(self, latest: int) -> list[Near]:
         """Where the search ends without a match: those that have come furthest, newest first."""
@@ -236,7 +246,7 @@ class _DeadEnds:
     def __init__(self, searching: Searching, latest: int) -> None:
         self._searching, self._latest = searching, latest
         self._search, self._matcher = searching.search(latest), searching.matcher()
-        self._in_window, self._free = set(self._search.in_window), set(self._search.free)
+        self._in_window, self._free = self._search.in_window, set(self._search.free)
         self._scope = searching.scope(latest)
         self._found: list[tuple[float, Near]] = []
         self._visits = 0
@@ -287,8 +297,9 @@ class _DeadEnds:
     def _refused(self, transition: Transition, position: int, newest: int) -> Clause | None:
         """What keeps an event from being bound at all."""
         events, query = self._searching.events, self._searching.query
-        if position not in self._in_window:
-            return Clause(self._left(position), events[position].input)
+        left = next((item for item in transition.inputs if item not in self._in_window.get(position, ())), None)
+        if left is not None:
+            return Clause(self._left(position, left), left)
         if position not in self._free:
             return Clause(What.USED)
         if transition.follows and events[position].number != events[newest + 1].number - 1:
@@ -296,13 +307,12 @@ class _DeadEnds:
         assert query.inputs, "a query has inputs"
         return None
 
-    def _left(self, position: int) -> What:
-        """Why an event is not in its window."""
-        events = self._searching.events
-        item = self._searching.query.inputs[events[position].input]
+    def _left(self, position: int, number: int) -> What:
+        """Why an event is not in the window of an input that it serves."""
+        events, item = self._searching.events, self._searching.query.inputs[number]
         if item.within is not None and events[self._latest].time - events[position].time >= known(item.within):
             return What.WINDOW
-        return What.UNIQUE if events[position].superseded <= self._latest else What.RETAIN
+        return What.UNIQUE if superseded_in(events[position], number) <= self._latest else What.RETAIN
 
     def _failing(self, checks: Sequence[int], bound: Bindings, *, is_last: bool, binds: Sequence[int]) -> Clause | None:
         events = self._searching.events

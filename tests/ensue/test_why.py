@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -255,23 +256,124 @@ def test_what_was_not_searched_is_said_each_time() -> None:
     assert replay.why(key=1, at=900).remarks == ()
 
 
-ROLES = """
-query Spawned {
+SPAWN = """@OutOfOrder()
+event Process { integer pid; integer ppid; string name; }
+
+query Spawn {
     inputs {
-        Reading() as parent key sensor within 1 hour;
-        Reading() as child key sensor within 1 hour;
+        Process() as parent key pid as process within 1 hour wait 1 minute;
+        Process() as child key ppid as process within 1 minute wait 10 seconds;
     }
-    find parent as p -> child as c where c.value > p.value
+    find parent as p -> child as c where c.name = "cmd" without child as x where x.name = "ok"
 }
 """
 
 
-def test_a_query_with_roles_is_left_out_and_the_others_answer() -> None:
-    why = ensue.replay(RISE + ROLES, ROWS).why(row=3)
-    assert [answer.query for answer in why] == ["Rise"]
-    assert "`why` cannot explain these yet" in why.remarks[0]
-    with pytest.raises(InputError, match=r"query 'Spawned': 'Reading' is several inputs \('parent' and 'child'\)"):
-        ensue.replay(RISE + ROLES, ROWS).why(row=3, query="Spawned")
+def spawned(*processes: tuple[float, int | None, int | None, str], ts: dict[int, float] | None = None) -> list[Any]:
+    """Rows of a time, a process, its parent and its name; `ts`: by process, when it really began."""
+    began = ts or {}
+    return [
+        {"at": at, "ts": began.get(pid or 0, at), "event": "Process", "pid": pid, "ppid": parent, "name": name}
+        for at, pid, parent, name in processes
+    ]
+
+
+FAMILY = spawned((0, 1, None, "init"), (10, 2, 1, "word"), (20, 3, 2, "cmd"), (40, 5, 2, "ok"), (50, 6, 2, "cmd"))
+
+
+def test_a_record_of_several_roles_is_explained_in_each_of_its_keys() -> None:
+    replay = ensue.replay(SPAWN, FAMILY)
+    answers = list(replay.why(row=2))
+    assert [(answer.status, answer.key["process"]) for answer in answers] == [(Status.MATCHED, 2), (Status.NOT, 1)]
+    assert [(event.name, event.row) for event in answers[0].events] == [("p", 2), ("c", 3)]
+    (word,) = answers[1].candidates
+    assert word.reason.says == '`where c.name = "cmd"` does not hold: c.name is "word"'
+    assert word.change is not None
+    assert len(ensue.replay(word.change.query, FAMILY)) == 1  # in the key 1 instead
+
+
+def test_a_without_of_a_role_names_the_event_that_broke_it() -> None:
+    (answer,) = ensue.replay(SPAWN, FAMILY).why(key=2, at=50.0)
+    assert answer.reason is not None
+    assert answer.reason.event is not None
+    assert (answer.status, answer.reason.what, answer.reason.event.row) == (Status.NOT, "without", 4)
+
+
+def test_a_window_of_a_role_is_its_own() -> None:
+    rows = spawned((0, 1, None, "init"), (3700, 2, 1, "cmd"))
+    (_, answer) = sorted(ensue.replay(SPAWN, rows).why(row=2), key=lambda one: str(one.key))[::-1]
+    assert answer.reason is not None
+    assert (answer.reason.clause, answer.reason.by) == ("Process() as parent within 1 hour", 100.0)
+    assert answer.candidates[0].change is not None
+    assert (
+        answer.candidates[0].change.text
+        == "Process() as parent key pid as process within 1 hour 1 minute 41 seconds wait 1 minute;"
+    )
+    assert len(ensue.replay(answer.candidates[0].change.query, rows)) == 1
+
+
+def test_what_one_role_refused_is_said_beside_what_the_other_made_of_it() -> None:
+    rows = spawned((0, 1, 9, "init"), (100, 2, 1, "cmd"), (130, 3, 2, "cmd"), ts={2: 70})
+    replay = ensue.replay(SPAWN, rows)
+    assert replay.discarded["event"].tolist() == ["Process as child"]
+    matched, refused = replay.why(row=2)
+    assert (matched.status, matched.key["process"]) == (Status.MATCHED, 2)
+    assert (refused.status, refused.key["process"]) == (Status.REFUSED, 1)
+    assert refused.reason is not None
+    assert (refused.reason.what, refused.reason.by) == ("late", 20.0)
+    assert refused.reason.says.startswith("as `child`: ")
+    assert refused.change is not None
+    assert refused.change.text == "wait 30 seconds"
+    assert [event.row for event in refused.candidates[0].events] == [1, 2]
+    assert len(ensue.replay(SPAWN.replace("wait 10 seconds", refused.change.text), rows)) == 2
+
+
+def test_an_event_that_serves_both_roles_of_a_key_is_one_event() -> None:
+    text = SPAWN.replace("key ppid", "key pid")
+    rows = spawned((0, 1, None, "cmd"), (5, 1, None, "cmd"))
+    first, second = (list(ensue.replay(text, rows).why(row=row)) for row in (1, 2))
+    assert [(answer.status, [event.row for event in answer.events]) for answer in (*first, *second)] == [
+        (Status.MATCHED, [1, 2])
+    ] * 2
+    assert [step.reached for step in ensue.replay(text, rows).funnel().steps] == [2, 1]
+
+
+def test_a_record_that_has_a_role_waits_for_the_time_of_its_key() -> None:
+    answers = ensue.replay(SPAWN, FAMILY, flush=False).why(row=5)
+    assert {answer.key["process"]: answer.status for answer in answers} == {2: Status.NOT_YET, 6: Status.NOT_YET}
+
+
+def test_what_no_role_takes_is_refused_once() -> None:
+    (answer,) = ensue.replay(SPAWN, spawned((0, None, None, "x"))).why(row=1)
+    assert answer.reason is not None
+    assert (answer.status, answer.reason.what) == (Status.REFUSED, "null_key")
+
+
+def test_a_filter_of_a_role_says_which_role_it_is_of() -> None:
+    text = SPAWN.replace("Process() as child", 'Process(name = "cmd") as child').replace('where c.name = "cmd" ', "")
+    (_, answer) = sorted(ensue.replay(text, FAMILY).why(row=2), key=lambda one: -one.key["process"])
+    assert answer.says == 'the filter of child refused it: name is "word"'
+
+
+def test_roles_that_routed_events_have_are_explained() -> None:
+    text = (
+        SPAWN.replace('cmd"', 'never"')
+        .replace("@OutOfOrder()\n", "")
+        .replace(" wait 1 minute", "")
+        .replace(" wait 10 seconds", "")
+    )
+    text = text.replace("event Process", "event Start { integer pid; integer ppid; string name; }\nevent Process")
+    text += """
+query Route {
+    inputs { Start() key pid within 1 minute; }
+    find Start as s { route Process(s.pid, s.ppid, s.name); }
+}
+"""
+    rows = [row | {"event": "Start"} for row in FAMILY[1:]]
+    (nearest, *_) = ensue.replay(text, rows).why(query="Spawn")
+    assert nearest.candidates[0].change is not None
+    assert nearest.candidates[0].change.what == "where"
+    assert "Spawn" in set(ensue.replay(nearest.candidates[0].change.query, rows).matches["query"])
 
 
 def test_a_key_that_may_be_missing_is_shown_as_its_value() -> None:

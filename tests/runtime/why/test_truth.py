@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,7 @@ from runtime.why.clauses import Clause, What, lifted
 from runtime.why.explaining import Explainer
 from tests.oracle.random_patterns import ALL, TODAY, Switches
 from tests.oracle.random_queries import random_draw
+from tests.oracle.random_roles import with_roles
 from tests.oracle.running import records_of, text_of
 
 TOGETHER = 6
@@ -54,6 +56,8 @@ def _without_warnings(caplog: pytest.LogCaptureFixture) -> None:
 class Asked:
     """A stream that is asked; all tests share its replay, searches and explanations, which cost the most.
 
+    Half of the queries have a type that is several inputs.
+
     tried: the queries before and after each change, by the number that stands for its text
     """
 
@@ -78,7 +82,8 @@ class Asked:
 
 @cache
 def asked(seed: int, switches: Switches) -> Asked:
-    draw = random_draw(seed, switches, TOGETHER)
+    draw, dice = random_draw(seed, switches, TOGETHER), random.Random(seed)
+    draw = replace(draw, queries=(*draw.queries[::2], *(with_roles(dice, query) for query in draw.queries[1::2])))
     rows, tried = records_of(draw.rows), list[tuple[QueryPlan, QueryPlan]]()
     replay = ensue.replay(text_of(draw.queries, late=draw.late), rows)
 
@@ -102,8 +107,7 @@ def given(replay: Replay, query: QueryPlan) -> list[dict[str, Any]]:
 def explainers(asking: Asking, replay: Replay, query: QueryPlan) -> Iterator[Explainer]:
     """One for each key that has an event."""
     for row in range(len(replay.records)):
-        key = asking.table.key_of(query, row)
-        if key is not None:
+        for key in asking.table.keys_of(query, row):
             asking.explainer(query, key)
     yield from (explainer for (title, _), explainer in asking._explainers.items() if title == query.title)
 
@@ -215,7 +219,7 @@ def test_the_least_change_pasted_into_the_text_gives_that_match(
                     pasted = ensue.replay(change.query, stream.rows)
                     assert event in last_events(pasted, query.name), f"seed {seed}, {query.name}: {change}"
                     kinds[change.what] += 1
-    assert kinds["where"] or kinds["window"], "something was changed"
+    assert kinds, "something was changed"
 
 
 def found_among(replay: Replay, query: QueryPlan, rows: Sequence[int]) -> set[frozenset[tuple[str, int]]]:
