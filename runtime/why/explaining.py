@@ -81,7 +81,7 @@ class Explainer:
         return [self.explanation(position)]
 
     def refusal(self, row: int, item: int) -> Explanation:
-        """What refused a record of the key as an event of an input; -1 = of the first of its type."""
+        """What refused a record of the key as an event of an input; -1 = the first of its type."""
         return Refusals(self).explanation(row, 0 if item < 0 else int(layer_of_inputs(self.query)[item]))
 
     def at(self, position: int) -> Explanation:
@@ -358,9 +358,9 @@ class Refusals:
         self._table, self._query = explainer.table, explainer.query
 
     def explanations(self, row: int, served: Sequence[int] = ()) -> list[Explanation]:
-        """What became of a record that was not released, as each of the inputs that it has the key in.
+        """What became of a record that was not released, as each of its inputs with this key.
 
-        served: the inputs that it was released to: then only what refused its time in others counts
+        served: the inputs that it was released to: then what refused its time in others counts
         """
         selectors = Selector(self._table.plan, self._query).layers
         kind = self._table.kinds[row : row + 1]

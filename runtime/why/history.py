@@ -86,7 +86,7 @@ class KeyEvents(Sequence[KeyEvent]):
 
     @property
     def superseded(self) -> Integers:
-        """By position, that of the next event that supersedes it in its first input; NEVER = none."""
+        """By position, that of the next event to supersede it in its first input; NEVER = none."""
         return self._kept.superseded
 
     @property

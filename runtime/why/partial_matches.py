@@ -203,7 +203,7 @@ class PartialMatches:
         return min((item for item in (longest, self._whole) if item is not None), default=None)
 
     def _binds(self, number: int, position: int) -> list[Transition]:
-        """The transitions of the step of a number that an event can take: by each input it serves."""
+        """The transitions of a step that an event can take: by each input it serves."""
         also = self._also.get(position)
         served = self._alone[self._input[position]]
         if also is not None:
