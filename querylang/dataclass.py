@@ -46,8 +46,6 @@ def _with_methods(
     made = dataclasses.dataclass(cls, init=False, repr=False, eq=False, slots=slots)
     _deferred(made, "__init__", partial(_initializer, made, frozen=frozen))
     added: dict[str, Any] = {"__signature__": _Signature(partial(_initializer, made, frozen=frozen))}
-    if repr:
-        added["__repr__"] = _shown
     if frozen:
         added |= _frozen(made)
     if frozen and slots:
@@ -57,6 +55,8 @@ def _with_methods(
     for name, value in added.items():
         if name not in own:
             setattr(made, name, value)
+    if repr and "__repr__" not in own:
+        _deferred(made, "__repr__", partial(_shown, made))
     compared = _COMPARISONS if order else _EQUALITY if eq else {}
     for name, operator in compared.items():
         if name not in own:
@@ -155,10 +155,10 @@ def _hash(cls: _Class) -> Callable[..., Any]:
     return _compiled("__hash__", ["self"], [f"return hash({_values(cls, 'self', hashed=True)})"], {})
 
 
-@recursive_repr()
-def _shown(self: Any) -> str:
-    shown = (f"{item.name}={getattr(self, item.name)!r}" for item in fields(self) if item.repr)
-    return f"{type(self).__qualname__}({', '.join(shown)})"
+def _shown(cls: _Class) -> Callable[..., Any]:
+    shown = ", ".join(f"{item.name}={{self.{item.name}!r}}" for item in fields(cls) if item.repr)
+    body = [f"return f'{{type(self).__qualname__}}({shown})'"]
+    return recursive_repr()(_compiled("__repr__", ["self"], body, {}))
 
 
 def _frozen(cls: _Class) -> dict[str, Any]:

@@ -7,7 +7,7 @@ for the family, and no key has rows of two members.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import chain
 from math import copysign
 from typing import Any
@@ -83,8 +83,9 @@ class Family:
 def families_of(plan: Plan, parts: Sequence[QueryParts], fewest: int) -> list[tuple[Family, list[int]]]:
     """The families of at least so many queries, each with the places of its members."""
     groups: dict[QueryPlan, list[tuple[int, Shape]]] = {}
+    nested = frozenset(event.name for event in plan.events if any(_has_event(field.type) for field in event.fields))
     for place, item in enumerate(parts):
-        shape = shape_of(item)
+        shape = shape_of(item, nested)
         if shape is not None:
             groups.setdefault(shape.query, []).append((place, shape))
     return [
@@ -94,13 +95,15 @@ def families_of(plan: Plan, parts: Sequence[QueryParts], fewest: int) -> list[tu
     ]
 
 
-def shape_of(parts: QueryParts) -> Shape | None:
+def shape_of(parts: QueryParts, nested: Collection[str]) -> Shape | None:
     """The shape of a query; None = it keeps or gives something that only it can.
 
-    Filters are not part of it: records are found before.
+    Filters are not part of it: records are found before. Events of the types `nested` have events
+    as fields, which would have other fields then.
     """
     query = parts.query
-    if not _can_have_family(query) or parts.forgetting.is_on or not _are_flat(parts):
+    has_nested = any(item.event in nested for item in query.inputs)
+    if has_nested or parts.forgetting.is_on or not _can_have_family(query):
         return None
     constants: list[Literal] = []
     conditions = [_changed(item, lambda node: _with_fields(node, constants)) for item in query.conditions]
@@ -142,12 +145,6 @@ def _parts(query: QueryPlan) -> Iterator[Expression]:
     for own in chain(of_inputs, of_conditions, of_every):
         if own is not None:
             yield from walk(own)
-
-
-def _are_flat(parts: QueryParts) -> bool:
-    """Whether no event of the inputs has events as fields, which would have other fields then."""
-    used = {item.event for item in parts.query.inputs}
-    return not any(_has_event(field.type) for name in used for field in parts.plan.event(name).fields)
 
 
 def _has_event(type_: Type) -> bool:
@@ -230,7 +227,7 @@ def _field_name(number: int) -> str:
 
 def _family(plan: Plan, parts: Sequence[QueryParts], shapes: Sequence[Shape]) -> Family:
     by_number = list(zip(*(shape.constants for shape in shapes), strict=True))
-    same = {_field_name(number): own[0] for number, own in enumerate(by_number) if len(set(map(repr, own))) == 1}
+    same = {_field_name(number): own[0] for number, own in enumerate(by_number) if len(set(map(_exactly, own))) == 1}
     differing = {_field_name(number): own for number, own in enumerate(by_number) if _field_name(number) not in same}
 
     def change(node: Expression) -> Expression:
@@ -266,6 +263,12 @@ def _family(plan: Plan, parts: Sequence[QueryParts], shapes: Sequence[Shape]) ->
         tuple(parts),
         tuple(constants),
     )
+
+
+def _exactly(node: Literal) -> tuple[Any, ...]:
+    """What tells constants of one type apart; -0.0 equals 0.0."""
+    is_negative = isinstance(node.value, float) and copysign(1, node.value) < 0
+    return type(node.value), node.value, is_negative
 
 
 def _with_added(event: EventType, added: Sequence[Field]) -> EventType:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import Plan
 from runtime.arrow_types import one_chunk
+from runtime.columns.keys import order_of
 from runtime.columns.rows import joined
 from runtime.engine.alike import OWNER_COLUMN, Family, families_of
 from runtime.engine.call_rows import CallRecords, Wanted
@@ -25,7 +26,7 @@ from runtime.engine.query_state import QueryParts
 from runtime.engine.shared_admission import Carry, SharedAdmission
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.interface import Found
-from runtime.number_arrays import Integers
+from runtime.number_arrays import Integers, different_numbers
 from runtime.results.ledger import Account
 from runtime.results.match_table import gather_tables
 from runtime.results.matched import Matched, OrderedMatches, taken_columns
@@ -39,7 +40,11 @@ _BETWEEN = "\0"
 
 
 class _FamilyAdmission(SharedAdmission):
-    """Admission for a family, which counts for each member."""
+    """Admission for a family, which counts for each of so many members."""
+
+    def __init__(self, parts: QueryParts, count: int) -> None:
+        super().__init__([parts])
+        self.count = count
 
     def _account(self, records: CallRecords, wanted: Wanted, carry: Carry, was_pending: pa.Table) -> Account:
         return super()._account(replace(records, table=self._counted(records.table)), wanted, carry, was_pending)
@@ -49,7 +54,7 @@ class _FamilyAdmission(SharedAdmission):
         sources = one_chunk(table.column("_source"))
         names = sources.dictionary.to_pylist()
         of_members = table.column(OWNER_COLUMN).to_numpy() * max(1, len(names)) + sources.indices.to_numpy()
-        different, codes = np.unique(of_members, return_inverse=True)
+        different, codes = different_numbers(of_members, self.count * max(1, len(names)))
         both = [f"{code // len(names)}{_BETWEEN}{names[code % len(names)]}" for code in different.tolist()]
         column = pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(both, pa.string()))
         return super()._counted(table.set_column(table.schema.get_field_index("_source"), "_source", column))
@@ -90,7 +95,7 @@ class FamilyRunner:
     def __init__(self, family: Family, members: Sequence[QueryRunner], *, gathers_later: bool) -> None:
         self.members = members
         self._titled = {runner.query.title: runner.admission for runner in members}
-        self.admission: SharedAdmission = _FamilyAdmission([family.parts])
+        self.admission: SharedAdmission = _FamilyAdmission(family.parts, len(members))
         self._family, self._gathers_later = family, gathers_later
         self._runner = QueryRunner(family.parts, self.admission)
         self._left: Carry | None = None
@@ -115,7 +120,7 @@ class FamilyRunner:
         """
         numbers = np.concatenate(rows)
         owner = np.repeat(np.arange(len(rows)), [len(own) for own in rows])
-        order = np.argsort(numbers, kind="stable")
+        order = order_of(numbers, len(records.kinds))
         numbers, owner = numbers[order], owner[order]
         columns = {*self._family.parts.schema.names, "_place", "_text"}
         names = [name for name in records.table.column_names if name in columns]
@@ -178,11 +183,11 @@ class FamilyRunner:
             return
         whole, members, count = carry.rows.table, matched.members, len(self.members)
         of_rows = whole.column(OWNER_COLUMN).to_numpy()
-        used = np.unique(np.concatenate([matched.latest, members[members >= 0]]))
+        used, _ = different_numbers(np.concatenate([matched.latest, members[members >= 0]]), len(of_rows))
         new = np.full(len(of_rows), -1, np.int64)
         new[used] = np.arange(len(used))
         table, keys = whole.take(pa.array(used)), taken_columns(carry.rows.keys[1:], used)
-        order = np.argsort(of_rows[matched.latest], kind="stable")
+        order = order_of(of_rows[matched.latest], count)
         owner = of_rows[matched.latest][order]
         matched = matched.take(order)
         matched = replace(

@@ -164,15 +164,31 @@ def _event_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
     """System columns, and the fields of the event types that the query reads."""
     used = {item.event for item in query.inputs}
     used |= {item.heartbeat.event for item in query.inputs if item.heartbeat is not None}
-    columns = field_columns(event for event in plan.events if event.name in used)
     system = [field for field in SYSTEM_FIELDS if field.name not in _OF_CALLS]
     system += [pa.field("_adjusted", pa.int8())] if adjusts(query) else []
     system += [pa.field("_skipped", pa.bool_())] if query.skip is not None else []
     system += [pa.field("_shape", pa.int8()), pa.field("_end", pa.int64())] if has_ends(query) else []
     system += [NUMBER] if are_numbered(query) else []
     system += [INPUT, EVENT] if query.shared_types else []
-    own = [pa.field(name, arrow_type(type_, plan)) for name, type_ in columns.items()]
-    return pa.schema([*system, *own, *lookup_fields(plan, query)])
+    return pa.schema([*system, *_fields_of(plan, plan.events, frozenset(used)), *lookup_fields(plan, query)])
+
+
+_FIELDS: dict[tuple[int, frozenset[str]], tuple[Sequence[EventType], list[pa.Field]]] = {}
+"""By the identity of event types, which are kept beside, and names of some: their columns."""
+
+_MOST_FIELDS = 512
+
+
+def _fields_of(plan: Plan, events: Sequence[EventType], names: frozenset[str]) -> list[pa.Field]:
+    """The columns of these event types, which most of a thousand queries share with others."""
+    known = _FIELDS.get((id(events), names))
+    if known is None:
+        if len(_FIELDS) >= _MOST_FIELDS:
+            _FIELDS.clear()
+        columns = field_columns(event for event in events if event.name in names)
+        known = events, [pa.field(name, arrow_type(type_, plan)) for name, type_ in columns.items()]
+        _FIELDS[id(events), names] = known
+    return known[1]
 
 
 # Key state of one query between calls: stored events and bounds, split into hot keys and cold
