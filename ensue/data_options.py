@@ -49,8 +49,8 @@ class FrameOptions(TypedDict, total=False):
         such as `"stream_analytics late=5s over=card"` or the same as a mapping,
         `{"policy": "stream_analytics", "late": "5s", "over": ["card"]}`; or a mapping of sources'
         names to policies
-    tables: by name, what tables beside the stream hold: files, DataFrames, Arrow tables
-        or lists of mappings; None = the queries look nothing up
+    tables: by name, what tables beside the stream hold: files, also in stores, folders of Delta
+        tables, DataFrames, Arrow tables or lists of mappings; None = the queries look nothing up
     forget_keys: how long after its last record a key is forgotten, such as `30 days`; None = never
     max_record: length of the longest record that is read, such as `64 MB`; longer ones are
         malformed; None = `16 MB`
@@ -124,9 +124,10 @@ class DataOptions:
     @property
     def lookup_tables(self) -> GivenTables:
         """The tables beside the stream; they are read when the first plan needs them."""
+        from ensue.event_tables import read_given_table
         from runtime.lookup_tables import GivenTables
 
-        return GivenTables(self.tables)
+        return GivenTables(self.tables, read_given_table)
 
     @property
     def columns(self) -> ColumnNames:

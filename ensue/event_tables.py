@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from glob import has_magic
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from job_engine.places.place import scheme_of
 from querylang.errors import InputError, counted, did_you_mean
@@ -25,8 +25,11 @@ from runtime.file_paths import FileBelow, files_below, is_key
 from runtime.temporary import OTHER_PLACE, own_folder
 
 if TYPE_CHECKING:
-    from job_engine.places.place import RemotePath
+    from job_engine.places.place import Place, RemotePath
     from job_engine.places.stores import RemoteStat
+    from querylang.plan.model import Table
+    from runtime.lookup_tables import LookupTable
+    from runtime.reading.formats.raw_table import RawTable
 
 
 def table_paths(given: Path | str) -> list[Path]:
@@ -269,3 +272,54 @@ def _matching(pattern: RemotePath) -> list[RemotePath]:
 
 def _matches(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern) and (pattern[0] == "." or name[0] != ".")
+
+
+# Tables beside the stream: a file, or a table of Delta, here or in a store.
+
+
+def read_given_table(table: Table, given: Any) -> LookupTable:
+    """The content of a table beside the stream: as of `read_lookup_table`, or a table of Delta.
+
+    One of Delta is read at its newest version. Raises InputError.
+    """
+    from runtime.lookup_tables import read_lookup_table
+
+    if isinstance(given, str | PathLike):
+        uri = store_uri(given)
+        if uri is not None:
+            given = _table_in_store(table, uri)
+        elif is_folder(Path(given)):
+            from job_engine.places.local_path import LocalPath
+
+            given = _at_newest_version(table, LocalPath(given))
+    return read_lookup_table(table, given)
+
+
+def _table_in_store(table: Table, uri: str) -> RawTable | Path:
+    from job_engine.errors import in_plain_words
+    from job_engine.places.place import UnknownScheme, place_of
+
+    try:
+        place = place_of(uri)
+    except UnknownScheme as error:
+        raise InputError(f"{uri}: is not the URI of a file or folder in a store") from error
+    with in_plain_words({}):
+        if place.is_dir():
+            return _at_newest_version(table, place)
+    found = tables_in_store(uri)
+    if len(found) > 1:
+        raise InputError(f"{uri}: means {len(found)} files; table '{table.name}' is one file, or a table of Delta")
+    return found[0]
+
+
+def _at_newest_version(table: Table, place: Place) -> RawTable:
+    from job_engine.errors import in_plain_words
+    from job_engine.sources.table.reading import VersionedTable
+    from querylang.plan.text import VALID
+
+    with in_plain_words({}):
+        own = VersionedTable(f"table '{table.name}'", place)
+        newest = own.newest()
+        if newest is None:
+            raise InputError(f"{place}: is a folder, and not a Delta table: it has no folder '_delta_log'")
+        return own.rows(newest[0], [field.name for field in (*table.keys, *table.fields)], VALID)

@@ -86,7 +86,11 @@ InputFormat = Annotated[
 ]
 LookupTables = Annotated[
     list[str] | None,
-    typer.Option("--table", metavar="NAME=FILE", help="What a table beside the stream holds. May be repeated."),
+    typer.Option(
+        "--table",
+        metavar="NAME=FILE",
+        help="What a table beside the stream holds, as a file or a Delta table, also in stores. May be repeated.",
+    ),
 ]
 QueryPattern = Annotated[
     str | None, typer.Option("--query", metavar="PATTERN", help="Only queries of such names: `Burst`, `Fraud*`.")

@@ -179,7 +179,7 @@ def _lookup_tables(status: Status) -> str:
     rows = [
         [
             item.name,
-            str(item.version),
+            str(item.version) if item.delta is None else f"{item.version} (Delta: {item.delta})",
             str(item.rows),
             "the beginning" if item.since is None else format_.text(item.since),
             length(item.age),

@@ -358,7 +358,7 @@ def refuse_unreadable(path: Place, table: DeltaTable) -> None:
     too_new = [f"reader version {protocol.min_reader_version}"] * (protocol.min_reader_version > _VERSION_3)
     found = [*too_new, *sorted(asked - READABLE), *_mapping(table)]
     if found:
-        raise InputError(f"{path}: the Delta table has {listed(found)}, which a source cannot read")
+        raise InputError(f"{path}: the Delta table has {listed(found)}, which cannot be read here")
 
 
 def refuse_unwritable(path: Place, table: DeltaTable) -> None:

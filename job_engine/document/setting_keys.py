@@ -92,7 +92,7 @@ HISTORY_KEYS: Mapping[str, Change] = dict.fromkeys(
 )
 """Those of `history`."""
 
-TABLE_KEYS: Mapping[str, Change] = dict.fromkeys(("path", "format", "refresh", "options"), Change.FREE)
+TABLE_KEYS: Mapping[str, Change] = dict.fromkeys(("path", "format", "refresh", "options", "outside_files"), Change.FREE)
 """Those of a table beside the stream. The checkpoint keeps what it has held, so nothing of it is
 fixed."""
 

@@ -9,32 +9,45 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
+from zlib import crc32
 
 from job_engine.clock import monotonic, sleep, wall_ns
 from job_engine.durable_files import RESTORE, JobFile, complete, indented, make_kept_folder, new_file, sync
+from job_engine.errors import failed
 from job_engine.job.checkpoint.job_folder import Reached
 from job_engine.places.local_path import LocalPath, temporary_folder
-from job_engine.places.place import Place, local_copy, names_in, writable
+from job_engine.places.place import Place, asked_again, local_copy, names_in, writable
 from job_engine.settings.deployment import Deployment, LookupFile
+from job_engine.sources.table.reading import VersionedTable
+from job_engine.threads import begun
 from job_engine.wire.kept_lookups import KeptTables, read_kept
 from job_engine.wire.program import Program
 from querylang.dataclass import asdict, dataclass, replace
 from querylang.errors import InputError, counted
 from querylang.plan.model import Plan, Table
-from querylang.printable import warn
+from querylang.plan.text import VALID
+from querylang.printable import masked, warn
 from querylang.system_errors import reason_of
 from runtime.lookup_tables import LookupTable, definition_of, name_of_content, read_lookup_table, tables_of_plan
+from runtime.reading import is_table
 
-LOOKUPS_VERSION = 1
+LOOKUPS_VERSION = 2
+"""Releases before the second one did not read tables of Delta."""
 
 APART = 2.0
 """Seconds between the two looks at a file that have to be equal before it is read."""
 
 _MOST_LOOKS = 30
 
+DELTA = "delta"
+"""The format of tables that are folders, in versions of their own."""
+
 Look = tuple[int, int]
-"""The size of a file and when it was changed, ns."""
+"""Of a file its size and when it was changed, ns; of a table of Delta its version, and a number of
+the table itself: one that is made anew has another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +59,7 @@ class TableVersion:
     taken: by the wall clock, µs
     rows: how many it has
     digest: of its content
+    delta: the version of the table of Delta that it is; None = it is a file
     """
 
     number: int
@@ -53,6 +67,7 @@ class TableVersion:
     taken: int
     rows: int
     digest: str
+    delta: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +76,7 @@ class KeptTable:
 
     definition: as of `definition_of`
     file, previous: names of files with all versions, and with those before the last one
-    look: at its own file, when it was read last
+    look: at its own file, when it was taken or refused last
     versions: oldest first, at least one
     problem: why a newer version was not taken; "" = there is none
     """
@@ -121,7 +136,8 @@ def refuse_unread_tables(program: Program, deployment: Deployment) -> None:
     known = {definition for definition, _ in program.tables}
     for table in tables_of_plan(program.plan()):
         if definition_of(table) not in known:
-            _read(table, deployment.tables[table.name])
+            own = _OwnFile(table.name, deployment.tables[table.name])
+            own.read(table, own.look())
 
 
 def refuse_unknown_tables(program: Program, plan: Plan) -> None:
@@ -143,8 +159,14 @@ def changed_tables(deployment: Deployment) -> Iterator[str]:
             continue
         if kept.problem:
             yield f"table '{kept.name}': {kept.problem}"
-        elif _look_at(file) != kept.look:
-            yield f"table '{kept.name}': {file.path} has changed since version {kept.last.number} was read"
+            continue
+        try:
+            is_new = _OwnFile(kept.name, _asked_once(file)).look() != kept.look
+        except InputError as error:
+            yield str(error)
+        else:
+            if is_new:
+                yield f"table '{kept.name}': {file.path} has changed since version {kept.last.number} was read"
 
 
 def take_tables(program: Program, deployment: Deployment, reached: Reached, accepts: Collection[str]) -> Program:
@@ -183,27 +205,33 @@ def _taken(
     before: None = nothing is kept of it
     place: the furthest arrival that was read; None = no record was
     """
-    file = deployment.tables[table.name]
-    if before is not None and not before.problem and _look_at(file) == before.look:
-        return before
-    look = None
+    file, look = deployment.tables[table.name], None
+    file = file if before is None else _asked_once(file)
     try:
-        look = _settled(table, file)
-        new = _read_as_seen(table, file, look)
+        own = _OwnFile(table.name, file)
+        look = own.look()
+        if before is not None and not before.problem and look == before.look:
+            return before
+        look = own.settled(look)
+        new = own.read_as_seen(table, look)
     except InputError as error:
         if before is None:
             raise
-        return _with_problem(before, look, str(error))
+        look = None if isinstance(error.__cause__, OSError) else look  # it is looked at again
+        return _with_problem(before, look, _problem_of(table.name, error, deployment))
     data = new.to_bytes()
     digest = hashlib.sha256(data).hexdigest()[:32]
     if before is None:
-        return _written(deployment, table, new, look, (TableVersion(1, None, _now(), len(new), digest),), "")
+        first = TableVersion(1, None, _now(), len(new), digest, own.delta_version(look))
+        return _written(deployment, table, new, look, (first,), "")
     if digest == before.last.digest:
-        return replace(before, look=look, problem="")
+        last = replace(before.last, delta=own.delta_version(look))
+        return replace(before, look=look, versions=(*before.versions[:-1], last), problem="")
     if 2 * len(new) < before.last.rows and not is_accepted:
         fewer = f"{file.path} has {counted(len(new), 'row')}, and had {before.last.rows}"
         return _with_problem(before, look, f"{fewer}; to take it: `ensue run {deployment.file} --accept {table.name}`")
-    version = TableVersion(before.last.number + 1, place, _now(), len(new), digest)
+    number = before.last.number + 1
+    version = TableVersion(number, place, _now(), len(new), digest, own.delta_version(look))
     if place is not None:
         old = read_kept(table, str((contents(deployment.checkpoint) / before.file).resolve()))
         new = old.followed_by(new, place)
@@ -211,8 +239,17 @@ def _taken(
 
 
 def _with_problem(before: KeptTable, look: Look | None, problem: str) -> KeptTable:
-    warn(f"table '{before.name}': {problem}; version {before.last.number} still holds")
+    warn(f"{_title(before.name)}{problem}; version {before.last.number} still holds")
     return replace(before, look=before.look if look is None else look, problem=problem)
+
+
+def _problem_of(name: str, error: InputError, deployment: Deployment) -> str:
+    """In one line, without values of the environment."""
+    return masked(" ".join(str(error).split()), deployment.environment).removeprefix(_title(name))
+
+
+def _title(name: str) -> str:
+    return f"table '{name}': "
 
 
 def _now() -> int:
@@ -239,45 +276,81 @@ def _written(
     return KeptTable(table.name, definition_of(table), place.name, previous, look, versions)
 
 
-def _settled(table: Table, file: LookupFile) -> Look:
-    """A look at a file that nobody is writing; raises InputError."""
-    look = _look_at(file)
-    for _ in range(_MOST_LOOKS):
-        sleep(APART)
-        again = _look_at(file)
-        if again == look and again is not None:
-            return again
-        look = again
-    state = "is not there" if look is None else "is changed all the time"
-    raise InputError(f"table '{table.name}': {file.path} {state}")
+# How a table's own file looks, and what it says.
 
 
-def _look_at(file: LookupFile) -> Look | None:
-    """None = it is not there."""
-    try:
-        found = file.path.stat()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise InputError(f"{file.path}: cannot be read: {reason_of(error)}") from error
-    return found.st_size, found.st_mtime_ns
+class _OwnFile:
+    """The file of a table, or its folder if it is one of Delta; it is opened anew for each question.
+
+    Raises InputError, with an OSError as its cause for what may be different at another time.
+    """
+
+    def __init__(self, name: str, file: LookupFile) -> None:
+        self._title, self._file, self._path = _title(name), file, file.path
+        self._delta: VersionedTable | None = None
+        with self._plain_errors():
+            has_other_name = file.format is None and not is_table(file.path.name)
+            if file.format == DELTA or (has_other_name and file.path.is_dir()):
+                self._delta = VersionedTable(f"table '{name}'", file.path, file.outside_files)
+
+    def look(self) -> Look:
+        """How it looks now."""
+        with self._plain_errors():
+            if self._delta is None:
+                found = self._path.stat()
+                return found.st_size, found.st_mtime_ns
+            newest = self._delta.newest()
+        if newest is None:
+            raise InputError(f"{self._title}{self._path} is not a Delta table: it has no folder '_delta_log'")
+        version, identity = newest
+        return version, crc32(identity.encode())
+
+    def settled(self, look: Look) -> Look:
+        """The last look, once nobody writes: a version of a table of Delta is whole and stays."""
+        if self._delta is not None:
+            return look
+        for _ in range(_MOST_LOOKS):
+            sleep(APART)
+            again = self.look()
+            if again == look:
+                return again
+            look = again
+        raise InputError(f"{self._title}{self._path} is changed all the time")
+
+    def read(self, table: Table, look: Look) -> LookupTable:
+        """What it says."""
+        with self._plain_errors():
+            if self._delta is not None:
+                needed = [field.name for field in (*table.keys, *table.fields)]
+                return read_lookup_table(table, self._delta.rows(look[0], needed, VALID)).in_order()
+            with local_copy(self._path) as here, _of_format(here, self._file) as named:
+                return read_lookup_table(table, named)
+
+    def read_as_seen(self, table: Table, look: Look) -> LookupTable:
+        """What it says, if that stays as it was seen."""
+        found, again = self.read(table, look), self.look()
+        if again[1] != look[1] or (self._delta is None and again != look):
+            raise InputError(f"{self._title}{self._path} was changed while it was read")
+        return found
+
+    def delta_version(self, look: Look) -> int | None:
+        """As `TableVersion.delta`."""
+        return None if self._delta is None else look[0]
+
+    @contextmanager
+    def _plain_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise InputError(f"{self._title}{error.filename or self._path}: {reason_of(error)}") from error
+        except OSError as error:
+            text = f"{self._title}{error.filename or self._path}: cannot be read: {reason_of(error)}"
+            raise failed(error, text) from error
 
 
-def _read(table: Table, file: LookupFile) -> LookupTable:
-    """What a file says; raises InputError."""
-    try:
-        with local_copy(file.path) as here, _of_format(here, file) as named:
-            return read_lookup_table(table, named)
-    except OSError as error:
-        raise InputError(f"table '{table.name}': {file.path} cannot be read: {reason_of(error)}") from error
-
-
-def _read_as_seen(table: Table, file: LookupFile, look: Look) -> LookupTable:
-    """What a file says that stays as it was seen; raises InputError."""
-    found = _read(table, file)
-    if _look_at(file) != look:
-        raise InputError(f"table '{table.name}': {file.path} was changed while it was read")
-    return found
+def _asked_once(file: LookupFile) -> LookupFile:
+    """The same file, whose store is not asked again: there is a version that holds."""
+    return replace(file, path=asked_again(file.path, 0.0))
 
 
 @contextmanager
@@ -293,34 +366,57 @@ def _of_format(here: LocalPath, file: LookupFile) -> Iterator[LocalPath]:
 
 
 class LookupWatch:
-    """Looks from time to time whether the files of tables have changed, of a job that runs."""
+    """Looks from time to time whether the files of tables have changed, of a job that runs.
+
+    A store may take long to answer, so looks are beside the job, which asks what came of them.
+    """
 
     def __init__(self, deployment: Deployment) -> None:
-        self._checkpoint = deployment.checkpoint
+        self._deployment = deployment
         self._files: Mapping[str, LookupFile] = {
-            name: file for name, file in deployment.tables.items() if file.refresh is not None
+            name: _asked_once(file) for name, file in deployment.tables.items() if file.refresh is not None
         }
         self._next = {name: monotonic() + _seconds(file) for name, file in self._files.items()}
+        self._looks: dict[str, Future[Look]] = {}
+        self._away: set[str] = set()
 
     def has_change(self) -> bool:
-        """Whether a file differs from what was read of it last."""
-        if not self._next:
-            return False
-        now = monotonic()
-        due = [name for name, at in self._next.items() if at <= now]
-        if not due:
-            return False
-        for name in due:
-            self._next[name] = now + _seconds(self._files[name])
-        kept = {item.name: item for item in read_tables(self._checkpoint)}
-        return any(name in kept and self._differs(kept[name]) for name in due)
+        """Whether a file differs from what was taken or refused of it last, or is there again.
 
-    def _differs(self, kept: KeptTable) -> bool:
+        One that cannot be looked at is reported: what the job has read of it holds.
+        """
+        now = monotonic()
+        for name in [name for name, at in self._next.items() if at <= now and name not in self._looks]:
+            self._looks[name] = begun(partial(_look_at, name, self._files[name]), "ensue tables")
+        done = {name: self._looks.pop(name) for name, look in list(self._looks.items()) if look.done()}
+        if not done:
+            return False
+        self._next |= {name: now + _seconds(self._files[name]) for name in done}
+        has_change, kept = False, read_tables(self._deployment.checkpoint)
+        found = []
+        for item in kept:
+            after, differs = self._judged(item, done[item.name]) if item.name in done else (item, False)
+            has_change |= differs
+            found.append(after)
+        if tuple(found) != kept:
+            write_tables(self._deployment.checkpoint, found)
+        return has_change
+
+    def _judged(self, kept: KeptTable, looked: Future[Look]) -> tuple[KeptTable, bool]:
+        """What is kept of a table then, and whether its file is to be read."""
         try:
-            look = _look_at(self._files[kept.name])
-        except InputError:
-            return False  # the next look may say more
-        return look is not None and look != kept.look
+            look = looked.result()
+        except InputError as error:
+            self._away.add(kept.name)
+            problem = _problem_of(kept.name, error, self._deployment)
+            return kept if kept.problem == problem else _with_problem(kept, None, problem), False
+        is_back = kept.name in self._away
+        self._away.discard(kept.name)
+        return kept, is_back or look != kept.look
+
+
+def _look_at(name: str, file: LookupFile) -> Look:
+    return _OwnFile(name, file).look()
 
 
 def _seconds(file: LookupFile) -> float:

@@ -92,15 +92,17 @@ class HistoryTable:
 
 @dataclass(frozen=True, slots=True)
 class LookupFile:
-    """The file of a table beside the stream.
+    """The file of a table beside the stream, or the folder of one of Delta.
 
-    format: `csv`, `json`, `parquet` or `arrow`; None = its name says it
+    format: `csv`, `json`, `parquet`, `arrow` or `delta`; None = its name says it
     refresh: µs between two looks whether it has changed; None = it is looked at when the job starts
+    outside_files: Delta: whether data files that are not in the table's folder are read
     """
 
     path: Place
     format: str | None = None
     refresh: int | None = None
+    outside_files: bool = False
 
 
 def _nobody_knows(written: str) -> Any:

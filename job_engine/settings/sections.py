@@ -26,6 +26,7 @@ from job_engine.document.setting_values import (
     limit_ahead,
     ordering_text,
     read_ordering,
+    refuse_unknown_settings,
     size,
     store_options,
     value_of,
@@ -94,8 +95,8 @@ def read_history(node: Node, folders: Folders, sources: Collection[str]) -> Hist
     return HistoryTable(format_ or "", path, **words, times=_times(found), outside_files=outside)
 
 
-LOOKUP_FORMATS = ("csv", "json", "parquet", "arrow")
-"""Of files of tables beside the stream."""
+LOOKUP_FORMATS = ("csv", "json", "parquet", "arrow", "delta")
+"""Of tables beside the stream."""
 
 
 def read_tables(node: Node, folders: Folders) -> dict[str, LookupFile]:
@@ -111,7 +112,12 @@ def _lookup_file(name: str, node: Node, folders: Folders) -> LookupFile | None:
     words = {word: word for word in LOOKUP_FORMATS}
     format_ = found["format"].one_of(words, unsupported=UNSUPPORTED) if "format" in found else None
     path = folders.place(found["path"], store_options(found))
-    return LookupFile(path, format_, duration(found, "refresh", None))
+    if format_ == "delta":
+        refuse_unknown_settings(found, path)
+    elif format_ is not None and "outside_files" in found:
+        found["outside_files"].wrong("'outside_files' is a setting of Delta tables")
+    refresh = duration(found, "refresh", None)
+    return LookupFile(path, format_, refresh, outside_files=is_true(found, "outside_files"))
 
 
 def _source(name: str, node: Node, folders: Folders) -> Source:

@@ -163,13 +163,13 @@ class SmallTable:
 
     @staticmethod
     def read(given: Any, name: str, what: str) -> SmallTable:
-        """A file, a DataFrame, an Arrow table or a list of mappings.
+        """A file, a DataFrame, an Arrow table, a list of mappings, or what was read already.
 
         name: of the source in messages where there is no file
 
         Raises InputError for a row that cannot be read.
         """
-        raw = read_raw(given, None if isinstance(given, str | Path) else name)
+        raw = given if isinstance(given, RawTable) else read_raw(given, None if isinstance(given, str | Path) else name)
         if raw.unreadable:
             first = raw.unreadable[0]
             raise InputError(f"{raw.name}: {first.place}: {first.reason}; it is a row of {what}")

@@ -175,6 +175,7 @@ class TableStatus:
     taken: when it was read, by the wall clock, µs
     age: µs since then
     problem: why a newer version was not taken; "" = there is none
+    delta: the version of the table of Delta that it is; None = it is a file
     """
 
     name: str
@@ -184,6 +185,7 @@ class TableStatus:
     taken: int
     age: int
     problem: str = ""
+    delta: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +327,8 @@ def read_status(
 
 def _table(kept: KeptTable, at: int) -> TableStatus:
     last = kept.last
-    return TableStatus(kept.name, last.number, last.rows, last.place, last.taken, max(0, at - last.taken), kept.problem)
+    age = max(0, at - last.taken)
+    return TableStatus(kept.name, last.number, last.rows, last.place, last.taken, age, kept.problem, last.delta)
 
 
 def _running(journal: Journal | None, furthest: int | None) -> Iterator[RunningInstance]:

@@ -61,7 +61,7 @@ def listed_units(source: DeltaSource, version: int) -> list[tuple[ListedFile, ..
     if "deletionVectors" in (table.protocol().reader_features or ()) and has_deletion_vectors(source.place, version):
         raise UnreadableTable(
             f"source '{source.name}': {source.folder}: version {version} has data files with deleted rows (deletion"
-            " vectors), which a source cannot read. Rewrite them: REORG TABLE ... APPLY (PURGE)"
+            " vectors), which cannot be read here. Rewrite them: REORG TABLE ... APPLY (PURGE)"
         )
     with delta_errors(source.place):
         rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()

@@ -10,23 +10,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from job_engine.delta.log import data_file
-from job_engine.places.place import Place, local_copy
+from job_engine.delta.package import open_table, refuse_missing_package, unknown_settings
+from job_engine.places.place import Place, local_copy, place_to_plain
 from job_engine.sources.crash_marks import NO_MARKS, WHOLE, CrashMarks, Deadly, death_of
 from job_engine.sources.data_files import ANY_COLUMN, earliest, of_each, of_statistics, reading_of_source
 from job_engine.sources.kinds import SourceReading, TaskRun
 from job_engine.sources.reading import Read, Reading, pack_parts
-from job_engine.sources.table.commits import position_at
+from job_engine.sources.table.commits import UnreadableTable, position_at, snapshot_units
 from job_engine.sources.table.pieces import ListedFile, TableFile, TableUnit, TableWork
 from job_engine.sources.table.settings import DeltaSource
 from job_engine.wire.packed_rows import RefusedFile, pack_lost, pack_refused, pack_reports
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.reports import Report
 from querylang.dataclass import dataclass, replace
-from querylang.errors import InputError, PassingError, counted, is_passing
+from querylang.errors import InputError, PassingError, counted, is_passing, listed
 from runtime.columns.arrivals import Arrivals, place_of
 from runtime.json_reader import json_of_text
 from runtime.reading import needed_names
 from runtime.reading.formats.parquet_files import open_parquet
+from runtime.reading.formats.raw_table import RawTable, joined_parts, of_columns
 
 # Read data files of Delta tables on a worker, as packed rows.
 
@@ -166,6 +168,17 @@ def value_of_log(value: str, kind: object) -> pa.Array:
     return pc.cast(pa.array([value + "Z" if is_zoned else value]), type_)
 
 
+def empty_table(columns: Mapping[str, str]) -> pa.Table:
+    """A table without rows that has the columns of a Delta table; what is nested is a struct."""
+    types = {name: json_of_text(text, object) for name, text in columns.items()}
+    return pa.schema(
+        [
+            (name, TYPES.get(type_, pa.string()) if isinstance(type_, str) else pa.struct([]))
+            for name, type_ in types.items()
+        ]
+    ).empty_table()
+
+
 class TableReading(SourceReading):
     """Tables of Delta; see `SourceReading`."""
 
@@ -222,3 +235,80 @@ def _of_log(item: ListedFile, source: DeltaSource, columns: Mapping[str, str], r
         return earliest(value_of_log(value, kind) if isinstance(value, str) else pa.array([value]), reading)
     except (pa.ArrowException, ValueError, OverflowError):
         return None  # damaged
+
+
+# All rows of a table at one version: what is known beside the stream.
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedTable:
+    """A table of Delta that is read whole.
+
+    what: it is in messages, such as `table 'Asset'`
+    outside_files: as in `DeltaSource`
+    """
+
+    what: str
+    place: Place
+    outside_files: bool = False
+
+    def newest(self) -> tuple[int, str] | None:
+        """The newest version, and the table's identity; None = there is no table.
+
+        Raises InputError, and OSError of a store.
+        """
+        refuse_missing_package()
+        unknown = unknown_settings(self.place)
+        if unknown:
+            raise InputError(f"{self.what}: {listed(unknown)} cannot be set for Delta tables")
+        table = open_table(self.place)
+        return None if table is None else (table.version(), str(table.metadata().id))
+
+    def rows(self, version: int, needed: Sequence[str], optional: Sequence[str] = ()) -> RawTable:
+        """Its rows at a version: the columns that are needed, and the optional ones that it has.
+
+        Raises InputError, and OSError of a store. Where a needed column is missing, there are no
+        rows and all columns: whoever reads them says so.
+        """
+        folder, store = place_to_plain(self.place)
+        source = DeltaSource(self.what, folder, "", outside_files=self.outside_files, store=store)
+        name = f"{self.place} at version {version}"
+        try:
+            columns = position_at(source, version, is_read=True).columns
+            files = [file for unit in snapshot_units(source, version) for file in unit]
+        except UnreadableTable as error:
+            raise InputError(str(error).removeprefix(f"source '{self.what}': ")) from error
+        known = {column.casefold() for column in columns}
+        is_whole = all(column.casefold() in known for column in needed)
+        empty = empty_table(columns)
+        if not is_whole or not files:
+            return of_columns(name, empty, frozenset(empty.column_names))
+        parts, first = [], 1
+        for file in files:
+            part = self._part(source, file, columns, (*needed, *optional))
+            parts.append(_numbered(name, part, first, file.path))
+            first += len(part)
+        return joined_parts(parts)
+
+    def _part(
+        self, source: DeltaSource, file: TableFile, columns: Mapping[str, str], wanted: Sequence[str]
+    ) -> pa.Table:
+        path = data_file(self.place, file.path, outside=source.outside_files)
+        if not path.is_file():
+            raise InputError(f"{path}: the data file no longer exists: it was removed by VACUUM, or by hand")
+        with local_copy(path) as copy:
+            try:
+                return table_of_file(copy, file, columns, wanted)
+            except (InputError, OSError, pa.ArrowException) as error:
+                reason = " ".join(str(error).split()).replace(str(copy), str(path))[:300]
+                raise InputError(f"{path}: {reason}") from error
+
+
+def _numbered(name: str, part: pa.Table, first: int, file: str) -> RawTable:
+    """The rows of a data file, which say of themselves where in it they are."""
+    raw = of_columns(name, part, frozenset(part.column_names), first)
+
+    def describe(number: int) -> tuple[str, str]:
+        return f"row {number - first + 1} of {file}", raw.describe(number)[1]
+
+    return replace(raw, describe=describe)

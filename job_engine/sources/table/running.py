@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from job_engine.delta.log import fields_of, is_below, refuse_unreadable
 from job_engine.delta.package import open_table, refuse_missing_package
 from job_engine.places.place import Place
@@ -26,10 +24,10 @@ from job_engine.sources.table.pieces import (
     TableWork,
 )
 from job_engine.sources.table.planning import CommitPlanner, began_at
-from job_engine.sources.table.reading import TYPES, first_arrivals_in_table
+from job_engine.sources.table.reading import empty_table, first_arrivals_in_table
 from job_engine.sources.table.settings import DeltaSource
 from querylang.errors import InputError, did_you_mean, listed
-from runtime.json_reader import json_of_text, shaped
+from runtime.json_reader import shaped
 from runtime.reading import ColumnNames
 
 # The data files of Delta tables that a job has read, to be read again.
@@ -148,7 +146,7 @@ class RunningTable(SourceRunning):
 
     def first_tables(self, source: Source, names: ColumnNames, copies: Path, most: int | None) -> FirstTables:  # noqa: ARG002
         """As `SourceRunning.first_tables`: the log says which columns there are."""
-        return FirstTables((), [_empty_table(position_at(source.own, None, is_read=False).columns)], [source.name])
+        return FirstTables((), [empty_table(position_at(source.own, None, is_read=False).columns)], [source.name])
 
     def backlog(self, own: DeltaSource, memory: TableMemory, checkpoint: Place) -> SourceBacklog:  # noqa: ARG002
         """As `SourceRunning.backlog`."""
@@ -171,14 +169,3 @@ class RunningTable(SourceRunning):
 
 
 RUNNING = RunningTable()
-
-
-def _empty_table(columns: Mapping[str, str]) -> pa.Table:
-    """A table without rows that has the columns of a Delta table; what is nested is a struct."""
-    types = {name: json_of_text(text, object) for name, text in columns.items()}
-    return pa.schema(
-        [
-            (name, TYPES.get(type_, pa.string()) if isinstance(type_, str) else pa.struct([]))
-            for name, type_ in types.items()
-        ]
-    ).empty_table()

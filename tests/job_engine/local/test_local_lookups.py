@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
-import ensue
-import querylang
 from job_engine.job import lookup_files
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.job import run as run_once
@@ -21,101 +17,22 @@ from job_engine.job.stages.start import RunKind
 from job_engine.job.upkeep.moving import rebucket
 from job_engine.job.watching.status import status_of
 from querylang.errors import FileErrors, InputError
-from runtime.columns.arrivals import Arrivals
-from runtime.lookup_tables import GivenTables
-from runtime.reading.tables import read_arrivals
-from tests.support.embedded import embedded, match_ids
-from tests.support.local_jobs import CrashAt, begun, crashed, local, run
+from tests.support.local_jobs import CrashAt, begun, crashed, run
+from tests.support.lookup_jobs import assert_like_a_replay, job, rest, room, versions_of, write_places
 from tests.support.moved_jobs import set_file
-from tests.support.sensors import add_files, project, streamed, table, totals
+from tests.support.sensors import table, totals
 from tests.support.waiting import wait_for
 
-QUERY = """\
-@TimeFrom("ts")
-@OutOfOrder()
-event Reading { string sensor; float value; float ts; }
-table Place { key string sensor; string room; float least; }
-
-query Rise {
-    inputs { Reading(value > Place.getOrDefault(sensor).least) key sensor within 20.0 wait 5.0; }
-    find Reading as a -> Reading as b where Place[a.sensor].room = "hall" select Place[b.sensor].room as room {
-        print Place[a.sensor].room;
-    }
-}
-query Rooms {
-    inputs { Reading() within 2.0 wait 5.0; }
-    find Reading as a -> Reading as b where Place[a.sensor].room = Place[b.sensor].room and a.sensor != b.sensor
-}
-"""
 NEW = """query New {
     inputs { Reading() key sensor within 20.0 wait 5.0; }
     find Reading as a -> Reading as b where Place[a.sensor].least < 30.0 select Place[b.sensor].room as room
 }
 """
-ROOMS = ("hall", "yard", "attic")
 
 
 @pytest.fixture(autouse=True)
 def _short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup_files, "APART", 0.01)
-
-
-def write_places(folder: Path, version: int, sensors: int = 30) -> None:
-    """The rooms of sensors; a third of them is another one in the next version."""
-    rows = [f"s{n},{ROOMS[(n + version * (n % 3 == 0)) % 3]},{20.0 * (n % 3)}\n" for n in range(sensors)]
-    (folder / "places.csv").write_text("sensor,room,least\n" + "".join(rows))
-    os.utime(folder / "places.csv", (2e9 + version, 2e9 + version))
-
-
-def room(sensor: str, version: int) -> str:
-    n = int(sensor[1:])
-    return ROOMS[(n + version * (n % 3 == 0)) % 3]
-
-
-def job(folder: Path, files: int = 3, **settings: Any) -> Path:
-    """A job that has the first half of its records."""
-    path = local(project(folder))
-    text = path.read_text() + "tables: " + json.dumps({"Place": {"path": "places.csv", **settings}}) + "\n"
-    path.write_text(text)
-    (folder / "sensors.query").write_text(QUERY)
-    write_places(folder, 0)
-    add_files(folder, table().iloc[:1500], files)
-    return path
-
-
-def rest(folder: Path) -> None:
-    add_files(folder, table().iloc[1500:], 3, first=3)
-
-
-def content(folder: Path) -> Path:
-    """The file with all versions that a checkpoint has."""
-    (kept,) = read_tables(folder / "state")
-    return folder / "state/ensue/lookups" / kept.file
-
-
-def assert_like_a_replay(folder: Path, places: Any = None) -> None:
-    places = content(folder) if places is None else places
-    plan = GivenTables({"Place": places}).bound(querylang.compile_paths([folder / "sensors.query"]).plan)
-    files = sorted((folder / "data").iterdir())
-    wanted = match_ids(embedded(plan, Arrivals.concat([read_arrivals(file, plan, source=file.name) for file in files])))
-    assert all(len(ids) > 20 for ids in wanted.values())
-    assert streamed(folder) == wanted
-    result = ensue.replay(folder / "sensors.query", table(), tables={"Place": places}, flush=True)
-    total = JobFolder(folder / "state").ledger.total()
-    for name in wanted:
-        counts = result.ledger[result.ledger["query"] == name].groupby("what")["count"].sum().to_dict()
-        found = totals(total, name)
-        assert {word: n for word, n in found.items() if n} == {word: n for word, n in counts.items() if n}
-
-
-def versions_of(version_at: pd.Timestamp) -> pd.DataFrame:
-    """Both versions by hand: the second holds behind an arrival."""
-    first = version_at + pd.Timedelta(microseconds=1)
-    rows = []
-    for n in range(30):
-        least = 20.0 * (n % 3)
-        rows += [(f"s{n}", room(f"s{n}", 0), least, None, first), (f"s{n}", room(f"s{n}", 1), least, first, None)]
-    return pd.DataFrame(rows, columns=["sensor", "room", "least", "valid_from", "valid_to"])
 
 
 def test_a_new_version_holds_for_what_arrives_behind_all_that_was_read(tmp_path: Path) -> None:

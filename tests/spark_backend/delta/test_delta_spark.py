@@ -103,7 +103,7 @@ def test_deleted_rows_are_refused_at_the_start_and_behind_it(tables: Tables) -> 
 @pytest.mark.parametrize(
     ("name", "is_source", "reason"),
     [
-        ("mapped", True, "the Delta table has column mapping (columnMapping), which a source cannot read"),
+        ("mapped", True, "the Delta table has column mapping (columnMapping), which cannot be read here"),
         ("mapped", False, "column mapping (columnMapping), which a sink cannot write; choose another folder"),
         ("tracked", False, "the Delta table has rowTracking, which a sink cannot write; choose another folder"),
         ("clustered", False, "the Delta table has clustering"),
