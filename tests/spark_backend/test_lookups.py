@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 import ensue
@@ -77,12 +79,13 @@ def test_a_job_of_spark_takes_versions_as_the_local_engine_does(
             "queries": str(tmp_path / "q.query"),
             "sources": {"logins": {"format": "csv", "path": str(folder / "in"), "event": "A"}},
             "sinks": {"matches": {"format": "json", "path": str(folder / "out")}},
-            "tables": {"Asset": {"path": str(folder / "assets.csv")}},
+            "tables": {"Asset": {"path": str(folder / "assets"), "format": "delta"}},
             "buckets": 1,
             "checkpoint": str(folder / "state"),
         }
         for number, level in enumerate((1, 3)):
-            (folder / "assets.csv").write_text(f"host,level,owner\na,{level},ann\nb,2,bob\n")
+            assets = pa.table({"host": ["a", "b"], "level": [level, 2], "owner": ["ann", "bob"]})
+            write_deltalake(str(folder / "assets"), assets, mode="overwrite", partition_by=["owner"])
             hosts = "".join(f"{10 * number + at},{host}\n" for at, host in enumerate("abcab"))
             (folder / "in" / f"{number}.csv").write_text(f"at,host\n{hosts}")
             job = folder / "job.yaml"
