@@ -35,7 +35,7 @@ from runtime.lookup_tables import LookupTable, definition_of, name_of_content, r
 from runtime.reading import is_table
 
 LOOKUPS_VERSION = 2
-"""Releases before the second one did not read tables of Delta."""
+"""Where there is a table of Delta; what has none is written as the first version."""
 
 APART = 2.0
 """Seconds between the two looks at a file that have to be equal before it is read."""
@@ -108,7 +108,13 @@ def read_tables(checkpoint: Place) -> tuple[KeptTable, ...]:
 
 def write_tables(checkpoint: Place, tables: Iterable[KeptTable]) -> None:
     """Replace what a checkpoint keeps; it survives a power cut."""
-    _file(checkpoint).write({"version": LOOKUPS_VERSION, **asdict(_Kept(tuple(tables)))})
+    plain, version = asdict(_Kept(tuple(tables))), 1
+    for own in (own for item in plain["tables"] for own in item["versions"]):
+        if own["delta"] is None:
+            del own["delta"]
+        else:
+            version = LOOKUPS_VERSION
+    _file(checkpoint).write({"version": version, **plain})
 
 
 def _file(checkpoint: Place) -> JobFile[_Kept]:
@@ -280,7 +286,7 @@ def _written(
 
 
 class _OwnFile:
-    """The file of a table, or its folder if it is one of Delta; it is opened anew for each question.
+    """The file of a table, or its folder if it is one of Delta; opened anew for each question.
 
     Raises InputError, with an OSError as its cause for what may be different at another time.
     """

@@ -41,7 +41,7 @@ LAYERS = {
     "spark_backend": "versions executors package launch plain_errors session stream frames job_session spark_machine driver",
     "job_engine.operator": "clocks bucket_state joining epoch_records reading ordering releasing processing measures step history_run cases moved_buckets",
     "job_engine.job": "checkpoint plan_rules compilation lookup_files journal reports batch_writer driver commands history preflight watching stages upkeep job",
-    "ensue": "queries data_options event_tables plans changing rendering asking_why asking_jobs answer live background archive_classes embedded compile_kernels replay_to_file sweeping executors spark verify calls testing importing commands cli __main__ demo",
+    "ensue": "queries event_tables data_options plans changing rendering asking_why asking_jobs answer live background archive_classes embedded compile_kernels replay_to_file sweeping executors spark verify calls testing importing commands cli __main__ demo",
 }
 """Per folder its parts, in order: a part imports only itself and what is left of it. `__init__` files are exempt."""
 
