@@ -1,7 +1,8 @@
 """Questions of users to a job: what it waits for, what of a key is pending, what it has discarded.
 
 The answers come from its checkpoint and its sink of discarded records, as of the last micro-batch,
-whether the job runs or not. Nothing in the job is changed.
+whether the job runs or not; of a match, a moment or a record from what the job has read, which is
+read again. Nothing in the job is changed.
 """
 
 from __future__ import annotations
@@ -12,20 +13,25 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from job_engine.errors import in_plain_words
-from job_engine.job.upkeep.keys import JobState, KeyState, QuerySize, job_state
+from job_engine.job.upkeep.keys import JobState, KeyState, QuerySize, SeenGroup, job_state, seen_again
 from job_engine.job.watching.status import QueryStatus, SourceStatus, Status, status_of
 from job_engine.operator.clocks import place_name
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sinks.kinds import publishing
-from querylang.errors import InputError, counted, listed
+from querylang.errors import InputError, counted, did_you_mean, listed
+from querylang.plan.model import QueryPlan
 from querylang.plan.text import duration_text
+from runtime.columns.keys import GivenKey
 from runtime.instants import LATEST
 from runtime.results.for_users import plain_value
 from runtime.results.ledger import DISCARDS
 from runtime.timestamps import format_time, parse_time
-from runtime.why import Awaited, EventAt, Explanation, Reason, Why, short_time
+from runtime.why import Asking, Awaited, Ending, EventAt, Explanation, Reason, Table, Why, short_time
 from runtime.why import Status as Became
 
 MOST_ROWS, MOST_READ = 5, 10_000
@@ -54,6 +60,106 @@ def why_job(path: Path | str, key: Sequence[str] = ()) -> Why:
         answers = tuple(asking.of_key() if key else asking.of_all())
     question = f"key {' '.join(key)}" if key else "what it waits for, and what was discarded"
     return Why(question, answers, tuple(asking.remarks))
+
+
+def why_of_job(
+    path: Path | str,
+    match: str | None = None,
+    *,
+    key: Sequence[str] = (),
+    at: str | None = None,
+    row: int | None = None,
+    source: str | None = None,
+    query: str | None = None,
+) -> Why:
+    """Why a match of a job came, or what became of a record or a key at a moment.
+
+    What the job has read is read again, beside it. Parameters as of `result.why`, but `row` is the
+    offset of a record in its file, topic or table, which is `source`.
+
+    Raises InputError.
+    """
+    if sum((match is not None, bool(key) or at is not None, row is not None)) != 1:
+        raise InputError("ask by one of --match, --key and --row")
+    seen = seen_again(path)
+    asked = [(group, _chosen(group, query)) for group in seen]
+    if query is not None and not any(queries for _, queries in asked):
+        names = [item.name for group in seen for item in group.plan.queries]
+        raise InputError(f"there is no query '{query}'{did_you_mean(query, names)}; there are {listed(names)}")
+    asked = [(group, queries) for group, queries in asked if queries]
+    if match is not None:
+        found = [_of_match(group, queries, match) for group, queries in asked]
+        whys = [why for why in found if why is not None]
+        if not whys:
+            raise InputError(f"there is no match {match!r} in what the job has read")
+    elif row is not None:
+        whys = [why for group, queries in asked if (why := _of_row(group, queries, row, source)) is not None]
+        if not whys:
+            where = "" if source is None else f" of '{source}'"
+            raise InputError(f"there is no record with the offset {row}{where} in what the job has read")
+    else:
+        whys = [_of_key(group, queries, key, at) for group, queries in asked if _have_key(group, queries, key)]
+        if not whys:
+            raise InputError(f"no query has the key {' '.join(key)}")
+    count = sum(len(group.records) for group in seen)
+    remarks = [f"{counted(count, 'record')} that the job has read were read again"]
+    remarks += [remark for why in whys for remark in why.remarks]
+    return Why(whys[0].question, tuple(answer for why in whys for answer in why.answers), tuple(remarks))
+
+
+def _chosen(group: SeenGroup, query: str | None) -> list[QueryPlan]:
+    return [item for item in group.plan.queries if query in (None, item.name, item.public_title)]
+
+
+def _asking(group: SeenGroup) -> Asking:
+    """Asks the records of a group; their rows are their offsets."""
+    table = group.records.table
+    arrival = group.records.system("arrival")
+    ending = Ending(
+        None if group.has_ended else group.clock, group.has_ended, int(arrival[-1]) if len(arrival) else None
+    )
+    offsets = group.records.system("offset").astype(np.int64)
+    return Asking(Table(group.plan, table, ending, lambda _source, _partition, offset: offset, offsets))
+
+
+def _of_match(group: SeenGroup, queries: Sequence[QueryPlan], match: str) -> Why | None:
+    for query in queries:
+        for table in group.matches.get(query.title, ()):
+            ids = table.column("match_id").to_pylist()
+            if match in ids:
+                (row,) = table.slice(ids.index(match), 1).to_pylist(maps_as_pydicts="lossy")
+                return _asking(group).match(row, query)
+    return None
+
+
+def _of_row(group: SeenGroup, queries: Sequence[QueryPlan], row: int, source: str | None) -> Why | None:
+    asking = _asking(group)
+    is_row = asking.table.rows == row
+    names = group.records.table.column("_source").filter(pa.array(is_row)).to_pylist()
+    if source is None and len(set(names)) > 1:
+        raise InputError(f"several records have the offset {row}: say with --source of which of {listed(names)}")
+    if source not in (None, *names) or not names:
+        return None
+    return asking.row(row, source, queries, names)
+
+
+def _have_key(group: SeenGroup, queries: Sequence[QueryPlan], key: Sequence[str]) -> bool:
+    try:
+        given = GivenKey.of_texts(key, group.plan) if key else None
+    except InputError:  # another group has it
+        return False
+    return given is None or any(given.values_for(group.plan, query) is not None for query in queries)
+
+
+def _of_key(group: SeenGroup, queries: Sequence[QueryPlan], key: Sequence[str], at: str | None) -> Why:
+    given = GivenKey.of_texts(key, group.plan) if key else None
+    own = [query for query in queries if given is None or given.values_for(group.plan, query) is not None]
+    try:
+        moment = None if at is None else parse_time(at)
+    except InputError as error:
+        raise InputError(f"at: {error}") from None
+    parts = ("key" if key else "", *key, f"at {at}" if at else "")
+    return _asking(group).key(given, moment, own, " ".join(part for part in parts if part))
 
 
 class _AskingJob:
@@ -135,7 +241,10 @@ class _AskingJob:
 
     def _says_where(self, title: str) -> None:
         """The way to why events in windows have not matched: the job keeps no searches."""
-        text = f"why events in windows of {title} have not matched: `ensue why QUERY FILES --key KEY` over files of the job"
+        text = (
+            f"why events in windows of {title} have not matched: `ensue why JOB --key KEY --at TIME` reads again what "
+            "was read"
+        )
         if text not in self.remarks:
             self.remarks.append(text)
 

@@ -331,14 +331,15 @@ def why(
 ) -> None:
     """Say why a match came or did not, with the values; without a question, the nearest misses.
 
-    Of a job: what it waits for, what holds time back, and what it has discarded.
+    Of a job: what it waits for, what holds time back, and what it has discarded. By a match, a moment or a row it
+    reads again what the job has read; a row is an offset in `--source`.
     """
     from ensue.commands.options import load_arrow_alone
 
     if not events:
-        others = [match, at, row, source, query, until, no_flush or None]
-        is_of_tables = any(item is not None for item in others) or data != DataOptions()
-        _why_job(file, key or [], is_of_tables=is_of_tables, as_json=as_json)
+        is_of_tables = until is not None or no_flush or data != DataOptions()
+        asked = {"match": match, "at": at, "row": row, "source": source, "query": query}
+        _why_job(file, key or [], asked, is_of_tables=is_of_tables, as_json=as_json)
         return
 
     load_arrow_alone()
@@ -358,21 +359,25 @@ def why(
         print_error(result.account())
 
 
-def _why_job(file: Path, key: list[str], *, is_of_tables: bool, as_json: bool) -> None:
-    """What a job waits for; `is_of_tables`: whether options were given that only tables have."""
+def _why_job(file: Path, key: list[str], asked: dict[str, Any], *, is_of_tables: bool, as_json: bool) -> None:
+    """What a job waits for, or what became of what is asked.
+
+    asked: as of `why_of_job`
+    is_of_tables: whether options were given that only tables have
+    """
     if file.suffix.lower() not in {".yaml", ".yml"}:
         raise typer.BadParameter("name event tables behind the query, or the deployment file of a job alone")
     if is_of_tables:
         raise InputError(
-            "a job is asked by --key, or by nothing; for a match, a row or a moment ask files that it reads: "
-            "`ensue why QUERY FILES --row N`"
+            "a job is asked by --match, --key, --row or nothing; other options are for files: `ensue why QUERY FILES`"
         )
     from ensue.commands.status import start_for_state
 
     start_for_state(file)
-    from ensue.asking_jobs import why_job
+    from ensue.asking_jobs import why_job, why_of_job
 
-    answer = why_job(file, key)
+    is_of_records = any(item is not None for item in asked.values())
+    answer = why_of_job(file, key=key, **asked) if is_of_records else why_job(file, key)
     if as_json:
         print_json(answer.to_plain())
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from job_engine.operator.clocks import JobClock
 from job_engine.operator.epoch_records import QueriesAt
 from job_engine.operator.joining import account_file, read_account
 from job_engine.operator.releasing import held_ledger
-from job_engine.operator.step import run_step
+from job_engine.operator.step import SeenStep, open_bucket, run_seen_step, run_step
 from job_engine.places.place import Place, place_of
 from job_engine.wire.packed_rows import HOME, Signal
 from job_engine.wire.program import Program
@@ -44,11 +44,7 @@ class HistoryRun:
 
     def step(self, packed: Iterable[pa.RecordBatch], timestamp: int, signal: Signal | None = None) -> None:
         """Process packed rows; `timestamp`: of the micro-batch, ms."""
-        rows: list[list[bytes]] = [[] for _ in range(self._program.buckets)]
-        for batch in packed:
-            for bucket, data in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-                rows[bucket].append(data)
-        for bucket, own in enumerate(rows):
+        for bucket, own in enumerate(_by_bucket(packed, self._program.buckets)):
             step = run_step(self._program, bucket, self._states.get(bucket), own, timestamp, signal=signal)
             self._states[bucket] = step.state
             for row in step.rows:
@@ -86,6 +82,33 @@ class HistoryRun:
             held = SavedBucket.from_bytes(state).held
             found.update(_of_rows(held_ledger(queries, (), held, is_home=bucket == HOME).to_pylist()))
         return found
+
+
+class SeenRun:
+    """The buckets of a program at work, for who wants to see the records that engines get.
+
+    see: is called with what each step of a bucket has got and given
+    """
+
+    def __init__(self, program: Program, see: Callable[[int, SeenStep], None]) -> None:
+        assert not program.epochs, "its queries do not change"
+        self._program, self._see = program, see
+        self._open = [open_bucket(program, bucket, None) for bucket in range(program.buckets)]
+
+    def step(self, packed: Iterable[pa.RecordBatch], timestamp: int, signal: Signal | None = None) -> None:
+        """As of `HistoryRun`."""
+        for bucket, own in enumerate(_by_bucket(packed, self._program.buckets)):
+            seen = run_seen_step(self._program, bucket, self._open[bucket], own, timestamp, signal)
+            self._open[bucket] = seen.bucket
+            self._see(bucket, seen)
+
+
+def _by_bucket(packed: Iterable[pa.RecordBatch], buckets: int) -> list[list[bytes]]:
+    rows: list[list[bytes]] = [[] for _ in range(buckets)]
+    for batch in packed:
+        for bucket, data in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+            rows[bucket].append(data)
+    return rows
 
 
 def _of_rows(rows: Sequence[Mapping[str, object]]) -> Account:

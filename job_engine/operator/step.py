@@ -6,7 +6,7 @@ them decide what "now" is and which records are released; the others are held in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from job_engine.operator.processing import Processed, process
 from job_engine.operator.reading import ReadRows, Visit, read
 from job_engine.operator.releasing import Released, release
 from job_engine.wire.clock_sources import Clock
-from job_engine.wire.packed_rows import Signal
+from job_engine.wire.packed_rows import GroupRecords, Signal
 from job_engine.wire.partition_groups import Exchange, alone
 from job_engine.wire.program import Program
 from job_engine.wire.reports import added_up, report_table
@@ -132,6 +132,38 @@ def run_open_step(
     newest, seconds = max(opened.newest, work.found.newest), opened.seconds + monotonic() - started
     left = OpenBucket(work.processed.state, (), timestamp, newest, seconds)
     return OpenStep(left, tagged, work.wake, work.is_one_of_all)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenStep:
+    """What a step over an open bucket leaves, and what its engines have got.
+
+    records: by partition group, in the order in which its engine has got them
+    clocks: by partition group, where its engine is in time, µs; None = at no time yet
+    matches: by query title
+    """
+
+    bucket: OpenBucket
+    records: tuple[tuple[GroupRecords, ...], ...]
+    clocks: tuple[int | None, ...]
+    matches: tuple[Mapping[str, pa.Table], ...]
+
+
+def run_seen_step(
+    program: Program, bucket: int, opened: OpenBucket, rows: Sequence[bytes], timestamp: int, signal: Signal | None
+) -> SeenStep:
+    """As `run_open_step`, for who wants to see the records. No queries may cross."""
+    work = alone(_work(program, bucket, opened.state, rows, timestamp, signal))
+    state = work.processed.state
+    return SeenStep(
+        OpenBucket(state),
+        tuple(
+            tuple(item for item in work.released.records if item.group == group.number and len(item.arrivals))
+            for group in work.visit.groups
+        ),
+        tuple(engine.clock for engine in state.engines),
+        tuple(results.matches for results in work.processed.results),
+    )
 
 
 def measured(program: Program, bucket: int, opened: OpenBucket, state_bytes: int) -> tuple[OpenBucket, list[TaggedRow]]:

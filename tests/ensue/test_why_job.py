@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ensue.asking_jobs import why_job
+from ensue.asking_jobs import why_job, why_of_job
 from job_engine.job.stages.start import RunKind
 from querylang.errors import InputError
 from querylang.printable import forget_secrets, keep_secret
@@ -138,7 +141,84 @@ def test_nothing_is_changed_by_asking(job: Path) -> None:
     before = {path: path.read_bytes() for path in job.parent.rglob("*") if path.is_file()}
     why_job(job)
     why_job(job, ["d1"])
+    why_of_job(job, key=["d1"], at="2026-01-01T12:00:00Z")
+    why_of_job(job, row=1)
     assert {path: path.read_bytes() for path in job.parent.rglob("*") if path.is_file()} == before
+
+
+def found(job: Path) -> list[dict[str, Any]]:
+    """The matches in the sink."""
+    files = sorted((job.parent / "out" / "matches").rglob("*.json*"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def test_each_match_of_a_job_is_explained_with_its_own_events(job: Path) -> None:
+    chance = random.Random(3)
+    begin = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    for number in range(2, 5):
+        rows = []
+        for _ in range(12):
+            begin += timedelta(seconds=chance.choice((0, 20, 90, 200)))
+            happened = begin - timedelta(seconds=chance.choice((0, 0, 5, 30)))
+            rows.append(f"{begin.isoformat()},{happened.isoformat()},d{chance.randint(1, 3)}")
+        (job.parent / "in" / f"{number}.csv").write_text("\n".join(["at,ts,device", *rows, ""]))
+        read(job)
+    matches = found(job)
+    assert len(matches) > 3
+    for match in matches:
+        (answer,) = why_of_job(job, match["match_id"])
+        assert (answer.status, answer.match_id) == (Status.MATCHED, match["match_id"])
+        last = match["last"]
+        assert [(event.source, event.offset) for event in answer.events] == [(last["source"], last["offset"])]
+    refused = [json.loads(line) for file in (job.parent / "out" / "discarded").rglob("*.json*") for line in file.open()]
+    assert refused
+    for row in refused:
+        (answer,) = why_of_job(job, row=row["offset"], source=row["source"])
+        assert (answer.status, answer.reason and answer.reason.what) == (Status.REFUSED, row["reason"])
+
+
+def test_what_a_key_of_a_job_lacked_at_a_moment_is_said(job: Path) -> None:
+    (job.parent / "in" / "1.csv").write_text(
+        ROWS.replace("12:02:00Z,2026-01-01T12:00:10Z", "12:02:00Z,2026-01-01T12:02:00Z")
+    )
+    (job.parent / "in" / "2.csv").write_text("at,ts,device\n2026-01-01T12:30:00Z,2026-01-01T12:30:00Z,d9\n")
+    read(job)
+    (answer,) = why_of_job(job, key=["d2"], at="2026-01-01T12:01:00Z")
+    assert answer.reason is not None
+    assert answer.reason.event is not None
+    assert (answer.status, answer.reason.what) == (Status.NOT, "without")
+    assert (answer.reason.event.source, answer.reason.event.offset) == ("1.csv", 3)
+
+
+def test_a_file_that_is_gone_is_named(job: Path) -> None:
+    read(job)
+    (job.parent / "in" / "1.csv").unlink()
+    with pytest.raises(InputError, match=r"1\.csv.*`ensue why QUERY FILES`"):
+        why_of_job(job, row=1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"match": "none"}, "there is no match 'none' in what the job has read"),
+        ({"row": 9}, "there is no record with the offset 9 in what the job has read"),
+        ({"row": 1, "query": "Silnt"}, "there is no query 'Silnt'; did you mean 'Silent'?"),
+        ({"row": 1, "key": ["d1"]}, "ask by one of --match, --key and --row"),
+        ({"key": ["d1"], "at": "soon"}, "at: 'soon' is not a time"),
+    ],
+)
+def test_a_question_that_a_job_has_no_answer_to_is_refused(job: Path, asked: dict[str, Any], message: str) -> None:
+    read(job)
+    with pytest.raises(InputError) as caught:
+        why_of_job(job, **asked)
+    assert str(caught.value).startswith(message)
+
+
+def test_a_job_whose_records_arrive_when_they_are_read_cannot_read_them_again(job: Path) -> None:
+    job.write_text(JOB.replace("name: silent\n", "name: silent\nclock: processing\n"))
+    read(job)
+    with pytest.raises(InputError, match="ask files of its sources"):
+        why_of_job(job, row=1)
 
 
 def test_the_command_prints_text_or_json(
@@ -149,6 +229,7 @@ def test_the_command_prints_text_or_json(
     read(job)
     assert "Silent, device d1: not yet" in run("why", str(job), "--key", "d1").stdout
     assert json.loads(run("why", str(job), "--key", "d1", "--json").stdout)["answers"][0]["status"] == "not yet"
+    assert "Silent, device d2: refused" in run("why", str(job), "--row", "3", "--source", "1.csv").stdout
 
 
 def test_secrets_are_masked(job: Path) -> None:
@@ -167,7 +248,7 @@ def test_what_a_job_cannot_answer_has_a_way_out(
     job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = runner(monkeypatch, capsys)
-    assert "ask files that it reads: `ensue why QUERY FILES --row N`" in run("why", str(job), "--row", "3").stderr
+    assert "other options are for files: `ensue why QUERY FILES`" in run("why", str(job), "--no-flush").stderr
     assert "name event tables behind the query" in run("why", str(job.parent / "silent.query")).stderr
     read(job)
     with pytest.raises(InputError):

@@ -192,6 +192,10 @@ def mark_of(deployment: Deployment, read: ReadList, titles: Sequence[str], event
     return HistoryMark(tuple(titles), tuple(events), done)
 
 
+WITH_A_GAP = "`--accept-gap` deploys without what is missing"
+"""The way out for who deploys with history."""
+
+
 def pieces_between(
     deployment: Deployment,
     before: HistoryMark | None,
@@ -201,6 +205,7 @@ def pieces_between(
     accepts_gap: bool,
     table: TableEnd | None = None,
     firsts: Mapping[str, str] | None = None,
+    way_out: str = WITH_A_GAP,
 ) -> list[list[PieceAgain]]:
     """What is read in each step, in order.
 
@@ -208,6 +213,7 @@ def pieces_between(
     since: as of `HistoryCommand`
     table: what a history table has of it; None = there is none
     firsts: as in `PlannedRun`
+    way_out: what is said behind a gap
 
     Raises InputError if something that was read is no longer there.
     """
@@ -222,7 +228,7 @@ def pieces_between(
     if table is not None:
         gaps += table.gaps(found)
     if gaps and not accepts_gap:
-        raise InputError(f"the history has a gap: {'; '.join(gaps)}. `--accept-gap` deploys without what is missing")
+        raise InputError(f"the history has a gap: {'; '.join(gaps)}. {way_out}")
     return in_proportion(found)
 
 

@@ -14,6 +14,7 @@ from job_engine.job.checkpoint.progress import JobProgress
 from job_engine.job.commands import Sent, moment_of, send_command
 from job_engine.job.compilation import compiled_as_kept, source_readings, told_sources
 from job_engine.job.history.read_again import (
+    WITH_A_GAP,
     HistoryMark,
     TableEnd,
     histories,
@@ -29,7 +30,7 @@ from job_engine.job.journal.written import history_text, read_journal
 from job_engine.job.lookup_files import refuse_unknown_tables, with_kept_tables
 from job_engine.job.plan_rules import finishing
 from job_engine.operator.clocks import JobClock, SourceWatermark
-from job_engine.operator.history_run import HistoryRun
+from job_engine.operator.history_run import HistoryRun, SeenRun
 from job_engine.places.place import Place
 from job_engine.settings.deployment import Deployment
 from job_engine.sources.crash_marks import CRASHES, marks_of_run
@@ -61,6 +62,8 @@ def history_program(journal: Journal, program: Program) -> Program:
     own = Program.of(plan, buckets=program.buckets, clock=program.clock, sources=program.sources)
     return replace(own, gathered=journal.gathered or (), tables=program.tables).without_idle()
 
+
+_Run = HistoryRun | SeenRun
 
 Begun = tuple[HistoryRun, HistoryMark]
 """A history, and how far it is."""
@@ -131,17 +134,39 @@ class HistoryReading:
         run = HistoryRun.read(self.program, str(folder))
         self._announce(run, clock)
         self._take(run, mark, read)
+        self._reach(run, clock, read)
+        run.write(target)
+
+    def show(self, run: SeenRun, clock: JobClock) -> bool:
+        """Read all that the job has read until now; whether time has advanced to its end then.
+
+        Raises InputError if something cannot be read any more.
+        """
+        read = what_was_read(self.deployment.checkpoint)
+        self._announce(run, clock)
+        self._take(run, None, read, way_out="Ask files that are there: `ensue why QUERY FILES`")
+        return self._reach(run, clock, read) is Signal.FLUSH
+
+    def _reach(self, run: _Run, clock: JobClock, read: ReadList) -> Signal | None:
+        """Bring time to where it is in the job."""
         reached = [_progress(item.source, item.partition, item.arrival) for item in _known(clock)]
         signal = next((item for item in (Signal.CATCH_UP, Signal.FLUSH) if item == read.last_signal), None)
         run.step([pack_progress(self.program.buckets, reached)], _now(), signal)
-        run.write(target)
+        return signal
 
-    def _announce(self, run: HistoryRun, clock: JobClock) -> None:
+    def _announce(self, run: _Run, clock: JobClock) -> None:
         """Tell which partitions there are: time waits for those, too, that have brought nothing."""
         known = [_progress(item.source, item.partition, NO_TIME) for item in _known(clock)]
         run.step([pack_progress(self.program.buckets, known)], _now())
 
-    def _take(self, run: HistoryRun, before: HistoryMark | None, read: ReadList, table: TableEnd | None = None) -> int:
+    def _take(
+        self,
+        run: _Run,
+        before: HistoryMark | None,
+        read: ReadList,
+        table: TableEnd | None = None,
+        way_out: str = WITH_A_GAP,
+    ) -> int:
         accepts_gap = self.command.accepts_gap
         has_clock = self.program.clock is not Clock.PROCESSING
         options = self._options()
@@ -153,6 +178,7 @@ class HistoryReading:
             accepts_gap=accepts_gap,
             table=table,
             firsts=options if has_clock else None,
+            way_out=way_out,
         )
         for step in steps:
             run.step(_packed(step, options), _now())

@@ -12,19 +12,26 @@ import pyarrow as pa
 
 from job_engine.errors import in_plain_words
 from job_engine.job.commands import Sent, send_command
+from job_engine.job.history.running import HistoryReading
+from job_engine.job.journal.journal import HistoryCommand
 from job_engine.job.lookup_files import read_tables
 from job_engine.job.upkeep.opened_checkpoint import Opened, open_checkpoint, saved_states
 from job_engine.operator.bucket_state import BucketState, open_state
+from job_engine.operator.history_run import SeenRun
+from job_engine.operator.step import SeenStep
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sinks.kinds import sink_kind
 from job_engine.sources.kinds import kind_of
 from job_engine.sources.listing.command_folder import FORGET, Outcome, key_text
+from job_engine.wire.clock_sources import Clock
+from job_engine.wire.packed_rows import COMMANDS, CONTROL, GroupRecords
 from job_engine.wire.partition_groups import PartitionGroup
-from querylang.dataclass import asdict, dataclass
+from querylang.dataclass import asdict, dataclass, replace
+from querylang.errors import InputError
 from querylang.plan.model import Plan, QueryPlan
 from runtime.arrow_types import has_column
-from runtime.columns.arrivals import column_name
+from runtime.columns.arrivals import Arrivals, column_name
 from runtime.columns.keys import INPUT, GivenKey, KeyValues, bucket_of_key, have_key, key_cells
 from runtime.engine import Engine, KeyContents
 from runtime.instants import NEVER, NO_TIME
@@ -33,6 +40,102 @@ from runtime.json_shapes import Count
 from runtime.matching.windows import window_columns
 from runtime.results.for_users import column_cells, plain_value
 from runtime.timestamps import format_time
+
+# What a job has read, as its engines got it: read again, without a change in the job.
+
+
+@dataclass(frozen=True, slots=True)
+class SeenGroup:
+    """What the engines of queries with equal keys have got of all that a job has read.
+
+    plan: these queries
+    records: in order of arrival
+    clock: where their time is, µs
+    has_ended: whether time was advanced to its end behind the records
+    matches: by query title
+    """
+
+    plan: Plan
+    records: Arrivals
+    clock: int | None
+    has_ended: bool
+    matches: Mapping[str, Sequence[pa.Table]]
+
+
+MOST_SEEN = 2_000_000
+"""Records that are read again at most, of all queries together."""
+
+
+def seen_again(path: Path | str) -> list[SeenGroup]:
+    """Read again what a deployment's job has read; by partition group.
+
+    Raises InputError if not all of it can be read, or if its queries have changed meanwhile.
+    """
+    deployment = load_deployment(path)
+    with in_plain_words(deployment.environment):
+        opened = open_checkpoint(deployment)
+        _refuse_unseen(opened)
+        program = replace(opened.program.without_idle(), seeds=None)
+        seeing = _Seeing(program.groups())
+        reading = HistoryReading(opened.deployment, program, HistoryCommand("", "", None))
+        has_ended = reading.show(SeenRun(program, seeing.see), opened.folder.last_progress().clock)
+        return [seeing.of(group, has_ended=has_ended) for group in program.groups()]
+
+
+def _refuse_unseen(opened: Opened) -> None:
+    program, way_out = opened.program, "ask files of its sources: `ensue why QUERY FILES`"
+    if program.clock is Clock.PROCESSING:
+        raise InputError(f"with `clock: processing` records arrive when they are read, and not again; {way_out}")
+    if program.epochs:
+        raise InputError(
+            f"its queries were changed while it ran, and were others when it read its first records; {way_out}"
+        )
+    if any(query.tables for query in program.plan().queries):
+        raise InputError(f"its queries look something up in tables beside the stream; {way_out} with `--table`")
+    if program.routing() is not None:
+        raise InputError(f"what its queries route goes from bucket to bucket, and is not followed again; {way_out}")
+
+
+class _Seeing:
+    """Notes what engines get."""
+
+    def __init__(self, groups: Sequence[PartitionGroup]) -> None:
+        self._records: dict[int, list[Arrivals]] = {group.number: [] for group in groups}
+        self._matches: dict[str, list[pa.Table]] = {}
+        self._clocks: dict[int, int] = {}
+        self._count = 0
+
+    def see(self, bucket: int, seen: SeenStep) -> None:
+        """A step of a bucket."""
+        for number, records in enumerate(seen.records):
+            # what all buckets have counts once
+            own = [item.arrivals for item in records if not bucket or not _is_everywhere(item)]
+            self._count += sum(map(len, own))
+            self._records[number] += own
+            clock = seen.clocks[number]
+            if clock is not None:
+                self._clocks[number] = max(clock, self._clocks.get(number, NO_TIME))
+        if self._count > MOST_SEEN:
+            raise InputError(
+                f"the job has read more than {MOST_SEEN:,} records, which are not read again for one answer; "
+                "ask files of its sources: `ensue why QUERY FILES`"
+            )
+        for matches in seen.matches:
+            for title, table in matches.items():
+                self._matches.setdefault(title, []).append(table)
+
+    def of(self, group: PartitionGroup, *, has_ended: bool) -> SeenGroup:
+        """What the engines of a group have got."""
+        records = Arrivals.concat(self._records[group.number] or [Arrivals.empty(group.plan)])
+        order = np.argsort(records.system("arrival"), kind="stable")
+        titles = {query.title for query in group.plan.queries}
+        matches = {title: tables for title, tables in self._matches.items() if title in titles}
+        return SeenGroup(group.plan, records.take(order), self._clocks.get(group.number), has_ended, matches)
+
+
+def _is_everywhere(item: GroupRecords) -> bool:
+    return item.is_copy or item.source in (CONTROL, COMMANDS)
+
 
 # What a job keeps of a key, and what waits there, until when; or of all keys, as numbers.
 
