@@ -331,8 +331,8 @@ def why(
 ) -> None:
     """Say why a match came or did not, with the values; without a question, the nearest misses.
 
-    Of a job: what it waits for, what holds time back, and what it has discarded. By a match, a moment or a row it
-    reads again what the job has read; a row is an offset in `--source`.
+    Of a job: what it waits for, what holds time back, and what it has discarded. By a match, a
+    moment or a row it reads again what the job has read; a row is an offset in `--source`.
     """
     from ensue.commands.options import load_arrow_alone
 
