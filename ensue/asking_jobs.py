@@ -7,8 +7,8 @@ read again. Nothing in the job is changed.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,13 @@ from job_engine.sinks.kinds import publishing
 from querylang.errors import InputError, counted, did_you_mean, listed
 from querylang.plan.model import QueryPlan
 from querylang.plan.text import duration_text
+from runtime.admission import Outcome
 from runtime.columns.keys import GivenKey
 from runtime.instants import LATEST
 from runtime.results.for_users import plain_value
 from runtime.results.ledger import DISCARDS
 from runtime.timestamps import format_time, parse_time
-from runtime.why import Asking, Awaited, Ending, EventAt, Explanation, Reason, Table, Why, short_time
+from runtime.why import Asking, Awaited, Ending, EventAt, Explanation, Hidden, Reason, Table, Why, short_time
 from runtime.why import Status as Became
 
 MOST_ROWS, MOST_READ = 5, 10_000
@@ -59,7 +60,7 @@ def why_job(path: Path | str, key: Sequence[str] = ()) -> Why:
     with in_plain_words(deployment.environment):
         answers = tuple(asking.of_key() if key else asking.of_all())
     question = f"key {' '.join(key)}" if key else "what it waits for, and what was discarded"
-    return Why(question, answers, tuple(asking.remarks))
+    return Hidden(deployment.hide).why((), Why(question, answers, tuple(asking.remarks)))
 
 
 def why_of_job(
@@ -91,12 +92,13 @@ def why_of_job(
         found = [_of_match(group, queries, match) for group, queries in asked]
         whys = [why for why in found if why is not None]
         if not whys:
-            raise InputError(f"there is no match {match!r} in what the job has read")
+            raise InputError("; ".join((f"there is no match {match!r} in what the job has read", *_doubts(path))))
     elif row is not None:
         whys = [why for group, queries in asked if (why := _of_row(group, queries, row, source)) is not None]
         if not whys:
             where = "" if source is None else f" of '{source}'"
-            raise InputError(f"there is no record with the offset {row}{where} in what the job has read")
+            says = f"there is no record with the offset {row}{where} in what the job has read"
+            raise InputError("; ".join((says, *_doubts(path))))
     else:
         whys = [_of_key(group, queries, key, at) for group, queries in asked if _have_key(group, queries, key)]
         if not whys:
@@ -104,7 +106,36 @@ def why_of_job(
     count = sum(len(group.records) for group in seen)
     remarks = [f"{counted(count, 'record')} that the job has read were read again"]
     remarks += [remark for why in whys for remark in why.remarks]
-    return Why(whys[0].question, tuple(answer for why in whys for answer in why.answers), tuple(remarks))
+    remarks += _doubts(path, {answer.query for why in whys for answer in why.answers})
+    own = [query for _, queries in asked for query in queries]
+    whole = Why(whys[0].question, tuple(answer for why in whys for answer in why.answers), tuple(remarks))
+    return Hidden(load_deployment(path).hide).why(own, whole)
+
+
+def _doubts(path: Path | str, queries: Collection[str] = ()) -> Iterator[str]:
+    """What was not seen again as the job has seen it; `queries`: that are asked about, () = all."""
+    moved, unseen = Counter[str](), Counter[str]()
+    for (query, source, what), count in sorted(status_of(path).ledger.items()):
+        if not queries or query in queries:
+            if what == "before_clock":
+                moved[source] += count
+            elif what in _UNSEEN:
+                unseen[source] = max(count, unseen[source])  # several queries may have refused the same
+    for source, count in unseen.items():
+        yield (
+            f"of '{source}', {counted(count, 'record')} or more that filters refused, or whose type no query reads, "
+            "were left out: ask the files about one, `ensue why QUERY FILES --row N`"
+        )
+    for source, count in moved.items():
+        yield (
+            f"{counted(count, 'record')} of '{source}' arrived before the job's clock, and the job processed them at "
+            "the clock; read again they have their own arrival, so what is said of them and near them may not be what "
+            "the job has done"
+        )
+
+
+_UNSEEN = (Outcome.FILTERED.word, Outcome.UNRELATED.word)
+"""What readers leave out, and only count."""
 
 
 def _chosen(group: SeenGroup, query: str | None) -> list[QueryPlan]:
@@ -112,14 +143,14 @@ def _chosen(group: SeenGroup, query: str | None) -> list[QueryPlan]:
 
 
 def _asking(group: SeenGroup) -> Asking:
-    """Asks the records of a group; their rows are their offsets."""
+    """Asks the records of a group, which are chosen by their offsets: many files have a row 3."""
     table = group.records.table
     arrival = group.records.system("arrival")
     ending = Ending(
         None if group.has_ended else group.clock, group.has_ended, int(arrival[-1]) if len(arrival) else None
     )
     offsets = group.records.system("offset").astype(np.int64)
-    return Asking(Table(group.plan, table, ending, lambda _source, _partition, offset: offset, offsets))
+    return Asking(Table(group.plan, table, ending, lambda *_: None, offsets))
 
 
 def _of_match(group: SeenGroup, queries: Sequence[QueryPlan], match: str) -> Why | None:

@@ -52,6 +52,7 @@ JOB_KEYS: Mapping[str, Change] = {
     "engine": Change.FIXED,
     "forget_keys": Change.FIXED,
     "parameters": Change.APPLIED,
+    "hide": Change.FREE,
     "kernels": Change.FREE,
     "spark": Change.FREE,
     "metrics": Change.FREE,

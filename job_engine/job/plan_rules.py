@@ -333,6 +333,16 @@ def unused_history(deployment: Deployment, *, is_new: bool) -> Iterator[str]:
         )
 
 
+def refuse_unknown_fields(deployment: Deployment, plan: Plan) -> None:
+    """Raise FileErrors for what `hide` names and no event type has: it would be shown."""
+    known = {field.name for event in plan.events for field in event.fields}
+    known |= {f"{event.name}.{field.name}" for event in plan.events for field in event.fields}
+    missing = [name for name in deployment.hide if name not in known]
+    messages = [f"hide: no event type has a field '{name}'{did_you_mean(name, sorted(known))}" for name in missing]
+    if messages:
+        raise FileErrors(str(deployment.file), [(None, message) for message in messages])
+
+
 def unused_tables(plan: Plan, deployment: Deployment) -> Iterator[str]:
     """A warning for each table beside the stream that no query looks anything up in."""
     names = {table.name for query in plan.queries for table in query.tables}

@@ -24,7 +24,7 @@ from job_engine.job.compilation import Compiled, compiled_as_kept, with_fields
 from job_engine.job.journal.file_changes import foretell, refuse_changed_files
 from job_engine.job.journal.written import JOURNAL_VERSION, is_same, read_files
 from job_engine.job.lookup_files import changed_tables, refuse_unread_tables, with_kept_tables
-from job_engine.job.plan_rules import refuse_missing_tables, refuse_name_conflicts
+from job_engine.job.plan_rules import refuse_missing_tables, refuse_name_conflicts, refuse_unknown_fields
 from job_engine.operator.bucket_state import STATE_VERSION
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, RemotePath, names_in, refuse_missing_bucket
@@ -165,6 +165,7 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
         warn(f"{deployment.checkpoint}: {NOT_FED}; begin with a new checkpoint, and queries feed each other")
     refuse_name_conflicts(deployment.file, compiled.plan)
     refuse_missing_tables(deployment, compiled.plan)
+    refuse_unknown_fields(deployment, compiled.plan)
     earlier = compiled if kept is None else _by_kept_rules(compiled, before, kept, deployment)
     is_written, same, program = before is not None, earlier.running, earlier.program(deployment)
     if kept is not None:

@@ -125,6 +125,7 @@ class Deployment:
     checkpoint: the folder, or the place in a store, that the job continues from
     engine: which driver runs it
     forget_keys: µs without records after which a key is forgotten; None = never
+    hide: fields that answers about the job do not show, `FIELD` or `TYPE.FIELD`
     kernels: an archive of compiled kernels for the executors; None = they compile their own
     spark: settings of Spark by their names there
     metrics: where its metrics can be fetched; None = it has none
@@ -151,6 +152,7 @@ class Deployment:
     engine: Engine = Engine.SPARK
     parameters: Given = NOTHING
     forget_keys: int | None = None
+    hide: tuple[str, ...] = ()
     kernels: Path | None = None
     spark: Mapping[str, str] = field(default_factory=dict, repr=False)
     metrics: Address | None = None

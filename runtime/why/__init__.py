@@ -17,12 +17,14 @@ from runtime.why.answers import (
 )
 from runtime.why.asking import Asking
 from runtime.why.funnel import Funnel, FunnelStep, Stop, funnel_of
+from runtime.why.hiding import HIDDEN, Hidden
 from runtime.why.history import Ending
 from runtime.why.reasons import short_time
 from runtime.why.records import Table
 from runtime.why.text import Why
 
 __all__ = [
+    "HIDDEN",
     "Asking",
     "Awaited",
     "Candidate",
@@ -33,6 +35,7 @@ __all__ = [
     "Explanation",
     "Funnel",
     "FunnelStep",
+    "Hidden",
     "Other",
     "Reason",
     "Side",

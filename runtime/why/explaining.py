@@ -159,9 +159,8 @@ class Explainer:
         events = self.words.events_of(bound)
         if self.query.every is not None:
             count = sum(1 for _ in self.searching.candidates(latest))
-            says = (
-                f"matched: {counted(count, 'candidate')} in the windows together, with {event.event} of row {event.row}"
-            )
+            place = place_text(event.row, event.place)
+            says = f"matched: {counted(count, 'candidate')} in the windows together, with {event.event} of {place}"
         else:
             says = f"matched: {', '.join(_short(item) for item in events)}"
         return self._of(

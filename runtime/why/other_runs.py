@@ -30,7 +30,7 @@ from runtime.results.matched import Coordinates
 from runtime.why.answers import Candidate, Change, EventAt, Reason, Side
 from runtime.why.clauses import Clause, What
 from runtime.why.history import Ending, KeyEvent, KeyHistory, KeyValues, key_history
-from runtime.why.reasons import Reasons, event_at, sides_text
+from runtime.why.reasons import Reasons, event_at, place_text, sides_text
 from runtime.why.searching import Searching
 
 _LONG = 3_650 * 86_400 * 1_000_000
@@ -109,7 +109,7 @@ class OtherRuns:
                 continue
             sides = Reasons(Searching(self._history), self._row_of).filter_sides(item, event.value)
             shown, name = words.at(position, bound), self._query.inputs[item].name
-            says = f"the filter of {name} refused `{shown.name}` (row {shown.row}): {sides_text(sides)}"
+            says = f"the filter of {name} refused `{shown.name}` ({place_text(shown.row, shown.place)}): {sides_text(sides)}"
             return Reason(str(What.FILTER), Clause(What.FILTER, item).text(self._query), says, sides, event=shown)
         return None
 
@@ -127,7 +127,8 @@ class OtherRuns:
                 continue
             shown = Reasons(run, self._row_of).at(position, bound)
             behind = duration_text(max(0, event.arrival - event.source_time))
-            says = f"`{shown.name}` (row {shown.row}) was discarded ({row['reason']}): it arrived {behind} after it happened"
+            place = place_text(shown.row, shown.place)
+            says = f"`{shown.name}` ({place}) was discarded ({row['reason']}): it arrived {behind} after it happened"
             clause = Clause(What.LATE, item).text(self._query)
             return Reason(str(What.LATE), clause, says, event=shown)
         return None
@@ -142,7 +143,8 @@ class OtherRuns:
             context = Context([event.value], world=PlanWorld(self._plan, self._query), invoke=run_action)
             its, own = evaluate(self._query.inputs[event.input].keys[0], context), self._history.key[0].as_py()
             name = self._query.key_names[0]
-            says = f"`{shown.name}` (row {shown.row}) has another key: {name} is {its!r} there, and {own!r} here"
+            place = place_text(shown.row, shown.place)
+            says = f"`{shown.name}` ({place}) has another key: {name} is {its!r} there, and {own!r} here"
             sides = (Side(f"{shown.name}.{name}", its), Side(name, own))
             return Reason(str(What.KEY), f"key {name}", says, sides, event=shown)
         return None

@@ -61,7 +61,9 @@ def place_text(row: int | None, place: Coordinates) -> str:
     """Where an event is from, in a sentence."""
     if place[0].startswith(ROUTE_SOURCE):
         return f"routed by {place[0].removeprefix(ROUTE_SOURCE)}"
-    return f"offset {place[2]} of {place[0]}" if row is None else f"row {row}"
+    source, partition, offset = place
+    of = f"partition {partition} of {source}" if partition else source
+    return f"offset {offset} of {of}" if row is None else f"row {row}"
 
 
 class Reasons:
@@ -379,10 +381,11 @@ def _parts(expression: Expression) -> Iterator[Expression]:
 
 
 def _sides_text(sides: Sequence[Side]) -> str:
-    return ", ".join(f"{side.text} {_value_text(side.value)}" for side in sides)
+    return ", ".join(f"{side.text} {value_text(side.value)}" for side in sides)
 
 
-def _value_text(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """What a sentence says of the value of a side."""
     match value:
         case None:
             return "is null"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 
 from ensue.asking_jobs import why_job, why_of_job
 from job_engine.job.stages.start import RunKind
-from querylang.errors import InputError
+from job_engine.job.upkeep.keys import job_state
+from querylang.errors import FileErrors, InputError
 from querylang.printable import forget_secrets, keep_secret
 from runtime.why import Status
 from tests.ensue.command import runner
@@ -190,6 +192,22 @@ def test_what_a_key_of_a_job_lacked_at_a_moment_is_said(job: Path) -> None:
     assert (answer.reason.event.source, answer.reason.event.offset) == ("1.csv", 3)
 
 
+def test_what_the_clock_has_moved_is_said(job: Path) -> None:
+    read(job)
+    early = "at,ts,device\n2026-01-01T12:09:00Z,2026-01-01T12:09:00Z,d9\n"
+    (job.parent / "in" / "2.csv").write_text(early)
+    read(job)
+    says = "arrived before the job's clock"
+    assert not any(says in remark for remark in why_of_job(job, row=1, source="2.csv").remarks)
+    (job.parent / "in" / "3.csv").write_text(early.replace("12:09", "12:01"))
+    read(job)
+    why = why_of_job(job, row=1, source="3.csv")
+    assert any(remark.startswith(f"1 record of 'reports' {says}") for remark in why.remarks)
+    assert "of offset 1 of 3.csv" in str(why)
+    with pytest.raises(InputError, match=f"there is no match 'none' .*; 1 record of 'reports' {says}"):
+        why_of_job(job, "none")
+
+
 def test_a_file_that_is_gone_is_named(job: Path) -> None:
     read(job)
     (job.parent / "in" / "1.csv").unlink()
@@ -242,6 +260,82 @@ def test_secrets_are_masked(job: Path) -> None:
         assert "device-three" not in shown
     finally:
         forget_secrets()
+
+
+HIDING = """event Payment { string user; string card; float sum; }
+
+query Twice {
+    inputs { Payment(card != "c-blocked") key user within 10 minutes wait 1 minute; }
+    find Payment as first -> Payment as second
+        where second.sum > first.sum * 2.0 and second.card = first.card
+        without Payment as other where other.sum < 1.0
+}
+"""
+
+
+def payments(chance: random.Random) -> tuple[str, list[str]]:
+    """A file of payments, and all that must not be seen of it."""
+    rows, secret, begin = [], list[str](), datetime(2026, 1, 1, 12, tzinfo=UTC)
+    for _ in range(40):
+        begin += timedelta(seconds=chance.choice((1, 30, 90)))
+        happened = begin - timedelta(seconds=chance.choice((0, 0, 20, 200)))
+        card = chance.choice(("c-4917", "c-5500", "c-blocked"))
+        total = chance.choice((0.4417, 31.7719, 78.1193, 913.2281))
+        rows.append(f"{begin.isoformat()},{happened.isoformat()},u-{chance.choice('ab')}17,{card},{total}")
+        secret += [card, str(total)]
+    rows.append(f"{begin.isoformat()},soon,u-a17,c-4917,78.1193")
+    return "\n".join(["at,ts,user,card,sum", *rows, ""]), sorted({*secret, "u-a17", "u-b17"} - {"c-blocked"})
+
+
+def test_hidden_fields_are_in_no_answer(job: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    (job.parent / "silent.query").write_text(HIDING)
+    text, secret = payments(random.Random(5))
+    (job.parent / "in" / "1.csv").write_text(text)
+    plain = JOB.replace("{format: csv,", "{format: csv, event: Payment,")
+    job.write_text(plain)
+    read(job)
+    run = runner(monkeypatch, capsys)
+
+    def asked() -> str:
+        whys = [why_job(job), why_job(job, ["u-a17"])]
+        matches = found(job)
+        assert matches
+        whys += [why_of_job(job, match["match_id"]) for match in matches]
+        blocked = [number for number, line in enumerate(text.splitlines()) if "c-blocked" in line]
+        whys += [why_of_job(job, row=row) for row in range(1, 42) if row not in blocked]
+        with pytest.raises(InputError, match="or more that filters refused"):
+            why_of_job(job, row=blocked[0])
+        shown = "".join(str(why) + json.dumps(why.to_plain()["answers"]) for why in whys)
+        return shown + run("state", str(job), "--key", "u-a17", "--json").stdout
+
+    before = asked()
+    assert [token for token in secret if token not in before] == []
+    assert "the least change" in before
+    job.write_text(plain + "hide: [user, Payment.card, sum]\n")
+    after = asked()
+    assert [token for token in secret if token in after] == []
+    assert "is hidden" in after
+    assert "(hidden)" in after
+
+
+def test_a_field_to_hide_that_no_event_has_is_refused(job: Path) -> None:
+    hiding = JOB + "hide: [Report.device, devise, Report.other]\n"
+    job.write_text(hiding)
+    with pytest.raises(FileErrors, match="'devise'"):
+        read(job)
+    job.write_text(JOB)
+    read(job)
+    job.write_text(hiding)
+    actions: list[Callable[[], Any]] = [
+        lambda: why_job(job),
+        lambda: why_of_job(job, row=1),
+        lambda: job_state(job),
+    ]
+    for action in actions:
+        with pytest.raises(FileErrors) as caught:
+            action()
+        assert "hide: no event type has a field 'devise'; did you mean 'device'?" in str(caught.value)
+        assert "hide: no event type has a field 'Report.other'" in str(caught.value)
 
 
 def test_what_a_job_cannot_answer_has_a_way_out(

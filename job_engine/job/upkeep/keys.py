@@ -15,6 +15,7 @@ from job_engine.job.commands import Sent, send_command
 from job_engine.job.history.running import HistoryReading
 from job_engine.job.journal.journal import HistoryCommand
 from job_engine.job.lookup_files import read_tables
+from job_engine.job.plan_rules import refuse_unknown_fields
 from job_engine.job.upkeep.opened_checkpoint import Opened, open_checkpoint, saved_states
 from job_engine.operator.bucket_state import BucketState, open_state
 from job_engine.operator.history_run import SeenRun
@@ -40,6 +41,7 @@ from runtime.json_shapes import Count
 from runtime.matching.windows import window_columns
 from runtime.results.for_users import column_cells, plain_value
 from runtime.timestamps import format_time
+from runtime.why import HIDDEN, Hidden
 
 # What a job has read, as its engines got it: read again, without a change in the job.
 
@@ -73,13 +75,20 @@ def seen_again(path: Path | str) -> list[SeenGroup]:
     """
     deployment = load_deployment(path)
     with in_plain_words(deployment.environment):
-        opened = open_checkpoint(deployment)
+        opened = _opened(deployment)
         _refuse_unseen(opened)
         program = replace(opened.program.without_idle(), seeds=None)
         seeing = _Seeing(program.groups())
         reading = HistoryReading(opened.deployment, program, HistoryCommand("", "", None))
         has_ended = reading.show(SeenRun(program, seeing.see), opened.folder.last_progress().clock)
         return [seeing.of(group, has_ended=has_ended) for group in program.groups()]
+
+
+def _opened(deployment: Deployment) -> Opened:
+    """The checkpoint, to be shown; raises InputError, too, if it is not clear what to hide."""
+    opened = open_checkpoint(deployment)
+    refuse_unknown_fields(deployment, opened.program.plan())
+    return opened
 
 
 def _refuse_unseen(opened: Opened) -> None:
@@ -219,7 +228,7 @@ def job_state(path: Path | str, key: Sequence[str] = ()) -> JobState:
     """
     deployment = load_deployment(path)
     with in_plain_words(deployment.environment):
-        opened = open_checkpoint(deployment)
+        opened = _opened(deployment)
         found = opened.folder.progress.readable()[0]
         batch = None if found is None else found[0]
         if not key:
@@ -227,7 +236,30 @@ def job_state(path: Path | str, key: Sequence[str] = ()) -> JobState:
         plan = opened.program.plan()
         given = GivenKey.of_texts(key, plan)
         others = [query.title for query in plan.queries if given.values_for(plan, query) is None]
-        return JobState(batch, list(_keys(opened, given)), others)
+        hidden, queries = Hidden(deployment.hide), {(item.name, item.instance): item for item in plan.queries}
+        keys = [_shown(hidden, queries[key.query, key.instance], key) for key in _keys(opened, given)]
+        return JobState(batch, keys, others)
+
+
+def _shown(hidden: Hidden, query: QueryPlan, key: KeyState) -> KeyState:
+    """The state of a key without what the deployment hides."""
+    if not hidden:
+        return key
+
+    def event(item: Plain) -> Plain:
+        return item | {"fields": hidden.fields(item["event"], item["fields"])}
+
+    waits = [
+        wait | {"members": {name: event(member) for name, member in wait["members"].items()}} for wait in key.waits
+    ]
+    return replace(
+        key,
+        key=hidden.key(query, key.key),
+        events=list(map(event, key.events)),
+        waits=waits,
+        held=list(map(event, key.held)),
+        values=[item | {"values": dict.fromkeys(item["values"], HIDDEN)} for item in key.values],
+    )
 
 
 def _sizes(opened: Opened) -> list[QuerySize]:
