@@ -179,6 +179,7 @@ def _check_deployment(path: Path) -> list[EnsueError]:
         open_waits,
         refuse_missing_tables,
         refuse_name_conflicts,
+        refuse_unknown_fields,
         silent_channels,
         taken_events,
         unused_source_times,
@@ -196,6 +197,7 @@ def _check_deployment(path: Path) -> list[EnsueError]:
         instances = with_instances(plan, deployment.parameters, is_check=True)
         refuse_name_conflicts(path, instances)
         refuse_missing_tables(deployment, plan)
+        refuse_unknown_fields(deployment, plan)
         unseen = [event.name for event in plan.events if not event.fields]
         with_source_orderings(plan, deployment, unseen=unseen)
         ordered = with_source_orderings(instances, deployment, unseen=unseen)

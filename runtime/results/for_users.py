@@ -36,7 +36,7 @@ from runtime.timestamps import format_time
 Plain = dict[str, Any]
 
 RowOf = Callable[[str, int, int], int | None]
-"""The number of the row (from 1) in its table, for a record's source, partition and offset; None = these say more."""
+"""By source, partition and offset of a record its row (from 1) in a table; None = it has none."""
 
 
 def row_is_offset(_source: str, _partition: int, offset: int) -> int:

@@ -1,7 +1,7 @@
 """Answers without the values of some fields.
 
-A value can stand in an event, in a key, beside a part of a condition, in a proposed constant, and in
-the text of a record that cannot be read. What is left names places, times, lengths and clauses.
+Events show values, keys do, and so do parts of conditions, proposed constants, and the text of a
+record that cannot be read. What is left names places, times, lengths and clauses.
 """
 
 from __future__ import annotations
