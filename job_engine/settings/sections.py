@@ -95,8 +95,11 @@ def read_history(node: Node, folders: Folders, sources: Collection[str]) -> Hist
     return HistoryTable(format_ or "", path, **words, times=_times(found), outside_files=outside)
 
 
-LOOKUP_FORMATS = ("csv", "json", "parquet", "arrow", "delta")
-"""Of tables beside the stream."""
+LOOKUP_FORMATS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("csv", "json", "parquet", "arrow"), ()),
+    "delta": ("outside_files",),
+}
+"""Of tables beside the stream, as `HISTORY_FORMATS`."""
 
 
 def read_tables(node: Node, folders: Folders) -> dict[str, LookupFile]:
@@ -112,7 +115,8 @@ def _lookup_file(name: str, node: Node, folders: Folders) -> LookupFile | None:
     words = {word: word for word in LOOKUP_FORMATS}
     format_ = found["format"].one_of(words, unsupported=UNSUPPORTED) if "format" in found else None
     path = folders.place(found["path"], store_options(found))
-    if format_ == "delta":
+    own = () if format_ is None else LOOKUP_FORMATS[format_]
+    if own:
         refuse_unknown_settings(found, path)
     elif format_ is not None and "outside_files" in found:
         found["outside_files"].wrong("'outside_files' is a setting of Delta tables")

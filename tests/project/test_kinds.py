@@ -12,7 +12,7 @@ from job_engine.sinks.kinds import FORMATS as SINKS
 from job_engine.sources.kinds import FORMATS as SOURCES
 from tests.project.modules import FILES, imports
 
-MOST = 3
+MOST = 4
 """Modules outside that may know a kind."""
 
 TABLES: Mapping[str, Mapping[str, str]] = {
@@ -27,13 +27,16 @@ OLD_LISTS = "job_engine.sources.old_lists"
 HISTORY = "job_engine.job.history.table_run"
 """A history table is a folder or a table of Delta that no job reads as a stream: its files are found in the same way."""
 
+LOOKUPS = {"job_engine.job.lookup_files", "ensue.event_tables"}
+"""A table beside the stream may be one of Delta, of which one version is read."""
+
 KNOWN = {
     "job_engine.sources.folder": {
         OLD_LISTS,
         HISTORY,
         "job_engine.job.upkeep.reprocess",  # it writes files as two formats have them
     },
-    "job_engine.sources.table": {OLD_LISTS, HISTORY},
+    "job_engine.sources.table": {OLD_LISTS, HISTORY, *LOOKUPS},
     "job_engine.sources.topics": {OLD_LISTS},
     "job_engine.sinks.folder": set[str](),
     "job_engine.sinks.table": {"spark_backend.frames.batch_drafts"},  # a method for users' own DataFrames

@@ -100,9 +100,13 @@ def project_of_two(folder: Path, *, ledger: bool = False) -> Path:
 def add_files(
     folder: Path, rows: pd.DataFrame, count: int, first: int = 0, kind: str = "parquet", source: str = "data"
 ) -> None:
-    """The rows in so many files of a source's folder, numbered from `first`, which is their order of modification too."""
+    """The rows in so many files of a source's folder, numbered from `first`, which is their order of modification too.
+
+    Each is written aside: a job may be reading the folder.
+    """
     for number, part in enumerate(np.array_split(np.arange(len(rows)), count), first):
-        path = folder / source / f"{number:03}.{kind}"
+        whole = folder / source / f"{number:03}.{kind}"
+        path = whole.with_name(f".{whole.name}")
         piece = rows.iloc[part]
         match kind:
             case "parquet":
@@ -114,6 +118,7 @@ def add_files(
                     path, orient="records", lines=True, date_format="iso", date_unit="us", double_precision=15
                 )
         os.utime(path, (1e9 + number, 1e9 + number))
+        path.rename(whole)
 
 
 def streamed(folder: Path) -> dict[str, list[str]]:
