@@ -7,7 +7,7 @@ read again. Nothing in the job is changed.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -32,7 +32,7 @@ from runtime.instants import LATEST
 from runtime.results.for_users import plain_value
 from runtime.results.ledger import DISCARDS
 from runtime.timestamps import format_time, parse_time
-from runtime.why import Asking, Awaited, Ending, EventAt, Explanation, Hidden, Reason, Table, Why, short_time
+from runtime.why import HIDDEN, Asking, Awaited, Ending, EventAt, Explanation, Hidden, Reason, Table, Why, short_time
 from runtime.why import Status as Became
 
 MOST_ROWS, MOST_READ = 5, 10_000
@@ -106,21 +106,19 @@ def why_of_job(
     count = sum(len(group.records) for group in seen)
     remarks = [f"{counted(count, 'record')} that the job has read were read again"]
     remarks += [remark for why in whys for remark in why.remarks]
-    remarks += _doubts(path, {answer.query for why in whys for answer in why.answers})
+    remarks += _doubts(path, {answer.title for why in whys for answer in why.answers})
     own = [query for _, queries in asked for query in queries]
     whole = Why(whys[0].question, tuple(answer for why in whys for answer in why.answers), tuple(remarks))
     return Hidden(load_deployment(path).hide).why(own, whole)
 
 
-def _doubts(path: Path | str, queries: Collection[str] = ()) -> Iterator[str]:
-    """What was not seen again as the job has seen it; `queries`: that are asked about, () = all."""
-    moved, unseen = Counter[str](), Counter[str]()
-    for (query, source, what), count in sorted(status_of(path).ledger.items()):
-        if not queries or query in queries:
-            if what == "before_clock":
-                moved[source] += count
-            elif what in _UNSEEN:
-                unseen[source] = max(count, unseen[source])  # several queries may have refused the same
+def _doubts(path: Path | str, titles: Collection[str] = ()) -> Iterator[str]:
+    """What was not seen again as the job has seen it; `titles`: of the queries, () = all."""
+    moved, unseen = dict[str, int](), dict[str, int]()
+    for (title, source, what), count in sorted(status_of(path).ledger.items()):
+        counts = moved if what == "before_clock" else unseen if what in _UNSEEN else None
+        if counts is not None and (not titles or title in titles):
+            counts[source] = max(count, counts.get(source, 0))  # several queries may have counted the same
     for source, count in unseen.items():
         yield (
             f"of '{source}', {counted(count, 'record')} or more that filters refused, or whose type no query reads, "
@@ -128,9 +126,9 @@ def _doubts(path: Path | str, queries: Collection[str] = ()) -> Iterator[str]:
         )
     for source, count in moved.items():
         yield (
-            f"{counted(count, 'record')} of '{source}' arrived before the job's clock, and the job processed them at "
-            "the clock; read again they have their own arrival, so what is said of them and near them may not be what "
-            "the job has done"
+            f"{counted(count, 'record')} or more of '{source}' arrived before the job's clock, and the job processed "
+            "them at the clock; read again they have their own arrival, so what is said of them and near them may not "
+            "be what the job has done"
         )
 
 
@@ -242,8 +240,7 @@ class _AskingJob:
             self.remarks.append(f"without such a key: {listed([f'`{title}`' for title in self._state.others])}")
 
     def _of_key(self, key: KeyState) -> Iterator[Explanation]:
-        title = f"{key.query}/{key.instance}" if key.instance else key.query
-        query = self._queries[title]
+        query = self._queries[key.title]
         pending = [event for event in key.events if event["status"] == "pending"]
         kept = [event for event in key.events if event["status"] != "pending"]
         own = {"instance": key.instance, "key": key.key}
@@ -265,7 +262,7 @@ class _AskingJob:
             until = "" if first is None else f"; the first leaves its window when time reaches {short_time(first)}"
             says = f"{counted(len(kept), 'event')} in windows may be part of a later match{until}"
             yield _explanation(key.query, Became.NOT, says, candidates=(), **own)
-            self._says_where(title)
+            self._says_where(key.title)
         elif not (pending or key.waits or key.held):
             says = "nothing is kept of this key: no record of it came, or its events have left their windows"
             yield _explanation(key.query, Became.NOT, says, **own)
@@ -309,7 +306,7 @@ class _AskingJob:
         slow = [line for line in query.timelines if line.holds_back]
         if slow:
             shown = [
-                f"timeline {line.timeline}, whose watermark is {'not known' if line.bound is None else _shown(line.bound)}"
+                f"timeline {HIDDEN if self._deployment.hide else line.timeline}, whose watermark is {'not known' if line.bound is None else _shown(line.bound)}"
                 for line in slow[:MOST_ROWS]
             ]
             return listed(shown), "`idle` of its source, or a record of that timeline"

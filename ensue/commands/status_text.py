@@ -280,10 +280,9 @@ def _state_parts(state: JobState) -> Iterator[str]:
 
 
 def _of_key(key: KeyState) -> Iterator[str]:
-    title = f"{key.query}/{key.instance}" if key.instance else key.query
     named = ", ".join(f"{name} = {value}" for name, value in key.key.items())
     reached = f"definitive time {key.definitive}" if key.definitive else "no definitive time yet"
-    yield f"{title}, {named}: {reached}"
+    yield f"{key.title}, {named}: {reached}"
     if not (key.events or key.waits or key.held or key.values):
         yield "nothing is kept of this key"
     if key.events:

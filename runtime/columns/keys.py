@@ -440,13 +440,6 @@ def _mix_in(hashes: NDArray[np.uint64], values: NDArray[np.uint64]) -> None:
         hashes[row] = mix(hashes[row] ^ values[row])
 
 
-def order_of(numbers: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
-    """The stable order of numbers from 0 to below `limit`, in linear time unless they are few."""
-    if limit > 8 * len(numbers):
-        return np.argsort(numbers, kind="stable")
-    return group_rows(numbers, limit)[1].astype(np.int64)
-
-
 @kernel
 def group_rows(numbers: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Group rows by key, stable: key k has `rows[start[k]:start[k + 1]]`, rows without key none."""

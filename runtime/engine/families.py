@@ -16,8 +16,7 @@ import pyarrow as pa
 from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import Plan
 from runtime.arrow_types import one_chunk
-from runtime.columns.keys import order_of
-from runtime.columns.rows import joined
+from runtime.columns.rows import joined, stable_order
 from runtime.engine.alike import OWNER_COLUMN, Family, families_of
 from runtime.engine.call_rows import CallRecords, Wanted
 from runtime.engine.looking import LookedAt, chosen_records
@@ -120,7 +119,7 @@ class FamilyRunner:
         """
         numbers = np.concatenate(rows)
         owner = np.repeat(np.arange(len(rows)), [len(own) for own in rows])
-        order = order_of(numbers, len(records.kinds))
+        order = stable_order(numbers)
         numbers, owner = numbers[order], owner[order]
         columns = {*self._family.parts.schema.names, "_place", "_text"}
         names = [name for name in records.table.column_names if name in columns]
@@ -187,7 +186,7 @@ class FamilyRunner:
         new = np.full(len(of_rows), -1, np.int64)
         new[used] = np.arange(len(used))
         table, keys = whole.take(pa.array(used)), taken_columns(carry.rows.keys[1:], used)
-        order = order_of(of_rows[matched.latest], count)
+        order = stable_order(of_rows[matched.latest])
         owner = of_rows[matched.latest][order]
         matched = matched.take(order)
         matched = replace(
@@ -305,7 +304,7 @@ def _finding(later: OrderedMatches) -> Callable[[], OrderedMatches]:
 def _by_owner(table: pa.Table, column: str = OWNER_COLUMN) -> Iterator[tuple[int, Integers]]:
     """By number of a member its rows, ascending."""
     owner = table.column(column).to_numpy()
-    order = np.argsort(owner, kind="stable")
+    order = stable_order(owner)
     different, first = np.unique(owner[order], return_index=True)
     if len(different):
         yield from zip(different.tolist(), np.split(order, first[1:]), strict=True)

@@ -172,6 +172,11 @@ class Explanation:
     change: Change | None = None
     causes: tuple[Explanation, ...] = ()
 
+    @property
+    def title(self) -> str:
+        """The public title of the query."""
+        return f"{self.query}/{self.instance}" if self.instance else self.query
+
 
 def plain(value: Any) -> Any:
     """Data of JSON: enumerations as text, tuples as lists."""

@@ -74,12 +74,10 @@ class _Hiding:
     def explanation(self, item: Explanation) -> Explanation:
         key = {name: HIDDEN if name in self._keys.get(item.query, ()) else value for name, value in item.key.items()}
         says = item.says if item.reason is None else self._says(item.says, item.reason)
-        if item.event is not None and not item.event.fields and item.event.text:
-            says = says.replace(item.event.text, HIDDEN)  # of what cannot be read nobody knows where a field is
         return replace(
             item,
             key=key,
-            says=says,
+            says=_without_text(says, item.event),
             event=self._event(item.event),
             events=tuple(map(self._known, item.events)),
             conditions=tuple(map(self._checked, item.conditions)),
@@ -121,9 +119,7 @@ class _Hiding:
     def _reason(self, reason: Reason | None, event: EventAt | None = None) -> Reason | None:
         if reason is None:
             return None
-        says = self._says(reason.says, reason)
-        if event is not None and not event.fields and event.text:
-            says = says.replace(event.text, HIDDEN)
+        says = _without_text(self._says(reason.says, reason), event)
         by = None if any(self._is_hidden(side.text) for side in reason.sides) else reason.by
         return replace(reason, says=says, sides=self._sides(reason.sides), event=self._event(reason.event), by=by)
 
@@ -137,3 +133,8 @@ class _Hiding:
         """A constant that would let hidden values match shows them."""
         shows = change is not None and change.what == What.WHERE and self._is_hidden(change.before)
         return None if shows else change
+
+
+def _without_text(says: str, event: EventAt | None) -> str:
+    """Without the text of a record that cannot be read: nobody knows where in it a field is."""
+    return says if event is None or event.fields or not event.text else says.replace(event.text, HIDDEN)

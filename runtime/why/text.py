@@ -54,9 +54,8 @@ def why_text(why: Why) -> str:
 
 
 def _explanation(item: Explanation) -> Iterator[str]:
-    title = f"{item.query}/{item.instance}" if item.instance else item.query
     key = ", ".join(f"{name} {value}" for name, value in item.key.items())
-    yield _line(0, f"{title}{', ' if key else ''}{key}: {_WORDS[item.status]}")
+    yield _line(0, f"{item.title}{', ' if key else ''}{key}: {_WORDS[item.status]}")
     if item.event is not None:
         yield _line(2, _event(item.event, with_name=False))
     if not any(item.says == candidate.reason.says for candidate in item.candidates[:1]):

@@ -173,6 +173,11 @@ class KeyState:
     held: Sequence[Plain]
     values: Sequence[Plain] = ()
 
+    @property
+    def title(self) -> str:
+        """The public title of the query."""
+        return f"{self.query}/{self.instance}" if self.instance else self.query
+
     def to_plain(self) -> Plain:
         """As JSON can hold it; `values` only if there is something."""
         return {name: value for name, value in asdict(self).items() if name != "values" or value}
@@ -292,7 +297,7 @@ def _keys(opened: Opened, given: GivenKey) -> list[KeyState]:
             found[group.number, bucket] = _of_group(plan, group, state, given)
     titles = {query.public_title: place for place, query in enumerate(plan.queries)}
     keys = [key for some in found.values() for key in some]
-    return sorted(keys, key=lambda key: titles[f"{key.query}/{key.instance}" if key.instance else key.query])
+    return sorted(keys, key=lambda key: titles[key.title])
 
 
 def _of_group(plan: Plan, group: PartitionGroup, state: BucketState, given: GivenKey) -> list[KeyState]:
