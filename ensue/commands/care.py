@@ -142,6 +142,7 @@ def forget(
                 "state": "error" if errors else state,
                 "batch": None if outcome is None else outcome.batch,
                 "removed": dict(forgetting.removed),
+                "tables": list(forgetting.tables),
                 "others": list(forgetting.others),
                 "remains": list(forgetting.remains),
                 "errors": errors,
@@ -164,6 +165,9 @@ def forget(
     if errors:
         raise typer.Exit(1)
     if not as_json:
+        when = "removed" if forgetting.are_rows_gone else "removed when the job takes changes, or at its next start"
+        for name in forgetting.tables:
+            print_line(f"rows of the key in earlier versions of the table '{name}': {when}")
         if forgetting.others:
             print_error(
                 f"queries without such a key may keep its events under other keys: {listed(list(forgetting.others))}"

@@ -117,6 +117,15 @@ def write_tables(checkpoint: Place, tables: Iterable[KeptTable]) -> None:
     _file(checkpoint).write({"version": version, **plain})
 
 
+def keep_tables(checkpoint: Place, tables: Collection[KeptTable]) -> None:
+    """The same, and remove the contents that nothing names any more."""
+    write_tables(checkpoint, tables)
+    used = {name for item in tables for name in (item.file, item.previous)}
+    for name in names_in(contents(checkpoint)):
+        if name not in used:
+            (contents(checkpoint) / name).unlink(missing_ok=True)
+
+
 def _file(checkpoint: Place) -> JobFile[_Kept]:
     file = checkpoint / "ensue" / "lookups.json"
     return JobFile(file, _Kept, RESTORE, range(1, LOOKUPS_VERSION + 1), text=indented)
@@ -195,11 +204,7 @@ def take_tables(program: Program, deployment: Deployment, reached: Reached, acce
             before = _taken(table, deployment, before, place, is_accepted=table.name in accepts)
         taken[before.definition] = before
     if taken != kept:
-        write_tables(checkpoint, taken.values())
-        used = {name for item in taken.values() for name in (item.file, item.previous)}
-        for name in names_in(contents(checkpoint)):
-            if name not in used:
-                (contents(checkpoint) / name).unlink(missing_ok=True)
+        keep_tables(checkpoint, list(taken.values()))
     return replace(program, tables=_as_sent(taken.values(), checkpoint))
 
 
@@ -271,15 +276,21 @@ def _written(
     previous: str,
 ) -> KeptTable:
     """The table, once its content is on the disk."""
-    data, folder = content.to_bytes(), contents(deployment.checkpoint)
-    place = folder / name_of_content(table.name, data)
+    file = write_content(deployment.checkpoint, content)
+    return KeptTable(table.name, definition_of(table), file, previous, look, versions)
+
+
+def write_content(checkpoint: Place, content: LookupTable) -> str:
+    """Write the content of a table; returns the name of its file. It survives a power cut."""
+    data, folder = content.to_bytes(), contents(checkpoint)
+    place = folder / name_of_content(content.table.name, data)
     make_kept_folder(folder)
     here = writable(place)
     with new_file(here) as file:
         file.write(data)
     complete([(here, place)])
     sync(folder)
-    return KeptTable(table.name, definition_of(table), place.name, previous, look, versions)
+    return place.name
 
 
 # How a table's own file looks, and what it says.

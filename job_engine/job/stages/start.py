@@ -18,6 +18,7 @@ from job_engine.job.checkpoint.job_folder import Reached, marks_of_next_run, tol
 from job_engine.job.commands import send_control
 from job_engine.job.compilation import run_options, told_sources
 from job_engine.job.driver import Order, Running, in_words_of_driver
+from job_engine.job.forgotten_rows import waiting_requests, without_forgotten
 from job_engine.job.lookup_files import LookupWatch, take_tables
 from job_engine.job.plan_rules import said_at_start
 from job_engine.job.preflight import Checked
@@ -82,7 +83,9 @@ def _begin(job: Job, report: OnBatch, kind: RunKind) -> Run:
 
 
 def _program(job: Job, kind: RunKind, reached: Reached) -> Program:
-    program = take_tables(changed_program(job.checked, reached), job.checked.deployment, reached, kind.accepts)
+    deployment = job.checked.deployment
+    program = take_tables(changed_program(job.checked, reached), deployment, reached, kind.accepts)
+    program = without_forgotten(program, deployment, reached)
     # the wall clock says nothing about input that is already there
     return program.without_idle() if kind.is_bounded else program
 
@@ -287,7 +290,8 @@ class Handle:
                 if self._is_stopping or not self._run.running.is_between_batches:
                     continue
                 try:
-                    if has_change(self._job.folder.checkpoint) or self._lookups.has_change():
+                    checkpoint = self._job.folder.checkpoint
+                    if has_change(checkpoint) or waiting_requests(checkpoint) or self._lookups.has_change():
                         self._run.running.stop()
                         self._again()
                 except Exception as error:  # noqa: BLE001 # whoever waits for the end gets it

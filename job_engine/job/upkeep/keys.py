@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from job_engine.clock import sleep
 from job_engine.errors import in_plain_words
-from job_engine.job.commands import Sent, send_command
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.commands import LOOK, Sent, send_command
+from job_engine.job.forgotten_rows import ask_for_rows, waiting_requests
 from job_engine.job.history.running import HistoryReading
 from job_engine.job.journal.journal import HistoryCommand
-from job_engine.job.lookup_files import read_tables
 from job_engine.job.plan_rules import refuse_unknown_fields
 from job_engine.job.upkeep.opened_checkpoint import Opened, open_checkpoint, saved_states
 from job_engine.operator.bucket_state import BucketState, open_state
@@ -397,12 +399,16 @@ class Forgetting:
     removed: numbers of events, of waits, and of records that were held; empty = not known yet
     others: titles of queries that have no such key, and may keep its events under other keys
     remains: where records of the key may be, which no job changes
+    tables: names of tables beside the stream whose past rows of the key are removed
+    are_rows_gone: whether that has been done; else the next start does it
     """
 
     sent: Sent
     removed: Mapping[str, int]
     others: Sequence[str]
     remains: Sequence[str]
+    tables: Sequence[str] = ()
+    are_rows_gone: bool = False
 
 
 def forget(path: Path | str, key: Sequence[str], *, wait: bool = True) -> Forgetting:
@@ -411,9 +417,21 @@ def forget(path: Path | str, key: Sequence[str], *, wait: bool = True) -> Forget
     with in_plain_words(deployment.environment):
         plan = open_checkpoint(deployment).program.plan()
         given = GivenKey.of_texts(key, plan)
+        tables = ask_for_rows(deployment.checkpoint, plan, given)
         sent = send_command(deployment, key_text(given.parts), kind=FORGET, wait=wait)
         others = [query.title for query in plan.queries if given.values_for(plan, query) is None]
-        return Forgetting(sent, _removed(sent.outcome), others, list(_remains(deployment)))
+        are_gone = bool(tables) and wait and _waited_for_rows(deployment)
+        return Forgetting(sent, _removed(sent.outcome), others, list(_remains(deployment)), tables, are_gone)
+
+
+def _waited_for_rows(deployment: Deployment) -> bool:
+    """Wait while the job runs until it has removed rows of tables; whether it has."""
+    lock = JobFolder(deployment.checkpoint).lock()
+    while waiting_requests(deployment.checkpoint):
+        if not lock.is_held():
+            return False
+        sleep(LOOK)
+    return True
 
 
 def _removed(outcome: Outcome | None) -> Mapping[str, int]:
@@ -435,7 +453,6 @@ def _remains(deployment: Deployment) -> list[str]:
     ]
     older = f"states of up to 100 earlier micro-batches, until they are removed: {deployment.checkpoint}"
     tables = [
-        f"rows of the table '{item.name}', and of its earlier versions: {deployment.checkpoint / 'ensue' / 'lookups'}"
-        for item in read_tables(deployment.checkpoint)
+        f"rows that the table '{name}' has now: {file.path}" for name, file in deployment.tables.items()
     ]
     return [*sinks, *sources, *tables, older]

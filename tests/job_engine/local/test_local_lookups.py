@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from job_engine.job import lookup_files
@@ -14,11 +15,12 @@ from job_engine.job.job import run as run_once
 from job_engine.job.lookup_files import read_tables
 from job_engine.job.stages.prepare import prepare
 from job_engine.job.stages.start import RunKind
+from job_engine.job.upkeep.keys import forget
 from job_engine.job.upkeep.moving import rebucket
 from job_engine.job.watching.status import status_of
 from querylang.errors import FileErrors, InputError
 from tests.support.local_jobs import CrashAt, begun, crashed, run
-from tests.support.lookup_jobs import assert_like_a_replay, job, rest, room, versions_of, write_places
+from tests.support.lookup_jobs import assert_like_a_replay, content, job, rest, room, versions_of, write_places
 from tests.support.moved_jobs import set_file
 from tests.support.sensors import table, totals
 from tests.support.waiting import wait_for
@@ -131,3 +133,83 @@ def test_what_is_wrong_with_a_table_is_refused_before_a_job_begins(tmp_path: Pat
     with pytest.raises(InputError, match=r"places.csv"):
         prepare(path)
     assert not (tmp_path / "state").exists()
+
+
+def rows_of(folder: Path, sensor: str) -> list[tuple[str, bool]]:
+    """The rooms of a sensor in the checkpoint, and whether each holds now."""
+    rows = ensue_rows(folder)
+    own = rows[rows["sensor"] == sensor]
+    return sorted(zip(own["room"], own["valid_to"].isna(), strict=True))
+
+
+def ensue_rows(folder: Path) -> pd.DataFrame:
+    with pa.ipc.open_file(content(folder)) as file:
+        return file.read_all().to_pandas()
+
+
+def without(folder: Path, sensor: str) -> None:
+    """The table's owner removes a sensor, and writes the third version."""
+    write_places(folder, 2)
+    file = folder / "places.csv"
+    file.write_text("".join(line for line in file.read_text().splitlines(True) if not line.startswith(f"{sensor},")))
+
+
+def test_a_key_is_forgotten_in_earlier_versions_of_a_table(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    run_once(path, once=True)
+    write_places(tmp_path, 1)
+    rest(tmp_path)
+    run_once(path, once=True)
+    files = {file.name for file in (tmp_path / "state/ensue/lookups").iterdir()}
+    assert rows_of(tmp_path, "s3") == [("hall", False), ("yard", True)]
+    assert rows_of(tmp_path, "s6") == [("hall", False), ("yard", True)]
+    before = ensue_rows(tmp_path)
+    asked = forget(path, ["s3"])
+    assert (asked.tables, asked.are_rows_gone) == (["Place"], False)
+    assert f"rows that the table 'Place' has now: {tmp_path / 'places.csv'}" in asked.remains
+    without(tmp_path, "s6")
+    assert forget(path, ["s6"]).tables == ["Place"]
+    run_once(path, once=True)
+    # What the table still says of s3 holds; of s6 its owner has removed all.
+    assert [room for room, _ in rows_of(tmp_path, "s3")] == ["attic"]
+    assert rows_of(tmp_path, "s6") == []
+    left = {file.name for file in (tmp_path / "state/ensue/lookups").iterdir()}
+    assert not left & files
+    assert len(left) == 1
+    others = ~before["sensor"].isin(["s3", "s6"])
+    after = ensue_rows(tmp_path)
+    both = before[others & before["valid_to"].notna()].merge(after, how="left", indicator=True)
+    assert (both["_merge"] == "both").all()
+    assert len(both) > 5
+    assert not any((tmp_path / "state/ensue/forgotten_rows").iterdir())
+
+
+def test_a_running_job_forgets_rows_of_tables(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    run_once(path, once=True)
+    write_places(tmp_path, 1)
+    handle, _ = begun(path, interval=0.2, kind=RunKind())
+    try:
+        wait_for(lambda: len(rows_of(tmp_path, "s3")) == 2)
+        asked = forget(path, ["sensor=s3"])
+        assert (asked.tables, asked.are_rows_gone) == (["Place"], True)
+        assert rows_of(tmp_path, "s3") == [("yard", True)]
+        assert rows_of(tmp_path, "s6") == [("hall", False), ("yard", True)]
+        rest(tmp_path)
+        wait_for(lambda: totals(JobFolder(tmp_path / "state").ledger.total(), "Rise").get("received") == 3000)
+    finally:
+        handle.stop()
+
+
+@pytest.mark.parametrize("point", ["begun", "stepped"])
+def test_rows_are_forgotten_once_no_micro_batch_is_open(tmp_path: Path, point: str) -> None:
+    path = job(tmp_path)
+    run_once(path, once=True)
+    write_places(tmp_path, 1)
+    rest(tmp_path)
+    crashed(path, CrashAt(point, 1))
+    assert forget(path, ["s3"]).tables == ["Place"]
+    assert len(rows_of(tmp_path, "s3")) == 2
+    run(path)
+    run(path)
+    assert rows_of(tmp_path, "s3") == [("yard", True)]
