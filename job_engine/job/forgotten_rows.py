@@ -40,7 +40,7 @@ class _Request:
 
 
 def ask_for_rows(checkpoint: Place, plan: Plan, given: GivenKey) -> list[str]:
-    """Let the job forget past rows of a key before its next micro-batch; the tables that have the key."""
+    """Let the job forget past rows of a key before its next micro-batch; the tables that have it."""
     known = {item.definition for item in read_tables(checkpoint)}
     names = [table.name for table in tables_of_plan(plan) if definition_of(table) in known]
     names = [name for name in names if name in {table for table, _, _ in _places(plan, given)}]
@@ -100,7 +100,7 @@ def _without(checkpoint: Place, plan: Plan, kept: KeptTable, keys: Iterable[Give
 
 
 def _places(plan: Plan, given: GivenKey) -> Iterator[tuple[str, int, Any]]:
-    """Of each lookup by a part of the key: the table, which of its keys that is, and the part's value."""
+    """Of each lookup by a part of the key: the table, the place of its key, and the value."""
     for query in plan.queries:
         values = given.values_for(plan, query) if query.tables else None
         if values is None:

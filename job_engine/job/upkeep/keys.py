@@ -452,7 +452,5 @@ def _remains(deployment: Deployment) -> list[str]:
         for source in deployment.sources
     ]
     older = f"states of up to 100 earlier micro-batches, until they are removed: {deployment.checkpoint}"
-    tables = [
-        f"rows that the table '{name}' has now: {file.path}" for name, file in deployment.tables.items()
-    ]
+    tables = [f"rows that the table '{name}' has now: {file.path}" for name, file in deployment.tables.items()]
     return [*sinks, *sources, *tables, older]
