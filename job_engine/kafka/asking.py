@@ -27,6 +27,9 @@ ANSWER_WITHIN = 10.0
 AT_ONCE = 0.5
 """Seconds that it may take for what is good to know, and not needed."""
 
+_NO_MESSAGE = -1
+"""The offset of the first message from a time on, where there is none."""
+
 _ATTEMPTS = 2
 """So often a broker that cannot be reached is tried at the start, a second each."""
 
@@ -111,8 +114,9 @@ class AskedBroker:
         from confluent_kafka.admin import OffsetSpec
 
         with self._errors():
-            found = self._asked(partitions, OffsetSpec.for_timestamp(-(-moment // 1000)), is_committed=True)()
-        return {name: None if offset < 0 else offset for name, offset in found.items()}
+            spec = OffsetSpec.for_timestamp(-(-moment // 1000))
+            found = self._asked(partitions, spec, is_committed=True, least=_NO_MESSAGE)()
+        return {name: None if offset == _NO_MESSAGE else offset for name, offset in found.items()}
 
     def arrival_of(self, topic: str, partition: int, offset: int) -> int | None:
         """The timestamp (µs) of the first message from an offset on, committed or not.
@@ -197,9 +201,13 @@ class AskedBroker:
         return answered
 
     def _asked(
-        self, partitions: Sequence[tuple[str, int]], which: object, *, is_committed: bool
+        self, partitions: Sequence[tuple[str, int]], which: object, *, is_committed: bool, least: int = 0
     ) -> Callable[[], dict[tuple[str, int], int]]:
-        """Offsets of partitions. Asks now; gives the answer when called."""
+        """Offsets of partitions. Asks now; gives the answer when called.
+
+        A broker that has just started may answer without an offset, which the client gives as a
+        number below `least`: that is no answer.
+        """
         from confluent_kafka import IsolationLevel, TopicPartition
 
         if not partitions:
@@ -207,7 +215,18 @@ class AskedBroker:
         level = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
         asked = {TopicPartition(topic, number): which for topic, number in partitions}
         answers = self._admin.list_offsets(asked, isolation_level=level, request_timeout=ANSWER_WITHIN)
-        return lambda: {(place.topic, place.partition): _taken(answer).offset for place, answer in answers.items()}
+
+        def answered() -> dict[tuple[str, int], int]:
+            found = {(place.topic, place.partition): _taken(answer).offset for place, answer in answers.items()}
+            for (topic, partition), offset in found.items():
+                if offset < least:
+                    raise BrokerError(
+                        f"Kafka at {servers(self._client)}: the broker does not say the offsets of {topic}/{partition}",
+                        is_passing=True,
+                    )
+            return found
+
+        return answered
 
     def _learn_append_times(self, names: Sequence[str]) -> None:
         """Which topics have timestamps of the broker; where that may not be asked, none has."""

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 import confluent_kafka
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import ConfigResource, OffsetSpec
 
 from job_engine.sinks.topics import publishing
@@ -110,6 +110,7 @@ class Broker:
         self.open: dict[str, tuple[Transaction, float]] = {}
         """By transactional id: its open transaction, and the seconds that it may take."""
         self._back = 0.0
+        self.has_just_begun = False
 
     @property
     def now(self) -> float:
@@ -123,6 +124,7 @@ class Broker:
         fault = self.disk.faults.draw("broker")
         if fault is Fault.AWAY:
             self._back = self.now + self.chooser.choice(ABSENCES)
+            self.has_just_begun = True
         if fault is Fault.LATE:
             scheduler.wait(lambda: False, self.chooser.uniform(0, 2) * max(seconds, 0.01))
         if self.now < self._back:
@@ -394,7 +396,12 @@ def client_classes(broker: Broker) -> tuple[type[Any], type[Any], type[Any]]:
                 seen = partition.seen(partition.first, is_committed=is_committed)
                 return SimpleNamespace(offset=next((own.offset for own in seen if own.stamp >= which.timestamp), -1))
 
-            return self._answered(asked, request_timeout, offset)
+            def known(place: TopicPartition) -> Any:
+                # a broker that has just begun may answer without an offset, once
+                has_none, broker.has_just_begun = broker.has_just_begun, False
+                return SimpleNamespace(offset=OFFSET_INVALID) if has_none else offset(place)
+
+            return self._answered(asked, request_timeout, known)
 
         def describe_configs(
             self, resources: Sequence[ConfigResource], request_timeout: float

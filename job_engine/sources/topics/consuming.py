@@ -177,9 +177,14 @@ class _Reading:
         else:
             raise broker_error(self.client, error)
 
-    def _gone(self) -> GoneMessages:
+    def _gone(self) -> GoneMessages | BrokerError:
         place = kafka_client().TopicPartition(self.wanted.topic, self.wanted.partition)
-        first, behind = self.consumer.get_watermark_offsets(place, timeout=10)
+        try:
+            first, behind = self.consumer.get_watermark_offsets(place, timeout=10)
+        except kafka_client().KafkaException as error:
+            return broker_error(self.client, error.args[0])
+        if min(first, behind) < 0:
+            return BrokerError(f"{self._where}: the broker does not say what offsets there are", is_passing=True)
         known = first if self.next < first else behind
         there = f"the first one is {first}" if first < behind else f"there is no message before {behind}"
         return GoneMessages(f"the offsets from {self.next} on no longer exist; {there}", known)

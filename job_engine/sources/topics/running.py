@@ -183,7 +183,7 @@ class RunningTopics(SourceRunning):
 
     def backlog(self, own: KafkaSource, memory: TopicsMemory, checkpoint: Place) -> SourceBacklog:  # noqa: ARG002
         """As `SourceRunning.backlog`; what the broker has lost is not there."""
-        everything = replace(own, max_offsets=None, min_partitions=None)
+        everything = replace(own, max_offsets=None, min_partitions=None, retry=None)
         planner = OffsetPlanner([everything], lambda it: AskedBroker(it.client), accepts_loss=True)
         next_ = planner.next({own.name: memory.position}, lambda *_: None)
         waiting = {(item.topic, item.partition): len(item) for item in next_.ranges if not item.is_lost}
