@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -26,15 +27,6 @@ from runtime.compiling.notice import tell_on
 _WrongUsage: Any = typer.BadParameter.__mro__[1]
 """`UsageError`, which versions of typer keep in different places."""
 
-app: typer.Typer = typer.Typer(
-    name="ensue",
-    help="Pattern queries over event streams and tables.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-
 
 def _print_version(is_asked: bool) -> None:
     if is_asked:
@@ -44,8 +36,7 @@ def _print_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def options(
+def _options(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
@@ -53,8 +44,27 @@ def options(
     """Pattern queries over event streams and tables."""
 
 
-for name, command in COMMANDS.items():
-    app.command(name)(command)
+@cache
+def command_line(*names: str) -> Any:
+    """What typer makes of the commands of these names; it takes its time for each."""
+    app = typer.Typer(
+        name="ensue",
+        help="Pattern queries over event streams and tables.",
+        context_settings={"help_option_names": ["-h", "--help"]},
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_options)
+    for name in names:
+        app.command(name)(COMMANDS[name])
+    return typer.main.get_command(app)
+
+
+def _command_line_for(arguments: list[str]) -> Any:
+    """With the command that is asked for; with all for `--help`, completion, unknown names."""
+    is_known = bool(arguments) and arguments[0] in COMMANDS and "_ENSUE_COMPLETE" not in os.environ
+    return command_line(*([arguments[0]] if is_known else COMMANDS))
 
 
 def main() -> None:
@@ -78,7 +88,7 @@ def _run() -> None:
     forget_secrets()
     _take_name_of_shell(sys.argv[1:])
     try:
-        code = app(prog_name="ensue", standalone_mode=False) or 0
+        code = _command_line_for(sys.argv[1:])(prog_name="ensue", standalone_mode=False) or 0
         write_out()
         sys.exit(code)
     except EnsueError as error:

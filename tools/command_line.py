@@ -9,13 +9,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import typer
 import yaml
 
-from ensue.cli import app
+from ensue.cli import command_line
+from ensue.commands.all_commands import COMMANDS
 from tools.prose import filled
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "docs" / "cli.yaml"
@@ -53,6 +54,7 @@ OF_TABLES = ["explain", "replay", "match", "verify"]
 """The commands that read event tables."""
 
 
+@cache
 def examples() -> dict[str, dict[str, str]]:
     """By command and option; of the command itself by an empty text."""
     document: dict[str, dict[str, str]] = yaml.safe_load(EXAMPLES.read_text())
@@ -61,8 +63,7 @@ def examples() -> dict[str, dict[str, str]]:
 
 def commands() -> Mapping[str, Any]:
     """The commands by name, as typer made them."""
-    group: Any = typer.main.get_command(app)
-    found: Mapping[str, Any] = group.commands
+    found: Mapping[str, Any] = command_line(*COMMANDS).commands
     return found
 
 
@@ -89,6 +90,7 @@ def page() -> str:
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
+@cache
 def shared_options() -> dict[str, list[str]]:
     """The commands of each option that many have with the same words, in their order; `--json` is one of its own."""
     found: dict[tuple[str, str], list[str]] = {}

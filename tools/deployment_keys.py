@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -64,6 +65,7 @@ TITLES = {
 }
 
 
+@cache
 def said() -> dict[str, dict[str, list[str]]]:
     """By group and key: type, default, example, meaning."""
     document: dict[str, dict[str, list[str]]] = yaml.safe_load(SAID.read_text())

@@ -108,11 +108,12 @@ def _replayed(name: str) -> dict[str, Any]:
 
 def _printed(command: str) -> str:
     """What a command prints, run in this process."""
-    from ensue.cli import app
+    from ensue.cli import command_line
 
+    _, name, *rest = command.split()
     out = io.StringIO()
     environment = dict(os.environ)
     with contextlib.redirect_stdout(out):
-        app(command.split()[1:], prog_name="ensue", standalone_mode=False)
+        command_line(name)([name, *rest], prog_name="ensue", standalone_mode=False)
     assert dict(os.environ) == environment
     return out.getvalue()

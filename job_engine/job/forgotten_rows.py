@@ -40,7 +40,7 @@ class _Request:
 
 
 def ask_for_rows(checkpoint: Place, plan: Plan, given: GivenKey) -> list[str]:
-    """Let the job forget past rows of a key before its next micro-batch; the tables that have it."""
+    """Let the job forget past rows of a key, soon; returns the tables that have it."""
     known = {item.definition for item in read_tables(checkpoint)}
     names = [table.name for table in tables_of_plan(plan) if definition_of(table) in known]
     names = [name for name in names if name in {table for table, _, _ in _places(plan, given)}]

@@ -206,7 +206,7 @@ class AskedBroker:
         """Offsets of partitions. Asks now; gives the answer when called.
 
         A broker that has just started may answer without an offset, which the client gives as a
-        number below `least`: that is no answer.
+        number below `least`: it is asked again.
         """
         from confluent_kafka import IsolationLevel, TopicPartition
 

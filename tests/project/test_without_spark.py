@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 import ensue
-from ensue.cli import app
+from ensue.cli import command_line
+from ensue.commands import all_commands
 from tests.project.repository import ROOT
 from tests.support.waiting import LONGEST
 
@@ -160,7 +160,7 @@ def outcomes(folder: Path, commands: dict[str, list[str]]) -> dict[str, dict[str
 
 
 def test_every_command_is_in_a_table() -> None:
-    command = typer.main.get_command(app)
+    command = command_line(*all_commands.COMMANDS)
     known = {*COMMANDS, *JOB_COMMANDS, *NEED_SPARK, *SAME_CODE}
     assert {*command.commands} <= known  # type: ignore[attr-defined] # a group
 

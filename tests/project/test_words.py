@@ -47,6 +47,8 @@ AVOID = {
 }
 """Each phrase, and what to write instead. Only phrases that are hardly ever right are here."""
 
+PHRASES = {re.compile(phrase, re.IGNORECASE): instead for phrase, instead in AVOID.items()}
+
 LONGEST = 100
 """Columns of a line of a docstring, or of a comment on a line of its own."""
 
@@ -88,16 +90,20 @@ def modules() -> list[Path]:
 def offenders_of(path: Path) -> list[Offender]:
     """Phrases everywhere; messages and long lines in the packages only."""
     place, passages = path.relative_to(ROOT), passages_of(path)
-    found = [offender for passage in passages for offender in phrases_to_avoid(str(place), passage)]
+    checked = [*passages, *(messages_of(path) if place.parts[0] in PACKAGES else ())]
+    whole = "\n.\n".join(passage.text for passage in checked)  # hardly a file has one: look at all of it first
+    if any(phrase.search(whole) for phrase in PHRASES):
+        found = [offender for passage in checked for offender in phrases_to_avoid(str(place), passage)]
+    else:
+        found = []
     if place.parts[0] in PACKAGES:
-        found += [offender for message in messages_of(path) for offender in phrases_to_avoid(str(place), message)]
         found += [offender for passage in passages for offender in long_lines(str(place), passage)]
     return sorted(found)
 
 
 def phrases_to_avoid(place: str, passage: Passage) -> Iterator[Offender]:
-    for phrase, instead in AVOID.items():
-        for found in re.finditer(phrase, passage.text, re.IGNORECASE):
+    for phrase, instead in PHRASES.items():
+        for found in phrase.finditer(passage.text):
             yield Offender(place, passage.line_at(found.start()), f"“{found[0]}”: write “{instead}”")
 
 

@@ -114,7 +114,7 @@ def outcome(text: str, definitions: list[Source], random_: random.Random) -> Que
 def check_all() -> tuple[float, str]:
     """Checks every text; the seconds of the slowest, and this text."""
     random_, slowest = random.Random(7), (0.0, "")
-    for _ in range(int(os.environ.get("ENSUE_MUTATIONS", "20000"))):
+    for _ in range(int(os.environ.get("ENSUE_MUTATIONS", "8000"))):
         text = mutated(random_)
         definitions = [Source("beside.mon", mutated(random_))] if random_.random() < 0.1 else []
         start = time.process_time()

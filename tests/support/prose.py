@@ -9,6 +9,7 @@ import re
 import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 
@@ -52,10 +53,15 @@ def _prose(lines: Iterable[str]) -> tuple[str, ...]:
     return tuple(INLINE_CODE.sub("`…`", line.strip()) for line in lines)
 
 
+@lru_cache(1)
+def _tree(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
 def _docstrings(source: str) -> Iterator[Passage]:
     """Docstrings of modules, classes, functions and fields; not of functions inside of other statements."""
     lines = source.splitlines()
-    waiting: list[ast.AST] = [ast.parse(source)]
+    waiting: list[ast.AST] = [_tree(source)]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.FunctionDef) and PLY_RULE.match(node.name):
@@ -71,7 +77,7 @@ def _docstrings(source: str) -> Iterator[Passage]:
 
 def messages_of(path: Path) -> Iterator[Passage]:
     """Strings of a module that have a space in them and are not docstrings; of an f-string each fixed part."""
-    tree = ast.parse(path.read_text())
+    tree = _tree(path.read_text())
     docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         match node:

@@ -1,4 +1,4 @@
-"""A broker that has just started may answer without an offset: that is no answer, and no loss of messages."""
+"""A broker that has just started may answer without an offset: it is asked again, and nothing is lost."""
 
 from __future__ import annotations
 
