@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from job_engine.errors import in_plain_words
 from job_engine.job.upkeep.keys import JobState, KeyState, QuerySize, SeenGroup, job_state, seen_again
@@ -163,13 +162,14 @@ def _of_match(group: SeenGroup, queries: Sequence[QueryPlan], match: str) -> Why
 
 def _of_row(group: SeenGroup, queries: Sequence[QueryPlan], row: int, source: str | None) -> Why | None:
     asking = _asking(group)
-    is_row = asking.table.rows == row
-    names = group.records.table.column("_source").filter(pa.array(is_row)).to_pylist()
-    if source is None and len(set(names)) > 1:
+    places = sorted({asking.table.place(item)[:2] for item in asking.table.numbered(row, source)})
+    if len(places) > 1:
+        sources = {name for name, _ in places}
+        names = sorted(sources) if len(sources) == len(places) else [f"{name}/{part}" for name, part in places]
         raise InputError(f"several records have the offset {row}: say with --source of which of {listed(names)}")
-    if source not in (None, *names) or not names:
+    if not places:
         return None
-    return asking.row(row, source, queries, names)
+    return asking.row(row, source, queries, [name for name, _ in places])
 
 
 def _have_key(group: SeenGroup, queries: Sequence[QueryPlan], key: Sequence[str]) -> bool:

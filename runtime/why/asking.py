@@ -194,23 +194,22 @@ class Asking:
 
         as_latest: why a match ends with it or none does, though it is in a match that ends later
         """
-        names = self.table.records.column("_source").to_pylist() if source is not None else []
-        found = np.flatnonzero(self.table.rows == number)
-        if source is not None:
-            if source not in sources and source not in names:
+        found = self.table.numbered(number, source)
+        if not found and source is not None:
+            names = {*sources, *self.table.records.column("_source").to_pylist()}
+            if source not in names and source.rpartition("/")[0] not in names:
                 raise InputError(f"there is no table '{source}'{did_you_mean(source, sources)}")
-            found = np.array([row for row in found.tolist() if names[row] == source], np.int64)
-        if not len(found):
+        if not found:
             raise InputError(f"there is no row {number}: the tables have {counted(len(self.table.rows), 'row')}")
         answers = [
             answer
-            for row in found.tolist()
+            for row in found
             for query in queries
             if self._concerns(query, row)
             for answer in self._record(query, row, as_latest=as_latest)
         ]
         if not answers:
-            answers = [answer for row in found.tolist() for query in queries for answer in self._record(query, row)]
+            answers = [answer for row in found for query in queries for answer in self._record(query, row)]
         return self._why(f"row {number}" + ("" if source is None else f" of {source}"), answers)
 
     def _concerns(self, query: QueryPlan, row: int) -> bool:

@@ -90,6 +90,17 @@ class Table:
         offsets = self.records.column("_offset").to_numpy()
         return next((row for row in np.flatnonzero(offsets == place[2]).tolist() if self.place(row) == place), None)
 
+    def numbered(self, number: int, source: str | None) -> list[int]:
+        """The records of a number.
+
+        source: its name, or `NAME/PARTITION`, of which they are; None = of any
+        """
+        found: list[int] = np.flatnonzero(self.rows == number).tolist()
+        if source is None:
+            return found
+        places = {row: self.place(row) for row in found}
+        return [row for row, (name, part, _) in places.items() if source in (name, f"{name}/{part}")]
+
     def place(self, row: int) -> Coordinates:
         """Where a record was read."""
         source, partition, offset = (self.records.column(f"_{name}")[row].as_py() for name in PLACE)

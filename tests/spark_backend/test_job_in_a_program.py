@@ -15,7 +15,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 import ensue
 from job_engine.errors import JobError, as_job_errors
 from tests.support.sensors import QUERY, add_files, expected, streamed, table
-from tests.support.waiting import LONGEST
+from tests.support.waiting import LONGEST, wait_for
 
 CHANNELS = {"one": "parquet", "two": "delta"}
 """By the name of a folder, the format of what its query sends."""
@@ -78,8 +78,9 @@ def test_two_jobs_of_one_session_run_at_once_stop_and_start_again(spark: SparkSe
     progress = Progress()
     spark.streams.addListener(progress)
     handles = [ensue.deploy(deployment(folder), spark) for folder in folders]
-    for handle in handles:
+    for folder, handle in zip(folders, handles, strict=True):
         await_records(handle, 500)
+        wait_for(lambda name=folder.name: progress.total(name, "records") == 500)  # a run that is stopped sends no more
     handles[0].stop()
     assert (handles[0].is_active, handles[1].is_active) == (False, True)
     with pytest.raises(ensue.EnsueError, match="another run of this job is at work"):
@@ -87,8 +88,9 @@ def test_two_jobs_of_one_session_run_at_once_stop_and_start_again(spark: SparkSe
     for folder in folders:
         add_files(folder, rows[500:], 1, first=1)
     handles[0] = ensue.deploy(given | deployment(folders[0]), spark)
-    for handle in handles:
+    for folder, handle in zip(folders, handles, strict=True):
         await_records(handle, 1000)
+        wait_for(lambda name=folder.name: progress.total(name, "records") == 1000)
         handle.stop()
         handle.stop()
     one, two = (streamed(folder) for folder in folders)
