@@ -6,10 +6,12 @@ to sync. Imports only the standard library, because the process that lists files
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
@@ -98,25 +100,25 @@ def rename(pairs: Sequence[tuple[Place, Place]]) -> None:
         in_threads(lambda pair: pair[0].replace(pair[1]), remote, AT_ONCE)
 
 
+_ON_DISK: set[Path] = set()
+"""Folders whose names this process has synced."""
+
+_CANNOT_SYNC = {errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS, errno.ENOTSUP}
+
+
 def make_folder(folder: Place) -> None:
     """Create a folder and those above it; they are on the disk when this returns."""
-    if isinstance(folder, RemotePath):
-        return  # a store has no folders, only names
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in reversed(missing):
-        sync(path.parent)
+    for path in _missing(folder):
+        path.mkdir(exist_ok=True)
+        _sync_name(path)
 
 
 def make_kept_folder(folder: Place) -> None:
     """As `make_folder`, below a checkpoint: new folders have the permissions of that above them."""
-    if isinstance(folder, RemotePath):
-        return
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    for path in reversed(missing):
+    for path in _missing(folder):
         path.mkdir(mode=PRIVATE, exist_ok=True)
         path.chmod(path.parent.stat().st_mode & _OF_FOLDERS)
-        sync(path.parent)
+        _sync_name(path)
 
 
 def make_checkpoint(folder: Place, mode: int | None) -> None:
@@ -126,15 +128,40 @@ def make_checkpoint(folder: Place, mode: int | None) -> None:
     """
     if isinstance(folder, RemotePath):
         return
-    if not folder.exists():
-        make_folder(folder.parent)
-        folder.mkdir(mode=PRIVATE, exist_ok=True)
-        folder.chmod(PRIVATE if mode is None else mode)
-        sync(folder.parent)
-    elif mode is not None and folder.stat().st_mode & _OF_FOLDERS != mode:
+    make_folder(folder.parent)
+    for path in _missing(folder):
+        path.mkdir(mode=PRIVATE, exist_ok=True)
+        path.chmod(PRIVATE if mode is None else mode)
+        _sync_name(path)
+    if mode is not None and folder.stat().st_mode & _OF_FOLDERS != mode:
         for path in (folder, *folder.rglob("*")):
             if not path.is_symlink():
                 path.chmod(mode if path.is_dir() else mode & _OF_FILES)
+
+
+def _missing(folder: Place) -> list[LocalPath]:
+    """The folders to be made, the outer ones first; a store has none, only names.
+
+    A process may have been killed between making a folder and syncing its name, so the name of the
+    last one that is there is synced, once a process. Those above it are: each is, before the next.
+    """
+    if isinstance(folder, RemotePath):
+        return []
+    missing = list(takewhile(lambda path: not path.exists(), (folder, *folder.parents)))
+    there = missing[-1].parent if missing else folder
+    if there not in _ON_DISK:
+        try:
+            _sync_name(there)
+        except OSError as error:  # of a file system, or a user, that would not have let us make it
+            if error.errno not in _CANNOT_SYNC:
+                raise
+            _ON_DISK.add(there)
+    return missing[::-1]
+
+
+def _sync_name(folder: LocalPath) -> None:
+    sync(folder.parent)
+    _ON_DISK.add(folder)
 
 
 def complete(files: Sequence[tuple[Path, Place]]) -> None:

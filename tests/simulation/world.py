@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from job_engine import chance, clock, threads
+from job_engine import chance, clock, durable_files, threads
 from job_engine.errors import WorkerDied
 from job_engine.job.checkpoint import run_lock
 from job_engine.job.stages import start
@@ -168,6 +168,7 @@ class World:
         self.disk.scheduler = self.scheduler
         run_lock._HELD.clear()  # of a process that has ended
         driver._early.clear()  # likewise
+        durable_files._ON_DISK.clear()  # likewise
 
     def _clear(self) -> None:
         """Folders for rows are held by a process, and go with it."""

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from job_engine.durable_files import write_durably
+from job_engine import durable_files
+from job_engine.durable_files import make_checkpoint, make_folder, make_kept_folder, write_durably
 from job_engine.job.checkpoint.job_folder import BatchFiles
+from job_engine.places.local_path import LocalPath
 from job_engine.sinks.kinds import MicroBatch, publishing, writing
 from querylang.errors import InputError
 from tests.support.sinks import sink_of
 
 
 @pytest.fixture
-def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def synced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """What is synced and renamed, by name, in order."""
     found: list[str] = []
     fsync, replace = os.fsync, Path.replace
@@ -29,6 +33,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(f"rename {target.name}")
         return replace(path, target)
 
+    monkeypatch.setattr(durable_files, "_ON_DISK", {tmp_path})
     monkeypatch.setattr(os, "fsync", record_sync)
     monkeypatch.setattr(Path, "replace", record_rename)
     return found
@@ -39,6 +44,44 @@ def test_a_file_is_synced_then_renamed_then_its_folder_is_synced(tmp_path: Path,
     folder.mkdir()
     write_durably(folder / "a.json", "1")
     assert synced == ["sync .a.json.draft", "rename a.json", "sync folder"]
+
+
+@pytest.mark.parametrize("make", [make_folder, make_kept_folder, lambda folder: make_checkpoint(folder, None)])
+def test_a_folder_that_another_process_has_made_is_on_the_disk_before_it_is_used(
+    tmp_path: Path, synced: list[str], monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None]
+) -> None:
+    """The other one may have been killed, or have met an error, before it synced the folder above."""
+    folder = tmp_path / "a" / "b" / "c"
+
+    def fails(path: Path) -> None:
+        if path.name == "a":
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        LocalPath.of(path).sync()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(durable_files, "sync", fails)
+        with pytest.raises(OSError, match="Input/output error"):
+            make(folder)
+    assert [path.name for path in tmp_path.rglob("*")] == ["a", "b"]
+    synced.clear()
+    make(folder)
+    assert synced == ["sync a", "sync b"]
+    make(folder)
+    assert synced == ["sync a", "sync b"]
+    monkeypatch.setattr(durable_files, "_ON_DISK", set())
+    make(folder)
+    assert synced[2:][-1:] == ["sync b"]
+
+
+def test_a_folder_above_that_nobody_may_read_is_none_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(path: Path) -> None:
+        if path == tmp_path.parent:
+            raise OSError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(durable_files, "sync", refuses)
+    monkeypatch.setattr(durable_files, "_ON_DISK", set())
+    make_folder(tmp_path / "a")
+    assert (tmp_path / "a").is_dir()
 
 
 @pytest.mark.parametrize("name", ["csv", "json", "parquet"])
