@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from job_engine.clock import wall_ns
-from job_engine.durable_files import JobFile, numbers_in
+from job_engine.chance import new_name
+from job_engine.durable_files import JobFile
 from job_engine.job.checkpoint.job_folder import Reached
 from job_engine.job.lookup_files import KeptTable, contents, keep_tables, read_tables, with_kept_tables, write_content
-from job_engine.places.place import Place
+from job_engine.places.place import Place, names_in
 from job_engine.settings.deployment import Deployment
 from job_engine.wire.kept_lookups import read_kept
 from job_engine.wire.program import Program
@@ -28,6 +28,7 @@ from querylang.plan.model import Plan, QueryPlan
 from querylang.printable import warn
 from runtime.arrow_types import one_chunk
 from runtime.columns.keys import GivenKey, is_of_key, key_cells, key_sources
+from runtime.json_reader import DamagedJson
 from runtime.lookup_tables import LookupTable, definition_of, tables_of_plan
 from runtime.number_arrays import Integers
 
@@ -45,15 +46,13 @@ def ask_for_rows(checkpoint: Place, plan: Plan, given: GivenKey) -> list[str]:
     names = [table.name for table in tables_of_plan(plan) if definition_of(table) in known]
     names = [name for name in names if name in {table for table, _, _ in _places(plan, given)}]
     if names:
-        number = max([wall_ns() // 1000, *(last + 1 for last in waiting_requests(checkpoint))])
-        while not _file(checkpoint, number).create({"version": 1, "key": dict(given.parts)}):
-            number += 1
+        _file(_folder(checkpoint) / f"{new_name()}.json").write({"version": 1, "key": dict(given.parts)})
     return names
 
 
-def waiting_requests(checkpoint: Place) -> list[int]:
-    """The numbers of requests that no run has carried out."""
-    return numbers_in(_folder(checkpoint))
+def has_requests(deployment: Deployment) -> bool:
+    """Whether something waits that no run has carried out."""
+    return bool(deployment.tables) and bool(_requests(deployment.checkpoint))
 
 
 def without_forgotten(program: Program, deployment: Deployment, reached: Reached) -> Program:
@@ -62,19 +61,30 @@ def without_forgotten(program: Program, deployment: Deployment, reached: Reached
     While a micro-batch is open, nothing is forgotten: it is repeated as it was.
     """
     checkpoint, place = deployment.checkpoint, reached.progress.furthest
-    numbers = waiting_requests(checkpoint) if reached.batches.open is None else []
-    if not numbers:
+    requests = _requests(checkpoint) if reached.batches.open is None else []
+    if not requests:
         return program
-    requests = [_file(checkpoint, number).read() for number in numbers]
-    keys = [GivenKey(request.key) for request in requests if request is not None]
     kept, plan = read_tables(checkpoint), program.plan()
     if place is not None:
+        keys = list(_keys(requests))
         rest = [_without(checkpoint, plan, item, keys, place) for item in kept]
         if rest != list(kept):
             keep_tables(checkpoint, rest)
-    for number in numbers:
-        _file(checkpoint, number).remove()
+    for request in requests:
+        request.remove()
     return with_kept_tables(program, deployment)
+
+
+def _keys(requests: Iterable[JobFile[_Request]]) -> Iterator[GivenKey]:
+    """The keys of requests; a damaged one is reported, and holds up no job."""
+    for request in requests:
+        try:
+            found = request.read()
+        except DamagedJson as error:
+            warn(str(error))
+            continue
+        if found is not None:
+            yield GivenKey(found.key)
 
 
 def _without(checkpoint: Place, plan: Plan, kept: KeptTable, keys: Iterable[GivenKey], place: int) -> KeptTable:
@@ -130,5 +140,10 @@ def _folder(checkpoint: Place) -> Place:
     return checkpoint / "ensue" / "forgotten_rows"
 
 
-def _file(checkpoint: Place, number: int) -> JobFile[_Request]:
-    return JobFile(_folder(checkpoint) / f"{number}.json", _Request, "Send it again", (1,))
+def _requests(checkpoint: Place) -> list[JobFile[_Request]]:
+    folder = _folder(checkpoint)
+    return [_file(folder / name) for name in names_in(folder) if name.endswith(".json")]
+
+
+def _file(place: Place) -> JobFile[_Request]:
+    return JobFile(place, _Request, "Let the job forget the key again", (1,))

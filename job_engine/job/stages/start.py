@@ -18,7 +18,7 @@ from job_engine.job.checkpoint.job_folder import Reached, marks_of_next_run, tol
 from job_engine.job.commands import send_control
 from job_engine.job.compilation import run_options, told_sources
 from job_engine.job.driver import Order, Running, in_words_of_driver
-from job_engine.job.forgotten_rows import waiting_requests, without_forgotten
+from job_engine.job.forgotten_rows import has_requests, without_forgotten
 from job_engine.job.lookup_files import LookupWatch, take_tables
 from job_engine.job.plan_rules import said_at_start
 from job_engine.job.preflight import Checked
@@ -290,14 +290,17 @@ class Handle:
                 if self._is_stopping or not self._run.running.is_between_batches:
                     continue
                 try:
-                    checkpoint = self._job.folder.checkpoint
-                    if has_change(checkpoint) or waiting_requests(checkpoint) or self._lookups.has_change():
+                    if self._has_change():
                         self._run.running.stop()
                         self._again()
                 except Exception as error:  # noqa: BLE001 # whoever waits for the end gets it
                     self._failure = error
                     break
         self._warn_of_failure()
+
+    def _has_change(self) -> bool:
+        deployment = self._job.checked.deployment
+        return has_change(deployment.checkpoint) or has_requests(deployment) or self._lookups.has_change()
 
     def _warn_of_failure(self) -> None:
         """Say what has ended the job where nobody waits for its end, as in a notebook."""

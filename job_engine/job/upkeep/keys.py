@@ -14,7 +14,7 @@ from job_engine.clock import sleep
 from job_engine.errors import in_plain_words
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.commands import LOOK, Sent, send_command
-from job_engine.job.forgotten_rows import ask_for_rows, waiting_requests
+from job_engine.job.forgotten_rows import ask_for_rows, has_requests
 from job_engine.job.history.running import HistoryReading
 from job_engine.job.journal.journal import HistoryCommand
 from job_engine.job.plan_rules import refuse_unknown_fields
@@ -427,7 +427,7 @@ def forget(path: Path | str, key: Sequence[str], *, wait: bool = True) -> Forget
 def _waited_for_rows(deployment: Deployment) -> bool:
     """Wait while the job runs until it has removed rows of tables; whether it has."""
     lock = JobFolder(deployment.checkpoint).lock()
-    while waiting_requests(deployment.checkpoint):
+    while has_requests(deployment):
         if not lock.is_held():
             return False
         sleep(LOOK)

@@ -213,3 +213,20 @@ def test_rows_are_forgotten_once_no_micro_batch_is_open(tmp_path: Path, point: s
     run(path)
     run(path)
     assert rows_of(tmp_path, "s3") == [("yard", True)]
+
+
+def test_a_damaged_request_is_reported_and_holds_up_no_job(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = job(tmp_path)
+    run_once(path, once=True)
+    write_places(tmp_path, 1)
+    rest(tmp_path)
+    run_once(path, once=True)
+    assert forget(path, ["s3"]).tables == ["Place"]
+    (request,) = (tmp_path / "state/ensue/forgotten_rows").iterdir()
+    request.write_text('{"version": 1, "k')
+    assert forget(path, ["s6"]).tables == ["Place"]
+    run_once(path, once=True)
+    assert len(rows_of(tmp_path, "s3")) == 2
+    assert rows_of(tmp_path, "s6") == [("yard", True)]
+    assert f"{request}: is damaged" in caplog.text
+    assert not any(request.parent.iterdir())

@@ -35,7 +35,7 @@ class Admin:
     """A broker with one partition; `offsets`: by question, what it says."""
 
     def __init__(self, **offsets: int) -> None:
-        self.offsets = {"MAX_TIMESTAMP": 0, "LATEST": 5, "EARLIEST": 0} | offsets
+        self.offsets = {"LATEST": 5, "EARLIEST": 0} | offsets
 
     def list_topics(self, timeout: float) -> SimpleNamespace:
         return SimpleNamespace(topics={"t": None}, cluster_id="c")
