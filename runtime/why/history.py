@@ -55,6 +55,26 @@ class KeyEvent(Released):
     place: Coordinates = ("", 0, 0)
 
 
+class Places:
+    """By coordinates the row of a record, the last one if there are several."""
+
+    def __init__(self, records: pa.Table) -> None:
+        self._columns = [records.column(name) for name in PLACE_COLUMNS]
+        offsets = self._columns[-1].to_numpy()
+        self._order = np.argsort(offsets, kind="stable")
+        self._offsets = offsets[self._order]
+
+    def get(self, place: Coordinates) -> int | None:
+        """The row; None = there is none."""
+        begin, end = (int(np.searchsorted(self._offsets, place[-1], side)) for side in ("left", "right"))
+        rows = reversed(self._order[begin:end].tolist())
+        return next((row for row in rows if self._at(row) == place), None)
+
+    def _at(self, row: int) -> Coordinates:
+        source, partition, offset = (column[row].as_py() for column in self._columns)
+        return source, partition, offset
+
+
 class KeyEvents(Sequence[KeyEvent]):
     """All released events of a key in total order; they become Python values when they are read."""
 
@@ -108,6 +128,11 @@ class KeyEvents(Sequence[KeyEvent]):
     def first_inputs(self) -> Integers:
         """By position, the input, of those that serve several the first one."""
         return self._kept.input
+
+    @property
+    def places(self) -> Places:
+        """By coordinates the position."""
+        return Places(self._kept.table)
 
     def inputs_at(self, position: int) -> tuple[int, ...]:
         """The inputs that an event serves; the first one is first."""
@@ -306,9 +331,9 @@ class KeyHistory:
         return range(int(same[0]), int(same[-1]) + 1)
 
     @cached_property
-    def places(self) -> Mapping[Coordinates, int]:
+    def places(self) -> Places:
         """By coordinates the position of an event."""
-        return {event.place: position for position, event in enumerate(self.events)}
+        return self.events.places
 
     @cached_property
     def given(self) -> Mapping[Given, list[dict[str, Any]]]:

@@ -89,9 +89,9 @@ class OtherRuns:
         place = self._place(latest)
         runs = (self._unfiltered, self._filtered), (self._unbounded, self._late), (self._keyless, self._other_key)
         for run, explain in runs:
-            if run is None or place not in run.history.places:
+            there = None if run is None else run.history.places.get(place)
+            if run is None or there is None:
                 continue
-            there = run.history.places[place]
             bound = run.match(there)
             reason = None if bound is None else explain(run, bound)
             if bound is not None and reason is not None:
@@ -137,7 +137,7 @@ class OtherRuns:
         for position in sorted(positions_of(bound), reverse=True):
             event = run.events[position]
             assert isinstance(event, KeyEvent), "the history has made it"
-            if event.place in self._history.places:
+            if self._history.places.get(event.place) is not None:
                 continue
             shown = Reasons(run, self._row_of).at(position, bound)
             context = Context([event.value], world=PlanWorld(self._plan, self._query), invoke=run_action)
