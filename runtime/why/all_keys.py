@@ -20,7 +20,6 @@ from runtime.matching.interface import Found, Matcher, Ordered, Waiting, joined_
 from runtime.number_arrays import Integers
 from runtime.results.schemas import Results
 from runtime.why.history import (
-    PLACE_COLUMNS,
     Also,
     Ending,
     KeptEvents,
@@ -30,6 +29,7 @@ from runtime.why.history import (
     last_superseded,
     note,
 )
+from runtime.why.matches import PLACE_COLUMNS
 
 _NONE = np.empty(0, np.int64)
 

@@ -77,7 +77,7 @@ class Asking:
         """Why a match came; `row`: of the table of its query."""
         key = _key_of_match(self.table, query, row)
         explainer = self.explainer(query, key)
-        latest = explainer.history.position_of(row)
+        latest = explainer.history.given.position_of(row)
         if latest is None:
             raise InputError(f"match {row['match_id']}: its events are not in these tables")
         return self._why(f"match {row['match_id']}", [explainer.explanation(latest, match_id=row["match_id"])])

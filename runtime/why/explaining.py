@@ -95,12 +95,11 @@ class Explainer:
 
     def as_member(self, position: int) -> Explanation | None:
         """The match that an event is part of, apart from those that it ends; None = none."""
-        for latest in sorted(self.history.found):
-            for bound in self.history.found[latest]:
-                if position in positions_of(bound) and latest != position:
-                    explanation = self.explanation(latest)
-                    if explanation.status in (Status.MATCHED, Status.NOT_YET):
-                        return explanation
+        for latest in self.history.found.latest_with(position):
+            if latest != position:
+                explanation = self.explanation(latest)
+                if explanation.status in (Status.MATCHED, Status.NOT_YET):
+                    return explanation
         return None
 
     def awaited_member(self, position: int) -> Explanation:
@@ -141,17 +140,16 @@ class Explainer:
         bound = self._bound(latest, match_id)
         if bound is None or next(self.searching.ended_by(latest, bound), None) is not None:
             return self._missed(latest, event)
-        given = self.history.given.get(self.history.given_as(latest, bound))
-        if given is not None:
+        given = self.history.given.of(latest, bound)
+        if given:
             chosen = next((row for row in given if row["match_id"] == match_id), given[0])
             return self._matched(latest, bound, chosen, event)
         return self._not_given(latest, bound, event)
 
     def _bound(self, latest: int, match_id: str | None) -> Bindings | None:
         if match_id is not None and self.query.finds_all:
-            for bound in self.history.found.get(latest, ()):
-                given = self.history.given.get(self.history.given_as(latest, bound))
-                if any(row["match_id"] == match_id for row in given or ()):
+            for bound in self.history.found.at(latest):
+                if any(row["match_id"] == match_id for row in self.history.given.of(latest, bound)):
                     return bound
         return self.searching.winner(latest)
 
@@ -237,7 +235,7 @@ class Explainer:
         """How near the nearest candidate is; None = there is a match."""
         bound = self.searching.winner(latest)
         if bound is not None and next(self.searching.ended_by(latest, bound), None) is None:
-            if self.history.given_as(latest, bound) in self.history.given:
+            if self.history.given.of(latest, bound):
                 return None
             return -1.0 if self.explanation(latest).status is Status.NOT_YET else 0.0
         return min((value for value, _ in self.candidates(latest)), default=99.0)
@@ -286,8 +284,7 @@ class Explainer:
         text = f"at most {limit.count} per {duration_text(length)}" + (f" by {values}" if values else "")
         of_values = f" with equal {values}" if values else ""
         says = f"suppressed by `{text}`: so many matches{of_values} were given in the {duration_text(length)} before it"
-        given = [row for rows in self.history.given.values() for row in rows if self._is_of_key(row)]
-        rows = [row for row in given if time - length < micros(row["time"]) <= time]
+        rows = [row for row in self.history.given.between(time - length, time) if self._is_of_key(row)]
         if rows and not values and self.query.trailing is None:  # else it may be another one
             last = max(rows, key=lambda row: micros(row["time"]))
             says += f", the last of them match {last['match_id']} of {moment_text(micros(last['time']))}"

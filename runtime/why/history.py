@@ -22,22 +22,20 @@ from runtime.columns.keys import has_keys_apart, have_key, inputs_of_layer, is_o
 from runtime.engine import Engine, QueryParts
 from runtime.instants import NEVER
 from runtime.interpreter import PlanWorld, event_numbers
-from runtime.matching.interface import Bindings, Found, Joined, Matcher, Ordered, Waiting, as_bindings, joined_events
+from runtime.matching.interface import Found, Joined, Matcher, Ordered, Waiting, joined_events
 from runtime.matching.reference import Released
 from runtime.number_arrays import Integers
 from runtime.policies.per_input import shares_clock
 from runtime.results.matched import Coordinates
 from runtime.results.outputs import AS_ROLE
-from runtime.results.schemas import Results
+from runtime.results.schemas import Results, match_schema
+from runtime.why.matches import PLACE_COLUMNS, FoundMatches, FoundPart, GivenMatches, Places
 
 Also = tuple[tuple[int, int], ...]
 """Further inputs that an event serves, each with what supersedes it there."""
 
 KeyValues = tuple[pa.Scalar, ...]
 """The cells of a key, one per part; empty = the query has no key."""
-
-PLACE_COLUMNS = ("_source", "_partition", "_offset")
-"""The coordinates of a record."""
 
 _AT_ONCE = 256
 """So many events become Python values at a time."""
@@ -53,26 +51,6 @@ class KeyEvent(Released):
 
     source_time: int = 0
     place: Coordinates = ("", 0, 0)
-
-
-class Places:
-    """By coordinates the row of a record, the last one if there are several."""
-
-    def __init__(self, records: pa.Table) -> None:
-        self._columns = [records.column(name) for name in PLACE_COLUMNS]
-        offsets = self._columns[-1].to_numpy()
-        self._order = np.argsort(offsets, kind="stable")
-        self._offsets = offsets[self._order]
-
-    def get(self, place: Coordinates) -> int | None:
-        """The row; None = there is none."""
-        begin, end = (int(np.searchsorted(self._offsets, place[-1], side)) for side in ("left", "right"))
-        rows = reversed(self._order[begin:end].tolist())
-        return next((row for row in rows if self._at(row) == place), None)
-
-    def _at(self, row: int) -> Coordinates:
-        source, partition, offset = (column[row].as_py() for column in self._columns)
-        return source, partition, offset
 
 
 class KeyEvents(Sequence[KeyEvent]):
@@ -198,9 +176,7 @@ class _Call:
 
     kept: how many of them were there before
     also: of those that serve several inputs, the others
-    run: the number of the engine's call
-    found: by match the place of its latest event, and what its terms are bound to
-    ranked: by match, the position of its latest event in the engine's call, and its place here
+    found: what the matcher found
     """
 
     table: pa.Table
@@ -209,10 +185,8 @@ class _Call:
     superseded: Integers
     number: Integers
     kept: int
-    run: int
+    found: FoundPart
     also: dict[int, Also] = field(default_factory=dict)
-    found: list[tuple[int, Bindings]] = field(default_factory=list)
-    ranked: list[tuple[int, int]] = field(default_factory=list)
     errors: list[tuple[int, str]] = field(default_factory=list)
 
 
@@ -262,37 +236,24 @@ class Recorder:
             superseded=np.where(events.superseded[places] < NEVER, events.superseded[places] - begin, NEVER),
             number=events.number[places] if len(events.number) else np.zeros(end - begin, np.int64),
             kept=fresh - begin,
-            run=self.run,
+            found=self._found(joined, found, begin, end),
             also={
                 event - begin: tuple((item, moved(by)) for item, by in also)
                 for event, also in joined.also(given).items()
                 if begin <= event < end
             },
         )
-        of, terms = joined.of, len(self._parts.query.terms)
+        of = joined.of
         call.errors = [(int(of[at]) - begin, text) for at, text in found.errors if begin <= of[at] < end]
-        latest = of[found.latest]
-        for match in np.flatnonzero((latest >= begin) & (latest < end)).tolist():
-            bound = as_bindings(found.members[match].tolist(), found.widths, terms) if found.members.shape[1] else {}
-            here = {term: tuple(int(of[at]) - begin for at in positions) for term, positions in bound.items()}
-            call.found.append((int(latest[match]) - begin, here))
-            call.ranked.append((int(found.latest[match]), int(latest[match]) - begin))
         return call
 
-
-Given = int | frozenset[tuple[str, Coordinates]]
-"""What a match is known by in a history."""
-
-
-def _coordinates(members: Mapping[str, Any]) -> frozenset[tuple[str, Coordinates]]:
-    """The names and coordinates of a match's members."""
-    found = [
-        (name, (event["source"], event["partition"], event["offset"]))
-        for name, member in members.items()
-        for event in (member if isinstance(member, list) else [member])
-        if event is not None
-    ]
-    return frozenset(found)
+    def _found(self, joined: Joined, found: Found, begin: int, end: int) -> FoundPart:
+        """What was found with a latest event of some positions, which are counted from `begin`."""
+        latest = joined.of[found.latest]
+        chosen = np.flatnonzero((latest >= begin) & (latest < end))
+        members = found.members[chosen]
+        members = np.where(members >= 0, joined.of[members] - begin, -1)
+        return FoundPart(self.run, latest[chosen] - begin, found.latest[chosen], members, found.widths)
 
 
 @dataclass(frozen=True)
@@ -300,14 +261,13 @@ class KeyHistory:
     """What an engine has made of the records of one key.
 
     events: those that were released, in total order
-    found: by position of the latest event what the matcher found, oldest first
+    found: what the matcher found
     errors: by position, what ended the search
     records: those of the run
     results: matches, discards and all else of the run
     clock: where the engine's clock is, µs; None = there were no records
     definitive: the watermark of the query and key, µs; None = there is none
     lives: by position, the number of the life of a key that is forgotten
-    ranked: by call of the engine and position in it, the position of an event
     bounds: by input, how far its own records and heartbeats have brought it, µs
     """
 
@@ -315,14 +275,13 @@ class KeyHistory:
     query: QueryPlan
     key: KeyValues
     events: KeyEvents
-    found: Mapping[int, Sequence[Bindings]]
+    found: FoundMatches
     errors: Mapping[int, str]
     records: pa.Table
     results: Sequence[Results]
     clock: int | None
     definitive: int | None
     lives: Integers
-    ranked: Mapping[tuple[int, int], int]
     bounds: Mapping[int, int]
 
     def life(self, position: int) -> range:
@@ -336,30 +295,11 @@ class KeyHistory:
         return self.events.places
 
     @cached_property
-    def given(self) -> Mapping[Given, list[dict[str, Any]]]:
-        """The rows of matches that were given out, by what `given_as` says.
-
-        A trailing wait that is due several times gives several.
-        """
-        rows: dict[Given, list[dict[str, Any]]] = {}
-        for run, results in enumerate(self.results):
-            table = results.matches.get(self.query.title)
-            for row in table.to_pylist(maps_as_pydicts="lossy") if table is not None else []:
-                if self.query.every is not None:
-                    rows.setdefault(self.ranked.get((run, row["_rank"]), -1), []).append(row)
-                else:
-                    rows.setdefault(_coordinates(row["members"]), []).append(row)
-        return rows
-
-    def given_as(self, latest: int, bound: Bindings) -> Given:
-        """What a match is known by: its members, or its latest event where it keeps none."""
-        if self.query.every is not None:
-            return latest
-        return frozenset(
-            (self.query.terms[term].name, self.events[position].place)
-            for term, positions in bound.items()
-            for position in positions
-        )
+    def given(self) -> GivenMatches:
+        """The rows of matches that were given out."""
+        empty = match_schema(self.plan, self.query).empty_table()
+        tables = [results.matches.get(self.query.title, empty) for results in self.results]
+        return GivenMatches(self.query, tables, self.found, self.places)
 
     @cached_property
     def refused(self) -> Mapping[Coordinates, Mapping[int, dict[str, Any]]]:
@@ -394,18 +334,6 @@ class KeyHistory:
             others = frozenset(_places(records.filter(pa.array(is_other))))
             found |= dict.fromkeys(inputs_of_layer(query, layer), others)
         return found
-
-    def position_of(self, row: Mapping[str, Any]) -> int | None:
-        """The position of the latest event of a match that was given out; None = it is not here."""
-        if self.query.every is not None:
-            known = (
-                position
-                for position, others in self.given.items()
-                if any(other["match_id"] == row["match_id"] for other in others)
-            )
-            return next((position for position in known if isinstance(position, int) and position >= 0), None)
-        places = [self.places.get(place) for _, place in _coordinates(row["members"])]
-        return max((place for place in places if place is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,8 +370,13 @@ def rows_of_key(
 
 
 def engine_of(plan: Plan, query: QueryPlan) -> Engine:
-    """An engine for a query, and for all others where they feed each other."""
-    return Engine(plan if has_chains(plan.queries) else replace(plan, queries=(query,), stopped=()))
+    """An engine for a query, and for all others where they feed each other.
+
+    No block runs where nothing is routed: it changes no match, and would run for each of the key.
+    """
+    if has_chains(plan.queries):
+        return Engine(plan)
+    return Engine(replace(plan, queries=(replace(query, block=()),), stopped=()))
 
 
 def at_the_end(engine: Engine, ending: Ending) -> list[Results]:
@@ -485,7 +418,6 @@ def key_history(plan: Plan, query: QueryPlan, table: pa.Table, key: KeyValues, e
         engine.clock,
         definitive,
         joined.kept.life,
-        joined.ranked,
         bounds,
     )
 
@@ -506,18 +438,16 @@ class _Joined:
     """The events of all calls, each once, and what was found by their positions."""
 
     kept: KeptEvents
-    found: dict[int, list[Bindings]]
+    found: FoundMatches
     errors: dict[int, str]
-    ranked: dict[tuple[int, int], int]
 
 
 def _joined(calls: Sequence[_Call], query: QueryPlan, schema: pa.Schema) -> _Joined:
     known: dict[Coordinates, int] = {}
     tables, parts = list[pa.Table](), list[_Call]()
     superseded, lives = list[Integers](), list[Integers]()
-    found: dict[int, list[Bindings]] = {}
+    found = list[FoundPart]()
     errors: dict[int, str] = {}
-    ranked: dict[tuple[int, int], int] = {}
     count, life = 0, 0
     later: dict[tuple[int, int], int] = {}
     also: dict[int, Also] = {}
@@ -543,10 +473,7 @@ def _joined(calls: Sequence[_Call], query: QueryPlan, schema: pa.Schema) -> _Joi
         parts.append(call)
         if number + 1 < len(calls):
             known |= dict(zip(_places(tables[-1]), range(count, count + new), strict=True))
-        for latest, bound in call.found:
-            moved_bound = {term: tuple(int(position[at]) for at in places) for term, places in bound.items()}
-            found.setdefault(int(position[latest]), []).append(moved_bound)
-        ranked |= {(call.run, rank): int(position[latest]) for rank, latest in call.ranked}
+        found.append(call.found.moved(position))
         errors |= {int(position[at]): text for at, text in call.errors}
         count += new
     nothing = np.empty(0, np.int64)
@@ -560,7 +487,7 @@ def _joined(calls: Sequence[_Call], query: QueryPlan, schema: pa.Schema) -> _Joi
         np.concatenate([nothing, *lives]),
         {at: tuple((item, later.get((at, item), by)) for item, by in own) for at, own in also.items()},
     )
-    return _Joined(kept, found, errors, ranked)
+    return _Joined(kept, FoundMatches(found, query), errors)
 
 
 def note(later: dict[tuple[int, int], int], at: int, own: Also) -> None:

@@ -211,10 +211,7 @@ class OtherRuns:
         """Whether the query, run again, gives a match that ends with the same event."""
         history = self._run(query).history
         position = history.places.get(self._place(latest))
-        if position is None:
-            return False
-        found = [history.position_of(row) for rows in history.given.values() for row in rows]
-        return position in found
+        return position is not None and history.given.ends_with(position)
 
     def if_admitted(self, place: Coordinates, item: int | None = None) -> Candidate | None:
         """The match that a refused record would have been part of; None = there is none.
@@ -225,10 +222,8 @@ class OtherRuns:
         position = None if run is None else run.history.places.get(place)
         if run is None or position is None:
             return None
-        for latest in sorted(run.history.found):
-            if latest < position:
-                continue
-            for bound in run.history.found[latest]:
+        for latest in run.history.found.latest_with(position):
+            for bound in run.history.found.at(latest):
                 if any(at == position and item in (None, own) for at, own in self._members(bound)):
                     reason = self._late(run, bound)
                     if reason is not None:

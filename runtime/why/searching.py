@@ -114,7 +114,7 @@ class Searching:
     def scope(self, latest: int) -> range:
         """The events that a search from this one looks at; those of its matches are among them."""
         life = self.history.life(latest)
-        own = [min(positions_of(bound), default=latest) for bound in self.history.found.get(latest, ())]
+        own = [min(positions_of(bound), default=latest) for bound in self.history.found.at(latest)]
         start = max(life.start, min([latest + 1 - MOST_BEFORE, *own]))
         if start > life.start:
             self.limited(
@@ -139,9 +139,9 @@ class Searching:
         """The match after which events were skipped: its latest event, and what it binds."""
         if self.query.skip is None:
             return None
-        own = self.history.life(latest)
-        places = [position for position in self.history.found if own.start <= position < latest]
-        return (max(places), self.history.found[max(places)][-1]) if places else None
+        found = self.history.found
+        before = found.last_between(self.history.life(latest).start, latest)
+        return None if before is None else (before, found.at(before)[-1])
 
     def winner(self, latest: int, clause: Clause | None = None) -> Bindings | None:
         """What the search finds, before any trailing wait; None = nothing, or it was ended."""
