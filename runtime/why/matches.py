@@ -95,7 +95,7 @@ class FoundMatches:
         self._ranked = {run: _last_ranks([part for part in parts if part.run == run]) for run in runs}
 
     def at(self, latest: int) -> list[Bindings]:
-        """What the matches with a latest event bind, the oldest first; a `find every` binds nothing."""
+        """What matches with a latest event bind, the oldest first; a `find every` binds nothing."""
         begin, end = np.searchsorted(self._latest, [latest, latest + 1])
         rows = self._members[begin:end].tolist()
         return [as_bindings(row, self._widths, self._terms) if row else {} for row in rows]
@@ -106,7 +106,7 @@ class FoundMatches:
         return found
 
     def last_between(self, begin: int, end: int) -> int | None:
-        """The last position from `begin` on and before `end` with which a match ends; None = none."""
+        """The last position in a range with which a match ends; None = there is none."""
         before = int(np.searchsorted(self._latest, end))
         return int(self._latest[before - 1]) if before and self._latest[before - 1] >= begin else None
 
