@@ -49,6 +49,7 @@ from runtime.reading import (
     infer,
     input_types,
     joined_fields,
+    leaves_types,
     truncating_divisions,
     with_nested,
     without_unread,
@@ -222,7 +223,15 @@ class Sample:
             return Sample(source, tables, Decided(()), shown.have_types)
         types = dict.fromkeys([*(event.name for event in checked.events), *input_types(plan)])
         has_own_times = bool(list(plan.time_sources()))
-        meanings = decide_meanings(own, shown.labels, names, list(types), have_own_times=has_own_times)
+
+        def meanings_of(has_all_types: bool) -> Decided:
+            return decide_meanings(
+                own, shown.labels, names, list(types), have_own_times=has_own_times, has_all_types=has_all_types
+            )
+
+        meanings = meanings_of(True)
+        if not leaves_types(own, meanings, plan, names):
+            meanings = meanings_of(False)  # more files follow, and no other column tells what a row is
         decided = decide_places(own, shown.labels, meanings.columns, plan)
         return Sample(source, tables, replace(decided, remarks=(*meanings.remarks, *decided.remarks)), shown.have_types)
 

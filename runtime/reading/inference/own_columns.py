@@ -81,6 +81,7 @@ def decide_meanings(
     *,
     have_own_times: bool = False,
     is_whole: bool = True,
+    has_all_types: bool = True,
 ) -> Decided:
     """Which columns say types and times.
 
@@ -88,6 +89,7 @@ def decide_meanings(
     types: the event types that the program knows
     have_own_times: whether definitions say that fields are times
     is_whole: whether no more rows follow; else only what a column can never hold decides
+    has_all_types: whether no more types follow; else the same for the column of types
 
     A column that is ours in one table is ours in all where it has values of such a kind. One
     of times is a field only where another one has the times: else rows say what is wrong.
@@ -104,7 +106,8 @@ def decide_meanings(
     timed = {role for role in (ARRIVAL, SOURCE_TIME) if role in ours or names.given(role) not in (None, NONE)}
     columns, remarks, untyped = [names] * len(tables), [], {}
     for role in roles:
-        others = (_Verdict.NEVER,) if role in ours or not is_whole else (_Verdict.NEVER, _Verdict.NO)
+        is_settled = is_whole and (has_all_types or role != TYPE)
+        others = (_Verdict.NEVER, _Verdict.NO) if role not in ours and is_settled else (_Verdict.NEVER,)
         if role != TYPE and not (timed - {role} or have_own_times):
             continue
         for place, judge in enumerate(judges):
@@ -143,6 +146,22 @@ def refuse_untyped(tables: Sequence[Any], decided: Decided, plan: Plan, names: C
         else:
             continue
         raise InputError(no_types(decided.sources[place], names.of(TYPE) or TYPE, shown, list(required), why))
+
+
+def leaves_types(tables: Sequence[Any], decided: Decided, plan: Plan, names: ColumnNames) -> bool:
+    """Whether rows of tables whose texts of types are not types are each of one event type still.
+
+    As they are where queries read one, or where the columns of a table are those of one.
+    """
+    needed = [plan.event(name) for name in source_types(plan.queries)]
+    if len(needed) < 2:
+        return True
+    required = [
+        {field.name.casefold() for field in event.fields if field.type.kind is not Kind.OPTIONAL} for event in needed
+    ]
+    wanted = sorted(set().union(*required))
+    here = [columns_in(tables[place], wanted, names) for place in decided.untyped]
+    return all(sum(1 for own in required if own and own <= columns) == 1 for columns in here)
 
 
 def no_types(table: str, column: str, shown: str, types: Sequence[str], why: str) -> str:
