@@ -165,3 +165,27 @@ def test_a_source_is_looked_at_however_its_folder_is_written(tmp_path: Path, pat
     (tmp_path / "queries").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "in")
     assert job(tmp_path, with_column("offset", 1, 2, 1), path=path).record.fields == {"s": ("offset",)}
+
+
+AB = """event A { string k; }
+event B { string k; }
+query Q { inputs { A() key k retain 2; B() key k retain 2; } find A as a -> B as b }"""
+
+
+@pytest.mark.parametrize("named", ["Unknown", "login"])
+def test_first_files_without_a_type_of_the_queries_leave_the_column_of_types(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, named: str
+) -> None:
+    ready = job(tmp_path, with_column("event", named, named), AB)
+    assert ready.record.fields == {}
+    assert not caplog.messages
+    later = with_column("event", named, "A", "B")
+    assert records(ready, later).system("kind").tolist() == [RecordKind.UNKNOWN_TYPE, 0, 1]
+
+
+def test_columns_of_one_type_tell_what_the_rows_of_first_files_are(tmp_path: Path) -> None:
+    text = AB.replace("event B { string k; }", "event B { string k; integer more; }")
+    rows = with_column("event", "login", "logout")
+    ready = job(tmp_path, rows, text)
+    assert ready.record.fields == {"s": ("event",)}
+    assert records(ready, rows).system("kind").tolist() == [0, 0]
