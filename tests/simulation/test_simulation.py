@@ -21,7 +21,12 @@ from tests.simulation.sites import sites, sites_of, unmet
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """A process that was killed leaves open files behind, which Python closes some time later."""
 
-SEEDS = range(30)
+WRONG_ONCE = (
+    392,  # a folder whose name was never synced went with a power cut
+    451,  # a thread waited for another one at a lock that the scheduler does not know
+    698,  # a job whose first file had no event type of its queries took the column of types for a field
+)
+SEEDS = (*range(30), *WRONG_ONCE)
 FOUND = [
     # a source file that the disk could not read for a moment was discarded for good
     (9, Kind.QUERIES, Aim("open", "json_files:read_json", Fault.BROKEN, 2)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 import logging
@@ -117,6 +118,20 @@ class _Warnings(logging.Handler):
         self.lines.append(record.getMessage())
 
 
+def _computed(known: functools.cached_property[Any], instance: object | None, _: type | None = None) -> Any:
+    """As `cached_property.__get__` from Python 3.12 on.
+
+    Before, it holds a lock of all instances while it computes: a thread that waits for its turn there stops the world.
+    """
+    if instance is None:
+        return known
+    name, values = known.attrname, instance.__dict__
+    assert name is not None, "it is an attribute of a class"
+    if name not in values:
+        values[name] = known.func(instance)
+    return values[name]
+
+
 class World:
     """One machine and what happens to it; `folder`: its disk."""
 
@@ -195,6 +210,7 @@ class World:
                 (local_run, "LONGEST", self.looks[1]),
                 (arrow_files, "parquet_writer", _parquet_writer),
                 (arrow_files, "csv_writer", _csv_writer),
+                (functools.cached_property, "__get__", _computed),
             ):
                 stack.enter_context(patch.object(module, name, value))
             for module in _users_of_writers():
