@@ -6,6 +6,7 @@ Inferred types are kept beside the checkpoint, so that later files cannot change
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -222,16 +223,12 @@ class Sample:
         if not own:
             return Sample(source, tables, Decided(()), shown.have_types)
         types = dict.fromkeys([*(event.name for event in checked.events), *input_types(plan)])
-        has_own_times = bool(list(plan.time_sources()))
-
-        def meanings_of(has_all_types: bool) -> Decided:
-            return decide_meanings(
-                own, shown.labels, names, list(types), have_own_times=has_own_times, has_all_types=has_all_types
-            )
-
-        meanings = meanings_of(True)
+        decide = partial(
+            decide_meanings, own, shown.labels, names, list(types), have_own_times=bool(list(plan.time_sources()))
+        )
+        meanings = decide()
         if not leaves_types(own, meanings, plan, names):
-            meanings = meanings_of(False)  # more files follow, and no other column tells what a row is
+            meanings = decide(has_all_types=False)  # more files follow, and no other column tells what a row is
         decided = decide_places(own, shown.labels, meanings.columns, plan)
         return Sample(source, tables, replace(decided, remarks=(*meanings.remarks, *decided.remarks)), shown.have_types)
 

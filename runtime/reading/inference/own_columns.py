@@ -128,10 +128,7 @@ def refuse_untyped(tables: Sequence[Any], decided: Decided, plan: Plan, names: C
     needed = [plan.event(name) for name in source_types(plan.queries)]
     if not decided.untyped or not needed or not all(event.fields for event in needed):
         return
-    required = {
-        event.name: {field.name.casefold() for field in event.fields if field.type.kind is not Kind.OPTIONAL}
-        for event in needed
-    }
+    required = {event.name: _required(event) for event in needed}
     wanted = sorted(set().union(*required.values()))
     here = [columns_in(table, wanted, names) for table in tables]
     anywhere: set[str] = set().union(*here)
@@ -154,14 +151,17 @@ def leaves_types(tables: Sequence[Any], decided: Decided, plan: Plan, names: Col
     As they are where queries read one, or where the columns of a table are those of one.
     """
     needed = [plan.event(name) for name in source_types(plan.queries)]
-    if len(needed) < 2:
+    if not decided.untyped or len(needed) < 2:
         return True
-    required = [
-        {field.name.casefold() for field in event.fields if field.type.kind is not Kind.OPTIONAL} for event in needed
-    ]
+    required = [_required(event) for event in needed]
     wanted = sorted(set().union(*required))
     here = [columns_in(tables[place], wanted, names) for place in decided.untyped]
     return all(sum(1 for own in required if own and own <= columns) == 1 for columns in here)
+
+
+def _required(event: EventType) -> set[str]:
+    """The columns that events of a type must have, in lower case."""
+    return {field.name.casefold() for field in event.fields if field.type.kind is not Kind.OPTIONAL}
 
 
 def no_types(table: str, column: str, shown: str, types: Sequence[str], why: str) -> str:
