@@ -121,7 +121,7 @@ class _Warnings(logging.Handler):
 def _computed(known: functools.cached_property[Any], instance: object | None, _: type | None = None) -> Any:
     """As `cached_property.__get__` from Python 3.12 on.
 
-    Before, it holds a lock of all instances while it computes: a thread that waits for its turn there stops the world.
+    Before, it holds a lock of all instances while it computes: a thread that the scheduler holds there stops the world.
     """
     if instance is None:
         return known
