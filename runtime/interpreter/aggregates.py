@@ -4,7 +4,8 @@ A candidate without a value for an argument is left out of that aggregate. Witho
 count is 0 and all other aggregates have no value. Integers wrap, a decimal out of range has no
 value. Sums of floats are exact and rounded once, in means and deviations too, so no result depends
 on the order of candidates. Means of integers and decimals are rounded once. `percentile`
-interpolates linearly. `min`, `max` and `percentile` ignore NaN.
+interpolates linearly; its share is that of the newest candidate. `min`, `max` and `percentile`
+ignore NaN.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from runtime.interpreter.values import EvaluationError, order_key
 
 Values = Sequence[Any]
 
-BY_RECENCY = frozenset({"first", "last", "nth"})
+BY_RECENCY = frozenset({"first", "last", "nth", "percentile"})
 """Aggregates that need the candidates in order of the *recent* policy; all others accept the order
 of the search."""
 
@@ -115,7 +116,8 @@ def _nth(values: Values, places: Values) -> Any:
 
 
 def _percentile(values: Values, shares: Values) -> float | None:
-    ordered, share = sorted(float(value) for value in _numbers(values)), float(shares[-1])
+    ordered = sorted((float(value) for value in _numbers(values)), key=lambda value: (value, math.copysign(1.0, value)))
+    share = float(shares[-1])
     if not ordered:
         return math.nan
     if not 0.0 <= share <= 100.0:

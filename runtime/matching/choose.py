@@ -21,7 +21,13 @@ from querylang.printable import warn
 from runtime.instants import NEVER
 from runtime.matching.interface import Found, Matcher, Ordered, Waiting
 from runtime.matching.kernel.aggregates import Function
-from runtime.matching.kernel.compilation import CompiledQuery, compile_query, compile_runs, types_with_actions
+from runtime.matching.kernel.compilation import (
+    CompiledQuery,
+    compile_query,
+    compile_runs,
+    is_of_runs,
+    types_with_actions,
+)
 from runtime.matching.kernel.functions import OfFloat, OfFloats, OfInteger, OfIntegers, ToInteger
 from runtime.matching.kernel.program import PUSHES, TRUTH, NotForKernel, Operation, instructions
 from runtime.matching.kernel.tables import ConditionKind, Records, is_whole
@@ -78,7 +84,7 @@ def _kernel_matcher(plan: Plan, query: QueryPlan) -> Matcher:
 
 
 def _kernel(plan: Plan, query: QueryPlan) -> Matcher:
-    return RunKernelMatcher(plan, query) if has_additions(query) else KernelMatcher(plan, query)
+    return RunKernelMatcher(plan, query) if is_of_runs(query) else KernelMatcher(plan, query)
 
 
 def why_not_kernel(plan: Plan, query: QueryPlan) -> str | None:
@@ -87,7 +93,7 @@ def why_not_kernel(plan: Plan, query: QueryPlan) -> str | None:
     It may be some of its keys only: those with an event that serves two inputs.
     """
     try:
-        if has_additions(query):
+        if is_of_runs(query):
             compile_runs(query, types_with_actions(plan))
         else:
             compile_query(query, types_with_actions(plan))
@@ -201,8 +207,10 @@ def why_enumerated(plan: Plan, query: QueryPlan) -> str | None:
     """Why the candidates of a `find every` are enumerated for each match; None if they are not."""
     if query.every is None:
         return None
-    if has_additions(query):
-        return "it has a `wait` between steps" if query.gaps else "it uses `prev`"
+    if is_of_runs(query):
+        if query.gaps:
+            return "it has a `wait` between steps"
+        return "it uses `prev`" if has_additions(query) else "an aggregate needs all values at once"
     try:
         sliding = compile_query(query, types_with_actions(plan)).sliding
     except NotForKernel:
@@ -243,7 +251,7 @@ _ENTRIES = (Operation.LOCAL_I, Operation.LOCAL_F, Operation.SET_I, Operation.SET
 
 def listing(plan: Plan, query: QueryPlan) -> str:
     """The tables and programs of a query; or why it needs the reference matcher."""
-    if has_additions(query):
+    if is_of_runs(query):
         return f"query {query.title}\n  has no listing: its pattern has a kernel of its own"
     try:
         compiled = compile_query(query, types_with_actions(plan))

@@ -42,11 +42,13 @@ from runtime.matching.kernel.aggregates import (
     Function,
     Running,
     aggregate_found,
+    new_aggregated,
     new_exact_sums,
     new_seen,
 )
 from runtime.matching.kernel.building import RANKED
 from runtime.matching.kernel.chain import search_chain
+from runtime.matching.kernel.collected import collect, write_values
 from runtime.matching.kernel.columns import Reader
 from runtime.matching.kernel.compilation import (
     CompiledQuery,
@@ -228,8 +230,7 @@ class _Aggregates:
     def room(self, most: int, events: Ordered) -> Aggregation:
         """Room for the aggregates of so many matches."""
         count, numbers = len(self._nodes), len(events.table)
-        shape = count, most
-        results = Aggregated(np.zeros(shape, np.int64), np.zeros(shape, np.float64), np.zeros(shape, np.bool_))
+        results = new_aggregated(count, most)
         best = np.full((count, self._terms), -1, np.int64)
         seen = new_seen(count, numbers) if Function.COUNT_UNIQUE in self._arguments.function else new_seen(1, 1)
         integers, floats = np.zeros(count, np.int64), np.zeros(count, np.float64)
@@ -412,7 +413,7 @@ class RunKernelMatcher:
 
     def _aggregate(self, every: _Every, program: LoadedProgram, found: Matches, workspace: RunWorkspace) -> None:
         """Makes matches of the candidates that were found, which makes room for others."""
-        made = self._compiled
+        made, first = self._compiled, every.count
         every.count = aggregate_found(
             program,
             every.aggregation,
@@ -428,7 +429,33 @@ class RunKernelMatcher:
             every.theirs,
             every.latest,
         )
+        if made.collected:
+            self._collect(every, program, found, workspace, first)
         workspace.place[MATCHES] = 0
+
+    def _collect(
+        self, every: _Every, program: LoadedProgram, found: Matches, workspace: RunWorkspace, first: int
+    ) -> None:
+        """Writes the aggregates that need all values of the candidates that were found.
+
+        first: the number of their first match
+        """
+        made, count = self._compiled, int(workspace.place[MATCHES])
+        values = new_aggregated(len(made.asked.program), count)
+        write_values(
+            program,
+            made.asked,
+            made.tables.transitions,
+            made.tables.binds,
+            found,
+            count,
+            every.bindings,
+            workspace.stacks,
+            values,
+        )
+        latest = found.latest[:count]
+        match = first + np.cumsum(np.diff(latest, prepend=-1) != 0) - 1
+        collect(made.collected, made.asked, values, match, every.aggregation.results)
 
     def _found(self, matches: Matches, count: int, errors: int, free: Integers) -> Found:
         tables, query = self._compiled.tables, self._query

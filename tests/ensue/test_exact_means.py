@@ -15,7 +15,7 @@ EVENT = "event A { integer n; decimal d; } "
 WAYS = {
     "every": "inputs { A() retain 100; } find every A as a select {};",
     "a sliding window": "inputs { A() within 3.5; } find every A as a select {};",
-    "the reference matcher": "inputs { A() retain 100; } find every A as a select {} select stddev(a.n) as s;",
+    "the reference matcher": "inputs { A() retain 100; } find every A as a select {} select stddev(a.d) as s;",
     "a run": "inputs { A() retain 100; } find A as a {1,} select {};",
 }
 

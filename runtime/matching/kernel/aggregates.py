@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.compiling.compiled import borrowing, inlined
-from runtime.matching.kernel.evaluator import KNOWN, LoadedProgram, Stacks, state_of, state_of_operand
+from runtime.matching.kernel.evaluator import KNOWN, NULL, LoadedProgram, Stacks, state_of, state_of_operand
 from runtime.matching.kernel.tables import Records
 from runtime.matching.kernel.workspace import Matches, is_more_recent
 from runtime.number_arrays import Integers
@@ -213,6 +213,8 @@ class Function(IntEnum):
     MAX = 7
     FIRST = 8
     LAST = 9
+    COLLECTED = 10
+    """One that needs all of its values at once: see `runtime.matching.kernel.collected`."""
 
 
 class Arguments(NamedTuple):
@@ -241,6 +243,12 @@ class Aggregated(NamedTuple):
     integers: Integers
     floats: NDArray[np.float64]
     is_valid: NDArray[np.bool_]
+
+
+def new_aggregated(aggregates: int, matches: int) -> Aggregated:
+    """Without any values."""
+    shape = aggregates, matches
+    return Aggregated(np.zeros(shape, np.int64), np.zeros(shape, np.float64), np.zeros(shape, np.bool_))
 
 
 class Seen(NamedTuple):
@@ -318,6 +326,28 @@ def clear(running: Running) -> None:
 
 
 @inlined
+def state_of_argument(
+    program: LoadedProgram, arguments: Arguments, index: int, bindings: Integers, stacks: Stacks
+) -> int:
+    """Whether an argument has a value for these bindings; leaves it at the bottom of a stack.
+
+    It has none where it mentions a name that is unset.
+    """
+    result, number = NULL, arguments.program[index]
+    is_set = number >= 0
+    for at in range(arguments.first[index], arguments.first[index + 1]):
+        is_set = is_set and bindings[arguments.mentions[at]] >= 0
+    # One operand's value is read without its program.
+    if is_set:
+        operand, term = arguments.operand[index], arguments.term[index]
+        if operand < 0:
+            result = state_of(program, number, bindings, stacks, KNOWN)
+        else:
+            result = state_of_operand(program, operand, arguments.is_float[index], bindings[term], stacks)
+    return result
+
+
+@inlined
 def add_candidate(
     program: LoadedProgram,
     aggregation: Aggregation,
@@ -337,20 +367,8 @@ def add_candidate(
     if is_new:
         clear(running)
     for index in range(len(arguments.function)):
-        # Is there a value? Not where the argument mentions a name that is unset, or evaluates to
-        # none.
-        number, function = arguments.program[index], arguments.function[index]
-        is_set = number >= 0
-        for at in range(arguments.first[index], arguments.first[index + 1]):
-            is_set = is_set and bindings[arguments.mentions[at]] >= 0
-        # The value goes to the bottom of a stack; one operand's value is read without its program.
-        if is_set:
-            operand, term = arguments.operand[index], arguments.term[index]
-            if operand < 0:
-                is_set = state_of(program, number, bindings, stacks, KNOWN) == KNOWN
-            else:
-                is_float, position = arguments.is_float[index], bindings[term]
-                is_set = state_of_operand(program, operand, is_float, position, stacks) == KNOWN
+        function = arguments.function[index]
+        is_set = state_of_argument(program, arguments, index, bindings, stacks) == KNOWN
         # Candidates come newest first, so the first value seen is that of `last`, and each value
         # replaces that of `first`. In ambiguous patterns tied candidates come in any order: there
         # the best so far is compared.
@@ -436,6 +454,17 @@ def finish_match(aggregation: Aggregation, candidates: int, match: int) -> None:
             results.floats[index, match] = rounded_sum(running.sums, index)
 
 
+@inlined
+def bind_found(transitions: Records, binds: Integers, found: Matches, number: int, bindings: Integers) -> None:
+    """Sets the bindings to the events of a candidate; the last entry is the new event."""
+    bindings[:] = -1
+    bindings[len(bindings) - 1] = found.latest[number]
+    for index in range(found.first[number], found.first[number + 1]):
+        taken = found.transition[index]
+        for bind in range(transitions[taken].first_bind, transitions[taken].stop_bind):
+            bindings[binds[bind]] = found.event[index]
+
+
 @borrowing
 def aggregate_found(
     program: LoadedProgram,
@@ -456,18 +485,13 @@ def aggregate_found(
 
     found: the candidates, the first `count` of it
     done: how many matches there are already
-    bindings: room for the events of one candidate, by term; the last entry is the new event
+    bindings: room for the events of one candidate, by term
     latest: by match, the new event
     """
     candidates = 0
     for number in range(count):
         event = found.latest[number]
-        bindings[:] = -1
-        bindings[len(bindings) - 1] = event
-        for index in range(found.first[number], found.first[number + 1]):
-            taken = found.transition[index]
-            for bind in range(transitions[taken].first_bind, transitions[taken].stop_bind):
-                bindings[binds[bind]] = found.event[index]
+        bind_found(transitions, binds, found, number, bindings)
         add_candidate(program, aggregation, is_ambiguous, candidates == 0, bindings, stacks, ours, theirs)
         candidates += 1
         if number + 1 == count or found.latest[number + 1] != event:

@@ -36,6 +36,7 @@ from runtime.matching.find_every import aggregates_of
 from runtime.matching.kernel.aggregates import Arguments, Function
 from runtime.matching.kernel.building import actions_of, build_program, is_operand
 from runtime.matching.kernel.chain import chain_ages, for_chain
+from runtime.matching.kernel.collected import COLLECTED, Collected
 from runtime.matching.kernel.columns import Counted
 from runtime.matching.kernel.forms import Shared
 from runtime.matching.kernel.program import (
@@ -115,6 +116,11 @@ class CompiledQuery:
     ages: np.ndarray[tuple[int], np.dtype[np.int64]] | None
 
 
+def is_of_runs(query: QueryPlan) -> bool:
+    """Whether it has the kernel of queries with additions, which can write all candidates down."""
+    return has_additions(query) or any(node.function in COLLECTED for node in aggregates_of(query))
+
+
 def types_with_actions(plan: Plan) -> tuple[EventType, ...]:
     """The types whose actions conditions may call."""
     return tuple(event for event in plan.events if event.actions)
@@ -125,11 +131,11 @@ def _compiled_query(query: QueryPlan, types: tuple[EventType, ...]) -> CompiledQ
 
     types: those whose actions conditions may call
     """
-    assert not has_additions(query), "these have a kernel of their own"
+    assert not is_of_runs(query), "these have a kernel of their own"
     _refuse_lookups(query)
     windows = window_columns(query)
     aggregates = aggregates_of(query)
-    functions = [_function(node) for node in aggregates]
+    functions, asked = [_function(node) for node in aggregates], [_asked(node) for node in aggregates]
     events = [query.inputs[term.input].event for term in query.terms]
     # One program per condition over several events, then one per argument of an aggregate.
     parts: list[tuple[Expression, Sequence[str | tuple[str, ...]]]] = []
@@ -149,14 +155,14 @@ def _compiled_query(query: QueryPlan, types: tuple[EventType, ...]) -> CompiledQ
             parts.append((condition.condition, [*events, own]))
         programs.append(program)
         count_rows.append(row)
-    argument_programs = list(_argument_programs(aggregates, len(parts)))
-    parts += [(node.arguments[0], [*events, events[0]]) for node in aggregates if node.arguments]
-    program_of_all = build_program(parts, actions_of(query, types), _forms(aggregates, argument_programs))
+    argument_programs = list(_argument_programs(asked, len(parts)))
+    parts += [(item.expression, [*events, events[0]]) for item in asked if item.expression is not None]
+    program_of_all = build_program(parts, actions_of(query, types), _forms(asked, argument_programs))
     conditions = condition_tables(query, programs, count_rows, program_of_all)
     automaton = automaton_tables(query, conditions.conditions, program_of_all)
     followed = followed_windows(query, windows.is_used_later)
     within = NEVER if query.within is None else query.within
-    arguments = _arguments(aggregates, functions, query, program_of_all, argument_programs)
+    arguments = _arguments(functions, asked, query, program_of_all, argument_programs)
     ages = chain_ages(query, automaton, windows, followed, within)
     return CompiledQuery(
         program=program_of_all,
@@ -195,30 +201,73 @@ def is_counted_before(condition: Without, query: QueryPlan, windows: WindowColum
     return about <= {len(query.terms)} and not windows.is_unique[condition.input]
 
 
-def _argument_programs(aggregates: Sequence[Aggregate], first: int) -> Iterator[int]:
-    """By aggregate, the number of its argument's program, from `first` on; -1 = no argument."""
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """An argument of an aggregate, and what stands for it; None = nothing is asked one by one."""
+
+    expression: Expression | None
+    form: Form = Form.VALUE
+
+
+def _asked(node: Aggregate) -> _Asked:
+    """What the kernel adds up."""
+    if not node.arguments or node.function in COLLECTED:
+        return _Asked(None)
+    return _Asked(node.arguments[0], form_of(node))
+
+
+def _written_down(node: Aggregate) -> list[_Asked]:
+    """What is written down of each candidate."""
+    first, *others = node.arguments
+    return [_Asked(first, form_of(node)), *map(_Asked, others)]
+
+
+def _collected(aggregates: Sequence[Aggregate]) -> tuple[list[Collected], list[_Asked]]:
+    """The aggregates that need all of their values, and what is written down for them."""
+    found, asked = list[Collected](), list[_Asked]()
+    for index, node in enumerate(aggregates):
+        if node.function in COLLECTED:
+            own = _written_down(node)
+            found.append(Collected(index, node.function, tuple(range(len(asked), len(asked) + len(own)))))
+            asked += own
+    return found, asked
+
+
+def _refuse_by_recency(aggregates: Sequence[Aggregate]) -> None:
+    """Raises NotForKernel for what asks which candidate is newer: ties come in any order."""
     for node in aggregates:
-        yield first if node.arguments else -1
-        first += bool(node.arguments)
+        if node.function == "nth" or (node.function == "percentile" and terms_of(node.arguments[1])):
+            raise NotForKernel(f"the aggregate `{node.function}` where one event may serve different names")
 
 
-def _forms(aggregates: Sequence[Aggregate], programs: Sequence[int]) -> dict[int, Form]:
+def _argument_programs(asked: Sequence[_Asked], first: int) -> Iterator[int]:
+    """By argument, the number of its program, from `first` on; -1 = no argument."""
+    for item in asked:
+        yield -1 if item.expression is None else first
+        first += item.expression is not None
+
+
+def _forms(asked: Sequence[_Asked], programs: Sequence[int]) -> dict[int, Form]:
     """By program of an argument that has another form than its value: that form."""
-    forms = zip(programs, map(form_of, aggregates), strict=True)
-    return {number: form for number, form in forms if form is not Form.VALUE}
+    return {number: item.form for number, item in zip(programs, asked, strict=True) if item.form is not Form.VALUE}
 
 
 def _arguments(
-    aggregates: Sequence[Aggregate],
     functions: Sequence[Function],
+    asked: Sequence[_Asked],
     query: QueryPlan,
     program: KernelProgram,
     programs: Sequence[int],
 ) -> Arguments:
-    mentions = [[term for term in sorted(terms_of(node)) if query.terms[term].is_optional] for node in aggregates]
+    mentions = [
+        [term for term in sorted(terms_of(item.expression)) if query.terms[term].is_optional]
+        if item.expression is not None
+        else []
+        for item in asked
+    ]
     operands = [None if number < 0 else operand_of(program, number) for number in programs]
     is_float = [
-        [argument.type for argument in node.arguments] == [Type.FLOAT] and not form_of(node) for node in aggregates
+        item.expression is not None and item.expression.type == Type.FLOAT and item.form is Form.VALUE for item in asked
     ]
     return Arguments(
         function=np.array([int(function) for function in functions], np.int64),
@@ -248,6 +297,8 @@ def _function(node: Aggregate) -> Function:
     if node.function in ("countUnique", "first", "last"):
         return _FUNCTIONS[node.function]
     types = [argument.type for argument in node.arguments]
+    if node.function == "nth" or (node.function in COLLECTED and set(types) <= {Type.INTEGER, Type.FLOAT}):
+        return Function.COLLECTED
     if not types and node.function == "count":
         return Function.COUNT
     if types == [Type.BOOLEAN] and node.function == "count":
@@ -265,8 +316,8 @@ def form_of(node: Aggregate) -> Form:
     """What stands for the argument of an aggregate."""
     if node.function == "countUnique":
         return Form.NUMBER
-    is_number = [argument.type for argument in node.arguments] in ([Type.INTEGER], [Type.FLOAT], [Type.BOOLEAN])
-    return Form.POSITION if node.function in ("first", "last") and not is_number else Form.VALUE
+    is_number = bool(node.arguments) and node.arguments[0].type in (Type.INTEGER, Type.FLOAT, Type.BOOLEAN)
+    return Form.POSITION if node.function in ("first", "last", "nth") and not is_number else Form.VALUE
 
 
 def _late_conditions(query: QueryPlan) -> LateConditions:
@@ -289,12 +340,16 @@ class CompiledRuns:
     slots: how many slots its programs read
     reads_other_slots: some of them are not of terms
     aggregates, arguments: of a `find every`
+    collected: the aggregates that need all of their values at once
+    asked: what is written down for these
     """
 
     program: KernelProgram
     tables: RunTables
     aggregates: tuple[Aggregate, ...]
     arguments: Arguments
+    collected: tuple[Collected, ...]
+    asked: Arguments
     counted: tuple[Counted, ...]
     windows: WindowColumns
     followed: np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -311,19 +366,28 @@ def _compiled_runs(query: QueryPlan, types: tuple[EventType, ...]) -> CompiledRu
         raise NotForKernel("`find all` where one event may serve different names")
     _refuse_lookups(query)
     aggregates = aggregates_of(query)
-    functions = [_function(node) for node in aggregates]
+    functions, added = [_function(node) for node in aggregates], [_asked(node) for node in aggregates]
+    collected, asked = _collected(aggregates)
+    if is_ambiguous(query):
+        _refuse_by_recency(aggregates)
     query = query_with_exact_times(query)
     made = _Tables(query, slots_of(query), window_columns(query))
     made.add_conditions()
     events = made.slots.events(query.inputs[0].event)
-    numbers = list(_argument_programs(aggregates, len(made.parts)))
-    made.parts += [(node.arguments[0], events) for node in aggregates if node.arguments]
-    program = build_program(made.parts, actions_of(query, types), _forms(aggregates, numbers))
+    numbers = list(_argument_programs((*added, *asked), len(made.parts)))
+    made.parts += [(item.expression, events) for item in (*added, *asked) if item.expression is not None]
+    program = build_program(made.parts, actions_of(query, types), _forms((*added, *asked), numbers))
+    arguments = _arguments(functions, added, query, program, numbers[: len(added)])
+    written = _arguments([Function.COLLECTED] * len(asked), asked, query, program, numbers[len(added) :])
+    for item in collected:  # what stands for the value is what stands for its first argument
+        arguments.operand[item.index] = written.operand[item.arguments[0]]
     return CompiledRuns(
         program=program,
         tables=made.tables(program),
         aggregates=aggregates,
-        arguments=_arguments(aggregates, functions, query, program, numbers),
+        arguments=arguments,
+        collected=tuple(collected),
+        asked=written,
         counted=tuple(made.counted),
         windows=made.windows,
         followed=followed_windows(query, made.windows.is_used_later),
