@@ -8,7 +8,8 @@ rest is done in columns.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from querylang.dataclass import dataclass
 from runtime.compiling.compiled import borrowing
 from runtime.matching.kernel.aggregates import (
+    CHUNK_BITS,
     LOW_BITS,
     Aggregated,
     Arguments,
@@ -120,7 +122,7 @@ def _weighted(values: Values, weights: Values, first: Integers) -> Result:
     return np.where(heavy == 0.0, math.nan, total / heavy), np.ones(len(heavy), np.bool_)
 
 
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, Callable[..., Result]] = {
     "nth": _nth,
     "percentile": _percentile,
     "stddev": lambda values, first: _deviation(values, first, 0),
@@ -138,11 +140,11 @@ def _sums(values: Floats, first: Integers) -> Floats:
 def _means(values: Values, first: Integers) -> Floats:
     sizes = np.diff(first)
     if values.dtype == np.float64:
-        return _sums(values, first) / sizes
+        return _sums(cast("Floats", values), first) / sizes
     if not len(sizes):
         return np.empty(0)
-    result = np.empty(len(sizes))
-    high, low = (np.add.reduceat(part, first[:-1]) for part in (values >> 32, values & LOW_BITS))
+    result, integers = np.empty(len(sizes)), cast("Integers", values)
+    high, low = (np.add.reduceat(part, first[:-1]) for part in (integers >> CHUNK_BITS, integers & LOW_BITS))
     means_of_integers(high, low, sizes, result)
     return result
 
