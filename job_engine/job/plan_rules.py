@@ -29,7 +29,7 @@ from querylang.plan.model import (
     Table,
     While,
 )
-from querylang.plan.routing import QUERIES_CHANNEL, has_chains, with_routes
+from querylang.plan.routing import QUERIES_CHANNEL, has_chains, taken_types, with_routes
 from runtime.policies.plan_policies import OrderingError, SourceOrdering, with_ordering
 from runtime.policies.settings_text import with_forget_keys
 
@@ -188,7 +188,7 @@ def lost_routes(written: WrittenBy, taken: Collection[str]) -> Iterator[str]:
 
 def taken_events(plan: Plan) -> set[str]:
     """The event types that the queries take."""
-    return {item.event for query in plan.queries for item in query.inputs}
+    return set[str]().union(*map(taken_types, plan.queries))
 
 
 def written_by(plan: Plan, texts: WrittenBy | None = None) -> dict[str, list[Written]]:

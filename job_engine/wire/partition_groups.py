@@ -154,6 +154,8 @@ class PartitionGroup:
     def parcels(self, routed: RoutedRecords, buckets: int) -> Iterator[Parcel]:
         """Routed events that queries of the group take, by bucket."""
         bucket, _ = self._buckets(Arrivals(routed.table), buckets)
+        if not self.query.keys and self.only_bucket(buckets) is None:
+            bucket[:] = 0  # heartbeats, too, which have no key; those of a query with keys have all of it
         for number in np.unique(bucket).tolist():
             yield Parcel(number, self.number, routed.take(np.flatnonzero(bucket == number).tolist()))
 
