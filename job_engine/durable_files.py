@@ -164,6 +164,19 @@ def _sync_name(folder: LocalPath) -> None:
     _ON_DISK.add(folder)
 
 
+def sync_names(folder: LocalPath, besides: str) -> None:
+    """Wait until all names in a folder and below are on the disk.
+
+    A process that was killed may have given names without syncing them. Others see these, and a
+    power cut takes them away.
+
+    besides: the name of folders that are left out
+    """
+    for inner, folders, _ in folder.walk_below():
+        folders[:] = [name for name in folders if name != besides]
+        sync(inner)
+
+
 def complete(files: Sequence[tuple[Path, Place]]) -> None:
     """Let what was written to `writable` files survive a power cut, at their places."""
     remote = [(file, place) for file, place in files if isinstance(place, RemotePath)]

@@ -12,7 +12,7 @@ import pytest
 
 from job_engine import durable_files
 from job_engine.durable_files import make_checkpoint, make_folder, make_kept_folder, write_durably
-from job_engine.job.checkpoint.job_folder import BatchFiles
+from job_engine.job.checkpoint.job_folder import BatchFiles, JobFolder
 from job_engine.places.local_path import LocalPath
 from job_engine.sinks.kinds import MicroBatch, publishing, writing
 from querylang.errors import InputError
@@ -44,6 +44,16 @@ def test_a_file_is_synced_then_renamed_then_its_folder_is_synced(tmp_path: Path,
     folder.mkdir()
     write_durably(folder / "a.json", "1")
     assert synced == ["sync .a.json.draft", "rename a.json", "sync folder"]
+
+
+def test_names_of_a_checkpoint_are_on_the_disk_once_it_is_locked(tmp_path: Path, synced: list[str]) -> None:
+    """A process that was killed may have renamed an entry of the log, and not have synced the name."""
+    for name in ("offsets", "commits", "ensue/inputs/manifests", "state/0"):
+        (tmp_path / name).mkdir(parents=True)
+    JobFolder(tmp_path).lock().acquire()
+    found = {item.removeprefix("sync ") for item in synced}
+    assert {tmp_path.name, "offsets", "commits", "ensue", "inputs", "manifests"} <= found
+    assert "0" not in found, "a state is on the disk before anything names it"
 
 
 @pytest.mark.parametrize("make", [make_folder, make_kept_folder, lambda folder: make_checkpoint(folder, None)])

@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import IO
 
 from job_engine.clock import sleep
-from job_engine.durable_files import make_kept_folder, named
+from job_engine.durable_files import make_kept_folder, named, sync_names
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place
 from querylang.errors import InputError, PassingError
 
 _FOR_FILES = 0o666
+
+_STATES = "state"
+"""The name of folders of states, in the logs of both engines."""
 
 _ATTEMPTS = 5
 _PAUSE = 0.05
@@ -41,7 +44,11 @@ class RunLock:
         self._file: IO[str] | None = None
 
     def acquire(self) -> None:
-        """Lock the file; raises PassingError if another run has it, InputError if none can."""
+        """Lock the file; raises PassingError if another run has it, InputError if none can.
+
+        What is seen of the checkpoint from then on survives a power cut, but for states: those are
+        on the disk before anything names them.
+        """
         self.refuse_if_held()
         make_kept_folder(self._path.parent)
         file = _opened(self._path)
@@ -53,6 +60,7 @@ class RunLock:
                 file.truncate(0)
                 file.write(f"{os.getpid()}\n")
                 file.flush()
+            sync_names(self._path.parent.parent, besides=_STATES)
         except OSError:
             with suppress(OSError):  # what was not written is lost, and the lock is released
                 file.close()
