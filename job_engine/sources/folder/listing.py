@@ -8,7 +8,7 @@ from __future__ import annotations
 import fnmatch
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from job_engine.clock import monotonic
@@ -77,6 +77,10 @@ RELIST = 60_000_000_000
 """ns after which a folder is listed anyway: some mounted systems do not keep folders' times."""
 
 
+MOST_AGAIN = 5
+"""Times that folders are listed again because some changed while others were listed."""
+
+
 @dataclass(frozen=True, slots=True)
 class FileStamp:
     """What tells whether a file has changed: size, time of modification in ns, inode."""
@@ -133,10 +137,29 @@ class FolderWatch:
         self._young = set()
         for path in sorted(candidates):
             self._look_at(path, is_known, now, found)
-        for path in self._names(now):
+        for path in self._names_of_a_moment(is_known, now):
             if path not in candidates:
                 self._look_at(path, is_known, now, found)
         return found
+
+    def _names_of_a_moment(self, is_known: Callable[[str], bool], now: int) -> Iterable[str]:
+        """The paths of files in folders that may have changed.
+
+        A file may come to one folder after that was listed, and a later file to another one before
+        that is. So what has changed meanwhile is listed again.
+        """
+        names = dict.fromkeys(self._names(now))
+        for _ in range(MOST_AGAIN):
+            if len(self._listed) < 2 or all(map(is_known, names)) or not any(map(self._has_changed, self._listed)):
+                break
+            names |= dict.fromkeys(self._names(now))
+        return names
+
+    def _has_changed(self, folder: str) -> bool:
+        try:
+            return (self._folder / folder).stat().st_mtime_ns != self._listed[folder].modified
+        except FileNotFoundError:
+            return True
 
     def names(self) -> set[str]:
         """The names of all files that are there; the folder is listed anew."""
