@@ -146,6 +146,10 @@ class Broker:
         """Whether nobody reaches it."""
         return self.now < self._back
 
+    def come_back(self) -> None:
+        """Whoever reaches it from now on is answered."""
+        self._back, self.has_just_begun = self.now, False
+
     def _end_late(self) -> None:
         for name, (transaction, seconds) in list(self.open.items()):
             if self.now - transaction.begun > seconds:

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from job_engine.errors import JobError
+from job_engine.errors import JobError, Unreachable
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.job import deploy, run
 from job_engine.settings.deployment_file import load_deployment
-from querylang.errors import EnsueError, FileErrors
+from querylang.errors import EnsueError, FileErrors, PassingError
 from tests.differential.patterns import random_queries
 from tests.simulation.faults import CRASHES, Aim, Fault, Met
 from tests.simulation.topics import Topic, messages_of, replayed_topics, topic_job, write_messages
@@ -123,6 +123,7 @@ class _Telling:
         self._settle(self._chooser.choice(("keep", "keep", "archive old", "delete")))
         self._out = self._place()
         self._seen: list[Answers] = []
+        self._starts_twice = False
 
     def tell(self, aim: Aim | None) -> None:
         lives = self._chooser.choice((1, 2, 3, 5, 8))
@@ -133,6 +134,7 @@ class _Telling:
             self._life(self._runs)
         self._world.faults.aim = None
         self._world.faults.begin(0.0, frozenset())
+        self._world.broker.come_back()
         self._write_all()
         if self._life(lambda: run(self._path, once=True, flush=True), is_last=True):
             self._check()
@@ -144,14 +146,16 @@ class _Telling:
     def _life(self, do: Callable[[], object], *, is_last: bool = False) -> bool:
         """A life of the job's process; gives whether it returned."""
         story, world = self._story, self._world
-        struck = len(world.faults.said)
+        struck, self._starts_twice, was_away = len(world.faults.said), False, world.broker.is_away()
         try:
             has_returned = world.live(do)
         except EnsueError as error:
             has_returned = False
             said = world.faults.said[struck:]
             story.lines += [*said, f"ended with {type(error).__name__}: {error}"]
-            if is_last or not said:
+            is_refused = self._starts_twice and isinstance(error, PassingError) and "another run" in str(error)
+            is_away = was_away and isinstance(error, Unreachable)
+            if is_last or not (said or is_refused or is_away):
                 story.problems.append(f"{type(error).__name__} where nothing has failed: {error}")
             elif "damaged" in str(error):
                 story.problems.append(f"nothing that can happen damages a checkpoint: {error}")
@@ -180,7 +184,8 @@ class _Telling:
         """A job in the background that is stopped some time, while files arrive."""
         scheduler = self._world.scheduler
         arrivals = scheduler.start(self._arrivals, "arrivals")
-        if self._chooser.random() < 0.2:
+        self._starts_twice = self._chooser.random() < 0.2
+        if self._starts_twice:
             scheduler.start(self._starts_too, "second")
         handle = deploy(self._path)
         scheduler.wait(lambda: arrivals.has_ended, self._chooser.choice((1.0, 3.0, 10.0, 30.0)))
