@@ -224,6 +224,13 @@ def load_stored() -> None:
             load(item.machine_code)
 
 
+def load_compiler() -> None:
+    """Load what numba knows of types and functions, before forks would load it each."""
+    from numba.core.registry import cpu_target
+
+    cpu_target.target_context.refresh()
+
+
 def wants_compiling() -> bool:
     """Whether machine code of kernels that ran as plain Python is not on disk, but could be."""
     return any(not is_on_disk(item.function) and can_be_stored(item.function) for item in _RAN_PLAIN)

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from ensue import compile_kernels
 from ensue.commands import compile_ahead
 from querylang.errors import InputError
-from runtime.compiling import ahead, files
+from runtime.compiling import files
 from runtime.compiling.compiled import Call
 from runtime.compiling.files import VARIABLE, pack, shipped_folder
 from tests.ensue.command import Run
@@ -70,14 +71,13 @@ def test_a_plan_uses_what_it_needs(query: str, ordering: str | None, more: set[s
 def test_what_most_plans_need_is_compiled_ahead() -> None:
     ahead = _kernels_of("from ensue.compile_kernels import compile_all; compile_all()")
     assert ahead >= EVERY_PLAN | {"search", "search_chain", "outlive", "run_records", "superseded_by", "_by_digits"}
-    assert ahead >= {"advance_idle", "_gather_states"}
+    assert ahead >= {"advance_idle", "_gather_states", "write_values", "sums_of_parts", "means_of_integers"}
 
 
 COMPILE_SMALL = """
-from ensue.compile_kernels import REPLAYS
+from ensue.compile_kernels import REPLAYS, compile_calls
 from ensue import embedded
 from ensue.data_options import DataOptions
-from runtime.compiling.ahead import compile_calls
 from runtime.compiling.compiled import recorded_calls
 with recorded_calls() as calls:
     embedded.replay(*REPLAYS[0][:2], DataOptions())
@@ -115,12 +115,12 @@ def test_two_processes_store_what_the_next_process_loads(tmp_path: Path) -> None
 
 
 def test_a_process_that_is_ended_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "_versions", [])
-    monkeypatch.setattr(ahead, "_version", lambda call: call)
-    monkeypatch.setattr(ahead, "_size", lambda kernel: 0)
-    monkeypatch.setattr(ahead, "_compile", _ended)
+    monkeypatch.setattr(compile_kernels, "_versions", [])
+    monkeypatch.setattr(compile_kernels, "_version", lambda call: call)
+    monkeypatch.setattr(compile_kernels, "_size", lambda kernel: 0)
+    monkeypatch.setattr(compile_kernels, "_compile", _ended)
     with pytest.raises(InputError, match="is memory short"):
-        ahead.compile_calls([Call(None, ())], 2, None)  # type: ignore[arg-type]
+        compile_kernels.compile_calls([Call(None, ())], 2, None)  # type: ignore[arg-type]
 
 
 def _ended(number: int) -> None:

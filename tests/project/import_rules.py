@@ -50,7 +50,7 @@ DOORS = {
     "querylang.syntax": "ast definition_files lexer parser pieces",
     "querylang.formatter": "formatting",
     "querylang.checker": "alike catalogue checked routes",
-    "runtime.compiling": "ahead compiled files notice",
+    "runtime.compiling": "compiled files notice",
     "runtime.interpreter": "__init__ written_values",
     "runtime.policies": "per_input plan_policies settings_text",
     "runtime.columns": "arrivals expressions keys rows",

@@ -13,7 +13,6 @@ from job_engine.sources.folder import listing
 from job_engine.sources.folder.listing import watch_of
 from job_engine.sources.folder.settings import ListedSource
 
-
 EARLY, LATE = "z", "a"
 """The last folder is listed first."""
 
