@@ -18,7 +18,11 @@ import pyarrow.parquet as pq
 
 import ensue
 from benchmarks.embedded import significant
+from job_engine.kafka.listing import Listing, PartitionListing, TopicListing
+from job_engine.kafka.topic_choice import TopicChoice
 from job_engine.settings.deployment_file import load_deployment
+from job_engine.sources.topics.planning import OffsetPlanner
+from job_engine.sources.topics.settings import KafkaSource
 
 _EVENT = "event A { integer n; }\n"
 _QUERY = "query Q%s { inputs { A() within 1 minute; } find A as a where a.n %s }\n"
@@ -147,6 +151,38 @@ def _sources(count: int, folder: Path) -> Prepared:
     return lambda: load_deployment(folder / "job.yaml")
 
 
+@dataclass(frozen=True, slots=True)
+class _Broker:
+    """One topic, with a message in each partition."""
+
+    partitions: int
+
+    def listing(self, choice: TopicChoice) -> Listing:
+        topic = TopicListing("t", is_append_time=True, partitions=dict.fromkeys(range(self.partitions), _ONE_MESSAGE))
+        return Listing(0, dict.fromkeys(choice.names, topic))
+
+    def arrival_of(self, *_: object) -> int | None:
+        return None
+
+    def offsets_at(self, *_: object) -> dict[tuple[str, int], int | None]:
+        return {}
+
+
+_ONE_MESSAGE = PartitionListing(first=0, until=1)
+
+
+def _partitions(count: int) -> Prepared:
+    source = KafkaSource("s", TopicChoice(("t",)), {})
+
+    def plan() -> None:
+        planner = OffsetPlanner([source], lambda _: _Broker(count), lambda: 0)
+        planned = planner.next({}, lambda *_: None)
+        assert len(planned.ranges) == count
+        assert not planner.next(planned.positions, lambda *_: None).ranges
+
+    return plan
+
+
 _IN_MEMORY: dict[str, Callable[[int], Prepared]] = {
     "event types of a text": _types,
     "queries of a text": _queries,
@@ -160,6 +196,7 @@ _IN_MEMORY: dict[str, Callable[[int], Prepared]] = {
     "statements of a block": _statements,
     "keys of a stream": _keys,
     "tables of a replay": _tables,
+    "partitions of a topic": _partitions,
 }
 _ON_DISK: dict[str, Callable[[int, Path], Prepared]] = {
     "columns of a Parquet table": _columns,

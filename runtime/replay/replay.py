@@ -228,10 +228,11 @@ def read_all(
     names = source_names(tables)
     each = zip(tables, names, plans or [plan] * len(tables), columns or [STANDARD] * len(tables), strict=True)
     parts: list[TableRecords] = []
+    count = 0
     for table, name, own, reading in each:
-        before = sum(len(part.arrivals) for part in parts)
-        report = None if progress is None else lambda rows, before=before: progress(before + rows)
+        report = None if progress is None else lambda rows, before=count: progress(before + rows)
         parts.append(read_table(table, own, reading, name, progress=report))
+        count += len(parts[-1].arrivals)
     given = [TablePlaces(place).of(part) for place, part in enumerate(parts)]
     merged = Arrivals.concat([Arrivals.empty(plan), *given]).table.unify_dictionaries()
     rows = np.concatenate([np.empty(0, np.int64), *(part.numbers for part in parts)])

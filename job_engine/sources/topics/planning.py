@@ -196,13 +196,13 @@ class OffsetPlanner:
             if partition not in known[name].next
         ]
         starts = self._starts(source, new, listing) if is_first else {}
+        begun: dict[str, dict[int, int]] = {}
         for name, partition in new:
             first = listing.topics[name].partitions[partition].first
-            offset = starts.get((name, partition), first)
-            known[name] = _with_partition(known[name], partition, offset)
+            offset = begun.setdefault(name, {})[partition] = starts.get((name, partition), first)
             if not is_first:
                 report("new_partition", source.name, f"{name}/{partition} from offset {offset}")
-        return known
+        return known | {name: _with_partitions(known[name], offsets) for name, offsets in begun.items()}
 
     def _starts(
         self, source: KafkaSource, new: Sequence[tuple[str, int]], listing: Listing
@@ -282,17 +282,18 @@ class OffsetPlanner:
             if _has_more(listing.topics.get(name), number, start)
         ]
         ranges = list(_limited(waiting, source.max_offsets))
-        after = dict(known)
+        ends: dict[str, dict[int, int]] = {}
         for item in ranges:
-            position = after[item.topic]
-            after[item.topic] = replace(position, next={**position.next, item.partition: item.until})
-        return ranges, after
+            ends.setdefault(item.topic, {})[item.partition] = item.until
+        return ranges, known | {
+            name: replace(known[name], next={**known[name].next, **offsets}) for name, offsets in ends.items()
+        }
 
 
-def _with_partition(position: TopicPosition, partition: int, offset: int) -> TopicPosition:
-    """The position of a topic of which a partition is read from an offset on."""
-    begun = None if position.begun is None else {**position.begun, partition: offset}
-    return replace(position, next={**position.next, partition: offset}, begun=begun)
+def _with_partitions(position: TopicPosition, offsets: Mapping[int, int]) -> TopicPosition:
+    """The position of a topic of which partitions are read from these offsets on."""
+    begun = None if position.begun is None else {**position.begun, **offsets}
+    return replace(position, next={**position.next, **offsets}, begun=begun)
 
 
 def _has_more(topic: TopicListing | None, number: int, start: int) -> bool:

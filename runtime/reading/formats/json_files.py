@@ -50,6 +50,9 @@ _LINE_END, _RETURN, _OPENING, _CLOSING = b"\n\r{}"
 _BLOCK = 1 << 20
 """How many bytes Arrow reads at a time, if types are known."""
 
+_SHORT = 1 << 18
+"""Bytes for which other threads cost more than they help."""
+
 _CELLS_PER_BYTE = 4
 """Most cells for each byte of text; an honest table has fewer than one."""
 
@@ -153,7 +156,7 @@ def _with_new_names(chunk: memoryview) -> pa.Table | None:
 def _read(chunk: memoryview, schema: pa.Schema, others: Literal["infer", "error"]) -> pa.Table:
     options = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others)
     block = len(chunk) + 1 if others == "infer" else _BLOCK
-    reading = pa.json.ReadOptions(block_size=block)
+    reading = pa.json.ReadOptions(block_size=block, use_threads=len(chunk) > _SHORT)
     table = pa.json.read_json(pa.BufferReader(chunk), parse_options=options, read_options=reading)
     if others == "error":
         table.validate()
