@@ -285,9 +285,8 @@ class OffsetPlanner:
         ends: dict[str, dict[int, int]] = {}
         for item in ranges:
             ends.setdefault(item.topic, {})[item.partition] = item.until
-        return ranges, known | {
-            name: replace(known[name], next={**known[name].next, **offsets}) for name, offsets in ends.items()
-        }
+        moved = {name: replace(known[name], next={**known[name].next, **offsets}) for name, offsets in ends.items()}
+        return ranges, {**known, **moved}
 
 
 def _with_partitions(position: TopicPosition, offsets: Mapping[int, int]) -> TopicPosition:
