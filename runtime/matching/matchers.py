@@ -48,14 +48,13 @@ from runtime.matching.kernel.aggregates import (
 )
 from runtime.matching.kernel.building import RANKED
 from runtime.matching.kernel.chain import search_chain
-from runtime.matching.kernel.collected import collect, write_values
+from runtime.matching.kernel.collected import collect, form_of, write_values
 from runtime.matching.kernel.columns import Reader
 from runtime.matching.kernel.compilation import (
     CompiledQuery,
     CompiledRuns,
     compile_query,
     compile_runs,
-    form_of,
     program_for_types,
     types_with_actions,
 )

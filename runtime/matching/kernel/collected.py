@@ -1,6 +1,6 @@
-"""Aggregates of a `find every` that need all of their values at once.
+"""What a `find every` asks of its candidates, and aggregates that need all of their values at once.
 
-They are `nth`, `percentile`, `stddev`, `stddev2` and `wavg`; `runtime.interpreter.aggregates`
+These are `nth`, `percentile`, `stddev`, `stddev2` and `wavg`; `runtime.interpreter.aggregates`
 defines them. The kernel only writes down the values of the candidates that a search has found; the
 rest is done in columns.
 """
@@ -8,13 +8,15 @@ rest is done in columns.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from querylang.dataclass import dataclass
+from querylang.plan.expression import Aggregate, Expression, Type, terms_of
+from querylang.plan.model import QueryPlan
 from runtime.compiling.compiled import borrowing
 from runtime.matching.kernel.aggregates import (
     CHUNK_BITS,
@@ -22,6 +24,7 @@ from runtime.matching.kernel.aggregates import (
     Aggregated,
     Arguments,
     ExactSums,
+    Function,
     add_to_sum,
     bind_found,
     clear_sum,
@@ -30,8 +33,10 @@ from runtime.matching.kernel.aggregates import (
     rounded_sum,
     state_of_argument,
 )
+from runtime.matching.kernel.building import is_operand
 from runtime.matching.kernel.evaluator import KNOWN, LoadedProgram, Stacks
-from runtime.matching.kernel.tables import Records
+from runtime.matching.kernel.program import Form, KernelProgram, NotForKernel, operand_of
+from runtime.matching.kernel.tables import Records, ends_of
 from runtime.matching.kernel.workspace import Matches
 from runtime.number_arrays import Integers
 
@@ -190,3 +195,126 @@ def write_values(
                 values.floats[index, number] = stacks.floats[0]
             else:
                 values.integers[index, number] = stacks.integers[0]
+
+
+# What the kernel asks of each candidate for the aggregates of a query.
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An argument of an aggregate, and what stands for it; None = nothing is asked one by one."""
+
+    expression: Expression | None
+    form: Form = Form.VALUE
+
+
+def asked_of(node: Aggregate) -> Asked:
+    """What the kernel adds up."""
+    if not node.arguments or node.function in COLLECTED:
+        return Asked(None)
+    return Asked(node.arguments[0], form_of(node))
+
+
+def _written_down(node: Aggregate) -> list[Asked]:
+    """What is written down of each candidate."""
+    first, *others = node.arguments
+    return [Asked(first, form_of(node)), *map(Asked, others)]
+
+
+def collected_of(aggregates: Sequence[Aggregate]) -> tuple[list[Collected], list[Asked]]:
+    """The aggregates that need all of their values, and what is written down for them."""
+    found, asked = list[Collected](), list[Asked]()
+    for index, node in enumerate(aggregates):
+        if node.function in COLLECTED:
+            own = _written_down(node)
+            found.append(Collected(index, node.function, tuple(range(len(asked), len(asked) + len(own)))))
+            asked += own
+    return found, asked
+
+
+def refuse_by_recency(aggregates: Sequence[Aggregate]) -> None:
+    """Raises NotForKernel for what asks which candidate is newer: ties come in any order."""
+    for node in aggregates:
+        if node.function == "nth" or (node.function == "percentile" and terms_of(node.arguments[1])):
+            raise NotForKernel(f"the aggregate `{node.function}` where one event may serve different names")
+
+
+def programs_of(asked: Sequence[Asked], first: int) -> Iterator[int]:
+    """By argument, the number of its program, from `first` on; -1 = no argument."""
+    for item in asked:
+        yield -1 if item.expression is None else first
+        first += item.expression is not None
+
+
+def forms_of(asked: Sequence[Asked], programs: Sequence[int]) -> dict[int, Form]:
+    """By program of an argument that has another form than its value: that form."""
+    return {number: item.form for number, item in zip(programs, asked, strict=True) if item.form is not Form.VALUE}
+
+
+def arguments_of(
+    functions: Sequence[Function],
+    asked: Sequence[Asked],
+    query: QueryPlan,
+    program: KernelProgram,
+    programs: Sequence[int],
+) -> Arguments:
+    """The table of arguments; `functions` and `programs`: of each of them."""
+    mentions = [
+        [term for term in sorted(terms_of(item.expression)) if query.terms[term].is_optional]
+        if item.expression is not None
+        else []
+        for item in asked
+    ]
+    operands = [None if number < 0 else operand_of(program, number) for number in programs]
+    is_float = [
+        item.expression is not None and item.expression.type == Type.FLOAT and item.form is Form.VALUE for item in asked
+    ]
+    return Arguments(
+        function=np.array([int(function) for function in functions], np.int64),
+        program=np.array(programs, np.int64),
+        operand=np.array([-1 if item is None else item[0] for item in operands], np.int64),
+        term=np.array([-1 if item is None else item[1] for item in operands], np.int64),
+        is_float=np.array(is_float, np.bool_),
+        first=ends_of([len(terms) for terms in mentions]),
+        mentions=np.array([term for terms in mentions for term in terms], np.int64),
+    )
+
+
+_OF_KERNEL = {
+    "countUnique": Function.COUNT_UNIQUE,
+    "sum": Function.SUM,
+    "avg": Function.MEAN,
+    "mean": Function.MEAN,
+    "min": Function.MIN,
+    "max": Function.MAX,
+    "first": Function.FIRST,
+    "last": Function.LAST,
+}
+
+
+def function_of(node: Aggregate) -> Function:
+    """The kernel's function for an aggregate; raises NotForKernel."""
+    if node.function in ("countUnique", "first", "last"):
+        return _OF_KERNEL[node.function]
+    types = [argument.type for argument in node.arguments]
+    if node.function == "nth" or (node.function in COLLECTED and set(types) <= {Type.INTEGER, Type.FLOAT}):
+        return Function.COLLECTED
+    if not types and node.function == "count":
+        return Function.COUNT
+    if types == [Type.BOOLEAN] and node.function == "count":
+        return Function.COUNT_TRUE
+    if types == [Type.FLOAT] and node.function == "count":
+        return Function.COUNT_NUMBERS
+    if node.function in _OF_KERNEL and types in ([Type.INTEGER], [Type.FLOAT], [Type.BOOLEAN]):
+        return _OF_KERNEL[node.function]
+    if node.function in ("min", "max") and types in ([Type.STRING], [Type.DECIMAL]) and is_operand(node.arguments[0]):
+        return _OF_KERNEL[node.function]
+    raise NotForKernel(f"the aggregate `{node.function}` of {' and '.join(map(str, types))}")
+
+
+def form_of(node: Aggregate) -> Form:
+    """What stands for the argument of an aggregate."""
+    if node.function == "countUnique":
+        return Form.NUMBER
+    is_number = bool(node.arguments) and node.arguments[0].type in (Type.INTEGER, Type.FLOAT, Type.BOOLEAN)
+    return Form.POSITION if node.function in ("first", "last", "nth") and not is_number else Form.VALUE

@@ -6,7 +6,7 @@ for every query.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,14 +34,23 @@ from runtime.exact_times import query_with_exact_times
 from runtime.instants import NEVER
 from runtime.matching.find_every import aggregates_of
 from runtime.matching.kernel.aggregates import Arguments, Function
-from runtime.matching.kernel.building import actions_of, build_program, is_operand
+from runtime.matching.kernel.building import actions_of, build_program
 from runtime.matching.kernel.chain import chain_ages, for_chain
-from runtime.matching.kernel.collected import COLLECTED, Collected
+from runtime.matching.kernel.collected import (
+    COLLECTED,
+    Collected,
+    arguments_of,
+    asked_of,
+    collected_of,
+    forms_of,
+    function_of,
+    programs_of,
+    refuse_by_recency,
+)
 from runtime.matching.kernel.columns import Counted
 from runtime.matching.kernel.forms import Shared
 from runtime.matching.kernel.program import (
     Computed,
-    Form,
     KernelProgram,
     NotForKernel,
     Operand,
@@ -135,7 +144,7 @@ def _compiled_query(query: QueryPlan, types: tuple[EventType, ...]) -> CompiledQ
     _refuse_lookups(query)
     windows = window_columns(query)
     aggregates = aggregates_of(query)
-    functions, asked = [_function(node) for node in aggregates], [_asked(node) for node in aggregates]
+    functions, asked = [function_of(node) for node in aggregates], [asked_of(node) for node in aggregates]
     events = [query.inputs[term.input].event for term in query.terms]
     # One program per condition over several events, then one per argument of an aggregate.
     parts: list[tuple[Expression, Sequence[str | tuple[str, ...]]]] = []
@@ -155,14 +164,14 @@ def _compiled_query(query: QueryPlan, types: tuple[EventType, ...]) -> CompiledQ
             parts.append((condition.condition, [*events, own]))
         programs.append(program)
         count_rows.append(row)
-    argument_programs = list(_argument_programs(asked, len(parts)))
+    argument_programs = list(programs_of(asked, len(parts)))
     parts += [(item.expression, [*events, events[0]]) for item in asked if item.expression is not None]
-    program_of_all = build_program(parts, actions_of(query, types), _forms(asked, argument_programs))
+    program_of_all = build_program(parts, actions_of(query, types), forms_of(asked, argument_programs))
     conditions = condition_tables(query, programs, count_rows, program_of_all)
     automaton = automaton_tables(query, conditions.conditions, program_of_all)
     followed = followed_windows(query, windows.is_used_later)
     within = NEVER if query.within is None else query.within
-    arguments = _arguments(functions, asked, query, program_of_all, argument_programs)
+    arguments = arguments_of(functions, asked, query, program_of_all, argument_programs)
     ages = chain_ages(query, automaton, windows, followed, within)
     return CompiledQuery(
         program=program_of_all,
@@ -199,125 +208,6 @@ def is_counted_before(condition: Without, query: QueryPlan, windows: WindowColum
     """
     about = frozenset() if condition.condition is None else terms_of(condition.condition)
     return about <= {len(query.terms)} and not windows.is_unique[condition.input]
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """An argument of an aggregate, and what stands for it; None = nothing is asked one by one."""
-
-    expression: Expression | None
-    form: Form = Form.VALUE
-
-
-def _asked(node: Aggregate) -> _Asked:
-    """What the kernel adds up."""
-    if not node.arguments or node.function in COLLECTED:
-        return _Asked(None)
-    return _Asked(node.arguments[0], form_of(node))
-
-
-def _written_down(node: Aggregate) -> list[_Asked]:
-    """What is written down of each candidate."""
-    first, *others = node.arguments
-    return [_Asked(first, form_of(node)), *map(_Asked, others)]
-
-
-def _collected(aggregates: Sequence[Aggregate]) -> tuple[list[Collected], list[_Asked]]:
-    """The aggregates that need all of their values, and what is written down for them."""
-    found, asked = list[Collected](), list[_Asked]()
-    for index, node in enumerate(aggregates):
-        if node.function in COLLECTED:
-            own = _written_down(node)
-            found.append(Collected(index, node.function, tuple(range(len(asked), len(asked) + len(own)))))
-            asked += own
-    return found, asked
-
-
-def _refuse_by_recency(aggregates: Sequence[Aggregate]) -> None:
-    """Raises NotForKernel for what asks which candidate is newer: ties come in any order."""
-    for node in aggregates:
-        if node.function == "nth" or (node.function == "percentile" and terms_of(node.arguments[1])):
-            raise NotForKernel(f"the aggregate `{node.function}` where one event may serve different names")
-
-
-def _argument_programs(asked: Sequence[_Asked], first: int) -> Iterator[int]:
-    """By argument, the number of its program, from `first` on; -1 = no argument."""
-    for item in asked:
-        yield -1 if item.expression is None else first
-        first += item.expression is not None
-
-
-def _forms(asked: Sequence[_Asked], programs: Sequence[int]) -> dict[int, Form]:
-    """By program of an argument that has another form than its value: that form."""
-    return {number: item.form for number, item in zip(programs, asked, strict=True) if item.form is not Form.VALUE}
-
-
-def _arguments(
-    functions: Sequence[Function],
-    asked: Sequence[_Asked],
-    query: QueryPlan,
-    program: KernelProgram,
-    programs: Sequence[int],
-) -> Arguments:
-    mentions = [
-        [term for term in sorted(terms_of(item.expression)) if query.terms[term].is_optional]
-        if item.expression is not None
-        else []
-        for item in asked
-    ]
-    operands = [None if number < 0 else operand_of(program, number) for number in programs]
-    is_float = [
-        item.expression is not None and item.expression.type == Type.FLOAT and item.form is Form.VALUE for item in asked
-    ]
-    return Arguments(
-        function=np.array([int(function) for function in functions], np.int64),
-        program=np.array(programs, np.int64),
-        operand=np.array([-1 if item is None else item[0] for item in operands], np.int64),
-        term=np.array([-1 if item is None else item[1] for item in operands], np.int64),
-        is_float=np.array(is_float, np.bool_),
-        first=ends_of([len(terms) for terms in mentions]),
-        mentions=np.array([term for terms in mentions for term in terms], np.int64),
-    )
-
-
-_FUNCTIONS = {
-    "countUnique": Function.COUNT_UNIQUE,
-    "sum": Function.SUM,
-    "avg": Function.MEAN,
-    "mean": Function.MEAN,
-    "min": Function.MIN,
-    "max": Function.MAX,
-    "first": Function.FIRST,
-    "last": Function.LAST,
-}
-
-
-def _function(node: Aggregate) -> Function:
-    """The kernel's function for an aggregate; raises NotForKernel."""
-    if node.function in ("countUnique", "first", "last"):
-        return _FUNCTIONS[node.function]
-    types = [argument.type for argument in node.arguments]
-    if node.function == "nth" or (node.function in COLLECTED and set(types) <= {Type.INTEGER, Type.FLOAT}):
-        return Function.COLLECTED
-    if not types and node.function == "count":
-        return Function.COUNT
-    if types == [Type.BOOLEAN] and node.function == "count":
-        return Function.COUNT_TRUE
-    if types == [Type.FLOAT] and node.function == "count":
-        return Function.COUNT_NUMBERS
-    if node.function in _FUNCTIONS and types in ([Type.INTEGER], [Type.FLOAT], [Type.BOOLEAN]):
-        return _FUNCTIONS[node.function]
-    if node.function in ("min", "max") and types in ([Type.STRING], [Type.DECIMAL]) and is_operand(node.arguments[0]):
-        return _FUNCTIONS[node.function]
-    raise NotForKernel(f"the aggregate `{node.function}` of {' and '.join(map(str, types))}")
-
-
-def form_of(node: Aggregate) -> Form:
-    """What stands for the argument of an aggregate."""
-    if node.function == "countUnique":
-        return Form.NUMBER
-    is_number = bool(node.arguments) and node.arguments[0].type in (Type.INTEGER, Type.FLOAT, Type.BOOLEAN)
-    return Form.POSITION if node.function in ("first", "last", "nth") and not is_number else Form.VALUE
 
 
 def _late_conditions(query: QueryPlan) -> LateConditions:
@@ -366,19 +256,19 @@ def _compiled_runs(query: QueryPlan, types: tuple[EventType, ...]) -> CompiledRu
         raise NotForKernel("`find all` where one event may serve different names")
     _refuse_lookups(query)
     aggregates = aggregates_of(query)
-    functions, added = [_function(node) for node in aggregates], [_asked(node) for node in aggregates]
-    collected, asked = _collected(aggregates)
+    functions, added = [function_of(node) for node in aggregates], [asked_of(node) for node in aggregates]
+    collected, asked = collected_of(aggregates)
     if is_ambiguous(query):
-        _refuse_by_recency(aggregates)
+        refuse_by_recency(aggregates)
     query = query_with_exact_times(query)
     made = _Tables(query, slots_of(query), window_columns(query))
     made.add_conditions()
     events = made.slots.events(query.inputs[0].event)
-    numbers = list(_argument_programs((*added, *asked), len(made.parts)))
+    numbers = list(programs_of((*added, *asked), len(made.parts)))
     made.parts += [(item.expression, events) for item in (*added, *asked) if item.expression is not None]
-    program = build_program(made.parts, actions_of(query, types), _forms((*added, *asked), numbers))
-    arguments = _arguments(functions, added, query, program, numbers[: len(added)])
-    written = _arguments([Function.COLLECTED] * len(asked), asked, query, program, numbers[len(added) :])
+    program = build_program(made.parts, actions_of(query, types), forms_of((*added, *asked), numbers))
+    arguments = arguments_of(functions, added, query, program, numbers[: len(added)])
+    written = arguments_of([Function.COLLECTED] * len(asked), asked, query, program, numbers[len(added) :])
     for item in collected:  # what stands for the value is what stands for its first argument
         arguments.operand[item.index] = written.operand[item.arguments[0]]
     return CompiledRuns(
