@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
 from job_engine.places.local_path import LocalPath
 from job_engine.sources.folder import listing
-from job_engine.sources.folder.listing import watch_of
+from job_engine.sources.folder.listing import SourceWatch, watch_of
 from job_engine.sources.folder.settings import ListedSource
 
 EARLY, LATE = "z", "a"
 """The last folder is listed first."""
 
 
+def watch(folder: Path) -> SourceWatch:
+    return watch_of(ListedSource("in", str(folder), (".json",), is_recursive=True))
+
+
 def listed(folder: Path) -> set[str]:
-    source = ListedSource("in", str(folder), (".json",), is_recursive=True)
-    return set(watch_of(source).new_files(lambda _: False, 0).files)
+    return set(watch(folder).new_files(lambda _: False, 0).files)
 
 
 def grows(monkeypatch: pytest.MonkeyPatch, folder: Path, times: int) -> None:
@@ -60,3 +65,24 @@ def test_a_folder_that_never_rests_ends_no_job(folder: Path, monkeypatch: pytest
     grows(monkeypatch, folder, 1_000)
     assert listed(folder)
     assert len(list((folder / EARLY).iterdir())) == 1 + listing.MOST_AGAIN
+
+
+@pytest.mark.parametrize("place", ["nothing", "a file"])
+def test_a_folder_that_is_gone_is_no_change_for_ever(folder: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    (folder / LATE / "below").mkdir()
+    (folder / "1.json").write_text("{}")
+    watched, entries, count = watch(folder), LocalPath.entries, 0
+    watched.new_files(lambda _: False, 0)
+    shutil.rmtree(folder / LATE)
+    if place == "a file":
+        (folder / LATE).write_text("")
+    watched.new_files(lambda _: False, 0)
+
+    def counted(path: LocalPath) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
+        nonlocal count
+        count += 1
+        return entries(path)
+
+    monkeypatch.setattr(LocalPath, "entries", counted)
+    watched.new_files(lambda _: False, 0)
+    assert count == 2, "the source's folder and the one that is left, once each"

@@ -150,10 +150,19 @@ class FolderWatch:
         """
         names = dict.fromkeys(self._names(now))
         for _ in range(MOST_AGAIN):
-            if len(self._listed) < 2 or all(map(is_known, names)) or not any(map(self._has_changed, self._listed)):
+            if all(map(is_known, names)) or not any(map(self._has_changed, self._there())):
                 break
             names |= dict.fromkeys(self._names(now))
         return names
+
+    def _there(self) -> Iterator[str]:
+        """The folders that were there when they were listed last; where there is one, none."""
+        waiting = [""] if len(self._listed) > 1 else []
+        while waiting:
+            folder = waiting.pop()
+            if folder in self._listed:
+                yield folder
+                waiting.extend(self._listed[folder].folders)
 
     def _has_changed(self, folder: str) -> bool:
         try:
