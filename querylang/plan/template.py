@@ -8,7 +8,7 @@ is an argument of a method; it is all that is printed. Other constants are part 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from querylang.dataclass import dataclass, fields, is_dataclass, replace
@@ -95,21 +95,28 @@ def template_of(plan: QueryPlan, marks: Sequence[Constant]) -> tuple[Template, f
     def found(literal: Literal, number: int) -> None:
         (seen if id(literal) in free else refused).add(number)
 
-    return Template(plan, part_with(plan, marks, found)), frozenset(range(len(marks))) - (seen - refused)
+    return Template(plan, part_with(plan, numbers_of(marks), found)), frozenset(range(len(marks))) - (seen - refused)
 
 
-def part_with(
-    part: Any, marks: Sequence[Constant], found: Callable[[Literal, int], None] = lambda *_: None
-) -> Hole | None:
-    """A part of a plan in which these constants are free; None: it has none of them.
+Numbers = Mapping[Any, tuple[int, int]]
+"""By constant its number, and its sign there: 1, or -1 for one that has a minus sign."""
 
-    found: called with each literal that is one, and its number
-    """
+
+def numbers_of(marks: Sequence[Constant]) -> Numbers:
+    """Those of constants and, unless they are text, of the same with a minus sign."""
     numbers: dict[Any, tuple[int, int]] = {}
     for number, mark in enumerate(marks):
         numbers[mark] = number, 1
         if not isinstance(mark, str):
             numbers[-mark] = number, -1
+    return numbers
+
+
+def part_with(part: Any, numbers: Numbers, found: Callable[[Literal, int], None] = lambda *_: None) -> Hole | None:
+    """A part of a plan in which these constants are free; None: it has none of them.
+
+    found: called with each literal that is one, and its number
+    """
 
     def hole(part: Any) -> Hole | None:
         if not isinstance(part, Literal) or isinstance(part.value, bool) or part.value not in numbers:

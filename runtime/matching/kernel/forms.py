@@ -18,7 +18,7 @@ import numpy as np
 from querylang.dataclass import dataclass, field, fields, is_dataclass, replace
 from querylang.plan.expression import Literal, Type
 from querylang.plan.model import EventType, Input, QueryPlan, Where, Without
-from querylang.plan.template import Constant, free_literals_in, part_with
+from querylang.plan.template import Constant, Numbers, free_literals_in, numbers_of, part_with
 from runtime.matching.kernel.program import NotForKernel
 
 Made = TypeVar("Made")
@@ -113,7 +113,7 @@ class _Form(Generic[Made]):
         }
         changes = {name: _marked(getattr(self.query, name), by_literal) for name in _WITH_CONSTANTS}
         made = compiled(replace(self.query, **changes), types)
-        fill = _filling(made, marks)
+        fill = _filling(made, numbers_of(marks))
         own = made if fill is None else fill([literal.value for literal in self.literals])  # type: ignore[misc]
         self.is_unlike = not _is_equal(own, self.first)
         self.fill = None if self.is_unlike else fill
@@ -225,7 +225,7 @@ def _marked(part: Any, marks: Mapping[tuple[Type, str], Constant]) -> Any:
     return part
 
 
-def _filling(part: Any, marks: Sequence[Constant]) -> Callable[[Sequence[Constant]], Any] | None:
+def _filling(part: Any, marks: Numbers) -> Callable[[Sequence[Constant]], Any] | None:
     """A function that gives what was compiled with other constants; None: it has no marks."""
     if isinstance(part, Literal):
         literal = part_with(part, marks)
@@ -233,7 +233,7 @@ def _filling(part: Any, marks: Sequence[Constant]) -> Callable[[Sequence[Constan
     if isinstance(part, np.ndarray):
         return _filling_of_array(part, marks)
     if isinstance(part, str):
-        return itemgetter(marks.index(part)) if part in marks else None
+        return itemgetter(marks[part][0]) if part in marks else None
     if isinstance(part, tuple):
         own = list(part)
     elif is_dataclass(part) and not isinstance(part, Type | type):
@@ -252,12 +252,10 @@ def _filling(part: Any, marks: Sequence[Constant]) -> Callable[[Sequence[Constan
     return filled if inner else None
 
 
-def _filling_of_array(part: Any, marks: Sequence[Constant]) -> Callable[[Sequence[Constant]], Any] | None:
-    numbers = {mark: number for number, mark in enumerate(marks) if not isinstance(mark, str)}
+def _filling_of_array(part: Any, marks: Numbers) -> Callable[[Sequence[Constant]], Any] | None:
     is_plain = part.dtype in (np.int64, np.float64) and part.ndim == 1
-    places = [
-        (place, numbers[value]) for place, value in enumerate(part.tolist() if is_plain else ()) if value in numbers
-    ]
+    known = [(place, marks.get(value, (0, 0))) for place, value in enumerate(part.tolist() if is_plain else ())]
+    places = [(place, number) for place, (number, sign) in known if sign > 0]
 
     def filled(values: Sequence[Constant]) -> Any:
         made = part.copy()
