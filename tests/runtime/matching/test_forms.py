@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+import querylang
 from querylang.errors import QueryErrors
 from querylang.load import compile_paths
 from querylang.parameters import instances_of
 from querylang.plan.model import QueryPlan
 from querylang.plan.questions import has_additions
+from querylang.plan.template import Constant, Numbers, numbers_of
 from querylang.source import Source
-from runtime.matching.kernel import compilation
+from runtime.matching.kernel import compilation, forms
 from runtime.matching.kernel.forms import _OWN, Shared, _is_equal
 from runtime.matching.kernel.program import NotForKernel
 from tests.support.rule_books import EVENTS, rule_book
@@ -124,3 +127,20 @@ def test_aggregates_of_at_most_are_in_the_tables() -> None:
     shared = Shared(compilation._compiled_query)
     for query in _limited():
         assert _is_equal(shared(query), compilation._compiled_query(query, ()))
+
+
+def test_constants_are_numbered_once_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def counted(marks: Sequence[Constant]) -> Numbers:
+        asked.append(len(marks))
+        return numbers_of(marks)
+
+    monkeypatch.setattr(forms, "numbers_of", counted)
+    for first in (1, 9_001):
+        numbers = ", ".join(map(str, range(first, first + 400)))
+        plan = querylang.compile_text(
+            f"event A {{ integer n; }} query Q {{ inputs {{ A() within 9.0; }} find A as a -> A as b where [{numbers}].contains(a.n) }}"
+        ).plan
+        compilation.compile_query(plan.queries[0])
+    assert asked == [400]
