@@ -23,7 +23,7 @@ from runtime.engine.call_rows import CallRecords
 from runtime.engine.chains import Chains, Crossing, RoutedRecords
 from runtime.engine.families import Families
 from runtime.engine.key_contents import Key, KeyContents, forget_key, key_contents, query_sizes
-from runtime.engine.looking import EVERYTHING, FEW, LookedAt, Looking, Pairs, Serving
+from runtime.engine.looking import EVERYTHING, FEW, LookedAt, Looking, Pairs
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
 from runtime.engine.query_state import QueryParts, QueryState, all_parts
 from runtime.engine.shared_admission import AdmittedCall, Carry, SharedAdmission, renamed
@@ -31,7 +31,7 @@ from runtime.engine.snapshot import ALIKE, StateError, decode, encode, integer
 from runtime.engine.succession import NOTHING_SAVED, Saved, handed_on, runners_of, saved_states
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
 from runtime.matching.interface import Matcher
-from runtime.number_arrays import Integers
+from runtime.matching.serving import Search, Searches
 from runtime.reading import ControlEvents, SetDelayedEventsLeeway
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.outputs import control_errors, refused_at_source, stopped_instances
@@ -107,7 +107,7 @@ class Engine:
         self._reported: list[list[str]] = []  # (query, instance) of error rows that were given
         self._own: dict[SharedAdmission, list[QueryRunner]] | None = None
         self._looking: Looking | None = None
-        self._serving: dict[SharedAdmission, Serving] = {}
+        self._searches: dict[SharedAdmission, Searches] = {}
         self._families: Families | None = None
         self._watched: set[str] = set()
         self.looked_at = Pairs()
@@ -309,7 +309,7 @@ class Engine:
         runner = self._by_title[title]
         if len(self._members()[runner.admission]) > 1:
             runner.admission = runner.admission.parted(runner.parts)
-            self._own, self._serving = None, {}
+            self._own, self._searches = None, {}
         found, account = forget_key(runner.parts, runner.state, key)
         self._account.update(account)
         return found, account
@@ -477,8 +477,8 @@ class Engine:
                 continue
             own_records = offered.records()
             call = admission.admitted(own_records)
-            served = self._served(admission, own, call)
-            found = [runner.run(own_records, call, seen) for runner, seen in zip(own, served, strict=True)]
+            searches = self._searches_of(admission, own, call)
+            found = [runner.run(own_records, call, search) for runner, search in zip(own, searches, strict=True)]
             for runner, (outcome, _) in zip(own, found, strict=True):
                 by_title[runner.query.title] = chains.add(runner.query, given, offered.stepped(outcome))
             carries.append((own, [carry for _, carry in found]))
@@ -518,15 +518,15 @@ class Engine:
             self._looking = Looking(self.plan, list(members))
         return self._looking.of_call(records, apart)
 
-    def _served(
+    def _searches_of(
         self, admission: SharedAdmission, members: Sequence[QueryRunner], call: AdmittedCall
-    ) -> Sequence[Integers | None]:
-        """By query which events its search has to see; None = all."""
-        if len(members) <= FEW or not call.has_new:
+    ) -> Sequence[Search | None]:
+        """By query its search; None = it shares nothing."""
+        if len(members) == 1 or not call.has_new:
             return [None] * len(members)
-        if admission not in self._serving:
-            self._serving[admission] = Serving(self.plan, [runner.query for runner in members])
-        return self._serving[admission].of_call(call.events)
+        if admission not in self._searches:
+            self._searches[admission] = Searches(self.plan, [runner.query for runner in members])
+        return self._searches[admission].of_call(call.events, [runner.parts.matcher for runner in members])
 
     def _evicted(self, members: Sequence[QueryRunner], carries: Sequence[Carry], clock: int) -> dict[str, int]:
         """Evicts what queries that share an admission do not need any more; by title, how many keys
@@ -539,7 +539,7 @@ class Engine:
         for place in leaving:
             runner = members[place]
             runner.admission = shared.parted(runner.parts)
-            self._own, self._serving = None, {}
+            self._own, self._searches = None, {}
             counts[runner.query.title] = runner.admission.evict(carries[place], clock)
         staying = [place for place in range(len(members)) if place not in leaving]
         if staying:

@@ -15,16 +15,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.dataclass import dataclass, replace
-from querylang.plan.model import Plan, QueryPlan
-from runtime.admission import Filtered, FilterIndex, Moves, Outcome
+from querylang.plan.model import Plan
+from runtime.admission import FilterIndex, Moves, Outcome
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import RecordKind
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.query_runner import QueryOutcome
 from runtime.engine.shared_admission import SharedAdmission
-from runtime.interpreter import event_numbers
-from runtime.matching.interface import Ordered
-from runtime.matching.serving import places, positions_of, served_by
 from runtime.number_arrays import Integers
 from runtime.reading import ControlEvents
 from runtime.results.ledger import RECEIVED, Account
@@ -258,28 +255,6 @@ class _Found(LookedAt):
                 controls=_chosen_controls(self._records.controls, self._rows[place]),
             )
         return copied
-
-
-class Serving:
-    """Which events of an admission the searches of its queries have to see."""
-
-    def __init__(self, plan: Plan, queries: Sequence[QueryPlan]) -> None:
-        kinds = event_numbers(plan)
-        self._places: list[slice | None] = []
-        wanted: list[list[Filtered]] = []
-        for query in queries:
-            names = served_by(query, kinds)
-            self._places.append(None if names is None else slice(len(wanted), len(wanted) + len(names)))
-            wanted += [[item] for item in names or ()]
-        self._index = FilterIndex(plan, wanted) if wanted else None
-
-    def of_call(self, events: Ordered) -> Sequence[Integers | None]:
-        """By query the positions of these events; empty = it has no match; None = all."""
-        if self._index is None or not len(events.row):
-            return [None] * len(self._places)
-        rows = self._index.found(events.table, events.table.column("_kind").to_numpy().astype(np.int64))
-        place = places(events)
-        return [None if own is None else positions_of(events, rows[own], place) for own in self._places]
 
 
 def chosen_records(records: CallRecords, rows: Integers) -> CallRecords:

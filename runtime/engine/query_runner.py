@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ from runtime.engine.stored_values import limited
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.find_every import selected
 from runtime.matching.interface import Found, Ordered
-from runtime.matching.serving import only, restored
+from runtime.matching.serving import Search
 from runtime.matching.trailing_waits import timers_of
 from runtime.number_arrays import Integers
 from runtime.results.ledger import FOUND, GIVEN, SUPPRESSED, Account
@@ -193,35 +193,31 @@ class QueryRunner:
         """What is kept for the query."""
         return self.admission.state
 
-    def run(
-        self, records: CallRecords, call: AdmittedCall, served: Integers | None = None
-    ) -> tuple[QueryOutcome, Carry]:
+    def run(self, records: CallRecords, call: AdmittedCall, search: Search | None = None) -> tuple[QueryOutcome, Carry]:
         """Matches what is released.
 
         call: the records as the query's admission has taken them
-        served: the positions of the events that the search has to see; empty = there is no match;
-            None = all
+        search: of the query over the events of the call; None = one that shares nothing
         """
-        wanted, events = call.wanted, call.events
+        wanted, events, search = call.wanted, call.events, search or Search(self.parts.matcher, call.events)
         carry = replace(call.carry, cut_off=call.carry.cut_off.copy()) if self.query.block else call.carry
         matches: pa.Table | None = None
         later: FindsMatches | None = None
         outputs, counts = NO_OUTPUTS, NO_COUNTS
         routed: list[Routed] = []
-        if (call.has_new and (served is None or len(served))) or self.query.trailing is not None:
-            find = cache(partial(self._find, events, served))
+        if (call.has_new and search.may_find) or self.query.trailing is not None:
             # A shared clock changes with the next call: what it says of this one is asked now.
             is_later = self._orders_later and not carry.rows.clocks.runs
             if is_later:
-                later = partial(self._later, carry, partial(self.matched, carry, find, wanted.records))
+                later = partial(self._later, carry, partial(self.matched, carry, search.found, wanted.records))
             if not (is_later and self.parts.matcher.only_finds):
-                found = find()
+                found = search.found()
                 carry = replace(carry, free=found.free)
                 if self.query.trailing is not None:
                     carry, expired = self._expired_waits(records, carry, events, found, wanted.records)
                     matches, later, outputs, counts = self._gathered(carry, expired.by_step(carry.rows.keys), routed)
                 elif len(found.latest) and not is_later:
-                    ordered = self.matched(carry, find, wanted.records)
+                    ordered = self.matched(carry, search.found, wanted.records)
                     matches, later, outputs, counts = self._gathered(carry, ordered, routed)
                 if found.errors:
                     errors = error_rows(
@@ -241,10 +237,6 @@ class QueryRunner:
             routed=routed,
         )
         return outcome, carry
-
-    def _find(self, events: Ordered, served: Integers | None) -> Found:
-        match = self.parts.matcher.match
-        return match(events) if served is None else restored(match(only(events, served)), served, events)
 
     def _later(self, carry: Carry, ordered: Callable[[], Matched]) -> OrderedMatches:
         """The matches of a call, put into order."""

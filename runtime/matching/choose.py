@@ -70,6 +70,10 @@ class _MadeOnFirstUse:
     def only_finds(self) -> bool:
         return self.chosen.only_finds
 
+    @property
+    def takes_may_end(self) -> bool:
+        return self.chosen.takes_may_end
+
     def match(self, events: Ordered) -> Found:
         return self.chosen.match(events)
 

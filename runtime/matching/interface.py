@@ -43,6 +43,8 @@ class Ordered:
         of the automaton asks for it
     event: by position; neighbours of a key with equal numbers are one event, which serves several
         inputs. Empty if no type is several inputs
+    may_end: by position, whether a match may have it as its latest event. Empty if all new ones
+        may; only matchers with `takes_may_end` look at it
 
     Positions after the last key's are members of pending waits.
     """
@@ -57,6 +59,7 @@ class Ordered:
     free: Integers = field(default_factory=_none)
     number: Integers = field(default_factory=_none)
     event: Integers = field(default_factory=_none)
+    may_end: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,11 @@ class Matcher(Protocol):
 
         If so, it may run after the next call has begun, in any thread.
         """
+        ...
+
+    @property
+    def takes_may_end(self) -> bool:
+        """Whether `match` searches only for matches with the latest events of `Ordered.may_end`."""
         ...
 
     def match(self, events: Ordered) -> Found:

@@ -90,6 +90,7 @@ class ReferenceOverColumns:
     """A matcher for one query, whatever its conditions; it runs in Python, event by event."""
 
     only_finds = False  # Python holds its lock, so that nothing would be gained
+    takes_may_end = False
 
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
         self._plan = plan
@@ -281,6 +282,7 @@ class KernelMatcher:
         self._compiled = compile_query(query, types_with_actions(plan))
         self._reader = Reader(plan, query, self._compiled.program, self._compiled.counted)
         self.only_finds = query.skip is None and query.trailing is None
+        self.takes_may_end = not self._is_every or isinstance(self._compiled.sliding, str)
         self._aggregates = _Aggregates(self._compiled, self._reader, query)
         self._last: tuple[Ordered, tuple[Events, Query]] | None = None
 
@@ -332,8 +334,7 @@ class KernelMatcher:
         return tables
 
     def _new_tables(self, events: Ordered) -> tuple[Events, Query]:
-        program, counts = self._reader.read(events)
-        loaded = Events(events.start, events.fresh, events.input, events.time, events.superseded, counts)
+        program, loaded = self._reader.read(events)
         made = self._compiled
         windows = made.windows, made.followed
         return loaded, Query(made.automaton, made.conditions, program, *windows, made.within, made.leading)
@@ -344,6 +345,8 @@ class KernelMatcher:
 
 class RunKernelMatcher:
     """A matcher for one query; raises NotForKernel if it needs the reference matcher."""
+
+    takes_may_end = False
 
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
         self._compiled = compile_runs(query, types_with_actions(plan))
@@ -357,12 +360,11 @@ class RunKernelMatcher:
     def match(self, events: Ordered) -> Found:
         """One compiled search over all keys."""
         made, query = self._compiled, self._query
-        program, counts = self._reader.read(events)
+        program, loaded = self._reader.read(events)
         # The search writes the values of folds there.
         program = program._replace(
             integer_constants=program.integer_constants.copy(), float_constants=program.float_constants.copy()
         )
-        loaded = Events(events.start, events.fresh, events.input, events.time, events.superseded, counts)
         free, skip = events.free.copy(), query.skip
         workspace = new_run_workspace(events.start, made.tables, made.slots, len(query.inputs))
         parts = int((made.tables.states["stop_part"] - made.tables.states["first_part"]).max(initial=0))

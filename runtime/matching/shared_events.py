@@ -85,6 +85,8 @@ class MatcherOfRoles:
     shared: for the other keys
     """
 
+    takes_may_end = False
+
     def __init__(self, plain: Matcher, shared: _Searching) -> None:
         self._plain, self._shared = plain, shared
         self.only_finds = plain.only_finds

@@ -73,6 +73,7 @@ class _Recorder:
     """Stands before the matcher of a query, and keeps what is new for it."""
 
     only_finds = False
+    takes_may_end = False
 
     def __init__(self, parts: QueryParts) -> None:
         self.parts, self._matcher = parts, parts.matcher

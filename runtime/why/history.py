@@ -194,6 +194,7 @@ class Recorder:
     """Stands before the matcher of a query, and keeps what it gets of one key."""
 
     only_finds = False
+    takes_may_end = False
 
     def __init__(self, parts: QueryParts, key: KeyValues) -> None:
         self._parts, self._key, self._matcher = parts, key, parts.matcher

@@ -39,6 +39,20 @@ LOOKED_UP = [
 
 OF_A = ["d > 1.0d", "o.getOr(0) = {n}", "o is null", "l.size() > 1 and x = {n}", "l.contains({n})"]
 
+THRESHOLDS = [
+    *(
+        "e1.f > e0.f + {m}.5",
+        "e1.f - {n}.0 >= e0.f",
+        "{m}.0 < e1.f - e0.f",
+        "e1.f - e0.f <= {m}.0",
+        "{n} >= e1.x - e0.x",
+    ),
+    *("-{m}.5 < e0.f - e1.f", "e1.f > -(e0.f - {m}.0)", "e1.x > e0.x + {n}", "e1.f > e0.f + {m}.0 or e0.x < {n}"),
+    *("e1.x - e0.x > {n} and e1.f < e0.f + {m}.0", "not e1.x - e0.x > {n}", "e1.x - e0.x = {n}", "e1.f > e0.f * {n}.0"),
+    *("{n} - e1.x > e0.x", "(e1.f >= {m}.0) = (e0.x < {n})", "{m}.0 - e1.f < {n}.0 - e0.f", "e1.f / e0.f > {m}.0"),
+]
+"""Conditions about two events; in most of them a greater or smaller constant makes it hold less often."""
+
 PATTERNS = [
     *(
         "find {p} as a",
@@ -126,8 +140,8 @@ def condition(chance: random.Random, name: str) -> str:
     return filled(chance, chance.choice(forms).replace("{e}", name))
 
 
-def of_one_shape(chance: random.Random, count: int, has_ordering: bool) -> list[str]:
-    """Queries that differ in constants, and in what their filters want."""
+def of_one_shape(chance: random.Random, count: int, has_ordering: bool, *, has_equal_inputs: bool) -> list[str]:
+    """Queries that differ in constants and, unless their inputs are equal, in what their filters want."""
     key, wait = chance.choice(["", " key s", " key x"]), "" if has_ordering else chance.choice(["", "", " wait 1.5"])
     window = chance.choice(["within 9.0", "within 9.0", "within 4.0", "retain 3", "within 6.0 with unique b"])
     events = chance.choice(["A", "AB"])
@@ -141,6 +155,8 @@ def of_one_shape(chance: random.Random, count: int, has_ordering: bool) -> list[
     where = [chance.choice(conditions).replace("{e}", f"e{place}") for place in range(len(names))]
     if len(names) > 1:
         where.append(chance.choice(["e1.x > e0.x + {n}", "e0.f + {m}.5 > e1.f", "e0.b or e1.x = {n}"]))
+        if has_equal_inputs:
+            where[:2] = [chance.choice(THRESHOLDS)]
     if key and chance.random() < 0.3:
         where.append("{n} <= " + key.split()[-1] if key.endswith("x") else "{t} < s")
     last = chance.choice(["", "", " within 3.0", " without A as w where w.x = {n}", " without A as w"])
@@ -151,21 +167,31 @@ def of_one_shape(chance: random.Random, count: int, has_ordering: bool) -> list[
         )
     if len(names) > 1 and "=>" not in pattern and chance.random() < 0.3:
         form = form.replace("find ", "find all ", 1)
+    elif len(names) > 1 and has_equal_inputs and chance.random() < 0.3:
+        form = (
+            form.replace("find ", "find every ", 1)
+            + " select count() as n select last(e0.f) as f having count() > {n} - 2"
+        )
+    elif "every" not in form and has_equal_inputs and chance.random() < 0.3:
+        form += chance.choice([' {{ print e0.s + "{m}"; }}', " select e0.x + {n} as more"])
+    wanted = {event: filled(chance, chance.choice(["", "", *LOOKED_UP])) for event in events}
     found = []
     for number in range(count):
         own = filled(chance, form)
-        inputs = " ".join(
-            f"{event}({filled(chance, chance.choice(['', *LOOKED_UP]))}){key} {window}{wait};" for event in events
-        )
+        if not has_equal_inputs:
+            wanted = {event: filled(chance, chance.choice(["", *LOOKED_UP])) for event in events}
+        inputs = " ".join(f"{event}({wanted[event]}){key} {window}{wait};" for event in events)
         said = chance.choice(["", "", f'metadata {{ "severity": "{number}" }}', f'metadata {{ "note": "{number}" }}'])
         found.append(f"query Q{number} {{ {said} inputs {{ {inputs} }} {own} }}")
     return found
 
 
-def book(chance: random.Random, count: int, has_ordering: bool, *, has_shape: bool = False) -> str:
-    if has_shape:
+def book(chance: random.Random, count: int, has_ordering: bool, shape: str = "") -> str:
+    """`shape`: "filters" or "thresholds" if the queries have one shape, and differ in these."""
+    if shape:
         kind = "" if has_ordering else chance.choice(["", "", "@OutOfOrder() "])
-        return TYPES.format(of_a=kind, of_b="") + "\n".join(of_one_shape(chance, count, has_ordering))
+        queries = of_one_shape(chance, count, has_ordering, has_equal_inputs=shape == "thresholds")
+        return TYPES.format(of_a=kind, of_b="") + "\n".join(queries)
     if chance.random() < 0.4:
         return TYPES.format(of_a="", of_b="") + "\n".join(alike(chance, count, has_ordering))
     used: list[str] = []
@@ -239,14 +265,11 @@ def _without_rank(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != "_rank"}
 
 
-def check(seed: int, count: int, *, has_shape: bool = False) -> int:
-    """Compares; gives how many rows queries gave.
-
-    has_shape: all queries have one shape, and mostly run as a family
-    """
+def check(seed: int, count: int, shape: str = "") -> int:
+    """Compares; gives how many rows queries gave; `shape`: as of `book`."""
     chance = random.Random(seed)
     ordering = chance.choice(ORDERINGS)
-    text = book(chance, count, bool(ordering), has_shape=has_shape)
+    text = book(chance, count, bool(ordering), shape)
     plan = compile_text(text).plan
     data = rows(chance, chance.choice([8, 20, 40]), chance.random() < 0.4)
     plan, records = read_ordered([data], plan, None, parse_orderings(ordering) if ordering else {})
@@ -259,7 +282,7 @@ def check(seed: int, count: int, *, has_shape: bool = False) -> int:
         own = replace(plan, queries=(query,))
         alone = outcome(own, cuts)
         assert together[query.title] == alone[query.title], f"seed {seed}, {query.title}\n{text}"
-        if has_shape:
+        if shape:
             found = (at_once, replay_records(own, records).matches)
             one, other = (_rows_of(tables.get(query.title)) for tables in found)
             assert one == other, f"seed {seed}, {query.title}\n{text}"
@@ -275,7 +298,12 @@ def test_queries_of_a_book_give_what_each_gives_alone(seed: int, monkeypatch: py
 @pytest.mark.parametrize("seed", range(40))
 def test_queries_of_one_shape_give_what_each_gives_alone(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(families, "FEWEST", 2)
-    check(seed, random.Random(seed).choice([5, 6, 9, 15]), has_shape=True)
+    check(seed, random.Random(seed).choice([5, 6, 9, 15]), "filters")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_queries_that_differ_in_thresholds_give_what_each_gives_alone(seed: int) -> None:
+    check(seed, random.Random(seed).choice([2, 5, 9, 15]), "thresholds")
 
 
 def test_the_books_give_something() -> None:

@@ -27,6 +27,7 @@ from runtime.interpreter import PlanWorld, order_key
 from runtime.matching.interface import Ordered
 from runtime.matching.kernel.evaluator import FAILED, KNOWN, NULL, LoadedProgram
 from runtime.matching.kernel.program import Form, KernelProgram, Operand
+from runtime.matching.kernel.workspace import Events
 from runtime.number_arrays import Integers
 
 Mask = NDArray[np.bool_]
@@ -55,8 +56,8 @@ class Reader:
         self._may_mention_keys = mentions_keys and bool(query.keys)
         self._nulls_fail = PlanWorld(plan, query).nulls_fail
 
-    def read(self, events: Ordered) -> tuple[LoadedProgram, NDArray[np.int32]]:
-        """The program with its operands, and by (`without`, position) its events before that."""
+    def read(self, events: Ordered) -> tuple[LoadedProgram, Events]:
+        """The program with its operands, and the events; their counts are those before `without`."""
         program, table = self._program, self._with_keys(events.table)
         columns = [self._integers(item, table, events) for item in program.integer_operands]
         columns, constants = _ranked(program, columns)
@@ -73,7 +74,9 @@ class Reader:
             *floats,
             is_complete=is_complete,
         )
-        return loaded, self._counts(events, table)
+        counts = self._counts(events, table)
+        columns_of_events = events.start, events.fresh, events.input, events.time, events.superseded
+        return loaded, Events(*columns_of_events, counts, events.may_end)
 
     def _with_keys(self, table: pa.Table) -> pa.Table:
         if not self._may_mention_keys:

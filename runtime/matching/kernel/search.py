@@ -58,9 +58,10 @@ def link_events(
     count = 0
     # Written for every event, and overwritten by the next one unless this one counts: without a
     # branch.
+    has_may_end = len(events.may_end) > 0
     for position in range(fresh, end):
         links.starts[count] = position
-        count += is_first[events.input[position]]
+        count += is_first[events.input[position]] & (not has_may_end or events.may_end[position])
     return count
 
 

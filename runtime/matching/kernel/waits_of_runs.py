@@ -36,7 +36,7 @@ from runtime.matching.kernel.tables import (
     records,
 )
 from runtime.matching.kernel.waits import LateConditions, Waits, outlive
-from runtime.matching.kernel.workspace import Events, Query, new_workspace
+from runtime.matching.kernel.workspace import Query, new_workspace
 from runtime.matching.windows import window_columns
 
 
@@ -81,12 +81,11 @@ class WaitsOfRuns:
         if not len(result) or not len(self._mentions):
             return result
         places = columns_of(waiting.widths, self._terms)
-        program, counts = self._reader.read(events)
+        program, loaded = self._reader.read(events)
         slots = np.array([place.start for place in places] + [places[-1].stop], np.int32)
         code = program.code.copy()
         is_push = np.isin(code[:, 0], PUSHES)
         code[is_push, 2] = slots[code[is_push, 2]]
-        loaded = Events(events.start, events.fresh, events.input, events.time, events.superseded, counts)
         workspace = new_workspace(events.start, _NO_AUTOMATON, places[-1].stop, len(self._query.inputs))
         query = Query(
             _NO_AUTOMATON,

@@ -70,6 +70,7 @@ class Events(NamedTuple):
     time: Integers
     superseded: Integers
     counts: NDArray[np.int32]
+    may_end: NDArray[np.bool_]
 
 
 class Query(NamedTuple):
