@@ -32,6 +32,11 @@ def one_line(text: str) -> str:
     return text if text.isprintable() else "".join(map(_visible, text))
 
 
+def quoted(text: str) -> str:
+    """One line in quotes; those within stay as they are, so that a sentence can be read."""
+    return f"'{one_line(text)}'"
+
+
 def json_text(value: Any) -> str:
     r"""One line of JSON, with letters as they are and acting characters as `\uXXXX`."""
     text = json.dumps(value, ensure_ascii=False)

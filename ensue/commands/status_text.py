@@ -16,7 +16,7 @@ from job_engine.job.watching.status import QueryStatus, SourceStatus, Status, Ti
 from job_engine.operator.clocks import FILE, place_name
 from job_engine.sources.source import PartitionBacklog
 from querylang.errors import counted, listed
-from querylang.printable import json_text, one_line
+from querylang.printable import json_text, one_line, quoted
 from runtime.results.ledger import Account, ledger_table
 
 SECOND = 1_000_000
@@ -212,7 +212,7 @@ def _by_query(status: Status) -> pa.Table:
 
 def _reports(status: Status) -> str:
     rows = [
-        [item.cause, item.source, str(item.count), repr(item.example) if item.example else ""]
+        [item.cause, item.source, str(item.count), quoted(item.example) if item.example else ""]
         for item in status.reports
     ]
     return text_table(["report", "source", "count", "last example"], rows, right=frozenset({"count"}))

@@ -30,7 +30,7 @@ from job_engine.wire.program import Program
 from job_engine.wire.reports import CAUSES, Report, added_up
 from job_engine.wire.tagged_rows import Tag
 from querylang.dataclass import dataclass, field, replace
-from querylang.printable import warn
+from querylang.printable import quoted, warn
 from runtime.results.ledger import KEEPS_LATE, RECEIVED, is_remarkable
 
 # Warn of what is reported: per cause at most once a minute, with a count and one example.
@@ -124,14 +124,14 @@ def warning_text(cause: str, reports: tuple[Report, ...]) -> str:
     """The reports of one cause as one line; names from outside are quoted and escaped."""
     parts = [_part(item) for item in reports]
     examples = [item.example for item in reports if item.example and not item.field]
-    example = f"; for example {examples[-1]!r}" if examples else ""
+    example = f"; for example {quoted(examples[-1])}" if examples else ""
     return f"{cause}: {CAUSES.get(cause, cause)}: {', '.join(parts)}{example}"
 
 
 def _part(report: Report) -> str:
     """What is said of one source, or of a field of it."""
     count = f"{report.count} of {report.source!r}" if report.source else str(report.count)
-    return f"{count} in {report.field!r}, first {report.example!r}" if report.field else count
+    return f"{count} in {report.field!r}, first {quoted(report.example)}" if report.field else count
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,10 +111,10 @@ def restored(found: Found, positions: Integers, events: Ordered) -> Found:
 
 
 # Thresholds. A query is tighter than another one if its conditions hold only where those of the
-# other one hold, too. They differ in constants: `b.v > a.v + 5.0` is tighter than `b.v > a.v + 4.0`.
+# other one hold, too: `b.v > a.v + 5.0` is tighter than `b.v > a.v + 4.0`.
 
-_TIGHTER_IF_LESS = {"<": 1, "<=": 1, ">": -1, ">=": -1}
-"""By operator, the sign with which its left side makes it tighter: with a smaller or greater one."""
+_LEFT_SIDE = {"<": 1, "<=": 1, ">": -1, ">=": -1}
+"""By operator: 1 = a greater value of its left side makes it tighter, -1 = a smaller one."""
 
 _MOST_TRIED = 64
 """Queries are compared with so many that are looser in their first threshold."""
@@ -205,7 +205,7 @@ def _without_thresholds(node: Expression, thresholds: list[float]) -> Expression
     if node.operator in ("and", "or"):
         left = _without_thresholds(node.left, thresholds)
         return replace(node, left=left, right=_without_thresholds(node.right, thresholds))
-    sign = _TIGHTER_IF_LESS.get(node.operator)
+    sign = _LEFT_SIDE.get(node.operator)
     if sign is None:
         return node
     left = _without_constant(node.left, sign, thresholds)
@@ -215,7 +215,7 @@ def _without_thresholds(node: Expression, thresholds: list[float]) -> Expression
 def _without_constant(node: Expression, sign: int, thresholds: list[float]) -> Expression:
     """One side of a comparison without the constants with which it grows or falls.
 
-    sign: 1 = a greater value of this side makes the comparison tighter
+    sign: 1 = a greater value of this side makes the comparison tighter, -1 = a smaller one
 
     Sums of floats are rounded, but never fall when a part grows. Those of integers overflow.
     """

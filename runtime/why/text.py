@@ -34,6 +34,10 @@ class Why:
         """As the command prints it."""
         return why_text(self)
 
+    def _repr_pretty_(self, printer: Any, _is_recursive: bool, /) -> None:
+        """What a notebook shows; the signature is IPython's."""
+        printer.text(str(self))
+
     def to_plain(self) -> dict[str, Any]:
         """As `--json` prints it; without secrets, as all that is printed."""
         return dict(plain(asdict(self)))

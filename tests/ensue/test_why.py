@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -36,6 +38,12 @@ def test_a_match_has_its_conditions_with_values() -> None:
     assert answer.status is Status.MATCHED
     assert [(event.name, event.row) for event in answer.events] == [("low", 4), ("high", 5)]
     assert answer.conditions[0].says == "high.value is 21.0, low.value + 10.0 is 11.0, low.value is 1.0"
+
+
+def test_a_notebook_shows_what_is_printed() -> None:
+    answer, shown = ensue.replay(RISE, ROWS).why(), io.StringIO()
+    answer._repr_pretty_(SimpleNamespace(text=shown.write), False)
+    assert shown.getvalue() == str(answer)
 
 
 def test_the_nearest_candidate_comes_first() -> None:

@@ -57,7 +57,7 @@ class Reader:
         self._nulls_fail = PlanWorld(plan, query).nulls_fail
 
     def read(self, events: Ordered) -> tuple[LoadedProgram, Events]:
-        """The program with its operands, and the events; their counts are those before `without`."""
+        """The program with its operands, and the events, counted for each `without`."""
         program, table = self._program, self._with_keys(events.table)
         columns = [self._integers(item, table, events) for item in program.integer_operands]
         columns, constants = _ranked(program, columns)

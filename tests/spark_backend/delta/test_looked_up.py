@@ -335,6 +335,7 @@ def test_a_table_in_a_store_that_refuses_or_is_away_holds_and_no_secret_is_shown
     store.refuse = lambda method, path: (403, secret) if method == "GET" and path.endswith(("t", "v")) else None
     handle, _ = begun(path, interval=0.2, kind=RunKind())
     try:
+        wait_for(lambda: bool(kept_of(tmp_path).problem))
         problems.append(kept_of(tmp_path).problem)
         store.stop()
         wait_for(lambda: kept_of(tmp_path).problem != problems[0])
