@@ -28,7 +28,8 @@ demo: .venv/.ready
 demo-kafka: .venv/.ready
 	@$(python) -m tools.kafka_demo
 
-test: lint
+test: .venv/.ready
+	@$(python) -m tools.class_archive & archive=$$!; $(MAKE) --no-print-directory lint && wait $$archive
 	@$(python) -m pytest $(workers) $(PYTEST)
 	@$(if $(PYTEST),,ENSUE_COMPILE=never $(python) -m pytest $(workers) --quiet --streams=10 $(as_plain_python))
 
