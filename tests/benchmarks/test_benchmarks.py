@@ -1,6 +1,7 @@
 """The benchmarks run; how fast is not asked here."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from rich.table import Table
 
 import querylang
-from benchmarks import everything, page, words
+from benchmarks import books, books_chart, everything, page, words
 from benchmarks.__main__ import PARTS
 from benchmarks.duckdb_compare import QUESTIONS
 from benchmarks.ordering import PAIRS
@@ -47,6 +48,20 @@ def test_a_little_of_everything_is_measured(tmp_path: Path) -> None:
     assert all(item["ratio"] > 0 and item["state_bytes"] > 0 for item in measured["streaming"])
     assert [item["unit"] for item in measured["engines"]] == ["million events/s", "s", "MB"]
     assert all(item["spark"] > 0 and item["local"] > 0 for item in measured["engines"])
+
+
+def test_the_chart_of_books_has_a_point_for_each_number_of_queries() -> None:
+    times = {"disjoint": {1: 0.02, 10: 0.1, 1_000: 0.4}, "copies": {1: 0.2, 100: 1.4}}
+    measured = [
+        books.Measured(book, queries, 1_000, 0.1, seconds, 1.0, 5, 0.5)
+        for book, own in times.items()
+        for queries, seconds in own.items()
+    ]
+    lines = re.findall(r'<polyline points="([^"]+)"', books_chart.chart(measured))
+    assert [len(line.split()) for line in lines] == [3, 2]
+    places = [[tuple(map(float, point.split(","))) for point in line.split()] for line in lines]
+    assert all(sorted(own) == own and sorted(own, key=lambda place: -place[1]) == own for own in places)
+    assert places[0][0][0] == places[1][0][0], "one query is at one place"
 
 
 def test_the_page_has_a_place_for_the_figures_of_each_part(tmp_path: Path) -> None:
