@@ -112,6 +112,12 @@ def shape_of(parts: QueryParts, nested: Collection[str]) -> Shape | None:
         name=_NAME,
         inputs=tuple(replace(item, filter=None) for item in query.inputs),
         conditions=tuple(conditions),
+        block=(),
+        slots=0,
+        actions=(),
+        routes=(),
+        selects=(),
+        at_most=None,
         parameters=(),
         metadata=(),
         instance="",
@@ -123,17 +129,21 @@ def shape_of(parts: QueryParts, nested: Collection[str]) -> Shape | None:
 
 
 def _can_have_family(query: QueryPlan) -> bool:
-    """Whether admission keeps events and bounds only, and the search gives matches only."""
-    has_output = query.block or query.actions or query.routes or query.selects or query.at_most is not None
-    keeps_more = query.trailing is not None or query.skip is not None or query.remembers or query.shared_types
+    """Whether admission keeps events and bounds only, and the search finds matches only.
+
+    Members do themselves what comes behind the search: what matches select, `at most` and blocks.
+    Only a `find every` computes the values of `at most` with those that it selects.
+    """
+    keeps_more = query.trailing is not None or query.skip is not None or query.shared_types
+    compares_aggregates = query.every is not None and query.at_most is not None
     has_clock = clock_inputs(query) or adjusts(query) or has_ends(query)
     is_part = query.starts is not None or query.ends is not None
-    is_plain = all(_is_plain(item) for item in query.inputs)
-    return is_plain and not (has_output or keeps_more or has_clock or is_part or query.tables or query.optional_keys)
+    is_plain = all(_is_plain(item) for item in query.inputs) and not (query.tables or query.optional_keys)
+    return is_plain and not (keeps_more or compares_aggregates or has_clock or is_part)
 
 
 def _is_plain(item: Input) -> bool:
-    return item.heartbeat is None and (item.policy is None or item.policy.imports is None)
+    return item.heartbeat is None and item.new is None and (item.policy is None or item.policy.imports is None)
 
 
 def _parts(query: QueryPlan) -> Iterator[Expression]:

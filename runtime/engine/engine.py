@@ -408,11 +408,12 @@ class Engine:
         if len(records.kinds) and (self._families is None or self._families.of != list(members)):
             self._part_families()
             alone = [own[0] for own in members.values() if len(own) == 1 and self._can_join(own[0])]
-            self._families = Families(self.plan, list(members), alone, gathers_later=self._gathers_later)
+            self._families = Families(self.plan, list(members), alone)
         return self._families
 
     def _can_join(self, runner: QueryRunner) -> bool:
-        return runner.query.title not in self._watched and not self._chains.feed(runner.query)
+        is_of_chain = runner.feeds or self._chains.feed(runner.query)
+        return runner.query.title not in self._watched and not is_of_chain
 
     def _load_cold(self) -> None:
         """Loads the cold keys of every query, and removes expired values; raises StateError for a

@@ -7,7 +7,7 @@ whoever asks what is kept of one query.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,8 @@ from runtime.matching.interface import Found
 from runtime.number_arrays import Integers, different_numbers
 from runtime.results.ledger import Account
 from runtime.results.match_table import gather_tables
-from runtime.results.matched import Matched, OrderedMatches, taken_columns
-from runtime.results.schemas import NO_ADJUSTED, NO_OUTPUTS, no_discards
+from runtime.results.matched import Matched, OrderedMatches, already_found, taken_columns
+from runtime.results.schemas import NO_ADJUSTED, NO_OUTPUTS, no_discards, rows_of
 
 FEWEST = 4
 """Fewer queries of one shape run each alone."""
@@ -59,13 +59,30 @@ class _FamilyAdmission(SharedAdmission):
         return super()._counted(table.set_column(table.schema.get_field_index("_source"), "_source", column))
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of a call that are in a match.
+
+    keys: the key columns of the members, by row
+    owner: by row, the number of its member
+    numbers: by row, the number of its key
+    """
+
+    table: pa.Table
+    keys: list[pa.Array]
+    owner: Integers
+    numbers: Integers
+
+
 @dataclass(slots=True)
 class _Given:
     """What a call gives, by number of the member."""
 
     found: dict[int, OrderedMatches] = field(default_factory=dict)
-    errors: dict[int, pa.Table] = field(default_factory=dict)
+    tables: dict[int, pa.Table] = field(default_factory=dict)
+    outputs: dict[int, list[pa.Table]] = field(default_factory=dict)
     discarded: dict[int, pa.Table] = field(default_factory=dict)
+    account: Account = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +108,12 @@ class FamilyRunner:
     admission: that of the family
     """
 
-    def __init__(self, family: Family, members: Sequence[QueryRunner], *, gathers_later: bool) -> None:
+    def __init__(self, family: Family, members: Sequence[QueryRunner]) -> None:
         self.members = members
         self._titled = {runner.query.title: runner.admission for runner in members}
         self.admission: SharedAdmission = _FamilyAdmission(family.parts, len(members))
-        self._family, self._gathers_later = family, gathers_later
+        self._family = family
+        self._with_limit = [runner.admission for runner in members if runner.query.at_most is not None]
         self._runner = QueryRunner(family.parts, self.admission)
         self._left: Carry | None = None
         self._apart = [number for number, runner in enumerate(members) if runner.admission.has_begun]
@@ -147,16 +165,17 @@ class FamilyRunner:
             found = self._family.parts.matcher.match(call.events)
             carry = replace(carry, free=found.free)
             if len(found.latest):
-                matched = self._runner.matched(carry, lambda: found, call.wanted.records)
-                given.found = dict(self._of_members(carry, matched))
-            given.errors = self._errors(carry, found, call.wanted.records)
+                self._give(given, carry, self._runner.matched(carry, lambda: found, call.wanted.records))
+            for number, errors in self._errors(carry, found, call.wanted.records).items():
+                given.outputs.setdefault(number, []).append(errors)
         released = carry.admitted.released
         if call.has_null or released.verdict.any():
             for number, rows in _by_owner(records.table):
                 parts = self._family.members[number]
                 given.discarded[number] = refused_rows(parts, records, call.wanted, released, rows)
         self._left = carry
-        return FamilyOutcome(self._outcomes(given, numbers), self._named(call.account), carry.admitted.last_release)
+        given.account.update(self._named(call.account))
+        return FamilyOutcome(self._outcomes(given, numbers), given.account, carry.admitted.last_release)
 
     def load(self, nothing: CallRecords, clock: int) -> bool:
         """Loads cold keys and removes what has expired; False = there are matches to give.
@@ -175,27 +194,51 @@ class FamilyRunner:
         if self._left is not None:
             self.admission.evict(self._left, clock)
             self._left = None
+            for admission in self._with_limit:
+                if admission.has_begun:
+                    admission.state.evict_values(clock)
 
-    def _of_members(self, carry: Carry, matched: Matched) -> Iterator[tuple[int, OrderedMatches]]:
-        """By member its matches, all over those rows that are in one."""
+    def _give(self, given: _Given, carry: Carry, matched: Matched) -> None:
+        """Lets each member do what comes behind the search with its matches."""
         if not len(matched):
             return
-        whole, members, count = carry.rows.table, matched.members, len(self.members)
-        of_rows = whole.column(OWNER_COLUMN).to_numpy()
-        used, _ = different_numbers(np.concatenate([matched.latest, members[members >= 0]]), len(of_rows))
-        new = np.full(len(of_rows), -1, np.int64)
+        rows, matched = self._rows_of_matches(carry, matched)
+        for number, later in self._of_members(rows, matched):
+            member = self.members[number]
+            found, outputs, counts = member.given(later)
+            given.account.update(counts)
+            if found is not None:
+                given.found[number] = found
+            if len(outputs):
+                given.outputs[number] = [outputs]
+        gathered = [number for number in given.found if not self.members[number].gathers_later]
+        tables = gather_tables([given.found[number] for number in gathered])
+        given.tables = dict(zip(gathered, tables, strict=True))
+        for number, table in given.tables.items():
+            member = self.members[number]
+            if member.query.block:
+                own = member.outputs_of(given.found[number], table, rows.numbers, carry.cut_off, [])
+                given.outputs[number] = [own, *given.outputs.get(number, ())]
+
+    def _rows_of_matches(self, carry: Carry, matched: Matched) -> tuple[_Rows, Matched]:
+        """Those rows that are in a match, and the matches over them."""
+        whole, members = carry.rows.table, matched.members
+        used, _ = different_numbers(np.concatenate([matched.latest, members[members >= 0]]), len(whole))
+        new = np.full(len(whole), -1, np.int64)
         new[used] = np.arange(len(used))
+        matched = replace(matched, latest=new[matched.latest], members=np.where(members < 0, -1, new[members]))
         table, keys = whole.take(pa.array(used)), taken_columns(carry.rows.keys[1:], used)
-        order = stable_order(of_rows[matched.latest])
-        owner = of_rows[matched.latest][order]
+        return _Rows(table, keys, table.column(OWNER_COLUMN).to_numpy(), carry.rows.numbers[used]), matched
+
+    def _of_members(self, rows: _Rows, matched: Matched) -> Iterator[tuple[int, OrderedMatches]]:
+        """By member its matches."""
+        order = stable_order(rows.owner[matched.latest])
+        owner = rows.owner[matched.latest][order]
         matched = matched.take(order)
-        matched = replace(
-            matched, latest=new[matched.latest], members=np.where(members[order] < 0, -1, new[members[order]])
-        )
-        begin = np.searchsorted(owner, np.arange(count + 1)).tolist()
+        begin = np.searchsorted(owner, np.arange(len(self.members) + 1)).tolist()
         for number in np.unique(owner).tolist():
             parts, own = self._family.members[number], matched.part(slice(begin[number], begin[number + 1]))
-            yield number, OrderedMatches(parts.plan, parts.query, table, keys, own, self._family.parts.query)
+            yield number, OrderedMatches(parts.plan, parts.query, rows.table, rows.keys, own, self._family.parts.query)
 
     def _errors(self, carry: Carry, found: Found, records: Integers) -> dict[int, pa.Table]:
         """By member the rows of its errors; `records`: by new record, its number in the call."""
@@ -213,15 +256,12 @@ class FamilyRunner:
     def _outcomes(self, given: _Given, numbers: Integers) -> dict[str, QueryOutcome]:
         """By title what its query has given; `numbers`: those of records in the call."""
         outcomes = {}
-        tables = dict[int, pa.Table]()
-        if not self._gathers_later:
-            tables = dict(zip(given.found, gather_tables(list(given.found.values())), strict=True))
-        for number in sorted({*given.found, *given.errors, *given.discarded}):
+        for number in sorted({*given.found, *given.outputs, *given.discarded}):
             parts, later = self._family.members[number], given.found.get(number)
             outcome = QueryOutcome(
-                matches=tables.get(number),
-                found=None if later is None or not self._gathers_later else _finding(later),
-                outputs=given.errors.get(number, NO_OUTPUTS),
+                matches=given.tables.get(number),
+                found=None if later is None or number in given.tables else already_found(later),
+                outputs=rows_of(NO_OUTPUTS, given.outputs.get(number, [])),
                 discarded=given.discarded.get(number, no_discards(parts.plan)),
                 account=Counter(),
                 last_release=NO_TIME,
@@ -277,6 +317,8 @@ class FamilyRunner:
             bounds.append(pa.table(keys, schema=state.keys.bounds.schema))
             state.hot_timer, state.hot_release = min(state.hot_timer, timer), min(state.hot_release, own.hot_release)
             admission.begin_anew()
+            if own.given is not None:
+                admission.state.given = own.given
         state.keys.add(joined(events), joined(bounds))
 
     def part(self) -> None:
@@ -295,10 +337,6 @@ class FamilyRunner:
             own.hot_release = int(timers[rows].min(initial=NEVER))
             own.hot_timer = min(own.hot_release, int(bound_timers[more].min(initial=NEVER)))
         self.admission.begin_anew()
-
-
-def _finding(later: OrderedMatches) -> Callable[[], OrderedMatches]:
-    return lambda: later
 
 
 def _by_owner(table: pa.Table, column: str = OWNER_COLUMN) -> Iterator[tuple[int, Integers]]:
@@ -334,16 +372,11 @@ class Families:
     members: by admission of a query its family and its number there
     """
 
-    def __init__(
-        self, plan: Plan, of: Sequence[SharedAdmission], alone: Sequence[QueryRunner], *, gathers_later: bool
-    ) -> None:
+    def __init__(self, plan: Plan, of: Sequence[SharedAdmission], alone: Sequence[QueryRunner]) -> None:
         """`alone`: queries whose admission is theirs alone, and whose records come from sources."""
         self.of = of
         found = _families(plan, [runner.parts for runner in alone])
-        runners = [
-            FamilyRunner(family, [alone[place] for place in places], gathers_later=gathers_later)
-            for family, places in found
-        ]
+        runners = [FamilyRunner(family, [alone[place] for place in places]) for family, places in found]
         self.runners = [runner for runner in runners if runner.can_join()]
         self.members = {
             member.admission: (runner, number)

@@ -37,6 +37,7 @@ from runtime.results.matched import (
     FindsMatches,
     Matched,
     OrderedMatches,
+    already_found,
     found_with_steps,
     ordered_steps,
     taken_columns,
@@ -179,13 +180,14 @@ class QueryRunner:
     parts: of this query
     admission: what admits records for it, maybe for others, too
     feeds: the event types that it routes to other queries
+    gathers_later: whether the caller gathers the tables of matches; a block runs over it at once
     """
 
     def __init__(self, parts: QueryParts, admission: SharedAdmission, *, gathers_later: bool = False) -> None:
         query = parts.query
         self.query, self.parts, self.admission = query, parts, admission
-        self._gathers_later = gathers_later and not query.block  # a block runs over the table at once
-        self._orders_later = self._gathers_later and _keeps_all(query)
+        self.gathers_later = gathers_later and not query.block
+        self._orders_later = self.gathers_later and _keeps_all(query)
         self.feeds: frozenset[str] = frozenset()
 
     @property
@@ -254,30 +256,45 @@ class QueryRunner:
             matched = self._of_its_time(matched)
         if not len(matched):
             return None, None, NO_OUTPUTS, NO_COUNTS
-        later: OrderedMatches | None = self._later(carry, lambda: matched)
-        outputs, counts = NO_OUTPUTS, NO_COUNTS
-        if later is not None and self.query.selects:
-            later, outputs = with_selected(later)
-        if self.query.at_most is not None:
-            later, outputs, counts = self._limited(later, outputs)
-        if later is None:
+        found, outputs, counts = self.given(self._later(carry, lambda: matched))
+        if found is None:
             return None, None, outputs, counts
-        if self._gathers_later:
-            found = later
-            return None, lambda: found, outputs, counts
-        matches = gather_table(later)
+        if self.gathers_later:
+            return None, already_found(found), outputs, counts
+        matches = gather_table(found)
         if self.query.block:
-            numbers = carry.rows.numbers[later.matched.latest]
-            matched, looked_up = later.matched, None
-            if self.query.tables:
-                arrivals = later.table.column("_arrival").to_numpy()[matched.latest]
-                looked_up = LookedUp(later.table, matched.members, matched.widths, arrivals)
-            of_blocks, own = block_outputs(
-                self.parts.plan, self.query, matches, numbers, carry.cut_off, self.feeds, looked_up
-            )
-            routed += own
+            of_blocks = self.outputs_of(found, matches, carry.rows.numbers, carry.cut_off, routed)
             outputs = rows_of(NO_OUTPUTS, [of_blocks, outputs])
         return matches, None, outputs, counts
+
+    def given(self, later: OrderedMatches) -> tuple[OrderedMatches | None, pa.Table, Account]:
+        """The matches that are given, with what they select; the rows of errors; and counts of the
+        ledger. None = no match."""
+        found: OrderedMatches | None = later
+        outputs, counts = NO_OUTPUTS, NO_COUNTS
+        if self.query.selects:
+            found, outputs = with_selected(later)
+        if self.query.at_most is not None:
+            found, outputs, counts = self._limited(found, outputs)
+        return found, outputs, counts
+
+    def outputs_of(
+        self, later: OrderedMatches, matches: pa.Table, numbers: Integers, cut_off: Integers, routed: list[Routed]
+    ) -> pa.Table:
+        """The outputs of the blocks of all matches.
+
+        matches: their table
+        numbers: by row of the call, the number of its key
+        cut_off, routed: as of `block_outputs`; they are updated
+        """
+        matched, looked_up = later.matched, None
+        if self.query.tables:
+            arrivals = later.table.column("_arrival").to_numpy()[matched.latest]
+            looked_up = LookedUp(later.table, matched.members, matched.widths, arrivals)
+        keys = numbers[matched.latest]
+        outputs, own = block_outputs(self.parts.plan, self.query, matches, keys, cut_off, self.feeds, looked_up)
+        routed += own
+        return outputs
 
     def _limited(
         self, later: OrderedMatches | None, outputs: pa.Table

@@ -6,7 +6,7 @@ the same in every executor, batching and replay. Users store it, so it must neve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.plan.expression import EndOf, Type
+from querylang.plan.expression import EndOf, Type, type_of
 from querylang.plan.model import EventType, Field, Gap, Plan, QueryPlan, known, plain_field
 from querylang.plan.text import SUPPRESSED
 from runtime.admission import Waited, reason_words
@@ -459,7 +459,7 @@ def gather_tables(parts: Sequence[OrderedMatches]) -> list[pa.Table]:
     """The table of each; those of a family, which share their rows, are gathered together."""
     together: dict[tuple[Any, ...], list[int]] = {}
     for place, part in enumerate(parts):
-        family = (place,) if part.like is None else (id(part.like), id(part.table), *part.query.told)
+        family = (place,) if part.like is None else (id(part.like), id(part.table), *_shown(part.query))
         together.setdefault(family, []).append(place)
     tables: dict[int, pa.Table] = {}
     for places in together.values():
@@ -476,6 +476,14 @@ def gather_tables(parts: Sequence[OrderedMatches]) -> list[pa.Table]:
             place: whole.slice(end - count, count) for place, end, count in zip(places, ends, counts, strict=True)
         }
     return [tables[place] for place in range(len(parts))]
+
+
+def _shown(query: QueryPlan) -> Iterator[object]:
+    """In what the tables of a family's members may differ."""
+    yield from query.told
+    yield query.at_most is None
+    events = query.selected_events
+    yield from ((item.name, item.value if item.name in events else type_of(item.value)) for item in query.selects)
 
 
 def joined_matches(parts: Sequence[OrderedMatches]) -> OrderedMatches:

@@ -53,6 +53,18 @@ THRESHOLDS = [
 ]
 """Conditions about two events; in most of them a greater or smaller constant makes it hold less often."""
 
+BEHIND = [
+    *(
+        ' {{ print e0.s + "{m}"; }}',
+        " select e0.x + {n} as more",
+        " select e0 as e",
+        " at most 1 per {m}.0 by e0.s",
+    ),
+    " select e0.x / ({n} - 1) as more select e0.s as word at most 2 per 3.0 {{ print more.toString(); }}",
+    ' {{ if e0.x > {n} {{ print "x"; }} else {{ integer i := 1 / (e0.x - 1); print i.toString(); }} }}',
+]
+"""What a query does with its matches; some of it fails."""
+
 PATTERNS = [
     *(
         "find {p} as a",
@@ -172,8 +184,8 @@ def of_one_shape(chance: random.Random, count: int, has_ordering: bool, *, has_e
             form.replace("find ", "find every ", 1)
             + " select count() as n select last(e0.f) as f having count() > {n} - 2"
         )
-    elif "every" not in form and has_equal_inputs and chance.random() < 0.3:
-        form += chance.choice([' {{ print e0.s + "{m}"; }}', " select e0.x + {n} as more"])
+    elif "every" not in form and chance.random() < 0.5:
+        form += chance.choice(BEHIND)
     wanted = {event: filled(chance, chance.choice(["", "", *LOOKED_UP])) for event in events}
     found = []
     for number in range(count):

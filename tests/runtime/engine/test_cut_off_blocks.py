@@ -82,3 +82,22 @@ def test_after_twenty_blocks_in_a_row_a_key_runs_no_more(wait: str) -> None:
     assert any(NOT_RUN in texts for texts in wanted.values())
     assert told(plan, arrivals, []) == wanted
     assert told(plan, arrivals, sorted(chooser.sample(range(1, 149), 8))) == wanted
+
+
+def test_queries_of_a_family_count_for_their_own_keys() -> None:
+    chooser = random.Random(9)
+    rows = records(chooser, 150)
+    event, _, query = TEXT.replace("WAIT", "").partition("\nquery Q ")
+    filtered = [
+        f"query Q{number} {query.replace('A()', f'A(k = {json.dumps(letter)})')}"
+        for number, letter in enumerate("xyzuvw")
+    ]
+    plan = compile_text("\n".join([event, *filtered])).plan
+    table = [{"at": float(at), "event": "A", "k": key, "does": does} for at, (key, does) in enumerate(rows)]
+    arrivals = read_records([table], plan).arrivals
+    engine = Engine(plan)
+    engine.process(Arrivals(arrivals.table.slice(0, 1)))
+    assert engine._families is not None
+    assert [len(family.members) for family in engine._families.runners] == [6]
+    for cuts in ([], [40], [1, 70, 71]):
+        assert told(plan, arrivals, cuts) == expected(rows)
