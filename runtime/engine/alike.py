@@ -129,12 +129,12 @@ def shape_of(parts: QueryParts, nested: Collection[str]) -> Shape | None:
 
 
 def _can_have_family(query: QueryPlan) -> bool:
-    """Whether admission keeps events and bounds only, and the search finds matches only.
+    """Whether admission keeps events, bounds and waits only, and the search finds matches only.
 
     Members do themselves what comes behind the search: what matches select, `at most` and blocks.
     Only a `find every` computes the values of `at most` with those that it selects.
     """
-    keeps_more = query.trailing is not None or query.skip is not None or query.shared_types
+    keeps_more = query.skip is not None or query.shared_types
     compares_aggregates = query.every is not None and query.at_most is not None
     has_clock = clock_inputs(query) or adjusts(query) or has_ends(query)
     is_part = query.starts is not None or query.ends is not None

@@ -387,26 +387,33 @@ class Engine:
         """Their states."""
         return (admission.state for admission in self._at_work())
 
-    def _no_records(self) -> CallRecords:
+    def _no_records(self, clock: int) -> CallRecords:
         table, none = Arrivals.empty(self.plan).table, np.empty(0, np.int64)
         controls = ControlEvents.of(table, self.plan, self._leeway)
-        return CallRecords(table, none, none, NO_MOVES, controls, self._clock, self._clock)
+        return CallRecords(table, none, none, NO_MOVES, controls, clock, clock)
 
-    def _part_families(self) -> None:
-        """Gives each query its state, with its cold keys loaded if it has a family."""
+    def _part_families(self, clock: int | None = None) -> None:
+        """Gives each query its state, with its cold keys loaded if it has a family.
+
+        clock: up to which timers have been run, µs; None = the engine's
+        """
         families, self._families = self._families, None
-        if families is not None and not families.part(self._no_records(), self._clock):
+        reached = self._clock if clock is None else clock
+        if families is not None and not families.part(self._no_records(reached), reached):
             raise StateError("timers up to the clock have not been run")
 
     def _families_in(
-        self, records: CallRecords, members: Mapping[SharedAdmission, list[QueryRunner]]
+        self, records: CallRecords, members: Mapping[SharedAdmission, list[QueryRunner]], began: int
     ) -> Families | None:
-        """The families of a call; a call with control events has none."""
+        """The families of a call; a call with control events has none.
+
+        began: the clock before the call
+        """
         if self._matcher != "auto" or len(members) <= FEW or (records.kinds == RecordKind.CONTROL).any():
-            self._part_families()
+            self._part_families(began)
             return None
         if len(records.kinds) and (self._families is None or self._families.of != list(members)):
-            self._part_families()
+            self._part_families(began)
             alone = [own[0] for own in members.values() if len(own) == 1 and self._can_join(own[0])]
             self._families = Families(self.plan, list(members), alone)
         return self._families
@@ -419,7 +426,7 @@ class Engine:
         """Loads the cold keys of every query, and removes expired values; raises StateError for a
         restored state that cannot be."""
         self._part_families()
-        nothing = self._no_records()
+        nothing = self._no_records(self._clock)
         for admission, members in self._members().items():
             if not admission.has_begun:
                 continue
@@ -456,8 +463,9 @@ class Engine:
         members = self._chains.in_order(self._members())
         by_title: dict[str, QueryOutcome] = {}
         carries: list[tuple[list[QueryRunner], list[Carry]]] = []
-        chains = self._chains.of_call(records, self._clock if began is None else began, tells_causes=self.tells_causes)
-        families = self._families_in(records, members)
+        began = self._clock if began is None else began
+        chains = self._chains.of_call(records, began, tells_causes=self.tells_causes)
+        families = self._families_in(records, members, began)
         apart: Collection[SharedAdmission] = () if families is None else families.members
         looked_at = self._looked_at_in(records, members, apart)
         changes: Account = Counter()

@@ -25,6 +25,7 @@ from runtime.engine.query_state import QueryParts
 from runtime.engine.shared_admission import Carry, SharedAdmission
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.interface import Found
+from runtime.matching.trailing_waits import joined_waits
 from runtime.number_arrays import Integers, different_numbers
 from runtime.results.ledger import Account
 from runtime.results.match_table import gather_tables
@@ -160,11 +161,14 @@ class FamilyRunner:
         everything: loads cold keys too
         """
         call = self.admission.admitted(records, everything=everything)
-        carry, given = call.carry, _Given()
-        if call.has_new:
+        carry, given, has_waits = call.carry, _Given(), self._family.parts.query.trailing is not None
+        if call.has_new or has_waits:
             found = self._family.parts.matcher.match(call.events)
             carry = replace(carry, free=found.free)
-            if len(found.latest):
+            if has_waits:
+                carry, matched = self._runner.expired_waits(records, carry, call.events, found, call.wanted.records)
+                self._give(given, carry, matched.by_step(carry.rows.keys))
+            elif len(found.latest):
                 self._give(given, carry, self._runner.matched(carry, lambda: found, call.wanted.records))
             for number, errors in self._errors(carry, found, call.wanted.records).items():
                 given.outputs.setdefault(number, []).append(errors)
@@ -304,15 +308,13 @@ class FamilyRunner:
         return bool(joining)
 
     def _take(self, joining: Sequence[int]) -> None:
-        state, events, bounds = self.admission.state, [], []
+        state, events, bounds, waits = self.admission.state, [], [], [self.admission.state.waits.members]
         for number in joining:
             admission = self.members[number].admission
             own, timer = admission.state, admission.next_timer
             own_events, own_bounds = own.keys.whole()
-            added = self._added(np.full(len(own_events), number))
-            columns = dict(zip(own_events.column_names, own_events.columns, strict=True)) | added
-            schema = state.keys.events.schema
-            events.append(pa.table([columns[name] for name in schema.names], schema=schema))
+            events.append(self._widened(own_events, number, state.keys.events.schema))
+            waits.append(self._widened(own.waits.members, number, state.waits.members.schema))
             keys = [pa.array(np.full(len(own_bounds), number)), *own_bounds.columns]
             bounds.append(pa.table(keys, schema=state.keys.bounds.schema))
             state.hot_timer, state.hot_release = min(state.hot_timer, timer), min(state.hot_release, own.hot_release)
@@ -320,23 +322,39 @@ class FamilyRunner:
             if own.given is not None:
                 admission.state.given = own.given
         state.keys.add(joined(events), joined(bounds))
+        state.waits.restore(joined_waits(waits))
+
+    def _widened(self, own: pa.Table, number: int, schema: pa.Schema) -> pa.Table:
+        """What is kept of a member, with the columns of the family."""
+        columns = dict(zip(own.column_names, own.columns, strict=True)) | self._added(np.full(len(own), number))
+        return pa.table([columns[name] for name in schema.names], schema=schema)
 
     def part(self) -> None:
         """Gives the members their states; all keys are loaded."""
         state = self.admission.state
         events, bounds, timers, bound_timers = state.keys.hot()
         of_events, of_bounds = dict(_by_owner(events)), dict(_by_owner(bounds, "key0"))
+        waits, of_waits = state.waits.members, dict(_by_owner(state.waits.members))
         nothing = np.empty(0, np.int64)
-        for number in sorted({*of_events, *of_bounds}):
+        for number in sorted({*of_events, *of_bounds, *of_waits}):
             own = self.members[number].admission.state
             rows, more = of_events.get(number, nothing), of_bounds.get(number, nothing)
             schema = own.keys.events.schema
-            own_events = pa.table(events.select(schema.names).take(pa.array(rows)).columns, schema=schema)
+            own_events = _narrowed(events, rows, schema)
             own_bounds = pa.table(bounds.take(pa.array(more)).columns[1:], schema=own.keys.bounds.schema)
             own.keys.store(own_events, own_bounds, timers[rows], bound_timers[more])
             own.hot_release = int(timers[rows].min(initial=NEVER))
             own.hot_timer = min(own.hot_release, int(bound_timers[more].min(initial=NEVER)))
+            if number in of_waits:
+                own.waits.restore(joined_waits([_narrowed(waits, of_waits[number], own.waits.members.schema)]))
+                # When the time of a wait is definitive depends on its key, which may have no event.
+                own.hot_release = own.hot_timer = min(own.hot_timer, state.hot_release)
         self.admission.begin_anew()
+
+
+def _narrowed(table: pa.Table, rows: Integers, schema: pa.Schema) -> pa.Table:
+    """These rows with the columns of a member."""
+    return pa.table(table.select(schema.names).take(pa.array(rows)).columns, schema=schema)
 
 
 def _by_owner(table: pa.Table, column: str = OWNER_COLUMN) -> Iterator[tuple[int, Integers]]:

@@ -216,7 +216,7 @@ class QueryRunner:
                 found = search.found()
                 carry = replace(carry, free=found.free)
                 if self.query.trailing is not None:
-                    carry, expired = self._expired_waits(records, carry, events, found, wanted.records)
+                    carry, expired = self.expired_waits(records, carry, events, found, wanted.records)
                     matches, later, outputs, counts = self._gathered(carry, expired.by_step(carry.rows.keys), routed)
                 elif len(found.latest) and not is_later:
                     ordered = self.matched(carry, search.found, wanted.records)
@@ -376,7 +376,7 @@ class QueryRunner:
             return outputs
         return outputs.filter(pa.array(self._is_of_its_time(outputs.column("time").cast(pa.int64()).to_numpy())))
 
-    def _expired_waits(
+    def expired_waits(
         self, records: CallRecords, carry: Carry, events: Ordered, found: Found, wanted: Integers
     ) -> tuple[Carry, Matched]:
         """The matches whose trailing wait has ended.

@@ -11,6 +11,7 @@ one that no event so far has made impossible.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -218,6 +219,17 @@ class PendingWaits:
     def restore(self, members: pa.Table) -> None:
         """Replaces the pending waits by those of a snapshot."""
         self.members = members.cast(self.members.schema)
+
+
+def joined_waits(parts: Sequence[pa.Table]) -> pa.Table:
+    """The members of the waits of all parts, which are numbered anew."""
+    first, tables = 0, []
+    for part in parts:
+        _, number = np.unique(part.column("_wait").to_numpy(), return_inverse=True)
+        place = part.schema.get_field_index("_wait")
+        tables.append(part.set_column(place, part.schema.field(place), pa.array(first + number)))
+        first += int(number.max(initial=-1)) + 1
+    return pa.concat_tables(tables)
 
 
 def _identity(waiting: Waiting) -> Integers:

@@ -65,6 +65,18 @@ BEHIND = [
 ]
 """What a query does with its matches; some of it fails."""
 
+WAITS = [
+    *(
+        "find A as e0 -> wait(1.5) where e0.x > {n} - 2",
+        "find A as e0 -> wait(4.0) without B as late where late.x = {n}",
+    ),
+    "find A as e0 -> B as e1 -> wait(2.5) where e1.x != {n} without A as late where late.f > e0.f + {m}.0",
+    "find A as e0 -> wait(1.0) as t {{1,3}} where e0.x != {n} without B as late where late.x + {n} > e0.x",
+    "find all A as e0 -> B as e1 -> wait(1.0) where e0.x < {n} + 3",
+    'find A as e0 -> A as e1 {{1,2}} -> wait(2.0) where e0.x != {n} without B as late where late.s = "a"',
+]
+"""Patterns with a wait at the end, of which many match."""
+
 PATTERNS = [
     *(
         "find {p} as a",
@@ -184,7 +196,12 @@ def of_one_shape(chance: random.Random, count: int, has_ordering: bool, *, has_e
             form.replace("find ", "find every ", 1)
             + " select count() as n select last(e0.f) as f having count() > {n} - 2"
         )
-    elif "every" not in form and chance.random() < 0.5:
+    elif "every" not in form and chance.random() < 0.3:
+        ended = chance.choice(["", " without A as late", " without A as late where late.x = {n}"])
+        form = form.replace(" where ", f" -> wait({chance.choice([1.5, 4.0])}) where ", 1) + ended * (
+            "without" not in form
+        )
+    if "every" not in form and chance.random() < 0.5:
         form += chance.choice(BEHIND)
     wanted = {event: filled(chance, chance.choice(["", "", *LOOKED_UP])) for event in events}
     found = []
@@ -198,8 +215,22 @@ def of_one_shape(chance: random.Random, count: int, has_ordering: bool, *, has_e
     return found
 
 
+def with_waits(chance: random.Random, count: int, has_ordering: bool) -> list[str]:
+    """Queries of one shape with a wait at the end, which differ in constants and filters."""
+    key, wait = chance.choice(["", " key s", " key x"]), "" if has_ordering else chance.choice(["", "", " wait 1.5"])
+    form = chance.choice(WAITS) + (chance.choice(BEHIND) if chance.random() < 0.5 else "")
+    found = []
+    for number in range(count):
+        wanted = [filled(chance, chance.choice(["", "b", "x != {n}", "x in [{n}, {m}]"])) for _ in "AB"]
+        inputs = " ".join(f"{event}({own}){key} within 9.0{wait};" for event, own in zip("AB", wanted, strict=True))
+        found.append(f"query Q{number} {{ inputs {{ {inputs} }} {filled(chance, form)} }}")
+    return found
+
+
 def book(chance: random.Random, count: int, has_ordering: bool, shape: str = "") -> str:
-    """`shape`: "filters" or "thresholds" if the queries have one shape, and differ in these."""
+    """`shape`: "filters", "thresholds" or "waits" if the queries have one shape, and differ in constants."""
+    if shape == "waits":
+        return TYPES.format(of_a="", of_b="") + "\n".join(with_waits(chance, count, has_ordering))
     if shape:
         kind = "" if has_ordering else chance.choice(["", "", "@OutOfOrder() "])
         queries = of_one_shape(chance, count, has_ordering, has_equal_inputs=shape == "thresholds")
@@ -283,7 +314,7 @@ def check(seed: int, count: int, shape: str = "") -> int:
     ordering = chance.choice(ORDERINGS)
     text = book(chance, count, bool(ordering), shape)
     plan = compile_text(text).plan
-    count_of_rows = chance.choice([80, 120] if shape == "thresholds" else [8, 20, 40])
+    count_of_rows = chance.choice([80, 120] if shape in ("thresholds", "waits") else [8, 20, 40])
     data = rows(chance, count_of_rows, chance.random() < 0.4)
     plan, records = read_ordered([data], plan, None, parse_orderings(ordering) if ordering else {})
     assert isinstance(records, Records)
@@ -315,8 +346,39 @@ def test_queries_of_one_shape_give_what_each_gives_alone(seed: int, monkeypatch:
 
 
 @pytest.mark.parametrize("seed", range(40))
+def test_queries_with_waits_give_what_each_gives_alone(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(families, "FEWEST", 2)
+    check(seed, random.Random(seed).choice([5, 6, 9]), "waits")
+
+
+@pytest.mark.parametrize("seed", range(40))
 def test_queries_that_differ_in_thresholds_give_what_each_gives_alone(seed: int) -> None:
     check(seed, random.Random(seed).choice([2, 5, 9, 15]), "thresholds")
+
+
+@pytest.mark.parametrize(
+    "form", ["A(x = {n}) within 9.0 wait 1.5; }} find A as a", "A(x = {n}) within 9.0; }} find A as a -> wait(1.5)"]
+)
+def test_timers_that_a_control_event_finds_expired_are_run_in_its_call(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(families, "FEWEST", 2)
+    queries = [f"query Q{number} {{{{ inputs {{{{ {form} }}}}".format(n=number) for number in range(6)]
+    plan = compile_text("\n".join(["event A { integer x; }", "event B { integer x; }", *queries])).plan
+    data = [
+        {"at": 0.0, "event": "A", "x": 1, "ts": 0.0},
+        {"at": 1.0, "event": "B", "x": 1, "ts": 1.0},
+        {"at": 5.0, "event": "com.apama.queries.SetDelayedEventsLeeway(1.0, 1.0)"},
+    ]
+    plan, records = read_ordered([data], plan, None, {})
+    assert isinstance(records, Records)
+    table = records.arrivals.table
+    cuts: list[tuple[pa.Table, int | None, bool]] = [
+        (table.slice(number, 1), None, False) for number in range(len(table))
+    ]
+    given = outcome(plan, cuts)
+    assert [len(own) for own, _ in given.values()] == [0, 1, 0, 0, 0, 0]
+    assert given == outcome(plan, [(table, None, False)])
 
 
 def test_the_books_give_something() -> None:
