@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar
 
 from querylang.dataclass import dataclass, fields
-from querylang.errors import EnsueError, InputError, did_you_mean, kind_in_words
+from querylang.errors import EnsueError, InputError, did_you_mean, in_words, kind_in_words
 from querylang.parameters import NOTHING, Given
-from querylang.printable import words
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -293,14 +292,8 @@ def _texts_of(options: type[FrameOptions]) -> str:
 @contextmanager
 def in_python_words() -> Iterator[None]:
     """What a call raises and warns of names its arguments, not options of the command line."""
-    before = words.set(python_words)
-    try:
+    with in_words(python_words):
         yield
-    except InputError as error:
-        error.args = tuple(python_words(part) if isinstance(part, str) else part for part in error.args)
-        raise
-    finally:
-        words.reset(before)
 
 
 def python_words(text: str) -> str:

@@ -8,8 +8,17 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from querylang.errors import EnsueError, ExitCode, FileErrors, InputError, PassingError, QueryErrors, is_passing
-from querylang.printable import masked, one_line, shows
+from querylang.errors import (
+    EnsueError,
+    ExitCode,
+    FileErrors,
+    InputError,
+    PassingError,
+    QueryErrors,
+    in_words,
+    is_passing,
+)
+from querylang.printable import json_text, masked, one_line, shows
 from querylang.system_errors import FULL, number_of, reason_of, refused
 
 _PLACE = re.compile(r"\[Errno \d+\] [\w -]+: '([^'\n]+)'")
@@ -87,7 +96,8 @@ class JobError(EnsueError):
 def as_job_errors() -> Iterator[None]:
     """Raise JobErrors in place of errors that are not Ensue's, without values of settings."""
     try:
-        yield
+        with naming_settings():
+            yield
     except EnsueError:
         raise
     except Exception as error:
@@ -96,6 +106,45 @@ def as_job_errors() -> Iterator[None]:
         if _tells(error):
             raise JobError(text) from None
         raise JobError(text) from error
+
+
+# What reads tables names the options of commands as the ways out. A job has settings instead.
+
+_OPTION = re.compile(r"`--([a-z-]+) ([^`]+)`")
+
+_SETTINGS = {
+    "type": "type",
+    "arrival": "arrival",
+    "source-time": "source_time",
+    "partition-column": "partition",
+    "offset-column": "offset",
+    "time-unit": "time_unit",
+    "time-format": "time_format",
+    "csv": "csv",
+}
+"""Of a source, by the option that says the same."""
+
+
+def as_settings(text: str) -> str:
+    """The text with settings of a source in place of options."""
+    return _OPTION.sub(_as_setting, text)
+
+
+def _as_setting(option: re.Match[str]) -> str:
+    setting, value = _SETTINGS.get(option[1]), option[2]
+    if setting is None:
+        return option[0]
+    if setting == "csv":
+        name, _, value = value.strip('"').partition("=")
+        value = f"{{{name}: {value if value.isalnum() else json_text(value)}}}"
+    return f"`{setting}: {value}` of the source"
+
+
+@contextmanager
+def naming_settings() -> Iterator[None]:
+    """What is raised and warned of names settings of a source in place of options."""
+    with in_words(as_settings):
+        yield
 
 
 @contextmanager

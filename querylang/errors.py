@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import errno
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from enum import Enum, IntEnum
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from querylang.paths import can_be, is_folder
-from querylang.printable import one_line
+from querylang.printable import one_line, words
 from querylang.source import Span
 
 _PACKAGES = frozenset({"querylang", "runtime", "job_engine", "spark_backend", "ensue"})
@@ -70,6 +70,22 @@ class InputError(EnsueError):
     def __str__(self) -> str:
         """The line; what acts on a terminal is escaped, line ends too."""
         return one_line(super().__str__())
+
+
+@contextmanager
+def in_words(of_user: Callable[[str], str]) -> Iterator[None]:
+    """What a call raises and warns of has other words for what its user types.
+
+    of_user: puts a message into these words
+    """
+    before = words.set(of_user)
+    try:
+        yield
+    except InputError as error:
+        error.args = tuple(of_user(part) if isinstance(part, str) else part for part in error.args)
+        raise
+    finally:
+        words.reset(before)
 
 
 class PassingError(InputError):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import querylang
+from job_engine.errors import naming_settings
 from job_engine.job.checkpoint.checkpoint_record import Record, Schemas, crosses
 from job_engine.job.plan_rules import clock_sources, with_source_orderings, would_chain
 from job_engine.places.local_path import temporary_folder
@@ -133,7 +134,7 @@ def compile_deployment(deployment: Deployment, kept: Schemas | None, *, feeds: b
     kept: the event types that the checkpoint was made with; None = a new checkpoint
     feeds: as of `Program`
     """
-    with temporary_folder() as copies:
+    with temporary_folder() as copies, naming_settings():
         template, schemas, fields = _compiled(deployment, kept, copies)
     template = template if feeds and has_chains(template.queries) else template.without_routes()
     instances = with_instances(template, deployment.parameters)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from job_engine.errors import as_settings
 from querylang.dataclass import asdict, dataclass, replace
 from runtime.columns.arrivals import PLACES_OF_A_SOURCE, Arrivals, RecordKind
 from runtime.file_paths import natural_key
@@ -85,7 +86,7 @@ def added_up(reports: Iterable[Report]) -> tuple[Report, ...]:
         example = item.example or before.example
         if item.field and before.example:  # whatever task brings its report first
             example = min(before.example, example, key=natural_key)
-        found[name] = replace(item, count=before.count + item.count, example=example)
+        found[name] = replace(item, count=before.count + item.count, example=as_settings(example))
     return tuple(found[name] for name in sorted(found))
 
 

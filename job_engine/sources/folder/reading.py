@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from job_engine.errors import failed
+from job_engine.errors import as_settings, failed
 from job_engine.places.local_path import LocalPath, temporary_folder
 from job_engine.places.place import Place, RemotePath
 from job_engine.sources.crash_marks import WHOLE, CrashMarks, Deadly, death_of, living_parts
@@ -260,7 +260,7 @@ class _FileReader:
             raise  # the system failed, which says nothing about the file
         except InputError as error:
             reason = str(error).removeprefix(f"{one_line(shown(path))}: ")
-            reason = reason.removeprefix(f"{one_line(self._name(file))}: ")
+            reason = as_settings(reason.removeprefix(f"{one_line(self._name(file))}: "))
             if self.source.stops or not self._is_proven(file):
                 raise InputError(f"{shown(path)}: {reason}") from error
             yield pack_refused(RefusedFile(self._name(file), reason), self._queries())
