@@ -14,7 +14,7 @@ of one query ends none of a tighter one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import copysign, isnan
+from math import copysign, isfinite
 from threading import Lock
 
 import numpy as np
@@ -132,6 +132,22 @@ class Tighter:
     is_equal: bool = False
 
 
+_KNOWN: dict[tuple[int, ...], tuple[Sequence[QueryPlan], list[Tighter]]] = {}
+"""By the identities of queries, which are kept beside, their order; the last used are the last."""
+
+_MOST_KNOWN = 16
+
+
+def in_known_order(queries: Sequence[QueryPlan]) -> list[Tighter]:
+    """As `from_loosest_on`; a job makes an engine per bucket and micro-batch."""
+    asked = tuple(map(id, queries))
+    known = _KNOWN.pop(asked, None) or (list(queries), from_loosest_on(queries))
+    _KNOWN[asked] = known
+    for key in list(_KNOWN)[:-_MOST_KNOWN]:
+        _KNOWN.pop(key, None)
+    return known[1]
+
+
 def from_loosest_on(queries: Sequence[QueryPlan]) -> list[Tighter]:
     """All queries, each behind the one that it is compared with."""
     alike: dict[object, list[tuple[tuple[float, ...], int]]] = {}
@@ -217,12 +233,13 @@ def _without_constant(node: Expression, sign: int, thresholds: list[float]) -> E
 
     sign: 1 = a greater value of this side makes the comparison tighter, -1 = a smaller one
 
-    Sums of floats are rounded, but never fall when a part grows. Those of integers overflow.
+    Sums of floats are rounded, but never fall when a part grows; those with infinities may become
+    NaN. Those of integers overflow.
     """
     match node:
         case Literal(value=bool() | str()):
             return node
-        case Literal(type=type_, value=int() | float() as value) if not isnan(value):
+        case Literal(type=type_, value=int() | float() as value) if isfinite(value):
             thresholds.append(sign * value)
             return Literal(type_, 0)
         case Unary(operator="-", operand=Literal() as operand) | Unary(type=Type.FLOAT, operator="-", operand=operand):
@@ -303,7 +320,7 @@ class Searches:
     """The searches of queries over the events of one admission."""
 
     def __init__(self, plan: Plan, queries: Sequence[QueryPlan]) -> None:
-        self._in_order = from_loosest_on(queries)
+        self._in_order = in_known_order(queries)
         self._places: list[slice | None] = []
         wanted: list[list[Filtered]] = []
         kinds = event_numbers(plan)

@@ -11,7 +11,7 @@ import pytest
 from querylang import compile_text
 from querylang.plan.model import QueryPlan
 from runtime.matching.interface import Found, Ordered
-from runtime.matching.serving import Search, Tighter, from_loosest_on
+from runtime.matching.serving import Search, Tighter, from_loosest_on, in_known_order
 
 TYPES = "event A { integer n; float f; string s; decimal d; }\n"
 
@@ -61,6 +61,7 @@ def test_a_tighter_query_is_searched_behind_the_looser_one(looser: str, tighter:
         ["b.f > 1.0", "b.f >= 2.0"],
         ["b.f > 1.0 and b.n < 5", "b.f > 2.0 and b.n < 6"],
         ["b.f / -0.0 > 1.0", "b.f / -0.0 > 1.0"],
+        ["b.f >= a.f - float.INFINITY", "b.f >= a.f - 1.0"],  # infinity less infinity is no number
     ],
 )
 def test_other_queries_are_searched_alone(conditions: list[str]) -> None:
@@ -81,6 +82,13 @@ def test_other_aggregates_are_another_search() -> None:
     every = "find every A as a select count() as n having {}"
     assert from_loosest_on(queries(["count() > 1", "count() > 2"], every))[1] == Tighter(1, 0, is_equal=True)
     assert from_loosest_on(queries(["count() > 1", "sum(a.n) > 2"], every))[1] == Tighter(1)
+
+
+def test_the_order_of_the_same_queries_is_found_once() -> None:
+    found = queries(["b.f > 1.0", "b.f > 2.0"])
+    assert in_known_order(found) is in_known_order(list(found))
+    assert in_known_order(found) == from_loosest_on(found)
+    assert in_known_order(found[:1]) == [Tighter(0)]
 
 
 def test_each_query_comes_once_and_behind_its_looser_one() -> None:
