@@ -112,5 +112,5 @@ def test_a_job_reports_what_a_file_lacks(tmp_path: Path, engine: Engine, caplog:
     (told,) = [message for message in caplog.messages if "missing_column" in message]
     assert told == (
         "missing_column: tables lack columns that others have; these are null there: 1 of 'in' in 'note',"
-        " first \"second.jsonl: has no column 'note', which other tables have: it is null there\""
+        " first 'second.jsonl: has no column 'note', which other tables have: it is null there'"
     )

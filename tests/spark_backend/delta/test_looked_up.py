@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pandas as pd
@@ -330,6 +331,7 @@ def test_a_table_in_a_store_that_refuses_or_is_away_holds_and_no_secret_is_shown
     options["endpoint_override"] = store.url.removeprefix("http://")
     path = job(tmp_path, path=place, options=options, refresh="100ms")
     run_once(path, once=True)
+    sleep(1.0)  # a store tells whole seconds, within which a job would look again (`APART`)
     put_places(store, 1, is_delta=is_delta)
     problems = []
     store.refuse = lambda method, path: (403, secret) if method == "GET" and path.endswith(("t", "v")) else None
