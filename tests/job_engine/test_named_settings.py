@@ -43,7 +43,9 @@ def test_each_option_that_a_reader_names_has_a_setting() -> None:
 
 
 def test_a_job_that_cannot_start_names_a_setting(tmp_path: Path) -> None:
-    (tmp_path / "q.query").write_text("event A { integer x; }\nquery Q { inputs { A() within 9.0 wait 1.0; } find A as a }\n")
+    (tmp_path / "q.query").write_text(
+        "event A { integer x; }\nquery Q { inputs { A() within 9.0 wait 1.0; } find A as a }\n"
+    )
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jsonl").write_text('{"at": 1.0, "x": 3}\n')
     deployment = {
