@@ -61,7 +61,7 @@ def test_a_tighter_query_is_searched_behind_the_looser_one(looser: str, tighter:
         ["b.f > 1.0", "b.f >= 2.0"],
         ["b.f > 1.0 and b.n < 5", "b.f > 2.0 and b.n < 6"],
         ["b.f / -0.0 > 1.0", "b.f / -0.0 > 1.0"],
-        ["b.f >= a.f - float.INFINITY", "b.f >= a.f - 1.0"],  # infinity less infinity is no number
+        ["b.f >= a.f - float.INFINITY", "b.f >= a.f - 1.0"],  # infinity less infinity is NaN
     ],
 )
 def test_other_queries_are_searched_alone(conditions: list[str]) -> None:
