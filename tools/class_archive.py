@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from ensue.archive_classes import archive_classes
+from querylang.errors import EnsueError
 from spark_backend.launch.session_settings import archive_file
 
 
@@ -15,7 +16,7 @@ def main() -> None:
         return
     try:
         archive_classes()
-    except OSError as error:
+    except (OSError, EnsueError) as error:
         sys.stderr.write(f"the archive of Spark's classes was not made: {error}\n")
 
 

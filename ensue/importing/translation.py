@@ -56,7 +56,7 @@ def translate(text: str, path: str, name: str) -> str:
     except NotTranslatedError as error:
         raise FileErrors(path, [(error.line, error.why)]) from None
     except RecursionError:
-        why = f"this is nested too deeply: at least {MOST_BRACKETS} brackets in each other are translated"
+        why = f"this is nested too deeply; {MOST_BRACKETS} brackets in each other are still translated"
         raise FileErrors(path, [(line_too_deep(text), why)]) from None
 
 

@@ -218,7 +218,7 @@ def unexpected(
 ) -> QueryError:
     """The mistake of a token where only `expected` kinds are accepted; None: the text's end.
 
-    `before`: the tokens before it, of which the last two count. `is_name`: a keyword meant as a
+    `before`: the tokens before it, of which the last three count. `is_name`: a keyword meant as a
     name.
     """
     kinds = [kind for kind in expected if kind not in {"$end", *PSEUDO_KINDS, *_RARE}]
@@ -251,13 +251,15 @@ def unexpected(
 def _hint_of_foreign_word(token: Token, expected: Sequence[str], before: Sequence[Token]) -> str | None:
     """How a word or sign of another language is written here; None: it is not one that is known."""
     accepted = frozenset(expected)
-    match [*before, token][-3:]:
+    match [*before, token][-4:]:
         case [*_, Token(content="interval" | "INTERVAL"), _]:
             return "a duration is written `10 minutes`"
         case [*_, Token(content="by" | "BY"), _] if "WITH" in accepted:
             return "the key of an input is written `A() key k`"
         case [*_, Token(type="LT"), Token(type="GT")] if "LPAREN" in accepted:
             return "write `!=`"
+        case [Token(type="IN"), Token(type="LPAREN"), Token(), Token(type="COMMA")]:
+            return "a list is written in square brackets: `a.k in [1, 2]`"
         case [*_, Token(type="STAR"), Token(type="STAR")] if "LPAREN" in accepted:
             return "a power is written `a.v.pow(2.0)`"
         case [*_, Token(type="SELECT"), Token(type="STAR")]:
