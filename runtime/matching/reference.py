@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import NamedTuple
 
 from querylang.dataclass import dataclass
@@ -259,8 +259,9 @@ class ReferenceMatcher:
         condition = self._conditions[index]
         assert isinstance(condition, Without), "who asks has seen that it is"
         span = self._span(events, condition.between, bindings, with_leading=True)
-        later = [position for position in key if position > search.latest] if is_new else list(key)
-        later = [position for position in later if condition.input in events[position].inputs]
+        first = max(key.start, search.latest + 1) if is_new else key.start
+        in_time = takewhile(lambda position: events[position].time < due, range(first, key.stop))
+        later = [position for position in in_time if condition.input in events[position].inputs]
         return [
             position
             for position in (*search.of_input(condition.input), *later)
@@ -546,8 +547,7 @@ class Search:
         self._known: dict[tuple[object, ...], Bindings | None] = {}
         self._bound = 0
         matcher.look_up_as_of(events[latest])
-        positions = [position for position in key if position <= latest]
-        self.in_window = windows_at(events, latest, matcher.inputs, positions)
+        self.in_window = windows_at(events, latest, matcher.inputs, range(key.start, min(key.stop, latest + 1)))
         self.free = [position for position in self.in_window if position >= free]
 
     def of_input(self, number: int) -> list[int]:
@@ -671,15 +671,20 @@ def windows_at(
     Younger than `within` (strict), among the `retain` most recent of their input, not superseded by
     a newer event. `positions`: those of the key up to the latest.
     """
+    withins = [NEVER if item.within is None else known(item.within) for item in inputs]
+    retains = [NEVER if item.retain is None else known(item.retain) for item in inputs]
     seen = [0] * len(inputs)
     current: dict[int, tuple[int, ...]] = {}
     for position in reversed(positions):
         event = events[position]
+        age = events[latest].time - event.time
+        # Times never decrease with positions: once no window has room, none has for older events.
+        if not any(
+            age < within and count < retain for within, retain, count in zip(withins, retains, seen, strict=True)
+        ):
+            break
         for number, superseded in ((event.input, event.superseded), *event.also):
-            window = inputs[number]
             seen[number] += 1
-            is_young = window.within is None or events[latest].time - event.time < known(window.within)
-            is_retained = window.retain is None or seen[number] <= known(window.retain)
-            if is_young and is_retained and superseded > latest:
+            if age < withins[number] and seen[number] <= retains[number] and superseded > latest:
                 current[position] = (*current.get(position, ()), number)
     return current

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from querylang import compile_text
 from querylang.plan.expression import Binary, Expression, FieldOf, Type
 from querylang.plan.model import ACCEPT, QueryPlan, State, Transition
 from runtime.interpreter.values import Event, Value
@@ -23,6 +28,42 @@ def matches(query: QueryPlan, *released: Released, kept: int = 0) -> list[tuple[
     """For each match the latest event's position and those of its members; the first `kept` events are not new."""
     found = ReferenceMatcher(a_plan(query), query).matches(released, range(len(released)), kept)
     return [(latest, tuple(bound[term][0] for term in range(len(query.terms)))) for latest, bound in found.matches]
+
+
+class Counted(list[Released]):
+    """Events that count how often one of them is read."""
+
+    reads = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        self.reads += 1
+        return super().__getitem__(place)
+
+
+@pytest.mark.parametrize("window", [{"within": 30}, {"retain": 3}, {"within": 30, "retain": 100}])
+def test_a_search_reads_the_events_in_its_windows_however_many_a_key_has(window: dict[str, int]) -> None:
+    query = chain([an_input(**window)], (0, 0), [compare(0, "<", 1)])
+    reads = []
+    for count in (100, 1_000):
+        events = Counted(event(10 * number, id=number) for number in range(count))
+        found = ReferenceMatcher(a_plan(query), query).matches(events, range(count), count - 50)
+        assert [latest for latest, _ in found.matches] == list(range(count - 50, count))
+        reads.append(events.reads)
+    assert reads[0] == reads[1]
+
+
+def test_a_wait_at_the_end_reads_the_events_until_it_is_due() -> None:
+    text = "event A { integer id; }\nquery Q { inputs { A() within 5.0; } find A as a -> wait(3.0) without A as w where w.id < a.id }"
+    plan = compile_text(text).plan
+    reads = []
+    for count in (100, 1_000):
+        events = Counted(
+            Released(0, number * 1_000_000, Event(plan.events[0], {"id": number})) for number in range(count)
+        )
+        matcher, key = ReferenceMatcher(plan, plan.queries[0]), range(count)
+        assert all(matcher.outlives(events, {0: (at,)}, at, (at + 3) * 1_000_000, key, is_new=True) for at in range(50))
+        reads.append(events.reads)
+    assert reads[0] == reads[1]
 
 
 def test_retain_three_with_other_city() -> None:
