@@ -111,10 +111,12 @@ class PendingWaits:
         members = [relaid(part.members, part.widths, widths, -1) for part in (earlier, found)]
         key = np.searchsorted(events.start, found.latest, side="right") - 1
         due = events.time[found.latest] + self._length
+        # Where the latest event is bound: of one that serves several inputs nothing else is kept.
+        latest = found.members.max(axis=1, initial=-1)
         return Waiting(
             key=np.concatenate([numbers[events.row[earlier.latest]], key]),
             members=np.concatenate(members),
-            latest=np.concatenate([earlier.latest, found.latest]),
+            latest=np.concatenate([earlier.latest, latest]),
             due=np.concatenate([earlier.due, due]),
             is_new=np.concatenate([earlier.is_new, np.ones(len(key), np.bool_)]),
             number=np.arange(len(earlier.key) + len(key)),
