@@ -255,11 +255,10 @@ def of_layers(outcomes: NDArray[np.int8]) -> NDArray[np.int8]:
 
     outcomes: by layer and record; UNRELATED where a layer has no input of its type
     """
-    if len(outcomes) == 1:
-        first: NDArray[np.int8] = outcomes[0]
-        return first
-    rank = _RANK[outcomes]
-    return outcomes[rank.argmin(axis=0), np.arange(outcomes.shape[1])]
+    found: NDArray[np.int8] = outcomes[0]
+    for other in outcomes[1:]:
+        found = np.where(_RANK.take(other) < _RANK.take(found), other, found)
+    return found
 
 
 _RANK = np.ones(len(Outcome) + 1, np.int8)

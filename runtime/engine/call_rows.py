@@ -182,16 +182,17 @@ def _in_layers(parts: QueryParts, records: CallRecords, first_event: int) -> Wan
     heartbeats = records.controls.heartbeats
     selections = [each.select(records.table, records.kinds, heartbeats) for each in parts.selector.layers]
     first = selections[0]
-    concerns = np.array([each.is_selected for each in selections]).T
+    concerns = np.stack([each.is_selected for each in selections], axis=1)
     concerns[list(heartbeats), 0] = True
-    numbers, layer = np.nonzero(concerns)  # by record, then by layer
-    input_of = np.array([each.input for each in selections])[layer, numbers]
+    # By record, then by layer.
+    numbers, layer = np.divmod(np.flatnonzero(concerns), len(selections))
+    input_of = np.stack([each.input for each in selections], axis=1)[concerns]
     outcomes = np.array([each.outcome for each in selections])
     selection = replace(first, outcome=of_layers(outcomes))
-    taken = [column.take(pa.array(numbers)) for column in _own_columns(parts.schema, records, selection).columns]
-    new = pa.table(taken, schema=parts.schema)
-    new = new.set_column(parts.schema.get_field_index(INPUT.name), INPUT, pa.array(input_of))
-    new = new.set_column(parts.schema.get_field_index(EVENT.name), EVENT, pa.array(numbers + first_event))
+    own, taken = _own_columns(parts.schema, records, selection), pa.array(numbers)
+    made = {INPUT.name: pa.array(input_of), EVENT.name: pa.array(numbers + first_event)}
+    columns = [made[name] if name in made else own.column(name).take(taken) for name in own.column_names]
+    new = pa.table(columns, schema=parts.schema)
     if parts.query.tables:
         new = with_lookups(new, parts.plan, parts.query, key_values(parts.query, parts.keys_of(new)))
     own_heartbeats = first.heartbeats

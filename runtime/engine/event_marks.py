@@ -137,6 +137,9 @@ def with_skipped(table: pa.Table, released: Released, free: Integers) -> pa.Tabl
 _TIMED = (Outcome.EARLY, Outcome.LATE, Outcome.OUT_OF_ORDER)
 """Refusals for a record's time: each input has its own, and each is a row of discarded records."""
 
+_IS_TIMED = np.isin(np.arange(len(Outcome) + 1), _TIMED)
+"""By outcome, whether it is one of these."""
+
 _NOT_REFUSED = Outcome.FILTERED
 """In place of a refusal: no input has refused the record for more than its filter."""
 
@@ -184,11 +187,12 @@ class RoleRecords:
         """
         final = of_layers(outcomes)
         account = count_records("", sources, final)
-        is_timed = np.isin(outcomes, _TIMED)
-        extra = is_timed.sum(axis=0) - np.isin(final, _TIMED)
+        timed = np.flatnonzero(_IS_TIMED.take(outcomes).any(axis=0))
+        extra = _IS_TIMED[outcomes[:, timed]].sum(axis=0) - _IS_TIMED[final[timed]]
         names = sources.dictionary.to_pylist()
-        for record in np.flatnonzero(extra).tolist():
-            account["", names[sources.indices[record].as_py()], ROLE_DISCARDED] += int(extra[record])
+        for record, count in zip(timed.tolist(), extra.tolist(), strict=True):
+            if count:
+                account["", names[sources.indices[record].as_py()], ROLE_DISCARDED] += count
         is_pending = outcomes == Outcome.PENDING
         records = np.flatnonzero(is_pending.any(axis=0))
         if len(records):

@@ -23,6 +23,7 @@ from runtime.admission import ADMITTED, Admitted, Outcome, Released, RowOrigin, 
 from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.keys import layer_of_inputs, unique_numbers
 from runtime.columns.rows import taken_rows
+from runtime.compiling.compiled import borrowing
 from runtime.engine.call_rows import CallRecords, CallRows, Wanted, assemble, cut_off_blocks, wanted_records, with_ends
 from runtime.engine.event_marks import EVENT, NUMBER, events_of, first_free, with_newest, with_numbers, with_skipped
 from runtime.engine.forgetting import LIFE_FIELDS, Ends, Lives, definitive_at, ends_of, heartbeats_before
@@ -395,19 +396,39 @@ class SharedAdmission:
         event = carry.rows.table.column(EVENT.name).to_numpy()
         done = np.flatnonzero((rows.origin[:first] == RowOrigin.PENDING) & (of_rows[:first] != Outcome.PENDING))
         account = self.state.roles.resolve(event[done], rows.input[done], of_rows[done])
-        outcomes, mine = wanted.layers.copy(), wanted.input >= 0
-        layer_of = layer_of_inputs(self.parts.query)
-        is_event = mine & (rows.input[first : first + len(wanted.records)] >= 0)
+        outcomes = wanted.layers.copy()
+        is_event = (wanted.input >= 0) & (rows.input[first : first + len(wanted.records)] >= 0)
         own = np.where(released.verdict > 0, released.verdict, of_rows[first:])
-        by_reason = np.array(ADMITTED, np.int8)[adjusted]
-        own = np.where(own == Outcome.USED, by_reason, own)
-        outcomes[layer_of[wanted.input[is_event]], wanted.records[is_event]] = own[is_event]
+        own = np.where(own == Outcome.USED, _ADMITTED.take(adjusted), own)
+        fill_layers(layer_of_inputs(self.parts.query), wanted.input, wanted.records, is_event, own, outcomes)
         of_records = np.zeros(outcomes.shape[1], np.int8)
         of_records[wanted.records] = adjusted
         inputs = np.array([each.input_of(records.kinds) for each in self.parts.selector.layers])
         sources = one_chunk(records.table.column("_source"))
         account.update(self.state.roles.add(outcomes, inputs, sources, of_records))
         return outcomes, account
+
+
+@borrowing
+def fill_layers(
+    layer_of: Integers,
+    input_of: NDArray[np.int16],
+    records: Integers,
+    is_event: NDArray[np.bool_],
+    own: NDArray[np.int8],
+    outcomes: NDArray[np.int8],
+) -> None:
+    """Sets the outcomes of events by layer and record.
+
+    layer_of: by input; the others but `outcomes` by row: its input, its record, its outcome
+    """
+    for row in range(len(records)):
+        if is_event[row]:
+            outcomes[layer_of[input_of[row]], records[row]] = own[row]
+
+
+_ADMITTED = np.array(ADMITTED, np.int8)
+"""By the reason for which a time was adjusted, 0 = none."""
 
 
 def counted(admitted: Admitted, old: NDArray[np.bool_]) -> Admitted:
