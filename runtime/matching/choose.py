@@ -32,7 +32,7 @@ from runtime.matching.kernel.functions import OfFloat, OfFloats, OfInteger, OfIn
 from runtime.matching.kernel.program import PUSHES, TRUTH, NotForKernel, Operation, instructions
 from runtime.matching.kernel.tables import ConditionKind, Records, is_whole
 from runtime.matching.matchers import KernelMatcher, ReferenceOverColumns, RunKernelMatcher
-from runtime.matching.shared_events import MatcherOfRoles, of_one_input, served_together
+from runtime.matching.shared_events import MatcherOfRoles, knows_shared_events, of_one_input, served_together
 from runtime.progress_line import duration_text
 
 
@@ -82,7 +82,7 @@ class _MadeOnFirstUse:
 
 
 def _kernel_matcher(plan: Plan, query: QueryPlan) -> Matcher:
-    if query.shared_types:
+    if query.shared_types and not knows_shared_events(query):
         return MatcherOfRoles(_kernel(plan, of_one_input(query)), ReferenceOverColumns(plan, query))
     return _kernel(plan, query)
 
@@ -104,7 +104,7 @@ def why_not_kernel(plan: Plan, query: QueryPlan) -> str | None:
     except NotForKernel as reason:
         return str(reason)
     together = next(served_together(query), None)
-    if together is None:
+    if together is None or knows_shared_events(query):
         return None
     one, other = (query.inputs[index].name for index in together)
     return f"an event may be both '{one}' and '{other}' of a key, and keys with such an event need it"

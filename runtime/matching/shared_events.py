@@ -1,8 +1,9 @@
 """Events that serve several inputs of one key: their positions, and the matchers that see them.
 
 Where a type is several inputs, by their roles, each of a record's rows has a position of its own.
-Rows of one key are neighbours there, and one event. The kernels know one input per event. So keys
-with such an event are searched by the reference matcher, and all other keys by the kernel.
+Rows of one key are neighbours there, and one event. The kernel knows this of patterns where at most
+one of an event's positions can come into question at a time. By other patterns, keys with such an
+event are searched by the reference matcher, and all other keys by the kernel.
 """
 
 from __future__ import annotations
@@ -20,15 +21,23 @@ from querylang.plan.expression import Expression
 from querylang.plan.model import ACCEPT, Automaton, QueryPlan, State
 from runtime.admission import lookup_of
 from runtime.matching.interface import Found, Matcher, Ordered, Waiting, joined_events, relaid, wider
+from runtime.matching.kernel.tables import is_ambiguous
 
 
 def served_together(query: QueryPlan) -> Iterator[tuple[int, int]]:
-    """The pairs of inputs of one type and key that an event may serve both, as far as their filters
-    say."""
+    """The pairs of inputs that an event mostly serves both: those of one type and key, as far as
+    their filters say."""
+    for one, other in _of_one_type(query):
+        if query.inputs[one].keys == query.inputs[other].keys:
+            yield one, other
+
+
+def _of_one_type(query: QueryPlan) -> Iterator[tuple[int, int]]:
+    """The pairs of inputs that an event may serve both; with different keys where their values are
+    equal."""
     for inputs in query.shared_types.values():
         for one, other in combinations(inputs, 2):
-            items = query.inputs[one], query.inputs[other]
-            if items[0].keys == items[1].keys and not _exclude_each_other(*(item.filter for item in items)):
+            if not _exclude_each_other(query.inputs[one].filter, query.inputs[other].filter):
                 yield one, other
 
 
@@ -39,6 +48,19 @@ def _exclude_each_other(one: Expression | None, other: Expression | None) -> boo
     first, second = lookup_of(one), lookup_of(other)
     are_known = first.values is not None and second.values is not None and first.field == second.field
     return are_known and not {*(first.values or ())} & {*(second.values or ())}
+
+
+def knows_shared_events(query: QueryPlan) -> bool:
+    """Whether the kernels find what the reference matcher finds where an event serves several inputs:
+    they do if no step may take an event in two ways."""
+    apart = {frozenset(pair) for pair in _of_one_type(query)}
+    taken = [{item.input for item in state.transitions} for state in query.automaton.states]
+    takes_two = any(pair <= inputs for pair in apart for inputs in taken)
+    return (
+        not is_ambiguous(query)
+        and not takes_two
+        and not any(item.also for state in query.automaton.states for item in state.transitions)
+    )
 
 
 def of_one_input(query: QueryPlan) -> QueryPlan:

@@ -17,7 +17,7 @@ from runtime.matching.kernel.lookahead import Lanes, look_ahead
 from runtime.matching.kernel.memory import failed_until, record_dead_end
 from runtime.matching.kernel.search import bind, link_events, next_older
 from runtime.matching.kernel.tables import AutomatonTables
-from runtime.matching.kernel.workspace import Events, Links, Workspace
+from runtime.matching.kernel.workspace import Events, Links, Workspace, first_position, last_position
 from runtime.matching.windows import WindowColumns
 from runtime.number_arrays import Integers
 
@@ -109,12 +109,13 @@ def search_chain(
                     depth -= 1
                     position = path.event[depth]
                     if states[depth + 1].dead_end_row >= 0:
-                        record_dead_end(automaton, dead_ends, bindings, depth + 1, position, begin, search_number)
+                        tried = first_position(events, position)
+                        record_dead_end(automaton, dead_ends, bindings, depth + 1, tried, begin, search_number)
                     oldest = path.failed_until[depth]
                     position = next_older(links, states[depth].link_row, position, begin)
                 # 2. All have taken an event. Newer ones came first, so no other match is better.
                 elif depth == last:
-                    latest[matches] = event
+                    latest[matches] = last_position(events, event)
                     for term in range(last + 1):
                         members[matches, term] = bindings[term]
                     matches += 1

@@ -76,7 +76,7 @@ class Reader:
         )
         counts = self._counts(events, table)
         columns_of_events = events.start, events.fresh, events.input, events.time, events.superseded
-        return loaded, Events(*columns_of_events, counts, events.may_end)
+        return loaded, Events(*columns_of_events, counts, events.may_end, _first_positions(events))
 
     def _with_keys(self, table: pa.Table) -> pa.Table:
         if not self._may_mention_keys:
@@ -179,6 +179,12 @@ class Reader:
         return counts
 
 
+def _first_positions(events: Ordered) -> Integers:
+    """By position, the first one of its event; empty if each event has one."""
+    first = np.arange(len(events.row) if len(events.event) else 0)
+    return first if len(first) and _fill_first(events.start, events.event, first) else first[:0]
+
+
 def _states(column: Column) -> NDArray[np.int8]:
     """By row KNOWN, NULL or FAILED."""
     assert column.valid is not None, "who asks has seen a row without a value"
@@ -186,6 +192,17 @@ def _states(column: Column) -> NDArray[np.int8]:
     if column.failed is not None:
         states[column.failed] = FAILED
     return states
+
+
+@kernel
+def _fill_first(start: Integers, event: Integers, first: Integers) -> bool:
+    """Fills in the first position of each event, and whether any has several."""
+    has_several = False
+    for key in range(len(start) - 1):
+        for position in range(start[key], start[key + 1]):
+            if position > start[key] and event[position] == event[position - 1]:
+                first[position], has_several = first[position - 1], True
+    return has_several
 
 
 @kernel

@@ -16,7 +16,7 @@ from runtime.instants import NEVER
 from runtime.matching.kernel.evaluator import LoadedProgram, Stacks, comparison_holds, holds
 from runtime.matching.kernel.questions import FAILS, each_compares, each_holds, has_blocking_event, names_all, verdict
 from runtime.matching.kernel.tables import CheckKind, Records, RunTables
-from runtime.matching.kernel.workspace import Bound, Events
+from runtime.matching.kernel.workspace import Bound, Events, first_position, last_position
 from runtime.number_arrays import Integers
 
 
@@ -104,11 +104,11 @@ def without_holds(
     # is in it stays in it: a range that holds such an event already need not be completed. The
     # leading wait is added at the end, when the oldest event is known.
     oldest, newest = range_of(terms, conditions[condition].first_term, conditions[condition].stop_term, bindings)
-    first = oldest + 1
+    first, end = last_position(events, oldest) + 1, first_position(events, newest)
     if leading < NEVER and conditions[condition].is_leading:
-        first = first_after(events.time, begin, newest, leading_wait_start(events.time, leading, bindings))
+        first = first_after(events.time, begin, end, leading_wait_start(events.time, leading, bindings))
     first = max(first, oldest_position[conditions[condition].input])
-    return not has_without_event(events, conditions, program, condition, event, first, newest, bindings, stacks)
+    return not has_without_event(events, conditions, program, condition, event, first, end, bindings, stacks)
 
 
 @inlined
@@ -125,14 +125,14 @@ def has_without_event(
 ) -> bool:
     """Whether an event from position `first` to before `end` is one of a `without`.
 
-    Events that are bound do not count.
+    Events that are bound do not count, by whatever input.
     Events that have been superseded by one up to `event` do not count.
     """
     count_row = conditions[condition].count_row
     if first >= end:
         found = False
     elif count_row >= 0:
-        found = _counts_unbound_event(events.counts[count_row], first, end, bindings)
+        found = _counts_unbound_event(events, events.counts[count_row], first, end, bindings)
     else:
         number, item = conditions[condition].program, conditions[condition].input
         found = _scan(events, program, number, item, event, first, end, bindings, stacks)
@@ -140,7 +140,7 @@ def has_without_event(
 
 
 @borrowing
-def _counts_unbound_event(counts: NDArray[np.int32], first: int, end: int, bindings: Integers) -> bool:
+def _counts_unbound_event(events: Events, counts: NDArray[np.int32], first: int, end: int, bindings: Integers) -> bool:
     """Whether more events are counted from position `first` to before `end` than are bound.
 
     `counts` is a running count, so the difference of two entries is exact for any range: no event
@@ -153,13 +153,28 @@ def _counts_unbound_event(counts: NDArray[np.int32], first: int, end: int, bindi
     # Take off each event that is bound, in the range and counted: once, even if several terms share
     # it.
     for term in range(terms):
-        position = bindings[term]
-        if first <= position < end and counts[position + 1] > counts[position]:
+        own = _counted(events, counts, bindings[term], first, end) if bindings[term] >= 0 else 0
+        if own > 0:
             is_first = True
             for other in range(term):
-                is_first = is_first and bindings[other] != position
-            count -= is_first
+                is_first = is_first and not _are_one(events, bindings[other], bindings[term])
+            count -= own if is_first else 0
     return count > 0
+
+
+@inlined
+def _counted(events: Events, counts: NDArray[np.int32], position: int, first: int, end: int) -> int:
+    """How often the event at `position` is counted from position `first` to before `end`."""
+    from_, to = max(first, first_position(events, position)), min(end, last_position(events, position) + 1)
+    return counts[to] - counts[from_] if from_ < to else 0
+
+
+@inlined
+def _are_one(events: Events, one: int, other: int) -> bool:
+    """Whether two positions are of one event; -1 is of none."""
+    if one < 0 or other < 0:
+        return False
+    return first_position(events, one) == first_position(events, other)
 
 
 @borrowing
@@ -186,7 +201,7 @@ def _scan(
             continue
         is_bound = False
         for term in range(terms):
-            is_bound = is_bound or bindings[term] == position
+            is_bound = is_bound or _are_one(events, bindings[term], position)
         if is_bound:
             continue
         if number < 0:
@@ -407,7 +422,7 @@ def _run_without_holds(
     oldest, newest = _run_range_of(tables.lists, checks[check].first_term, checks[check].stop_term, bound)
     first, end = NEVER, -1
     if newest >= 0:
-        first, end = path[oldest] + 1, path[newest]
+        first, end = last_position(events, path[oldest]) + 1, first_position(events, path[newest])
     for index in range(checks[check].first_middle, checks[check].stop_middle):
         point = _point_of(events, tables, bound, path, tables.lists[index])
         first = min(first, first_after(events.time, begin, event + 1, point))
@@ -422,10 +437,9 @@ def _run_without_holds(
         return True
     if row < 0:
         return not has_blocking_event(
+            events,
             tables,
             program,
-            events.input,
-            events.superseded,
             bound,
             path,
             deepest,
@@ -435,19 +449,19 @@ def _run_without_holds(
             end,
             stacks,
         )
-    return _count_between(events.counts[row], path, deepest, first, end) == 0
+    return _count_between(events, events.counts[row], path, deepest, first, end) == 0
 
 
 @borrowing
-def _count_between(counts: NDArray[np.int32], path: Integers, deepest: int, first: int, end: int) -> int:
+def _count_between(
+    events: Events, counts: NDArray[np.int32], path: Integers, deepest: int, first: int, end: int
+) -> int:
     """How many events are counted from position `first` to before `end` that are not bound."""
     count = int(counts[end] - counts[first])
     depth = 0
     while count > 0 and depth <= deepest:
-        position = path[depth]
-        if position < first:
+        if last_position(events, path[depth]) < first:
             break
-        if position < end:
-            count -= counts[position + 1] - counts[position]
+        count -= _counted(events, counts, path[depth], first, end)
         depth += 1
     return count

@@ -7,7 +7,6 @@ run. `runtime.matching.candidates` is the same in plain Python.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
@@ -24,7 +23,7 @@ from runtime.matching.kernel.evaluator import (
     state_of_operand,
 )
 from runtime.matching.kernel.tables import FoldFunction, Records, RunTables
-from runtime.matching.kernel.workspace import Bound
+from runtime.matching.kernel.workspace import Bound, Events, first_position
 from runtime.number_arrays import Integers
 
 FAILS, HOLDS, NOT_ASKED = range(3)
@@ -303,10 +302,9 @@ def _fold(
 
 @borrowing
 def has_blocking_event(
+    events: Events,
     tables: RunTables,
     program: LoadedProgram,
-    input_of: NDArray[np.int16],
-    superseded: Integers,
     bound: Bound,
     path: Integers,
     deepest: int,
@@ -328,12 +326,13 @@ def has_blocking_event(
             return False
     depth = 0
     for position in range(end - 1, first - 1, -1):
-        if input_of[position] != item or (len(superseded) > 0 and superseded[position] <= event):
+        if events.input[position] != item or (len(events.superseded) > 0 and events.superseded[position] <= event):
             continue
-        # Members of the candidate do not count; they are in order.
-        while depth <= deepest and path[depth] > position:
+        # Members of the candidate do not count, by whatever input; they are in order.
+        own = first_position(events, position)
+        while depth <= deepest and first_position(events, path[depth]) > own:
             depth += 1
-        if depth <= deepest and path[depth] == position:
+        if depth <= deepest and first_position(events, path[depth]) == own:
             continue
         if number < 0:
             return True

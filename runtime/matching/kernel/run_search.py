@@ -45,6 +45,8 @@ from runtime.matching.kernel.workspace import (
     Matches,
     Memory,
     RunWorkspace,
+    first_position,
+    last_position,
 )
 from runtime.matching.windows import WindowColumns
 from runtime.number_arrays import Integers
@@ -102,7 +104,8 @@ def search_runs(
             search_state.size[:] = 0
         # Invariant: the windows are as after the event at `place[PREVIOUS]`.
         while place[INDEX] < place[COUNT]:
-            event = links.starts[place[INDEX]]
+            start = links.starts[place[INDEX]]
+            event = last_position(events, start)
             move_windows(events, windows, followed, place[PREVIOUS], event, search_state)
             oldest_position, oldest_time = event, events.time[event]
             for item in range(len(search_state.oldest_time)):
@@ -116,7 +119,7 @@ def search_runs(
             first_match = place[MATCHES]
             ending = NONE
             # A later event than the latest one may have been skipped to.
-            if event >= oldest_position:
+            if start >= oldest_position:
                 ending = search_from(
                     events,
                     number,
@@ -130,6 +133,7 @@ def search_runs(
                     workspace,
                     memory,
                     matches,
+                    start,
                     event,
                     begin,
                     oldest_position,
@@ -144,7 +148,7 @@ def search_runs(
                 place[MATCHES] = first_match
             elif place[MATCHES] > first_match and len(free) > 0:
                 # Of a `find all` the most recent match comes first here.
-                free[key] = _free_after(tables, matches, first_match, event, skip_term, skips_to_last)
+                free[key] = _free_after(events, tables, matches, first_match, event, skip_term, skips_to_last)
             place[INDEX] += 1
         place[KEY], place[INDEX] = key + 1, 0
     return DONE
@@ -152,7 +156,13 @@ def search_runs(
 
 @borrowing
 def _free_after(
-    tables: RunTables, matches: Matches, match: int, event: int, skip_term: int, skips_to_last: bool
+    events: Events,
+    tables: RunTables,
+    matches: Matches,
+    match: int,
+    event: int,
+    skip_term: int,
+    skips_to_last: bool,
 ) -> int:
     """The first position that a later match may bind."""
     result = event + 1
@@ -162,7 +172,7 @@ def _free_after(
             taken = matches.transition[index]
             for bind in range(tables.transitions[taken].first_bind, tables.transitions[taken].stop_bind):
                 if tables.binds[bind] == skip_term and not (is_known and skips_to_last):
-                    result, is_known = matches.event[index], True
+                    result, is_known = first_position(events, matches.event[index]), True
     return result
 
 
@@ -180,6 +190,7 @@ def search_from(
     workspace: RunWorkspace,
     memory: Memory,
     matches: Matches,
+    start: int,
     event: int,
     begin: int,
     oldest_position: int,
@@ -187,7 +198,8 @@ def search_from(
 ) -> int:
     """Searches the candidates of one new event; returns how it ends.
 
-    event, begin: positions of the new event and of the key's first one
+    start: the position of the new event that the first state may take
+    event, begin: the new event's last position and the key's first one
     oldest_position, oldest_time: no window holds anything older
     """
     states, transitions, parts = tables.states, tables.transitions, tables.parts
@@ -200,9 +212,9 @@ def search_from(
     bound.counts[:] = 0
     # For conditions on the key alone, which any event of the key can answer.
     bound.at[len(bound.at) - 1] = event
-    depth, state, position, transition, best, binds_made, given = 0, 0, event, 0, NOTHING, 0, 0
+    depth, state, position, transition, best, binds_made, given = 0, 0, start, 0, NOTHING, 0, 0
     item, link_row, stop = states[0].input, -1, states[0].stop_transition
-    oldest, limit = event, events.time[event]
+    oldest, limit = start, events.time[event]
     # The pattern's `within`, counted from the candidate's newest event.
     oldest_in_match = max(oldest_time, events.time[event] - within + 1)
     ending = NONE
@@ -290,7 +302,7 @@ def search_from(
                         bound,
                         path,
                         target,
-                        position,
+                        first_position(events, position),
                         begin,
                         place[FIRST_SEARCH],
                         search,
@@ -304,8 +316,9 @@ def search_from(
                 if item >= 0:
                     oldest, limit = max(oldest, window_position[item]), max(limit, window_time[item])
                 oldest = max(oldest, failed)
+                position = first_position(events, position)
                 if states[state].is_next_only == 1:
-                    oldest = max(oldest, position - 1)
+                    oldest = max(oldest, first_position(events, position - 1))
                 position = next_older(links, link_row, position, begin)
                 continue
         else:
@@ -342,7 +355,7 @@ def search_from(
                 bound,
                 path,
                 state,
-                path[depth - 1],
+                first_position(events, path[depth - 1]),
                 begin,
                 place[FIRST_SEARCH],
                 search,
@@ -383,13 +396,14 @@ def search_from(
         item, link_row = states[state].input, states[state].link_row
         stop = states[state].stop_transition
         if depth == 0 and not (is_every and given > 0):
-            oldest, limit = event, events.time[event]
+            oldest, limit = start, events.time[event]
         else:
             oldest, limit = oldest_position, oldest_in_match if depth > 0 else oldest_time
             if item >= 0:
                 oldest, limit = max(oldest, window_position[item]), max(limit, window_time[item])
             if states[state].is_next_only == 1 and depth > 0:
-                oldest = max(oldest, path[depth - 1] - 1)
+                before = first_position(events, path[depth - 1]) - 1
+                oldest = max(oldest, first_position(events, before))
             # This event has failed in the same state: what is older fails for the same reason. Only
             # other transitions on this event are left.
             if not finds_all and transitions[transition - 1].target == state:
@@ -404,7 +418,7 @@ def search_from(
         if best >= 0:
             stop = transitions[transition - 1].tied_until
     if best >= 0:
-        return FOUND if _add_completion(memory, best, matches, place) else FULL_MATCHES
+        return FOUND if _add_completion(events, memory, best, matches, place) else FULL_MATCHES
     if finds_all and given > most_matches and not is_every:
         matches.errors[place[ERRORS]] = event
         place[ERRORS] += 1
@@ -467,13 +481,13 @@ def _add_match(
 
 
 @borrowing
-def _add_completion(memory: Memory, completion: int, matches: Matches, place: Integers) -> bool:
+def _add_completion(events: Events, memory: Memory, completion: int, matches: Matches, place: Integers) -> bool:
     """Adds the candidate that a completion is; whether there was room."""
     match = place[MATCHES]
     at = matches.first[match]
     if match >= len(matches.latest):
         return False
-    matches.latest[match] = memory.event[completion]
+    matches.latest[match] = last_position(events, memory.event[completion])
     while completion != END:
         if at >= len(matches.event):
             return False

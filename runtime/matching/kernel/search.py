@@ -24,7 +24,16 @@ from runtime.matching.kernel.evaluator import LoadedProgram, Stacks, comparison_
 from runtime.matching.kernel.lookahead import look_ahead
 from runtime.matching.kernel.memory import failed_until, record_dead_end
 from runtime.matching.kernel.tables import AutomatonTables, ConditionKind
-from runtime.matching.kernel.workspace import Events, Links, Query, SearchState, Workspace, is_more_recent
+from runtime.matching.kernel.workspace import (
+    Events,
+    Links,
+    Query,
+    SearchState,
+    Workspace,
+    first_position,
+    is_more_recent,
+    last_position,
+)
 from runtime.matching.windows import WindowColumns
 from runtime.number_arrays import Integers
 
@@ -52,9 +61,17 @@ def link_events(
     # position.
     for row in range(len(linked_inputs)):
         item, newest = linked_inputs[row], -1
-        for position in range(begin, end):
-            links.previous_of_input[row, position - begin] = newest
-            newest = position if events.input[position] == item else newest
+        if len(events.first_of) == 0:
+            for position in range(begin, end):
+                links.previous_of_input[row, position - begin] = newest
+                newest = position if events.input[position] == item else newest
+        else:
+            # What an event is to its other inputs is not before it.
+            before = -1
+            for position in range(begin, end):
+                before = newest if events.first_of[position] == position else before
+                links.previous_of_input[row, position - begin] = before
+                newest = position if events.input[position] == item else newest
     count = 0
     # Written for every event, and overwritten by the next one unless this one counts: without a
     # branch.
@@ -320,7 +337,8 @@ def search(
         # Invariant: the windows are as after `previous`. A new event that the first state does not
         # take ends no match; it is added to the windows together with the next one that may.
         for index in range(count):
-            event = links.starts[index]
+            start = links.starts[index]
+            event = last_position(events, start)
             move_windows(events, windows, query.followed, previous, event, search_state)
             # No window holds anything older than these two, so no step of the search need look
             # there. An input that is used as the latest event only does not count: no step after
@@ -342,6 +360,7 @@ def search(
                 aggregation,
                 members,
                 matches,
+                start,
                 event,
                 begin,
                 oldest_position,
@@ -354,7 +373,9 @@ def search(
                 if aggregation.is_every:
                     finish_match(aggregation, candidates, matches)
                 if len(free) > 0:
-                    free[key] = event + 1 if skip_term < 0 else members[matches, skip_term]
+                    free[key] = event + 1
+                    if skip_term >= 0:
+                        free[key] = first_position(events, members[matches, skip_term])
                 matches += 1
     return matches
 
@@ -368,6 +389,7 @@ def search_from(
     aggregation: Aggregation,
     members: Integers,
     match: int,
+    start: int,
     event: int,
     begin: int,
     oldest_position: int,
@@ -378,7 +400,8 @@ def search_from(
     """Searches the candidates of one new event; returns their number and that of the last search.
 
     match: the row of `members` for the best candidate
-    event, begin: positions of the new event and of the key's first one
+    start: the position of the new event that the first state may take
+    event, begin: the new event's last position and the key's first one
     oldest_position, oldest_time: no window holds anything older
     first_search: the number of the key's first search
     search_number: of the search before. What has the same newest event is one search. That is the
@@ -397,12 +420,12 @@ def search_from(
     bindings[terms] = event
     # `events_needed - 1` more events must follow, one position each: with fewer positions left a
     # state cannot succeed.
-    first_position = oldest_position + states[0].events_needed - 1 if is_every else event
-    first_scope = scope_of(automaton, search_state, 0, first_position, oldest_time)
+    first = oldest_position + states[0].events_needed - 1 if is_every else start
+    first_scope = scope_of(automaton, search_state, 0, first, oldest_time)
     # `oldest_in_match`: the pattern's `within`, counted from the candidate's newest event, may end
     # before the windows do.
     scope, oldest_in_match, newest, candidates = first_scope, oldest_time, -1, 0
-    depth, state, position, transition, rejected = 0, 0, event, 0, 0
+    depth, state, position, transition, rejected = 0, 0, start, 0, 0
     path.has_candidate[0] = 0
     path.tied_until[0] = -1
     # Invariant: the entries of `path` before `depth` are bound and fulfil all conditions that they
@@ -458,7 +481,8 @@ def search_from(
                 break
             depth -= 1
             if path.has_candidate[depth + 1] == 0 and states[state].dead_end_row >= 0:
-                record_dead_end(automaton, dead_ends, bindings, state, path.event[depth], begin, search_number)
+                tried = first_position(events, path.event[depth])
+                record_dead_end(automaton, dead_ends, bindings, state, tried, begin, search_number)
             state, position, transition = path.state[depth], path.event[depth], path.next_transition[depth]
             rejected = 0
             unbind(automaton, transition - 1, bindings)
@@ -471,7 +495,7 @@ def search_from(
         # it is part of a candidate, and then it is the newest of that: if it has no candidate,
         # older ones need not be enumerated.
         if depth == 0 and position != newest:
-            if candidates == 0 and position < event:
+            if candidates == 0 and position < start:
                 unbind(automaton, transition - 1, bindings)
                 break
             newest, search_number = position, search_number + 1
@@ -539,7 +563,8 @@ def search_from(
             depth, state, rejected = depth + 1, target, 0
             oldest = max(oldest_position + states[state].events_needed - 1, failed)
             scope = scope_of(automaton, search_state, state, oldest, oldest_in_match)
-            position, transition = next_older(links, scope.link_row, position, begin), scope.first
+            position = next_older(links, scope.link_row, first_position(events, position), begin)
+            transition = scope.first
             path.has_candidate[depth] = 0
             path.tied_until[depth] = -1
             path.failed_until[depth] = failed

@@ -15,7 +15,7 @@ from runtime.instants import NEVER
 from runtime.matching.kernel.conditions import first_after, has_without_event, leading_wait_start, range_of
 from runtime.matching.kernel.evaluator import LoadedProgram, Stacks
 from runtime.matching.kernel.tables import ConditionKind, Records
-from runtime.matching.kernel.workspace import Events, Query, Workspace
+from runtime.matching.kernel.workspace import Events, Query, Workspace, last_position
 from runtime.matching.windows import WindowColumns
 from runtime.number_arrays import Integers
 
@@ -122,7 +122,7 @@ def _has_without_event(
     the other waits only new events are checked: all others were there, and did not end it, when it
     was checked before.
     """
-    key, latest, found = waits.key[wait], waits.latest[wait], False
+    key, latest, found = waits.key[wait], last_position(events, waits.latest[wait]), False
     # The wait's end is outside of the range, so events at `due` or later do not count.
     later = latest + 1 if waits.is_new[wait] else events.fresh[key]
     end = first_after(events.time, later, events.start[key + 1], waits.due[wait] - 1)
@@ -130,7 +130,7 @@ def _has_without_event(
     if waits.is_new[wait]:
         begin = events.start[key]
         oldest, _ = range_of(ranges, conditions[condition].first_term, conditions[condition].stop_term, bindings)
-        first = oldest + 1
+        first = last_position(events, oldest) + 1
         if conditions[condition].is_leading:
             first = first_after(events.time, begin, later, leading_wait_start(events.time, leading, bindings))
         if first < later:

@@ -62,6 +62,8 @@ class Events(NamedTuple):
     """Ordered events by position; fields as in `runtime.matching.interface.Ordered`, and counts.
 
     counts: by (count row, p), how many events before position p the row counts, over all keys
+    first_of: by position, the first position of its event, which may serve several inputs. Empty if
+        each event has one position
     """
 
     start: Integers
@@ -71,6 +73,21 @@ class Events(NamedTuple):
     superseded: Integers
     counts: NDArray[np.int32]
     may_end: NDArray[np.bool_]
+    first_of: Integers
+
+
+@inlined
+def first_position(events: Events, position: int) -> int:
+    """The first position of the event that is at `position`."""
+    return events.first_of[position] if len(events.first_of) > 0 else position
+
+
+@inlined
+def last_position(events: Events, position: int) -> int:
+    """The last position of the event that is at `position`."""
+    while position + 1 < len(events.first_of) and events.first_of[position + 1] == events.first_of[position]:
+        position += 1
+    return position
 
 
 class Query(NamedTuple):
@@ -97,7 +114,7 @@ class Links(NamedTuple):
     """Of the key at hand.
 
     previous_of_input: by (linked input, position p within the key), the newest event of the input
-        before p; -1: none
+        before the event at p; -1: none
     starts: the new events that may be the latest of a match
     """
 

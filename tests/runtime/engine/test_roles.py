@@ -186,10 +186,26 @@ def test_a_query_whose_events_may_serve_two_roles_of_a_key_is_said_to_be_slow(
     filters: tuple[str, str], is_slow: bool
 ) -> None:
     one, other = (f"P({filter_}) as {role} key pid within 60.0;" for filter_, role in zip(filters, "ab", strict=True))
-    plan = compile_text(f"{EVENT}query Q {{ inputs {{ {one} {other} }} find a as x -> b as y }}").plan
+    plan = compile_text(f"{EVENT}query Q {{ inputs {{ {one} {other} }} find a as x and b as y }}").plan
     lines = slow_queries(plan)
     assert [("'a' and 'b' of a key" in line) for line in lines] == [True] * is_slow
 
 
-def test_a_query_whose_roles_have_different_keys_is_not() -> None:
-    assert slow_queries(compile_text(PAIR).plan) == []
+@pytest.mark.parametrize("keys", [("pid", "ppid"), ("pid", "pid")])
+def test_a_query_whose_steps_take_an_event_in_one_way_each_is_not(keys: tuple[str, str]) -> None:
+    one, other = (f"P() as {role} key {key} as k within 60.0;" for role, key in zip("ab", keys, strict=True))
+    text = f"{EVENT}query Q {{ inputs {{ {one} {other} }} find a as x -> b as y }}"
+    assert slow_queries(compile_text(text).plan) == []
+
+
+def test_a_wait_behind_an_event_of_two_roles_is_saved_and_restored() -> None:
+    inputs = "P() as b key pid within 60.0; P() as a key pid within 60.0;"
+    plan = compile_text(f"{EVENT}query Q {{ inputs {{ {inputs} }} find b as x -> wait(5.0) as t }}").plan
+    arrivals = read_arrivals([row(1, 7, 1), row(9, 7, 1)], plan)
+    whole, cut = Engine(plan), Engine(plan)
+    cut.process(Arrivals(arrivals.table.slice(0, 1)))
+    cut = Engine.restore(plan, cut.snapshot())
+    found, expected = cut.process(Arrivals(arrivals.table.slice(1))), whole.process(arrivals)
+    names = ["match_id", "time", "emitted", "members"]
+    rows = [results.matches["Q"].select(names).to_pylist() for results in (found, expected)]
+    assert rows[0] == rows[1] != []
