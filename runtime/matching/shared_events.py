@@ -51,7 +51,7 @@ def _exclude_each_other(one: Expression | None, other: Expression | None) -> boo
 
 
 def knows_shared_events(query: QueryPlan) -> bool:
-    """Whether the kernels find what the reference matcher finds where an event serves several inputs:
+    """Whether the kernels find what the reference matcher does where an event serves several inputs:
     they do if no step may take an event in two ways."""
     apart = {frozenset(pair) for pair in _of_one_type(query)}
     taken = [{item.input for item in state.transitions} for state in query.automaton.states]
