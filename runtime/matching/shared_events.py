@@ -51,8 +51,8 @@ def _exclude_each_other(one: Expression | None, other: Expression | None) -> boo
 
 
 def knows_shared_events(query: QueryPlan) -> bool:
-    """Whether the kernels find what the reference matcher does where an event serves several inputs:
-    they do if no step may take an event in two ways."""
+    """Whether the kernels find what the reference matcher does where an event serves several
+    inputs: they do if no step may take an event in two ways."""
     apart = {frozenset(pair) for pair in _of_one_type(query)}
     taken = [{item.input for item in state.transitions} for state in query.automaton.states]
     takes_two = any(pair <= inputs for pair in apart for inputs in taken)
