@@ -30,6 +30,7 @@ from runtime.interpreter import run_block as run_statements
 from runtime.matching.interface import columns_of
 from runtime.number_arrays import Integers
 from runtime.results.for_users import column_cells, plain_value
+from runtime.results.plain_blocks import Put, plain_block, put_out
 from runtime.results.schemas import (
     NO_OUTPUTS,
     OUTPUT_SCHEMA,
@@ -133,7 +134,6 @@ def block_outputs(
     feeds: the event types that are routed to queries
     looked_up: by these matches; None = the query looks nothing up
     """
-    routed: list[Routed] = []
     order = np.lexsort([matches.column(name).to_numpy() for name in ("_rank", "time", "_step", "emitted")])
     # A key's count depends on the order of its matches, so that has to be the same for every cut.
     if (np.diff(order) < 0).any():
@@ -141,10 +141,117 @@ def block_outputs(
         looked_up = None if looked_up is None else looked_up.take(order)
     else:
         order = np.arange(len(matches))
+    sent = plain_block(plan, query)
+    if sent is None:
+        rows, _, routed = _run_each(plan, query, matches, keys, cut_off, feeds, looked_up, order)
+        return rows, routed
+    is_known, is_long, put = put_out(sent, plan, query, matches)
+    # A match that may be cut off counts for those of its key that follow.
+    is_plain = is_known & ~np.isin(keys, keys[is_long | (cut_off[keys] > 0)])
+    if not is_plain.all():
+        put = [item.only(is_plain[is_known & ~is_long]) for item in put]
+    chosen, others = np.flatnonzero(is_plain), np.flatnonzero(~is_plain)
+    own, routed = _rows_put_out(query, matches, keys, put, chosen, order, feeds)
+    if not len(others):
+        return own, routed
+    rest = matches.take(pa.array(others))
+    rows, places, more = _run_each(plan, query, rest, keys[others], cut_off, feeds, None, order[others])
+    both = np.argsort(np.concatenate([np.repeat(chosen, len(put)), others[places]]), kind="stable")
+    table = pa.concat_tables([own, rows]).take(pa.array(both)).combine_chunks()
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return table, sorted([*routed, *more], key=lambda item: (place[item.match], item.output))
+
+
+def _rows_put_out(
+    query: QueryPlan,
+    matches: pa.Table,
+    keys: NDArray[np.int64],
+    put: Sequence[Put],
+    chosen: NDArray[np.int64],
+    order: NDArray[np.int64],
+    feeds: Collection[str],
+) -> tuple[pa.Table, list[Routed]]:
+    """The rows of a plain block in the chosen matches, and what other queries take of them.
+
+    keys, order: as in `_run_each`
+    """
+    count, statements = len(chosen), len(put)
+    rows = pa.array(np.repeat(chosen, statements))
+    _, first, number = np.unique(keys[chosen], return_index=True, return_inverse=True)
+    values = column_cells(matches.column("key").take(pa.array(chosen[first])))
+    texts = pa.array([json.dumps(plain_value(value)) for value in values], pa.string())
+    columns: dict[str, pa.Array] = {
+        "kind": _in_turn([pa.repeat(item.sent.kind, count) for item in put]),
+        "channel": _in_turn([pa.repeat(pa.scalar(item.sent.channel, pa.string()), count) for item in put]),
+        "text": _in_turn([pa.array(item.texts, pa.string()) for item in put]),
+        "event": _in_turn(
+            [
+                pa.nulls(count, pa.string()) if item.events is None else pa.array(item.events, pa.string())
+                for item in put
+            ]
+        ),
+        "key": texts.take(pa.array(np.repeat(number, statements))),
+        **told_columns(query, count * statements),
+    }
+    for field in OUTPUT_SCHEMA:
+        if field.name in TOLD:
+            columns.setdefault(field.name, pa.nulls(len(rows), field.type))
+        elif field.name not in columns:
+            columns[field.name] = one_chunk(matches.column(field.name)).take(rows)
+    table = pa.table({name: columns[name] for name in OUTPUT_SCHEMA.names}, schema=OUTPUT_SCHEMA)
+    return table, list(_routed(matches, put, chosen, order, [values[at] for at in number.tolist()], feeds))
+
+
+def _in_turn(columns: Sequence[pa.Array]) -> pa.Array:
+    """The first cells of all columns, then the second ones, and so on."""
+    if len(columns) == 1:
+        return columns[0]
+    count = len(columns[0])
+    return pa.concat_arrays(columns).take(pa.array(np.arange(count * len(columns)).reshape(-1, count).T.ravel()))
+
+
+def _routed(
+    matches: pa.Table,
+    put: Sequence[Put],
+    chosen: NDArray[np.int64],
+    order: NDArray[np.int64],
+    keys: Sequence[Mapping[str, Any]],
+    feeds: Collection[str],
+) -> Iterator[Routed]:
+    """What other queries take, by match and then by output; keys: by chosen match."""
+    taken = [(place, item) for place, item in enumerate(put) if item.sent.is_routed and item.sent.event_name in feeds]
+    if not taken:
+        return
+    rows = pa.array(chosen)
+    ids, steps = (matches.column(name).take(rows).to_pylist() for name in ("match_id", "_step"))
+    emitted = pc.cast(matches.column("emitted"), pa.int64()).take(rows).to_pylist()
+    events = [list(item.made()) for _, item in taken]
+    for index, number in enumerate(order[chosen].tolist()):
+        for (place, _), own in zip(taken, events, strict=True):
+            yield Routed(number, place, own[index], ids[index], emitted[index], steps[index], keys[index])
+
+
+def _run_each(
+    plan: Plan,
+    query: QueryPlan,
+    matches: pa.Table,
+    keys: NDArray[np.int64],
+    cut_off: NDArray[np.int64],
+    feeds: Collection[str],
+    looked_up: LookedUp | None,
+    order: NDArray[np.int64],
+) -> tuple[pa.Table, Integers, list[Routed]]:
+    """The outputs of matches, whose blocks run one by one; by row, the place of its match among
+    these; and what other queries take.
+
+    order: by match, its number among those of the call; the others as of `block_outputs`
+    """
+    routed: list[Routed] = []
     common = matches.select(["query", "instance", "time", "emitted", "match_id", "_step", "_rank"]).to_pylist()
     values = column_cells(matches.column("key"))
     told = told_cells(query)
-    tables, rows = list[pa.Table](), list[Row]()
+    tables, rows, counts = list[pa.Table](), list[Row](), list[int]()
     each = zip(common, values, keys.tolist(), order.tolist(), _contexts(plan, query, matches, looked_up), strict=True)
     for shared, value, key, number, context in each:
         shared["key"] = json.dumps(plain_value(value))
@@ -159,11 +266,13 @@ def block_outputs(
                     emitted = micros_of(shared["emitted"])
                     identity, step = shared["match_id"], shared["_step"]
                     routed.append(Routed(number, place, event, identity, emitted, step, value))
+        counts.append(len(own))
         rows.extend({**shared, **row} for row in own)
         if len(rows) > _MOST_ROWS:
             tables.append(pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA))
             rows = []
-    return rows_of(NO_OUTPUTS, [*tables, pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)]), routed
+    table = rows_of(NO_OUTPUTS, [*tables, pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)])
+    return table, np.repeat(np.arange(len(counts)), counts), routed
 
 
 def _fed(outputs: Sequence[Output]) -> Iterator[tuple[int, Event]]:
