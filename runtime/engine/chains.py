@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
 from math import isfinite
@@ -143,6 +143,19 @@ class _Places:
         """The place of a record of the call."""
         return tuple(int(column[record]) for column in self._columns)
 
+    def of_all(self, records: Integers) -> dict[int, tuple[tuple[int, ...], int]]:
+        """The place of each of these records of the call, and how many records come before what it
+        causes."""
+        places = zip(*(column[records].tolist() for column in self._columns), strict=True)
+        last = len(self._records.table) - 1
+        followers = np.minimum(records + 1, last)
+        is_one_of = (records < last) & np.all([own[records] == own[followers] for own in self._columns], axis=0)
+        found = dict(zip(records.tolist(), zip(places, (records + 1).tolist(), strict=True), strict=True))
+        for record in records[is_one_of].tolist():
+            place, _ = found[record]
+            found[record] = place, self.before(((place[0], _OF_RECORD, place),))
+        return found
+
     def before(self, path: Path) -> int:
         """How many records come before a routed one."""
         moment, kind, place = path[0]
@@ -179,18 +192,27 @@ class ChainRecords:
     paths: Mapping[int, Path]
     causes: Integers
 
-    def cause(self, step: int, emitted: int, places: _Places) -> Path:
-        """The path of what has found a match; parameters as of `Routed`.
+    def causes_of(self, routed: Sequence[Routed], places: _Places) -> Iterator[tuple[Path, int]]:
+        """By routed event the path of what has found its match, and how many records of the call
+        come before it.
 
         places: of the records from sources
         """
-        if step in self.paths:
-            return self.paths[step]
-        if step < 0:
-            return ((emitted, _OF_TIMER, ()),)
-        if step >= AT_THE_END:
-            return ((emitted, _OF_END, ()),)
-        return ((emitted, _OF_RECORD, places.of(int(self.steps[step]) if len(self.steps) else step)),)
+        steps = np.unique(np.array([item.step for item in routed], np.int64))
+        steps = steps[(steps >= 0) & (steps < AT_THE_END)]
+        roots = self.steps[steps] if len(self.steps) else steps
+        root_of = dict(zip(steps.tolist(), roots.tolist(), strict=True))
+        of_records = places.of_all(np.unique(roots[roots >= 0]))
+        for item in routed:
+            path, root = self.paths.get(item.step), root_of.get(item.step, -1)
+            if path is None and root >= 0:
+                place, before = of_records[root]
+                yield ((item.emitted, _OF_RECORD, place),), before
+            elif path is not None and path[0][1] == _OF_RECORD:
+                yield path, root + 1
+            else:
+                path = path or ((item.emitted, _OF_TIMER if item.step < 0 else _OF_END, ()),)
+                yield path, places.before(path)
 
 
 class Chains:
@@ -268,6 +290,7 @@ class CallChains:
         self._kinds = event_numbers(plan)
         self._places = _Places(records)
         self._paths: list[Path] = []
+        self._before: list[int] = []
         self._tables: list[pa.Table] = []
         self._leaving: list[RoutedRecords] = []
         self._given: dict[tuple[frozenset[str], int], ChainRecords] = {}
@@ -298,21 +321,26 @@ class CallChains:
         given: the records that the query has had
         """
         if outcome.routed:
-            paths = [
-                (*given.cause(item.step, item.emitted, self._places), _hop(query, item)) for item in outcome.routed
-            ]
+            causes = list(given.causes_of(outcome.routed, self._places))
+            paths = [(*path, _hop(query, item)) for (path, _), item in zip(causes, outcome.routed, strict=True)]
             found = RoutedRecords(self._table(query, outcome.routed), paths)
             if self._crosses:
                 self._leaving.append(found)
             else:
-                self.receive([found])
+                self._add(found, [before for _, before in causes])
         steps = given.causes if self._tells_causes else given.steps
         return outcome.with_steps(steps) if len(steps) else outcome
 
     def receive(self, routed: Sequence[RoutedRecords]) -> None:
         """Adds what has been routed, here or in other engines."""
-        self._paths += [path for item in routed for path in item.paths]
-        self._tables += [item.table for item in routed]
+        for item in routed:
+            self._add(item, [self._places.before(path) for path in item.paths])
+
+    def _add(self, routed: RoutedRecords, before: Sequence[int]) -> None:
+        """Adds what has been routed; `before`: how many records of the call come before each."""
+        self._paths += routed.paths
+        self._before += before
+        self._tables.append(routed.table)
 
     def leave(self) -> RoutedRecords | None:
         """What has been routed since this was asked last, for all engines; None = nothing."""
@@ -325,7 +353,7 @@ class CallChains:
         if not self._paths or self._crosses:
             return None
         rows = sorted(range(len(self._paths)), key=self._paths.__getitem__)
-        before = [self._places.before(self._paths[row]) for row in rows]
+        before = [self._before[row] for row in rows]
         steps = [_root_step(self._paths[row], count) for row, count in zip(rows, before, strict=True)]
         table = self._taken(rows).append_column("_step", pa.array(steps, pa.int64()))
         if self._tells_causes:
@@ -347,7 +375,7 @@ class CallChains:
         """These columns of the call, with these routed records in total order."""
         records, count = self._records, len(self._records.table)
         paths = [self._paths[row] for row in rows]
-        before = np.array([self._places.before(path) for path in paths], np.int64)
+        before = np.array([self._before[row] for row in rows], np.int64)
         places = before + np.arange(len(rows))
         is_routed = np.zeros(count + len(rows), np.bool_)
         is_routed[places] = True
