@@ -322,7 +322,7 @@ class CallChains:
         """
         if outcome.routed:
             causes = list(given.causes_of(outcome.routed, self._places))
-            paths = [(*path, _hop(query, item)) for (path, _), item in zip(causes, outcome.routed, strict=True)]
+            paths = [(*path, hop) for (path, _), hop in zip(causes, _hops(query, outcome.routed), strict=True)]
             found = RoutedRecords(self._table(query, outcome.routed), paths)
             if self._crosses:
                 self._leaving.append(found)
@@ -427,8 +427,15 @@ class CallChains:
         return pa.table({name: pa.array(values, schema.field(name).type) for name, values in columns.items()})
 
 
-def _hop(query: QueryPlan, routed: Routed) -> tuple[Any, ...]:
-    return query.name, query.instance, tuple(map(order_key, routed.key.values())), routed.match, routed.output
+def _hops(query: QueryPlan, routed: Sequence[Routed]) -> Iterator[tuple[Any, ...]]:
+    """What each routed event adds to the path of its cause; matches of a key mostly share their
+    `key`."""
+    keys = dict[int, tuple[Any, ...]]()
+    for item in routed:
+        key = keys.get(id(item.key))
+        if key is None:
+            key = keys[id(item.key)] = tuple(map(order_key, item.key.values()))
+        yield query.name, query.instance, key, item.match, item.output
 
 
 def _moves(records: CallRecords, moments: Integers, order: Integers) -> Moves:

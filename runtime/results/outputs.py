@@ -208,7 +208,9 @@ def _in_turn(columns: Sequence[pa.Array]) -> pa.Array:
     if len(columns) == 1:
         return columns[0]
     count = len(columns[0])
-    return pa.concat_arrays(columns).take(pa.array(np.arange(count * len(columns)).reshape(-1, count).T.ravel()))
+    return pa.concat_arrays(columns).take(
+        pa.array(np.arange(count * len(columns)).reshape(len(columns), count).T.ravel())
+    )
 
 
 def _routed(
