@@ -64,8 +64,7 @@ from runtime.matching.kernel.run_search import EVERY, NO_ROOM_FOR_MATCHES, NO_RO
 from runtime.matching.kernel.search import search
 from runtime.matching.kernel.sliding import new_queues, slide
 from runtime.matching.kernel.tables import Records
-from runtime.matching.kernel.waits import Waits, outlive
-from runtime.matching.kernel.waits_of_runs import WaitsOfRuns
+from runtime.matching.kernel.waits import Waits, WaitsOfRuns, outlive
 from runtime.matching.kernel.workspace import (
     ERRORS,
     LEAST_ROOM,

@@ -78,6 +78,7 @@ from runtime.matching.kernel.tables import (
     ConditionTables,
     Falling,
     FoldFunction,
+    LateConditions,
     Records,
     RunTables,
     automaton_tables,
@@ -89,7 +90,6 @@ from runtime.matching.kernel.tables import (
     records,
     tied_until,
 )
-from runtime.matching.kernel.waits import LateConditions
 from runtime.matching.windows import WindowColumns, window_columns
 
 

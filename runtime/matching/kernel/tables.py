@@ -470,3 +470,16 @@ class RunTables(NamedTuple):
     linked_inputs: Integers
     is_first: NDArray[np.bool_]
     keeps_memory: bool
+
+
+class LateConditions(NamedTuple):
+    """The conditions whose range ends with the trailing wait.
+
+    conditions: their numbers
+    first: where each one's part of `mentions` begins; one more entry for the end
+    mentions: the terms that each mentions
+    """
+
+    conditions: Integers
+    first: Integers
+    mentions: Integers
