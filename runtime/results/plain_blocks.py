@@ -37,8 +37,7 @@ from querylang.plan.expression import (
 from querylang.plan.model import Emit, EventType, Log, Plan, Print, QueryPlan, Route, Send, Statement
 from querylang.plan.routing import QUERIES_CHANNEL
 from runtime.columns.expressions import over_columns
-from runtime.interpreter import Event
-from runtime.interpreter.values import ESCAPES, floating_text
+from runtime.interpreter import Event, floating_text, inner_text
 
 _SCALARS = (Type.BOOLEAN, Type.INTEGER, Type.FLOAT, Type.STRING)
 
@@ -203,7 +202,8 @@ def _put(sent: Sent, values: list[list[Any]]) -> Put:
         return Put(sent, ["".join(row) for row in zip(*pieces, strict=True)], None, values)
     name, fields = sent.event.name, sent.event.fields
     inner = [
-        _quoted(own) if type_ == Type.STRING else _texts(own, type_) for own, type_ in zip(values, types, strict=True)
+        list(map(inner_text, own)) if type_ == Type.STRING else _texts(own, type_)
+        for own, type_ in zip(values, types, strict=True)
     ]
     cells = [
         [f"{label}{cell}" for cell in _cells(own, type_)]
@@ -226,11 +226,6 @@ def _texts(values: list[Any], type_: Type) -> list[str]:
         case _:
             # In this range the texts of Python are the same.
             return [repr(value) if 1e-4 <= abs(value) < 1e15 else floating_text(value) for value in values]
-
-
-def _quoted(values: list[str]) -> list[str]:
-    """Texts as they are inside of an event's text."""
-    return [f'"{value.translate(ESCAPES)}"' for value in values]
 
 
 def _cells(values: list[Any], type_: Type) -> list[str]:

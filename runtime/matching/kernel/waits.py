@@ -166,8 +166,9 @@ def _window_start(events: Events, windows: WindowColumns, item: int, begin: int,
     return oldest
 
 
-# Waits of queries with additions. The pass over the waits knows one event per term. So the columns of
-# the members are its terms there, several for a run, and lists and programs are written for them.
+# Waits of queries with additions. The pass over the waits knows one event per term. So the columns
+# of the members are its terms there, several for a run, and lists and programs are written for
+# them.
 
 
 class WaitsOfRuns:
