@@ -169,7 +169,8 @@ def _rows_of(wanted: Integers, numbers: Integers, count: int) -> Integers:
     return some_row[wanted]
 
 
-_CONCERNED = (Outcome.USED, Outcome.HEARTBEAT, Outcome.CONTROL, Outcome.NULL_KEY, Outcome.NULL_TIME)
+_CONCERNED = np.zeros(len(Outcome) + 1, np.bool_)
+_CONCERNED[[Outcome.USED, Outcome.HEARTBEAT, Outcome.CONTROL, Outcome.NULL_KEY, Outcome.NULL_TIME]] = True
 """What a query makes of records that it counts; the others mean the same whenever they arrive."""
 
 
@@ -189,7 +190,7 @@ def moved_records(
     if not moved.any():
         return account
     sources = one_chunk(records.table.column("_source"))
-    concerned = np.isin(wanted.selection.outcome, _CONCERNED)
+    concerned = _CONCERNED.take(wanted.selection.outcome)
     _count(account, sources, np.flatnonzero(moved & concerned), "before_clock")
     is_late = np.flatnonzero((refused == Outcome.LATE) | (adjusted == Outcome.LATE))
     numbers = wanted.records[is_late]

@@ -61,6 +61,9 @@ Row = dict[str, Any]
 MOST_CUT_OFF = 20
 """So many blocks in a row may be cut off before those of a key are not run any more."""
 
+LEAST_IN_COLUMNS = 20
+"""Matches: fewer of them are faster one by one, however plain their block is."""
+
 _MOST_ROWS = 50_000
 """Rows that are held as Python values before they become a table."""
 
@@ -141,7 +144,7 @@ def block_outputs(
         looked_up = None if looked_up is None else looked_up.take(order)
     else:
         order = np.arange(len(matches))
-    sent = plain_block(plan, query)
+    sent = plain_block(plan, query) if len(matches) >= LEAST_IN_COLUMNS else None
     if sent is None:
         rows, _, routed = _run_each(plan, query, matches, keys, cut_off, feeds, looked_up, order)
         return rows, routed

@@ -72,6 +72,7 @@ def shown(result: Any) -> Any:
 
 @pytest.mark.parametrize("block", range(4))
 def test_in_columns_and_by_the_interpreter(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "LEAST_IN_COLUMNS", 0)
     count = plain = 0
     for seed in range(40 * block, 40 * block + 40):
         chance = random.Random(seed)
@@ -106,6 +107,7 @@ def test_a_block_that_does_more_is_left_to_the_interpreter(block: str) -> None:
 
 
 def test_blocks_of_a_key_that_were_cut_off_are_not_run_in_columns_either() -> None:
+    assert outputs.LEAST_IN_COLUMNS <= 23, "so many matches are looked at in columns"
     text = (
         "event A { integer k; string s; }\n"
         "query Q { inputs { A() key k within 9.0; } find A as a { print a.s + a.s; } }"
