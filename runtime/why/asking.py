@@ -38,6 +38,9 @@ MOST_ROUTED = 5
 MOST_KEYS, MOST_SEARCHED = 20, 100
 """Keys and events in which the nearest misses of a whole table are looked for."""
 
+LEAST_SEARCHED, MOST_IN_WINDOWS = 20, 20_000
+"""Fewer events, but so many, where their windows together hold more events than this."""
+
 
 _RANKED = (Status.MATCHED, Status.NOT_YET, Status.NOT, Status.REFUSED)
 """The order of answers about one record."""
@@ -246,11 +249,16 @@ class Asking:
         each, searched, possible = max(1, MOST_SEARCHED // len(keys)), 0, 0
         for key in keys:
             explainer = self.explainer(query, key)
-            ends = [place for place in range(len(explainer.history.events)) if explainer.searching.may_end(place)]
+            ends = explainer.searching.ends
             possible += len(ends)
-            chosen = ends if len(ends) <= each else [ends[int(at)] for at in np.linspace(0, len(ends) - 1, each)]
+            asked = min(len(ends), each)
+            if asked:
+                in_window = explainer.searching.search(int(ends[-1])).in_window
+                least, room = LEAST_SEARCHED // len(keys), MOST_IN_WINDOWS // len(keys) // len(in_window)
+                asked = min(asked, max(1, least, room))
+            chosen = ends[np.linspace(0, len(ends) - 1, asked).astype(np.int64)]
             searched += len(chosen)
-            for latest in chosen:
+            for latest in chosen.tolist():
                 near = explainer.nearness(latest)
                 if near is not None:
                     ranked.append((near, len(ranked), partial(explainer.explanation, latest)))
@@ -261,7 +269,7 @@ class Asking:
                 row = table.row_at(place)
                 if row is not None and explainer.others.if_admitted(place, item) is not None:
                     ranked.append((1.0, len(ranked), partial(explainer.refusal, row, item)))
-            if not ends:
+            if not len(ends):
                 ranked.append((9.0, len(ranked), partial(self._without_end, explainer)))
         ranked.sort(key=lambda item: item[:2])
         if searched < possible or len(keys) == MOST_KEYS:

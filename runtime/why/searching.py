@@ -10,12 +10,15 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import overload
 
+import numpy as np
+
 from querylang.dataclass import dataclass, replace
 from querylang.plan.model import ACCEPT, Transition, known
 from querylang.recursion import room_for
 from runtime.instants import NEVER
 from runtime.matching.interface import Bindings
 from runtime.matching.reference import EndedError, ReferenceMatcher, Released, Search, joined, positions_of
+from runtime.number_arrays import Integers
 from runtime.why.clauses import Clause, What, clauses_of, lifted
 from runtime.why.history import KeyHistory
 
@@ -198,6 +201,17 @@ class Searching:
             return True
         starts, served = self.query.automaton.states[0].transitions, self.history.events.inputs_at(position)
         return any(set(item.inputs) <= set(served) for item in starts)
+
+    @property
+    def ends(self) -> Integers:
+        """The events that can be the latest of a match."""
+        events = self.history.events
+        if self.query.every is not None:
+            return np.arange(len(events))
+        found = np.zeros(len(events), np.bool_)
+        for item in self.query.automaton.states[0].transitions:
+            found |= np.all([events.serve(number) for number in item.inputs], axis=0)
+        return np.flatnonzero(found)
 
     # What a search without a match fails for.
 
