@@ -34,7 +34,6 @@ from runtime.columns.arrivals import (
     arrivals_schema,
     column_name,
     field_columns,
-    to_cell,
 )
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
@@ -43,7 +42,7 @@ from runtime.interpreter import event_numbers, order_key
 from runtime.json_reader import json_of_text
 from runtime.number_arrays import Integers
 from runtime.reading import ControlEvents
-from runtime.results.matched import routed_place
+from runtime.results.matched import routed_places
 from runtime.results.outputs import Routed
 
 Path = tuple[tuple[Any, ...], ...]
@@ -192,26 +191,26 @@ class ChainRecords:
     paths: Mapping[int, Path]
     causes: Integers
 
-    def causes_of(self, routed: Sequence[Routed], places: _Places) -> Iterator[tuple[Path, int]]:
+    def causes_of(self, routed: Routed, places: _Places) -> Iterator[tuple[Path, int]]:
         """By routed event the path of what has found its match, and how many records of the call
         come before it.
 
         places: of the records from sources
         """
-        steps = np.unique(np.array([item.step for item in routed], np.int64))
+        steps = np.unique(routed.step)
         steps = steps[(steps >= 0) & (steps < AT_THE_END)]
         roots = self.steps[steps] if len(self.steps) else steps
         root_of = dict(zip(steps.tolist(), roots.tolist(), strict=True))
         of_records = places.of_all(np.unique(roots[roots >= 0]))
-        for item in routed:
-            path, root = self.paths.get(item.step), root_of.get(item.step, -1)
+        for step, emitted in zip(routed.step.tolist(), routed.emitted.tolist(), strict=True):
+            path, root = self.paths.get(step), root_of.get(step, -1)
             if path is None and root >= 0:
                 place, before = of_records[root]
-                yield ((item.emitted, _OF_RECORD, place),), before
+                yield ((emitted, _OF_RECORD, place),), before
             elif path is not None and path[0][1] == _OF_RECORD:
                 yield path, root + 1
             else:
-                path = path or ((item.emitted, _OF_TIMER if item.step < 0 else _OF_END, ()),)
+                path = path or ((emitted, _OF_TIMER if step < 0 else _OF_END, ()),)
                 yield path, places.before(path)
 
 
@@ -320,10 +319,10 @@ class CallChains:
 
         given: the records that the query has had
         """
-        if outcome.routed:
-            causes = list(given.causes_of(outcome.routed, self._places))
-            paths = [(*path, hop) for (path, _), hop in zip(causes, _hops(query, outcome.routed), strict=True)]
-            found = RoutedRecords(self._table(query, outcome.routed), paths)
+        for routed in outcome.routed:
+            causes = list(given.causes_of(routed, self._places))
+            paths = [(*path, hop) for (path, _), hop in zip(causes, _hops(query, routed), strict=True)]
+            found = RoutedRecords(self._table(query, routed), paths)
             if self._crosses:
                 self._leaving.append(found)
             else:
@@ -401,41 +400,36 @@ class CallChains:
         causes = np.concatenate([np.arange(count), count + np.array(rows, np.int64)])[order]
         return ChainRecords(merged, np.concatenate([np.arange(count), roots])[order], by_place, causes)
 
-    def _table(self, query: QueryPlan, routed: Sequence[Routed]) -> pa.Table:
+    def _table(self, query: QueryPlan, routed: Routed) -> pa.Table:
         """What a query has routed as `Arrivals`. Coordinates are made from the identity of the
         match and the number of the output."""
-        kinds, count, schema = self._kinds, len(routed), arrivals_schema(self._plan)
-        moments = [item.emitted for item in routed]
-        places = [routed_place(query.name, item.identity, item.output) for item in routed]
+        count, schema, moments = len(routed.match), arrivals_schema(self._plan), pa.array(routed.emitted)
+        source, partitions, offsets = routed_places(query.name, routed.identity, routed.output)
         columns: dict[str, Any] = {
-            "_kind": [kinds[item.event.type.name] for item in routed],
+            "_kind": np.full(count, self._kinds[routed.type.name]),
             "_arrival": moments,
-            "_source": [place[0] for place in places],
-            "_partition": [place[1] for place in places],
-            "_offset": [place[2] for place in places],
+            "_source": pa.repeat(source, count),
+            "_partition": partitions,
+            "_offset": offsets,
             "_source_time": moments,
-            "_text": [None] * count,
-            "_place": [0] * count,
+            "_text": pa.nulls(count),
+            "_place": np.zeros(count, np.int64),
         }
-        types = {item.event.type.name: item.event.type for item in routed}
-        for type_ in types.values():
-            rows = [row for row, item in enumerate(routed) if item.event.type.name == type_.name]
-            for field in type_.fields:
-                column = columns.setdefault(column_name(field.name, field.type), [None] * count)
-                for row in rows:
-                    column[row] = to_cell(routed[row].event.values.get(field.name))
-        return pa.table({name: pa.array(values, schema.field(name).type) for name, values in columns.items()})
+        for field, cells in zip(routed.type.fields, routed.fields, strict=True):
+            columns[column_name(field.name, field.type)] = cells
+        return pa.table({name: _as_column(cells, schema.field(name).type) for name, cells in columns.items()})
 
 
-def _hops(query: QueryPlan, routed: Sequence[Routed]) -> Iterator[tuple[Any, ...]]:
-    """What each routed event adds to the path of its cause; matches of a key mostly share their
-    `key`."""
-    keys = dict[int, tuple[Any, ...]]()
-    for item in routed:
-        key = keys.get(id(item.key))
-        if key is None:
-            key = keys[id(item.key)] = tuple(map(order_key, item.key.values()))
-        yield query.name, query.instance, key, item.match, item.output
+def _as_column(cells: Any, type_: pa.DataType) -> pa.Array:
+    return cells.cast(type_) if isinstance(cells, pa.Array) else pa.array(cells, type_)
+
+
+def _hops(query: QueryPlan, routed: Routed) -> Iterator[tuple[Any, ...]]:
+    """What each routed event adds to the path of its cause."""
+    keys = {id(key): key for key in routed.key}
+    ranks = {number: tuple(map(order_key, key.values())) for number, key in keys.items()}
+    for key, match, output in zip(routed.key, routed.match.tolist(), routed.output.tolist(), strict=True):
+        yield query.name, query.instance, ranks[id(key)], match, output
 
 
 def _moves(records: CallRecords, moments: Integers, order: Integers) -> Moves:

@@ -167,11 +167,14 @@ class QueryOutcome:
             outputs=numbered(self.outputs, steps, 0),
             discarded=numbered(self.discarded, steps, 0),
             adjusted=numbered(self.adjusted, steps, 0),
-            routed=[
-                replace(item, step=int(steps[item.step])) if 0 <= item.step < len(steps) else item
-                for item in self.routed
-            ],
+            routed=[replace(item, step=_renumbered(item.step, steps)) for item in self.routed],
         )
+
+
+def _renumbered(own: Integers, steps: Integers) -> Integers:
+    """The numbers of steps, other ones where those of records are given."""
+    is_record = (own >= 0) & (own < len(steps))
+    return np.where(is_record, steps[np.where(is_record, own, 0)], own) if len(steps) else own
 
 
 class QueryRunner:

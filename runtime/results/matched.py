@@ -306,6 +306,13 @@ def routed_place(query: str, identity: str, output: int) -> Coordinates:
     return f"{ROUTE_SOURCE}{query}", _signed(int(identity[:16], 16)), _signed(int(identity[16:], 16) + output)
 
 
+def routed_places(query: str, identities: Sequence[str], outputs: Integers) -> tuple[str, Integers, Integers]:
+    """The same of many events: the source, and by event the partition and the offset."""
+    words = np.frombuffer(bytes.fromhex("".join(identities)), ">u8").astype(np.uint64).reshape(-1, 2)
+    offsets = words[:, 1] + outputs.astype(np.uint64)
+    return f"{ROUTE_SOURCE}{query}", words[:, 0].view(np.int64), offsets.view(np.int64)
+
+
 def _signed(word: int) -> int:
     word &= _WORD
     return word - _WORD - 1 if word > _WORD >> 1 else word

@@ -22,7 +22,7 @@ from querylang.plan.model import EventType, Plan, QueryPlan, Stopped
 from querylang.plan.routing import QUERIES_CHANNEL
 from runtime.admission import Outcome
 from runtime.arrow_types import arrow_type, has_column, one_chunk
-from runtime.columns.arrivals import RecordKind, event_of, field_columns, from_cell, looked_up_in
+from runtime.columns.arrivals import RecordKind, event_of, field_columns, from_cell, looked_up_in, to_cell
 from runtime.columns.keys import key_values
 from runtime.instants import NO_TIME, micros_of
 from runtime.interpreter import Context, EvaluationError, Event, LimitError, Output, PlanWorld, Value, World, run_action
@@ -70,23 +70,25 @@ _MOST_ROWS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """An event that a block has routed to queries.
+    """Events of one type that blocks have routed to queries, in columns.
 
-    match: the number of its match among those of the call, in order
+    match: the number of an event's match among those of the call, in order
     output: its number among the outputs of the block
-    identity: of its match
-    emitted: µs
     step: as in `runtime.results.matched.Matched`
-    key: of its match, by name
+    emitted: µs
+    identity: of its match
+    key: of its match, by name; events with one key mostly share it
+    fields: the cells of each field
     """
 
-    match: int
-    output: int
-    event: Event
-    identity: str
-    emitted: int
-    step: int
-    key: Mapping[str, Any]
+    type: EventType
+    match: Integers
+    output: Integers
+    step: Integers
+    emitted: Integers
+    identity: list[str]
+    key: list[Mapping[str, Any]]
+    fields: Sequence[pa.Array | list[Any]]
 
 
 class LookedUp(NamedTuple):
@@ -161,9 +163,7 @@ def block_outputs(
     rows, places, more = _run_each(plan, query, rest, keys[others], cut_off, feeds, None, order[others])
     both = np.argsort(np.concatenate([np.repeat(chosen, len(put)), others[places]]), kind="stable")
     table = pa.concat_tables([own, rows]).take(pa.array(both)).combine_chunks()
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return table, sorted([*routed, *more], key=lambda item: (place[item.match], item.output))
+    return table, [*routed, *more]
 
 
 def _rows_put_out(
@@ -203,7 +203,8 @@ def _rows_put_out(
         elif field.name not in columns:
             columns[field.name] = one_chunk(matches.column(field.name)).take(rows)
     table = pa.table({name: columns[name] for name in OUTPUT_SCHEMA.names}, schema=OUTPUT_SCHEMA)
-    return table, list(_routed(matches, put, chosen, order, [values[at] for at in number.tolist()], feeds))
+    keys_of = [values[at] for at in number.tolist()]
+    return table, list(_routed(matches, put, chosen, order, keys_of, feeds))
 
 
 def _in_turn(columns: Sequence[pa.Array]) -> pa.Array:
@@ -221,20 +222,33 @@ def _routed(
     put: Sequence[Put],
     chosen: NDArray[np.int64],
     order: NDArray[np.int64],
-    keys: Sequence[Mapping[str, Any]],
+    keys: list[Mapping[str, Any]],
     feeds: Collection[str],
 ) -> Iterator[Routed]:
-    """What other queries take, by match and then by output; keys: by chosen match."""
+    """What other queries take, by statement; keys: by chosen match."""
     taken = [(place, item) for place, item in enumerate(put) if item.sent.is_routed and item.sent.event_name in feeds]
     if not taken:
         return
     rows = pa.array(chosen)
-    ids, steps = (matches.column(name).take(rows).to_pylist() for name in ("match_id", "_step"))
-    emitted = pc.cast(matches.column("emitted"), pa.int64()).take(rows).to_pylist()
-    events = [list(item.made()) for _, item in taken]
-    for index, number in enumerate(order[chosen].tolist()):
-        for (place, _), own in zip(taken, events, strict=True):
-            yield Routed(number, place, own[index], ids[index], emitted[index], steps[index], keys[index])
+    identities, steps = (one_chunk(matches.column(name)).take(rows) for name in ("match_id", "_step"))
+    emitted = pc.cast(one_chunk(matches.column("emitted")), pa.int64()).take(rows).to_numpy()
+    shared = order[chosen], steps.to_numpy(), emitted, identities.to_pylist()
+    for place, item in taken:
+        assert item.sent.event is not None, "only events are routed"
+        number, step, moment, identity = shared
+        outputs = np.full(len(chosen), place)
+        yield Routed(item.sent.event, number, outputs, step, moment, identity, keys, item.values)
+
+
+def _of_events(routed: Sequence[tuple[int, int, int, int, str, Mapping[str, Any], Event]]) -> Iterator[Routed]:
+    """The same of events as values: each with its match, output, step, moment, identity and key."""
+    for type_ in {one[-1].type.name: one[-1].type for one in routed}.values():
+        number, output, step, emitted, identity, key, events = map(
+            list, zip(*(one for one in routed if one[-1].type.name == type_.name), strict=True)
+        )
+        fields = [[to_cell(event.values.get(item.name)) for event in events] for item in type_.fields]
+        match_of, output_of, steps, moments = (np.array(column, np.int64) for column in (number, output, step, emitted))
+        yield Routed(type_, match_of, output_of, steps, moments, identity, key, fields)
 
 
 def _run_each(
@@ -252,7 +266,7 @@ def _run_each(
 
     order: by match, its number among those of the call; the others as of `block_outputs`
     """
-    routed: list[Routed] = []
+    routed: list[tuple[int, int, int, int, str, Mapping[str, Any], Event]] = []
     common = matches.select(["query", "instance", "time", "emitted", "match_id", "_step", "_rank"]).to_pylist()
     values = column_cells(matches.column("key"))
     told = told_cells(query)
@@ -270,14 +284,14 @@ def _run_each(
                 elif event.type.name in feeds:
                     emitted = micros_of(shared["emitted"])
                     identity, step = shared["match_id"], shared["_step"]
-                    routed.append(Routed(number, place, event, identity, emitted, step, value))
+                    routed.append((number, place, step, emitted, identity, value, event))
         counts.append(len(own))
         rows.extend({**shared, **row} for row in own)
         if len(rows) > _MOST_ROWS:
             tables.append(pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA))
             rows = []
     table = rows_of(NO_OUTPUTS, [*tables, pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)])
-    return table, np.repeat(np.arange(len(counts)), counts), routed
+    return table, np.repeat(np.arange(len(counts)), counts), list(_of_events(routed))
 
 
 def _fed(outputs: Sequence[Output]) -> Iterator[tuple[int, Event]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ from querylang.plan.expression import (
 from querylang.plan.model import Emit, EventType, Log, Plan, Print, QueryPlan, Route, Send, Statement
 from querylang.plan.routing import QUERIES_CHANNEL
 from runtime.columns.expressions import over_columns
-from runtime.interpreter import Event, floating_text, inner_text
+from runtime.interpreter import floating_text, inner_text
 
 _SCALARS = (Type.BOOLEAN, Type.INTEGER, Type.FLOAT, Type.STRING)
 
@@ -76,13 +76,13 @@ class Put:
     """What a statement has put out in the chosen matches.
 
     texts, events: as in `OUTPUT_SCHEMA`; without an event no events
-    values: by part, its values
+    values: by part, its values in these matches
     """
 
     sent: Sent
     texts: list[str]
     events: list[str] | None
-    values: list[list[Any]]
+    values: list[pa.Array]
 
     def only(self, chosen: NDArray[np.bool_]) -> Put:
         """The same in some of these matches."""
@@ -92,15 +92,8 @@ class Put:
             self,
             texts=[texts[row] for row in rows],
             events=None if events is None else [events[row] for row in rows],
-            values=[[column[row] for row in rows] for column in self.values],
+            values=[column.filter(pa.array(chosen)) for column in self.values],
         )
-
-    def made(self) -> Iterator[Event]:
-        """The events."""
-        assert self.sent.event is not None, "only events are routed"
-        type_, names = self.sent.event, [item.name for item in self.sent.event.fields]
-        for row in zip(*self.values, strict=True):
-            yield Event(type_, dict(zip(names, row, strict=True)))
 
 
 def plain_block(plan: Plan, query: QueryPlan) -> tuple[Sent, ...] | None:
@@ -192,14 +185,18 @@ def put_out(
     if not chosen.all():
         values = {part: column.filter(pa.array(chosen)) for part, column in values.items()}
     lists = {part: column.to_pylist() for part, column in values.items()}
-    return is_known, is_long, [_put(item, [lists[part] for part in item.parts]) for item in sent]
+    return (
+        is_known,
+        is_long,
+        [_put(item, [lists[part] for part in item.parts], [values[part] for part in item.parts]) for item in sent],
+    )
 
 
-def _put(sent: Sent, values: list[list[Any]]) -> Put:
+def _put(sent: Sent, values: list[list[Any]], columns: list[pa.Array]) -> Put:
     types = [type_of(part) for part in sent.parts]
     if sent.event is None:
         pieces = [_texts(own, type_) for own, type_ in zip(values, types, strict=True)]
-        return Put(sent, ["".join(row) for row in zip(*pieces, strict=True)], None, values)
+        return Put(sent, ["".join(row) for row in zip(*pieces, strict=True)], None, columns)
     name, fields = sent.event.name, sent.event.fields
     inner = [
         list(map(inner_text, own)) if type_ == Type.STRING else _texts(own, type_)
@@ -211,7 +208,7 @@ def _put(sent: Sent, values: list[list[Any]]) -> Put:
     ]
     texts = [f"{name}({','.join(row)})" for row in zip(*inner, strict=True)]
     head = f'{{"type": {json.dumps(name)}, "fields": {{'
-    return Put(sent, texts, [f"{head}{', '.join(row)}}}}}" for row in zip(*cells, strict=True)], values)
+    return Put(sent, texts, [f"{head}{', '.join(row)}}}}}" for row in zip(*cells, strict=True)], columns)
 
 
 def _texts(values: list[Any], type_: Type) -> list[str]:
