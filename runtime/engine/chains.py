@@ -142,18 +142,16 @@ class _Places:
         """The place of a record of the call."""
         return tuple(int(column[record]) for column in self._columns)
 
-    def of_all(self, records: Integers) -> dict[int, tuple[tuple[int, ...], int]]:
-        """The place of each of these records of the call, and how many records come before what it
-        causes."""
-        places = zip(*(column[records].tolist() for column in self._columns), strict=True)
+    def of_all(self, records: Integers) -> tuple[list[tuple[int, ...]], Integers]:
+        """The places of records of the call, and how many records come before what each causes."""
+        places = list(zip(*(column[records].tolist() for column in self._columns), strict=True))
         last = len(self._records.table) - 1
-        followers = np.minimum(records + 1, last)
+        followers, before = np.minimum(records + 1, last), records + 1
         is_one_of = (records < last) & np.all([own[records] == own[followers] for own in self._columns], axis=0)
-        found = dict(zip(records.tolist(), zip(places, (records + 1).tolist(), strict=True), strict=True))
-        for record in records[is_one_of].tolist():
-            place, _ = found[record]
-            found[record] = place, self.before(((place[0], _OF_RECORD, place),))
-        return found
+        for number in np.flatnonzero(is_one_of).tolist():
+            place = places[number]
+            before[number] = self.before(((place[0], _OF_RECORD, place),))
+        return places, before
 
     def before(self, path: Path) -> int:
         """How many records come before a routed one."""
@@ -191,27 +189,37 @@ class ChainRecords:
     paths: Mapping[int, Path]
     causes: Integers
 
-    def causes_of(self, routed: Routed, places: _Places) -> Iterator[tuple[Path, int]]:
+    def causes_of(self, routed: Routed, places: _Places) -> tuple[list[Path], list[int]]:
         """By routed event the path of what has found its match, and how many records of the call
         come before it.
 
         places: of the records from sources
         """
-        steps = np.unique(routed.step)
-        steps = steps[(steps >= 0) & (steps < AT_THE_END)]
-        roots = self.steps[steps] if len(self.steps) else steps
-        root_of = dict(zip(steps.tolist(), roots.tolist(), strict=True))
-        of_records = places.of_all(np.unique(roots[roots >= 0]))
-        for step, emitted in zip(routed.step.tolist(), routed.emitted.tolist(), strict=True):
-            path, root = self.paths.get(step), root_of.get(step, -1)
-            if path is None and root >= 0:
-                place, before = of_records[root]
-                yield ((emitted, _OF_RECORD, place),), before
+        own, emitted = routed.step, routed.emitted.tolist()
+        is_record = (own >= 0) & (own < AT_THE_END)
+        roots = np.where(is_record, own, -1)
+        if len(self.steps):
+            roots = np.where(is_record, self.steps[np.where(is_record, own, 0)], -1)
+        is_known = (roots >= 0) & (roots < AT_THE_END)
+        of_records = list[tuple[int, ...]]([()] * len(own))
+        before = roots + 1
+        if is_known.any():
+            of_records, before = places.of_all(np.where(is_known, roots, roots[is_known][0]))
+        if is_known.all() and not self.paths:
+            return [((at, _OF_RECORD, place),) for at, place in zip(emitted, of_records, strict=True)], before.tolist()
+        found, counts = list[Path](), list[int]()
+        for number, (step, moment) in enumerate(zip(own.tolist(), emitted, strict=True)):
+            path, count = self.paths.get(step), int(before[number])
+            if path is None and is_known[number]:
+                path = ((moment, _OF_RECORD, of_records[number]),)
             elif path is not None and path[0][1] == _OF_RECORD:
-                yield path, root + 1
+                count = int(roots[number]) + 1
             else:
-                path = path or ((emitted, _OF_TIMER if step < 0 else _OF_END, ()),)
-                yield path, places.before(path)
+                path = path or ((moment, _OF_TIMER if step < 0 else _OF_END, ()),)
+                count = places.before(path)
+            found.append(path)
+            counts.append(count)
+        return found, counts
 
 
 class Chains:
@@ -320,13 +328,13 @@ class CallChains:
         given: the records that the query has had
         """
         for routed in outcome.routed:
-            causes = list(given.causes_of(routed, self._places))
-            paths = [(*path, hop) for (path, _), hop in zip(causes, _hops(query, routed), strict=True)]
+            causes, before = given.causes_of(routed, self._places)
+            paths = [(*path, hop) for path, hop in zip(causes, _hops(query, routed), strict=True)]
             found = RoutedRecords(self._table(query, routed), paths)
             if self._crosses:
                 self._leaving.append(found)
             else:
-                self._add(found, [before for _, before in causes])
+                self._add(found, before)
         steps = given.causes if self._tells_causes else given.steps
         return outcome.with_steps(steps) if len(steps) else outcome
 

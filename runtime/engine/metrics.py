@@ -73,8 +73,11 @@ def metrics_table(
 
 def output_events(results: Results) -> dict[str, int]:
     """By query title, the number of outputs without errors; of matches if there are no outputs."""
-    outputs = results.outputs.select(["query", "instance", "kind"]).to_pylist()
-    counts = Counter(_title(row["query"], row["instance"]) for row in outputs if row["kind"] != "error")
+    outputs = results.outputs.select(["query", "instance", "kind"]).group_by(["query", "instance", "kind"])
+    counts = Counter[str]()
+    for row in outputs.aggregate([([], "count_all")]).to_pylist():
+        if row["kind"] != "error":
+            counts[_title(row["query"], row["instance"])] += row["count_all"]
     matches = {title: len(table) for title, table in results.matches.items()}
     return {**matches, **counts}
 
