@@ -28,6 +28,7 @@ from benchmarks import (
     page,
     patterns,
     report,
+    rules,
     streaming,
     topics,
     words,
@@ -41,6 +42,7 @@ PARTS = (
         "everything",
         "patterns",
         "words",
+        "rules",
         "ordering",
         "cold",
         "duckdb",
@@ -186,6 +188,10 @@ def _words(extent: Extent) -> list[words.Spoken]:
     return words.measure(extent.said)
 
 
+def _rules(extent: Extent) -> list[rules.Ruled]:
+    return rules.measure(extent.events, extent.batches)
+
+
 def _ordering(extent: Extent) -> list[ordering.Ordered]:
     return ordering.measure(extent.events, extent.keys[0], extent.batches)
 
@@ -232,6 +238,7 @@ _MEASUREMENTS: dict[str, tuple[Callable[[Extent], Sequence[Any]], Callable[[Any]
     "everything": (_everything, report.everything),
     "patterns": (_patterns, report.patterns),
     "words": (_words, report.words),
+    "rules": (_rules, report.rules),
     "ordering": (_ordering, report.ordering),
     "cold": (_cold, report.cold),
     "duckdb": (_duckdb, report.compared),

@@ -15,6 +15,7 @@ from benchmarks.latency import Delays
 from benchmarks.many import Many
 from benchmarks.ordering import ColdKeys, Ordered
 from benchmarks.patterns import Measured
+from benchmarks.rules import Ruled
 from benchmarks.streaming import Streamed
 from benchmarks.topics import FromTopics
 from benchmarks.words import BASE, Spoken
@@ -119,6 +120,16 @@ def words(items: Sequence[Spoken]) -> list[Table]:
 def _spoken(item: Spoken) -> str:
     name = item.name.rpartition(" of ")[0] if item.group in ("operator", "method") else item.name
     return f"`{name}` {item.part:.2g}"
+
+
+def rules(items: Sequence[Ruled]) -> list[Table]:
+    """Clauses of rule books beside queries without them."""
+    table = Table("what", "events", "matches", "with it", "beside", "ratio")
+    table.title = "Rule books: one core, a table in memory to a table of matches"
+    for item in items:
+        times = f"{1000 * item.seconds:,.0f} ms", f"{1000 * item.beside:,.0f} ms", f"{item.ratio:.2f}"
+        table.add_row(item.name, f"{item.events:,}", f"{item.matches:,}", *times)
+    return [table]
 
 
 def ordering(items: Sequence[Ordered]) -> list[Table]:

@@ -10,7 +10,7 @@ import pytest
 from rich.table import Table
 
 import querylang
-from benchmarks import books, books_chart, everything, page, words
+from benchmarks import books, books_chart, everything, page, rules, words
 from benchmarks.__main__ import PARTS
 from benchmarks.duckdb_compare import QUESTIONS
 from benchmarks.ordering import PAIRS
@@ -39,6 +39,8 @@ def test_a_little_of_everything_is_measured(tmp_path: Path) -> None:
     groups = {item["group"] for item in measured["words"]}
     assert groups == {word.group for word in words.words()}
     assert all(item["rate"] > 0 and item["part"] > 0 for item in measured["words"])
+    assert [item["name"] for item in measured["rules"]] == [item.name for item in rules.asked()]
+    assert all(item["ratio"] > 0 for item in measured["rules"])
     assert [item["name"] for item in measured["ordering"]] == [orderly.name for orderly, _ in PAIRS]
     assert all(item["ratio"] > 0 and 0 < item["share"] < 1 for item in measured["ordering"])
     assert all(item["batch_ms"] > 0 and item["active"] > 0 for item in measured["cold"])
