@@ -164,7 +164,10 @@ def is_deeper(node: ast.Expression, limit: int) -> bool:
             waiting += [(part, below) for part in (chain[0].left, *(link.right for link in chain))]
             continue
         below = level + (1 if isinstance(item, ast.Binary | ast.Unary | ast.Member) else 2)
-        waiting += [(part, below) for part in parts_of(item)]
+        parts = parts_of(item)
+        if parts and below > limit:
+            return True
+        waiting += [(part, below) for part in parts if not isinstance(part, ast.Constant)]
     return False
 
 
