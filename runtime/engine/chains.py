@@ -46,7 +46,7 @@ from runtime.results.matched import routed_places
 from runtime.results.outputs import Routed
 
 Path = tuple[tuple[Any, ...], ...]
-"""The root (moment in µs, kind, place of the record), then by hop (query, instance, key, match,
+"""The root (moment in µs, kind, place or number of the record), then by hop (query, instance, key, match,
 output). The number of a match orders those of one cause and key."""
 
 _OF_TIMER, _OF_RECORD, _OF_END = 0, 1, 2
@@ -129,10 +129,13 @@ class Crossing:
 
 
 class _Places:
-    """Where the records of a call are in the order of all records."""
+    """Where the records of a call are in the order of all records.
 
-    def __init__(self, records: CallRecords) -> None:
-        self._records = records
+    Within an engine their numbers say the same, for paths that do not leave it.
+    """
+
+    def __init__(self, records: CallRecords, *, crosses: bool) -> None:
+        self._records, self._crosses = records, crosses
 
     @cached_property
     def _columns(self) -> list[Integers]:
@@ -142,16 +145,20 @@ class _Places:
         """The place of a record of the call."""
         return tuple(int(column[record]) for column in self._columns)
 
-    def of_all(self, records: Integers) -> tuple[list[tuple[int, ...]], Integers]:
+    def of_all(self, records: Integers) -> tuple[Sequence[Any], Integers]:
         """The places of records of the call, and how many records come before what each causes."""
-        places = list(zip(*(column[records].tolist() for column in self._columns), strict=True))
-        last = len(self._records.table) - 1
-        followers, before = np.minimum(records + 1, last), records + 1
-        is_one_of = (records < last) & np.all([own[records] == own[followers] for own in self._columns], axis=0)
-        for number in np.flatnonzero(is_one_of).tolist():
-            place = places[number]
+        followers = np.minimum(records + 1, len(self._records.table) - 1)
+        before, is_one = records + 1, followers > records
+        for own in self._columns:
+            if not is_one.any():
+                break
+            is_one &= own[records] == own[followers]
+        for number in np.flatnonzero(is_one).tolist():
+            place = self.of(int(records[number]))
             before[number] = self.before(((place[0], _OF_RECORD, place),))
-        return places, before
+        if not self._crosses:
+            return records.tolist(), before
+        return list(zip(*(column[records].tolist() for column in self._columns), strict=True)), before
 
     def before(self, path: Path) -> int:
         """How many records come before a routed one."""
@@ -201,7 +208,7 @@ class ChainRecords:
         if len(self.steps):
             roots = np.where(is_record, self.steps[np.where(is_record, own, 0)], -1)
         is_known = (roots >= 0) & (roots < AT_THE_END)
-        of_records = list[tuple[int, ...]]([()] * len(own))
+        of_records: Sequence[Any] = [()] * len(own)
         before = roots + 1
         if is_known.any():
             of_records, before = places.of_all(np.where(is_known, roots, roots[is_known][0]))
@@ -295,7 +302,7 @@ class CallChains:
         self._plan, self._records, self._types, self._began, self._crosses = plan, records, types, began, crosses
         self._tells_causes = tells_causes
         self._kinds = event_numbers(plan)
-        self._places = _Places(records)
+        self._places = _Places(records, crosses=crosses)
         self._paths: list[Path] = []
         self._before: list[int] = []
         self._tables: list[pa.Table] = []
