@@ -46,8 +46,8 @@ from runtime.results.matched import routed_places
 from runtime.results.outputs import Routed
 
 Path = tuple[tuple[Any, ...], ...]
-"""The root (moment in µs, kind, place or number of the record), then by hop (query, instance, key, match,
-output). The number of a match orders those of one cause and key."""
+"""The root (moment in µs, kind, place or number of the record), then by hop (query, instance, key,
+match, output). The number of a match orders those of one cause and key."""
 
 _OF_TIMER, _OF_RECORD, _OF_END = 0, 1, 2
 """The kinds of roots, in the order of one moment."""
