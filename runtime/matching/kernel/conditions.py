@@ -193,7 +193,7 @@ def _scan(
 
     `number`: the condition's program, -1 = no condition.
     """
-    terms = len(bindings) - 1
+    terms, has_shared = len(bindings) - 1, len(events.first_of) > 0
     # No event that is skipped can count: it is of another input, superseded, or a member of the
     # candidate.
     for position in range(end - 1, first - 1, -1):
@@ -201,7 +201,10 @@ def _scan(
             continue
         is_bound = False
         for term in range(terms):
-            is_bound = is_bound or _are_one(events, bindings[term], position)
+            is_bound = is_bound or bindings[term] == position
+        if has_shared:
+            for term in range(terms):
+                is_bound = is_bound or _are_one(events, bindings[term], position)
         if is_bound:
             continue
         if number < 0:
