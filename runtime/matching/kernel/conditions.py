@@ -178,6 +178,15 @@ def _are_one(events: Events, one: int, other: int) -> bool:
 
 
 @borrowing
+def _is_bound_elsewhere(events: Events, bindings: Integers, position: int) -> bool:
+    """Whether the event at `position` is bound, by whatever input."""
+    is_bound = False
+    for term in range(len(bindings) - 1):
+        is_bound = is_bound or _are_one(events, bindings[term], position)
+    return is_bound
+
+
+@borrowing
 def _scan(
     events: Events,
     program: LoadedProgram,
@@ -202,10 +211,7 @@ def _scan(
         is_bound = False
         for term in range(terms):
             is_bound = is_bound or bindings[term] == position
-        if has_shared:
-            for term in range(terms):
-                is_bound = is_bound or _are_one(events, bindings[term], position)
-        if is_bound:
+        if is_bound or (has_shared and _is_bound_elsewhere(events, bindings, position)):
             continue
         if number < 0:
             return True
