@@ -8,8 +8,14 @@ from runtime.interpreter.context import Budget, Context, Output, PlanWorld, even
 from runtime.interpreter.decimals import decimal, of_float
 from runtime.interpreter.expressions import combine, evaluate, holds, takes_nulls, value_type
 from runtime.interpreter.statements import run_action, run_block
-from runtime.interpreter.strings import WHITE_SPACE, match_whole
-from runtime.interpreter.text_patterns import equal_ignoring_case, in_network, like_ignoring_case, regular_expression
+from runtime.interpreter.strings import (
+    WHITE_SPACE,
+    equal_ignoring_case,
+    in_network,
+    like_ignoring_case,
+    match_whole,
+    regular_expression,
+)
 from runtime.interpreter.values import (
     Dictionary,
     EvaluationError,

@@ -15,8 +15,14 @@ from querylang.plan.expression import Type
 from querylang.plan.model import Where
 from runtime.columns.arrivals import column_name
 from runtime.columns.expressions import as_array
-from runtime.interpreter.strings import STRING_METHODS
-from runtime.interpreter.text_patterns import equal_ignoring_case, folded, in_network, like, regular_expression
+from runtime.interpreter.strings import (
+    STRING_METHODS,
+    equal_ignoring_case,
+    folded,
+    in_network,
+    like,
+    regular_expression,
+)
 from tests.support.pace import measured
 
 
