@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from querylang.errors import InputError, nearest
@@ -17,7 +18,7 @@ from runtime.results.for_users import (
     spread_matches,
     without_order_columns,
 )
-from runtime.results.schemas import Results, match_schema, matches_in_order, told_of
+from runtime.results.schemas import Results, match_schema, order_of_matches, told_of
 
 
 def matches_table(plan: Plan, results: Results, row_of: RowOf) -> pa.Table:
@@ -96,12 +97,11 @@ def _in_order(
     chosen = plan.queries if queries is None else queries
     if not chosen:
         return pa.table({name: pa.nulls(0, pa.string()) for name in COMMON})
-    first, starts = 0, {}
-    for query, table in zip(chosen, tables, strict=True):
-        starts[query.title] = first
-        first += len(table)
-    order = [starts[name] + row for name, row in matches_in_order(plan, results) if name in starts]
-    return pa.concat_tables(tables).take(pa.array(order, pa.int64()))
+    firsts = np.cumsum([0, *map(len, tables)])
+    starts = dict(zip([query.title for query in chosen], firsts[:-1].tolist(), strict=True))
+    titles, number, row = order_of_matches(plan, results)
+    start = np.array([starts.get(title, -1) for title in titles], np.int64)[number]
+    return pa.concat_tables(tables).take(pa.array((start + row)[start >= 0]))
 
 
 def _in_common(plan: Plan, table: pa.Table) -> pa.Table:

@@ -380,14 +380,19 @@ def _sorted_discards(plan: Plan, results: Results) -> pa.Table | None:
 
 def matches_in_order(plan: Plan, results: Results) -> list[tuple[str, int]]:
     """All matches as (query's title, row in its sorted table), by step, query and row."""
+    titles, number, row = order_of_matches(plan, results)
+    return list(zip([titles[place] for place in number.tolist()], row.tolist(), strict=True))
+
+
+def order_of_matches(plan: Plan, results: Results) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
+    """The same in columns: titles, and by match the number of its query's title, and its row."""
     titles = [query.title for query in plan.queries if query.title in results.matches]
     tables = [results.matches[title] for title in titles]
+    counts = np.array([len(table) for table in tables], np.int64)
+    number = np.repeat(np.arange(len(tables)), counts)
+    row = np.arange(len(number)) - np.repeat(np.cumsum(counts) - counts, counts)
     if not tables:
-        return []
+        return titles, number, row
     both = pa.concat_tables([table.select(["emitted", "_step"]) for table in tables])
-    number = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
-    row = np.concatenate([np.arange(len(table)) for table in tables])
-    by = pa.table({"emitted": both["emitted"], "_step": both["_step"], "number": number, "row": row})
-    order = pc.sort_indices(by, sort_keys=[(name, "ascending") for name in by.column_names])
-    chosen = order.to_numpy()
-    return list(zip([titles[place] for place in number[chosen].tolist()], row[chosen].tolist(), strict=True))
+    order = np.lexsort((both["_step"].to_numpy(), both["emitted"].cast(pa.int64()).to_numpy()))
+    return titles, number[order], row[order]
