@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from runtime.engine.chains import Crossing, RoutedRecords
+from runtime.engine.chains import Crossing
 from runtime.engine.division import NOWHERE, JoinRule, by_rules, divided_snapshot, equal_in_all, united_snapshot
 from runtime.engine.engine import Engine, Rounds, StoredEvents, only_result
 from runtime.engine.key_contents import KeyContents
 from runtime.engine.metrics import metrics_table, output_events
+from runtime.engine.paths import RoutedRecords
 from runtime.engine.query_state import QueryParts
 from runtime.engine.snapshot import STATE_VERSION, StateError
 

@@ -1,23 +1,19 @@
 """What queries route to each other in a call: records for those that take them.
 
 A routed record arrives when its match is found. Its place in the total order is behind what caused
-it, depth first: a *path* names the record or timer at its root, and per hop the routing query, the
-key, the match and the output. Paths are compared element by element; a path comes before those that
-it begins. So all that an event causes is processed before the next event of the same cause.
+it (`runtime.engine.paths`): all that an event causes is processed before the next event of the same
+cause.
 
-A path means the same in every engine. So queries that feed each other may be in several, each with
-some of the keys (`Crossing`): then all that is routed leaves the engine, and comes back to those
-that have the keys of the queries that take it.
+Queries that feed each other may be in several engines, each with some of the keys (`Crossing`):
+then all that is routed leaves the engine, and comes back to those that have the keys of the queries
+that take it.
 """
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -36,78 +32,14 @@ from runtime.columns.arrivals import (
     field_columns,
 )
 from runtime.engine.call_rows import CallRecords
+from runtime.engine.paths import OF_END, OF_RECORD, OF_TIMER, Causes, Path, RoutedOrder, RoutedRecords
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
 from runtime.engine.shared_admission import SharedAdmission
-from runtime.interpreter import event_numbers, order_key
-from runtime.json_reader import json_of_text
+from runtime.interpreter import event_numbers
 from runtime.number_arrays import Integers
 from runtime.reading import ControlEvents
 from runtime.results.matched import routed_places
 from runtime.results.outputs import Routed
-
-Path = tuple[tuple[Any, ...], ...]
-"""The root (moment in µs, kind, place or number of the record), then by hop (query, instance, key,
-match, output). The number of a match orders those of one cause and key."""
-
-_OF_TIMER, _OF_RECORD, _OF_END = 0, 1, 2
-"""The kinds of roots, in the order of one moment."""
-
-
-@dataclass(frozen=True, slots=True)
-class RoutedRecords:
-    """Routed events as records.
-
-    table: as of `Arrivals`
-    paths: by record
-    """
-
-    table: pa.Table
-    paths: Sequence[Path]
-
-    def take(self, rows: Sequence[int]) -> RoutedRecords:
-        """These of them, in this order."""
-        return RoutedRecords(self.table.take(pa.array(rows, pa.int64())), [self.paths[row] for row in rows])
-
-    def to_parts(self) -> tuple[bytes, bytes]:
-        """As bytes: records, and paths."""
-        return Arrivals(self.table).to_bytes(), json.dumps([_plain(path) for path in self.paths]).encode()
-
-    @staticmethod
-    def of_parts(table: bytes, paths: bytes) -> RoutedRecords:
-        """The inverse of `to_parts`."""
-        found = map(_of_plain, json_of_text(paths, list[Any]))
-        return RoutedRecords(Arrivals.from_bytes(table).table, list(found))
-
-    @staticmethod
-    def concat(parts: Sequence[RoutedRecords]) -> RoutedRecords:
-        """All of them."""
-        table = Arrivals.concat([Arrivals(part.table) for part in parts]).table
-        return RoutedRecords(table, [path for part in parts for path in part.paths])
-
-
-def _plain(value: Any) -> Any:
-    """A part of a path as JSON can hold it."""
-    match value:
-        case tuple():
-            return [_plain(item) for item in value]
-        case Decimal():
-            return {"decimal": str(value)}
-        case float() if not isfinite(value):
-            return {"float": str(value)}
-        case _:
-            return value
-
-
-def _of_plain(value: Any) -> Any:
-    match value:
-        case list():
-            return tuple(map(_of_plain, value))
-        case {"decimal": text}:
-            return Decimal(text)
-        case {"float": text}:
-            return float(text)
-        case _:
-            return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +66,8 @@ class _Places:
     Within an engine their numbers say the same, for paths that do not leave it.
     """
 
-    def __init__(self, records: CallRecords, *, crosses: bool) -> None:
-        self._records, self._crosses = records, crosses
+    def __init__(self, records: CallRecords) -> None:
+        self._records = records
 
     @cached_property
     def _columns(self) -> list[Integers]:
@@ -145,8 +77,14 @@ class _Places:
         """The place of a record of the call."""
         return tuple(int(column[record]) for column in self._columns)
 
-    def of_all(self, records: Integers) -> tuple[Sequence[Any], Integers]:
-        """The places of records of the call, and how many records come before what each causes."""
+    def of_all(self, records: Integers) -> list[tuple[int, ...]]:
+        """The places of records of the call; nothing where there are none at all."""
+        if not len(self._records.table):
+            return [()] * len(records)
+        return list(zip(*(column[records].tolist() for column in self._columns), strict=True))
+
+    def before_caused_by(self, records: Integers) -> Integers:
+        """How many records come before what each of these causes."""
         followers = np.minimum(records + 1, len(self._records.table) - 1)
         before, is_one = records + 1, followers > records
         for own in self._columns:
@@ -155,29 +93,21 @@ class _Places:
             is_one &= own[records] == own[followers]
         for number in np.flatnonzero(is_one).tolist():
             place = self.of(int(records[number]))
-            before[number] = self.before(((place[0], _OF_RECORD, place),))
-        if not self._crosses:
-            return records.tolist(), before
-        return list(zip(*(column[records].tolist() for column in self._columns), strict=True)), before
+            before[number] = self.before(((place[0], OF_RECORD, place),))
+        return before
 
     def before(self, path: Path) -> int:
         """How many records come before a routed one."""
         moment, kind, place = path[0]
         count = len(self._records.table)
-        if kind == _OF_RECORD:
+        if kind == OF_RECORD:
             first, end = (int(np.searchsorted(self._columns[0], place[0], side)) for side in ("left", "right"))
             return bisect_right(range(count), place, first, end, key=self.of)
-        return count if kind == _OF_END else int(np.searchsorted(self._records.arrival, moment, side="left"))
+        return count if kind == OF_END else int(self.before_timers(np.array([moment]))[0])
 
-
-def _root_step(path: Path, before: int) -> int:
-    """The step at the root of a path: a record of the call; where another engine has had that, the
-    one before it.
-
-    before: how many records of the call come before what has the path
-    """
-    kind = path[0][1]
-    return before - 1 if kind == _OF_RECORD else -1 if kind == _OF_TIMER else AT_THE_END
+    def before_timers(self, moments: Integers) -> Integers:
+        """How many records come before timers of these moments."""
+        return np.searchsorted(self._records.arrival, moments, side="left")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,45 +118,11 @@ class ChainRecords:
         has been routed
     causes: by record, its number among those of the call; of a routed one, that among what has been
         routed, behind them
-    paths: of routed records, by their number
     """
 
     records: CallRecords
     steps: Integers
-    paths: Mapping[int, Path]
     causes: Integers
-
-    def causes_of(self, routed: Routed, places: _Places) -> tuple[list[Path], list[int]]:
-        """By routed event the path of what has found its match, and how many records of the call
-        come before it.
-
-        places: of the records from sources
-        """
-        own, emitted = routed.step, routed.emitted.tolist()
-        is_record = (own >= 0) & (own < AT_THE_END)
-        roots = np.where(is_record, own, -1)
-        if len(self.steps):
-            roots = np.where(is_record, self.steps[np.where(is_record, own, 0)], -1)
-        is_known = (roots >= 0) & (roots < AT_THE_END)
-        of_records: Sequence[Any] = [()] * len(own)
-        before = roots + 1
-        if is_known.any():
-            of_records, before = places.of_all(np.where(is_known, roots, roots[is_known][0]))
-        if is_known.all() and not self.paths:
-            return [((at, _OF_RECORD, place),) for at, place in zip(emitted, of_records, strict=True)], before.tolist()
-        found, counts = list[Path](), list[int]()
-        for number, (step, moment) in enumerate(zip(own.tolist(), emitted, strict=True)):
-            path, count = self.paths.get(step), int(before[number])
-            if path is None and is_known[number]:
-                path = ((moment, _OF_RECORD, of_records[number]),)
-            elif path is not None and path[0][1] == _OF_RECORD:
-                count = int(roots[number]) + 1
-            else:
-                path = path or ((moment, _OF_TIMER if step < 0 else _OF_END, ()),)
-                count = places.before(path)
-            found.append(path)
-            counts.append(count)
-        return found, counts
 
 
 class Chains:
@@ -302,26 +198,25 @@ class CallChains:
         self._plan, self._records, self._types, self._began, self._crosses = plan, records, types, began, crosses
         self._tells_causes = tells_causes
         self._kinds = event_numbers(plan)
-        self._places = _Places(records, crosses=crosses)
-        self._paths: list[Path] = []
-        self._before: list[int] = []
+        self._places = _Places(records)
+        self._order = RoutedOrder()
         self._tables: list[pa.Table] = []
         self._leaving: list[RoutedRecords] = []
         self._given: dict[tuple[frozenset[str], int], ChainRecords] = {}
-        self._sources = ChainRecords(records, np.empty(0, np.int64), {}, np.empty(0, np.int64))
+        self._sources = ChainRecords(records, np.empty(0, np.int64), np.empty(0, np.int64))
 
     def records_for(self, query: QueryPlan) -> ChainRecords:
         """The records for a query, with the columns of the types it takes; all that feed it have
         run."""
-        if not self._paths:
+        if not len(self._order):
             return self._sources
         types = taken_types(query)
-        asked = types, len(self._paths)
+        asked = types, len(self._order)
         if asked not in self._given:
             wanted = [self._kinds[name] for name in types.intersection(self._types)]
-            rows = np.flatnonzero(np.isin(self._all().column("_kind").to_numpy(), wanted)).tolist()
-            rows.sort(key=self._paths.__getitem__)
-            self._given[asked] = self._merged(rows, self._columns(types)) if rows else self._sources
+            rows = self._order.rows()
+            rows = rows[np.isin(self._all().column("_kind").to_numpy(), wanted)[rows]]
+            self._given[asked] = self._merged(rows, self._columns(types)) if len(rows) else self._sources
         return self._given[asked]
 
     def _columns(self, types: Collection[str]) -> list[str]:
@@ -335,26 +230,40 @@ class CallChains:
         given: the records that the query has had
         """
         for routed in outcome.routed:
-            causes, before = given.causes_of(routed, self._places)
-            paths = [(*path, hop) for path, hop in zip(causes, _hops(query, routed), strict=True)]
-            found = RoutedRecords(self._table(query, routed), paths)
+            causes, table = self._causes_of(routed, given), self._table(query, routed)
             if self._crosses:
-                self._leaving.append(found)
+                places = self._places.of_all(causes.record)
+                self._leaving.append(RoutedRecords(table, self._order.paths(query, routed, causes, places)))
             else:
-                self._add(found, before)
+                self._order.add(query, routed, causes)
+                self._tables.append(table)
         steps = given.causes if self._tells_causes else given.steps
         return outcome.with_steps(steps) if len(steps) else outcome
+
+    def _causes_of(self, routed: Routed, given: ChainRecords) -> Causes:
+        """What has caused routed events; given: the records of the query."""
+        own, known, count = routed.step, self._order.causes, len(self._records.table)
+        is_record = (own >= 0) & (own < AT_THE_END)
+        cause = np.where(is_record, own, -1)
+        if len(given.causes):
+            cause = np.where(is_record, given.causes[cause], -1)
+        parent = np.where(cause >= count, cause - count, -1)
+        is_source, is_routed = is_record & (parent < 0), parent >= 0
+        kind = np.where(is_source, OF_RECORD, np.where(own < 0, OF_TIMER, OF_END))
+        record, before = np.where(is_source, cause, 0), np.empty(len(own), np.int64)
+        before[is_source] = self._places.before_caused_by(record[is_source])
+        before[kind == OF_TIMER] = self._places.before_timers(routed.emitted[kind == OF_TIMER])
+        before[kind == OF_END] = count
+        moment = routed.emitted.copy()
+        for column, of_known in zip((moment, kind, record, before), known, strict=False):
+            column[is_routed] = of_known[parent[is_routed]]
+        return Causes(moment, kind, record, before, parent)
 
     def receive(self, routed: Sequence[RoutedRecords]) -> None:
         """Adds what has been routed, here or in other engines."""
         for item in routed:
-            self._add(item, [self._places.before(path) for path in item.paths])
-
-    def _add(self, routed: RoutedRecords, before: Sequence[int]) -> None:
-        """Adds what has been routed; `before`: how many records of the call come before each."""
-        self._paths += routed.paths
-        self._before += before
-        self._tables.append(routed.table)
+            self._order.receive(item.paths, [self._places.before(path) for path in item.paths])
+            self._tables.append(item.table)
 
     def leave(self) -> RoutedRecords | None:
         """What has been routed since this was asked last, for all engines; None = nothing."""
@@ -364,15 +273,13 @@ class CallChains:
     def table(self) -> pa.Table | None:
         """All that has been routed, in total order, as `Results.routed`; None = nothing, or queries
         cross."""
-        if not self._paths or self._crosses:
+        if not len(self._order) or self._crosses:
             return None
-        rows = sorted(range(len(self._paths)), key=self._paths.__getitem__)
-        before = [self._before[row] for row in rows]
-        steps = [_root_step(self._paths[row], count) for row, count in zip(rows, before, strict=True)]
-        table = self._taken(rows).append_column("_step", pa.array(steps, pa.int64()))
+        rows = self._order.rows()
+        table = self._taken(rows).append_column("_step", pa.array(self._order.causes.steps()[rows]))
         if self._tells_causes:
-            table = table.append_column("_cause", pa.array(np.array(rows, np.int64) + len(self._records.table)))
-            table = table.append_column("_before", pa.array(before, pa.int64()))
+            table = table.append_column("_cause", pa.array(rows + len(self._records.table)))
+            table = table.append_column("_before", pa.array(self._order.causes.before[rows]))
         return table
 
     def _all(self) -> pa.Table:
@@ -381,15 +288,14 @@ class CallChains:
             self._tables = [Arrivals.concat([Arrivals(table) for table in self._tables]).table]
         return self._tables[0]
 
-    def _taken(self, rows: Sequence[int]) -> pa.Table:
+    def _taken(self, rows: Integers) -> pa.Table:
         """These of all routed records, as `Arrivals`."""
-        return self._all().take(pa.array(rows, pa.int64()))
+        return self._all().take(pa.array(rows))
 
-    def _merged(self, rows: Sequence[int], columns: Sequence[str]) -> ChainRecords:
+    def _merged(self, rows: Integers, columns: Sequence[str]) -> ChainRecords:
         """These columns of the call, with these routed records in total order."""
         records, count = self._records, len(self._records.table)
-        paths = [self._paths[row] for row in rows]
-        before = np.array([self._before[row] for row in rows], np.int64)
+        before, roots = self._order.causes.before[rows], self._order.causes.steps()[rows]
         places = before + np.arange(len(rows))
         is_routed = np.zeros(count + len(rows), np.bool_)
         is_routed[places] = True
@@ -400,7 +306,6 @@ class CallChains:
         moments = np.maximum(own.column("_arrival").to_numpy(), np.append(self._began, records.arrival)[before])
         table = Arrivals.concat([Arrivals(records.table.select(columns)), Arrivals(own)]).table
         arrival = np.concatenate([records.arrival, moments])[order]
-        roots = np.array([_root_step(path, at) for path, at in zip(paths, before.tolist(), strict=True)], np.int64)
         merged = replace(
             records,
             table=table.take(pa.array(order)),
@@ -411,9 +316,8 @@ class CallChains:
             now=max(records.now, int(arrival[-1])),
             is_routed=is_routed,
         )
-        by_place = dict(zip(places.tolist(), paths, strict=True))
-        causes = np.concatenate([np.arange(count), count + np.array(rows, np.int64)])[order]
-        return ChainRecords(merged, np.concatenate([np.arange(count), roots])[order], by_place, causes)
+        causes = np.concatenate([np.arange(count), count + rows])[order]
+        return ChainRecords(merged, np.concatenate([np.arange(count), roots])[order], causes)
 
     def _table(self, query: QueryPlan, routed: Routed) -> pa.Table:
         """What a query has routed as `Arrivals`. Coordinates are made from the identity of the
@@ -437,14 +341,6 @@ class CallChains:
 
 def _as_column(cells: Any, type_: pa.DataType) -> pa.Array:
     return cells.cast(type_) if isinstance(cells, pa.Array) else pa.array(cells, type_)
-
-
-def _hops(query: QueryPlan, routed: Routed) -> Iterator[tuple[Any, ...]]:
-    """What each routed event adds to the path of its cause."""
-    keys = {id(key): key for key in routed.key}
-    ranks = {number: tuple(map(order_key, key.values())) for number, key in keys.items()}
-    for key, match, output in zip(routed.key, routed.match.tolist(), routed.output.tolist(), strict=True):
-        yield query.name, query.instance, ranks[id(key)], match, output
 
 
 def _moves(records: CallRecords, moments: Integers, order: Integers) -> Moves:

@@ -20,10 +20,11 @@ from querylang.plan.model import Plan
 from runtime.admission import CLOCK_SCHEMA, NO_MOVES, Moves
 from runtime.columns.arrivals import Arrivals, RecordKind, in_arrival_order, is_moved
 from runtime.engine.call_rows import CallRecords
-from runtime.engine.chains import Chains, Crossing, RoutedRecords
+from runtime.engine.chains import Chains, Crossing
 from runtime.engine.families import Families
 from runtime.engine.key_contents import Key, KeyContents, forget_key, key_contents, query_sizes
 from runtime.engine.looking import EVERYTHING, FEW, LookedAt, Looking, Pairs
+from runtime.engine.paths import RoutedRecords
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
 from runtime.engine.query_state import QueryParts, QueryState, all_parts
 from runtime.engine.shared_admission import AdmittedCall, Carry, SharedAdmission, renamed

@@ -77,7 +77,8 @@ class Routed:
     step: as in `runtime.results.matched.Matched`
     emitted: µs
     identity: of its match
-    key: of its match, by name; events with one key mostly share it
+    key: the number of its match's key among `keys`
+    keys: by name
     fields: the cells of each field
     """
 
@@ -87,7 +88,8 @@ class Routed:
     step: Integers
     emitted: Integers
     identity: list[str]
-    key: list[Mapping[str, Any]]
+    key: Integers
+    keys: Sequence[Mapping[str, Any]]
     fields: Sequence[pa.Array | list[Any]]
 
 
@@ -203,8 +205,7 @@ def _rows_put_out(
         elif field.name not in columns:
             columns[field.name] = one_chunk(matches.column(field.name)).take(rows)
     table = pa.table({name: columns[name] for name in OUTPUT_SCHEMA.names}, schema=OUTPUT_SCHEMA)
-    keys_of = [values[at] for at in number.tolist()]
-    return table, list(_routed(matches, put, chosen, order, keys_of, feeds))
+    return table, list(_routed(matches, put, chosen, order, number, values, feeds))
 
 
 def _in_turn(columns: Sequence[pa.Array]) -> pa.Array:
@@ -222,10 +223,11 @@ def _routed(
     put: Sequence[Put],
     chosen: NDArray[np.int64],
     order: NDArray[np.int64],
-    keys: list[Mapping[str, Any]],
+    key: Integers,
+    keys: Sequence[Mapping[str, Any]],
     feeds: Collection[str],
 ) -> Iterator[Routed]:
-    """What other queries take, by statement; keys: by chosen match."""
+    """What other queries take, by statement; key: by chosen match, its number among `keys`."""
     taken = [(place, item) for place, item in enumerate(put) if item.sent.is_routed and item.sent.event_name in feeds]
     if not taken:
         return
@@ -237,7 +239,7 @@ def _routed(
         assert item.sent.event is not None, "only events are routed"
         number, step, moment, identity = shared
         outputs = np.full(len(chosen), place)
-        yield Routed(item.sent.event, number, outputs, step, moment, identity, keys, item.values)
+        yield Routed(item.sent.event, number, outputs, step, moment, identity, key, keys, item.values)
 
 
 def _of_events(routed: Sequence[tuple[int, int, int, int, str, Mapping[str, Any], Event]]) -> Iterator[Routed]:
@@ -246,9 +248,12 @@ def _of_events(routed: Sequence[tuple[int, int, int, int, str, Mapping[str, Any]
         number, output, step, emitted, identity, key, events = map(
             list, zip(*(one for one in routed if one[-1].type.name == type_.name), strict=True)
         )
+        keys = {id(one): one for one in key}
+        places = {one: place for place, one in enumerate(keys)}
+        key_of = np.array([places[id(one)] for one in key], np.int64)
         fields = [[to_cell(event.values.get(item.name)) for event in events] for item in type_.fields]
         match_of, output_of, steps, moments = (np.array(column, np.int64) for column in (number, output, step, emitted))
-        yield Routed(type_, match_of, output_of, steps, moments, identity, key, fields)
+        yield Routed(type_, match_of, output_of, steps, moments, identity, key_of, list(keys.values()), fields)
 
 
 def _run_each(
