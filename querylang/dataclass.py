@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, FrozenInstanceError, asdict, astuple, field, fields, is_dataclass, replace
 from functools import partial
 from reprlib import recursive_repr
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["asdict", "astuple", "dataclass", "field", "fields", "is_dataclass", "replace"]
@@ -129,7 +130,13 @@ def _initializer(cls: _Class, *, frozen: bool) -> Callable[..., Any]:
             value = f"_default_{name}_"
         else:
             continue
-        body.append(f"_set_(_self_, {name!r}, {value})" if frozen else f"_self_.{name} = {value}")
+        slot = getattr(cls, name, None) if frozen else None
+        if isinstance(slot, MemberDescriptorType):
+            # Half the time of `object.__setattr__`: most of what a compiler makes is such a field.
+            names[f"_set_{name}_"] = slot.__set__
+            body.append(f"_set_{name}_(_self_, {value})")
+        else:
+            body.append(f"_set_(_self_, {name!r}, {value})" if frozen else f"_self_.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         body.append("_self_.__post_init__()")
     made = _compiled("__init__", parameters, body, names)

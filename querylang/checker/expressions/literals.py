@@ -44,13 +44,13 @@ def constant(inferring: Inferring, node: ast.Constant) -> Expression | None:
     The parser checks the range of floats.
     """
     match node.value:
-        case bool(value):
+        case bool() as value:
             return Literal(Type.BOOLEAN, value)
-        case int(value):
+        case int() as value:
             if not SMALLEST_INTEGER <= value <= LARGEST_INTEGER:
                 return _out_of_range(inferring, node.span, Type.INTEGER)
             return Literal(Type.INTEGER, value)
-        case float(value):
+        case float() as value:
             return Literal(Type.FLOAT, value)
         case Decimal() as value:
             if not value.is_finite() or abs(value) >= DECIMAL_LIMIT:
@@ -58,7 +58,7 @@ def constant(inferring: Inferring, node: ast.Constant) -> Expression | None:
             exponent = value.as_tuple().exponent
             is_longer = isinstance(exponent, int) and exponent < -DECIMAL_PLACES
             return Literal(Type.DECIMAL, value.quantize(_LAST_PLACE, context=_EXACT) if is_longer else value)
-        case str(value):
+        case str() as value:
             return Literal(Type.STRING, value)
 
 
@@ -147,7 +147,8 @@ def _alike(
 
 def _part(inferring: Inferring, node: ast.Expression, expected: Type | None) -> Expression | None:
     """One part; a plain value becomes an optional where that is expected."""
-    value = inferring.typed(node, expected)
+    # Lists of thousands of numbers are asked straight away.
+    value = constant(inferring, node) if isinstance(node, ast.Constant) else inferring.typed(node, expected)
     return value if value is None or expected is None or value.type is expected else fitting(value, expected)
 
 
