@@ -82,9 +82,9 @@ def is_calculable(node: Expression) -> bool:
 
 def value_of(node: Expression) -> Value:
     """The value of a constant expression. Raises NoValueError."""
+    if isinstance(node, Literal):
+        return node.value
     match node:
-        case Literal(value=value):
-            return value
         case Unary(operand=operand):
             return _fitting(node.type, -_number(operand))
         case Binary(operator=sign, left=left, right=right) if sign in _COMPARISONS:
