@@ -186,7 +186,7 @@ def _is_bound_elsewhere(events: Events, bindings: Integers, position: int) -> bo
     return is_bound
 
 
-@borrowing
+@inlined
 def _scan(
     events: Events,
     program: LoadedProgram,
