@@ -220,6 +220,9 @@ def _constant(type_: Type, value: Any, length: int) -> Column:
 
 
 _DTYPES: dict[Type, type] = {Type.BOOLEAN: np.bool_, Type.INTEGER: np.int64, Type.FLOAT: np.float64}
+_MOST_APART = 64
+"""Numbers of a constant sequence have a table up to so many times their number."""
+
 _ARROW = {Type.BOOLEAN: pa.bool_(), Type.INTEGER: pa.int64(), Type.FLOAT: pa.float64(), Type.STRING: pa.string()}
 
 
@@ -434,8 +437,26 @@ def _places(known: Constant, type_: Type, wanted: Any) -> Integers:
 
 def _are_in(known: Constant, type_: Type, wanted: Any) -> Mask:
     """Whether values are in a constant sequence."""
+    numbers = _numbers(known) if type_ == Type.INTEGER and isinstance(wanted, np.ndarray) else None
+    if numbers is not None:
+        least, is_one = numbers
+        # Differences are modulo 2^64: those of numbers outside are larger than any inside.
+        return is_one[np.minimum((wanted - least).view(np.uint64), len(is_one) - 1).view(np.int64)]
     found: Mask = pc.is_in(_plain(type_, wanted), _elements(known, type_)).to_numpy(zero_copy_only=False)
     return found
+
+
+@lru_cache(1_000)
+def _numbers(known: Constant) -> tuple[int, Mask] | None:
+    """The least number of a constant sequence; and from there on which numbers are in it, behind
+    the largest one that it is not. None = they are too far apart."""
+    numbers = np.array([known.value[place] for place in known.places.values()], np.int64)
+    least, largest = int(numbers.min()), int(numbers.max())
+    if largest - least > _MOST_APART * len(numbers):
+        return None
+    is_one = np.zeros(largest - least + 2, np.bool_)
+    is_one[numbers - least] = True
+    return least, is_one
 
 
 @lru_cache(1_000)

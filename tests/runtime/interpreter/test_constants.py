@@ -81,6 +81,26 @@ def test_other_questions_have_the_answers_of_a_new_container(ways: Any) -> None:
     assert ways("[5, 6, 7].size() + a.number") == [6, 1, None, 2**62 + 3]
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        [0],
+        [-3, 5, 4, 5],
+        [2**63 - 1, 2**63 - 3],
+        [-(2**63), -(2**63) + 2],
+        [-(2**63), 2**63 - 1, 7],
+        [0, 64 * 2],
+        [0, 64 * 2 + 1],
+    ],
+)
+def test_numbers_near_and_far_apart_are_found(values: list[int]) -> None:
+    edges = [-(2**63), 2**63 - 1, -1, 0, 1, *values, *(value + 1 for value in values if value < 2**63 - 1)]
+    node, plan, query = selected(f"[{', '.join(map(str, values))}].contains(a.number)")
+    table = pa.table({column_name("number", Type.INTEGER): pa.array([*edges, None], pa.int64())})
+    expected = [edge in values for edge in edges] + [None]
+    assert as_array(node, table, plan, plan.event("A"), query).to_pylist() == expected
+
+
 def test_a_list_with_parts_of_the_event_is_made_for_each() -> None:
     for ways in (by_columns, one_by_one):
         assert ways("[1, a.number].contains(a.number)") == [True, True, None, True]
