@@ -59,6 +59,7 @@ def asked() -> tuple[Asked, ...]:
         Asked("`inNetwork`, beside `=`", _single('address.inNetwork("10.0.0.0/8")'), _alone('address = "10.1.2.3"')),
         Asked("`at most`, beside none", _single("", limit="at most 1 per 1 hour by a.side"), _alone("")),
         Asked("`new by`, beside none", _single("", new="new by side within 1 hour"), _alone("")),
+        Asked("`new by`, nearly all values new, beside none", _single("", new="new by v within 1 hour"), _alone("")),
     )
 
 
