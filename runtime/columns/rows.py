@@ -215,6 +215,18 @@ def is_small(records: int, stored: int) -> bool:
 _NO_HASHES = np.empty(0, np.uint64)
 
 
+def _order_of(hashes: Hashes) -> NDArray[np.int64]:
+    """`np.argsort`, stable, in a fraction of its time: of the upper bits and numbers of rows."""
+    bits = np.uint64(len(hashes).bit_length())
+    words = hashes >> bits << bits | np.arange(len(hashes), dtype=np.uint64)
+    words.sort()
+    order = (words & ((np.uint64(1) << bits) - np.uint64(1))).view(np.int64)
+    own = hashes[order]
+    if (own[1:] < own[:-1]).any():  # a few that differ in the lower bits only
+        order = order[np.argsort(own, kind="stable")]
+    return order
+
+
 class _Run:
     """Rows sorted by the hash of their key.
 
@@ -224,7 +236,7 @@ class _Run:
     """
 
     def __init__(self, table: pa.Table, hashes: Hashes, timer: Integers) -> None:
-        order = np.argsort(hashes, kind="stable")
+        order = _order_of(hashes)
         self.table = table.take(pa.array(order))
         self.hashes = hashes[order]
         self.timer = timer[order]
@@ -234,8 +246,10 @@ class _Run:
 
     def take(self, wanted: Hashes) -> pa.Table:
         """Removes and returns the rows of these keys; `wanted` is sorted, without duplicates."""
-        first, last = np.searchsorted(self.hashes, wanted, "left"), np.searchsorted(self.hashes, wanted, "right")
-        sizes = last - first
+        first = np.searchsorted(self.hashes, wanted, "left")
+        is_here = np.append(self.hashes, np.uint64(0))[first] == wanted
+        first = first[is_here & (first < len(self.hashes))]
+        sizes = np.searchsorted(self.hashes, self.hashes[first], "right") - first
         rows = np.repeat(first - np.cumsum(sizes) + sizes, sizes) + np.arange(int(sizes.sum()))
         rows = rows[self.is_stored[rows]]
         self.is_stored[rows] = False

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from runtime.columns.rows import stable_order
+from runtime.columns.rows import ColdRows, stable_order
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -30,3 +31,24 @@ def test_many_rows_are_ordered_digit_by_digit(widths: list[int]) -> None:
     given = [column.copy() for column in columns]
     assert stable_order(*columns).tolist() == np.lexsort(columns[::-1]).tolist()
     assert all((one == other).all() for one, other in zip(columns, given, strict=True))
+
+
+@pytest.mark.parametrize("bits", [1, 12, 40, 64])
+def test_rows_of_equal_and_of_near_hashes_are_in_order(bits: int) -> None:
+    chance = np.random.default_rng(bits)
+    for count in (0, 1, 2, 1000, 5000):
+        hashes = chance.integers(0, 2**bits - 1, count, np.uint64, endpoint=True)
+        hashes[::3] = np.uint64(2**64 - 1) - hashes[::3] % np.uint64(7)
+        rows = ColdRows(pa.table({"row": pa.array([], pa.int64())}))
+        half = count // 2
+        for part in (slice(0, half), slice(half, count)):
+            here = hashes[part]
+            rows.add(pa.table({"row": pa.array(np.arange(count)[part])}), here, np.zeros(len(here), np.int64))
+        wanted = np.unique(np.append(hashes[: count // 5], np.uint64(2**64 - 1)))
+        taken = rows.take(wanted)["row"].to_pylist()
+        assert sorted(taken) == np.flatnonzero(np.isin(hashes, wanted)).tolist()
+        by_hash: dict[int, list[int]] = {}
+        for row in taken:
+            by_hash.setdefault(int(hashes[row]), []).append(row)
+        assert all(own == sorted(own) for own in by_hash.values())
+        assert len(rows) == count - len(taken)
