@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -26,17 +26,18 @@ class HistoryRun:
     matches: how many were found
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, titles: Collection[str]) -> None:
+        """`titles`: of the queries that are counted; the others feed them."""
         assert not program.epochs, "its queries do not change"
-        self._program = program
+        self._program, self._titles = program, frozenset(titles)
         self._states: dict[int, bytes] = {}
         self._account: Account = Account()
         self.matches = 0
 
     @staticmethod
-    def read(program: Program, folder: str) -> HistoryRun:
+    def read(program: Program, titles: Collection[str], folder: str) -> HistoryRun:
         """A run that continues where `write` was called."""
-        run = HistoryRun(program)
+        run = HistoryRun(program, titles)
         run._states = {bucket: read_seed(place_of(folder), bucket) for bucket in range(program.buckets)}
         run._account = _of_plain(read_account(folder))
         run._account.update(run._held())
@@ -49,8 +50,8 @@ class HistoryRun:
             self._states[bucket] = step.state
             for row in step.rows:
                 if row.tag is Tag.LEDGER:
-                    self._account.update(_of_rows(row.table.to_pylist()))
-                elif row.tag is Tag.MATCH:
+                    self._account.update(self._counted(row.table))
+                elif row.tag is Tag.MATCH and row.query in self._titles:
                     self.matches += row.table.num_rows
 
     def forget_sources(self) -> None:
@@ -80,8 +81,11 @@ class HistoryRun:
         queries = QueriesAt.of(self._program, self._program.groups())
         for bucket, state in self._states.items():
             held = SavedBucket.from_bytes(state).held
-            found.update(_of_rows(held_ledger(queries, (), held, is_home=bucket == HOME).to_pylist()))
+            found.update(self._counted(held_ledger(queries, (), held, is_home=bucket == HOME)))
         return found
+
+    def _counted(self, ledger: pa.Table) -> Account:
+        return _of_rows([row for row in ledger.to_pylist() if row["query"] in self._titles])
 
 
 class SeenRun:

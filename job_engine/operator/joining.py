@@ -20,6 +20,7 @@ from job_engine.wire.packed_rows import COMMANDS, CONTROL, HOME, GroupRecords
 from job_engine.wire.partition_groups import PartitionGroup, count_uses
 from job_engine.wire.program import History, Program, Stage
 from querylang.plan.model import Plan
+from querylang.plan.routing import feeders
 from runtime.columns.arrivals import Arrivals
 from runtime.engine import Engine
 from runtime.instants import NEVER
@@ -99,7 +100,13 @@ class _Joining:
         self, group: PartitionGroup, engine: Engine, snapshot: bytes, records: Sequence[GroupRecords]
     ) -> tuple[Engine, list[GroupRecords]]:
         """The engine with the queries of a group; the records that are still to be processed."""
-        own = Plan(group.plan.events, tuple(query for query in group.plan.queries if query.title in self._titles))
+        queries = group.plan.queries
+        names = {query.name for query in queries if query.title in self._titles}
+        feeding = feeders(queries, names)
+        own = Plan(
+            group.plan.events,
+            tuple(query for query in queries if query.title in self._titles or query.name in feeding),
+        )
         other = Engine.restore(own, snapshot, self._program.matcher)
         begins = self._is_new or {query.title for query in engine.plan.queries} <= self._titles
         clock = None if begins else engine.clock
@@ -111,7 +118,7 @@ class _Joining:
             if is_early.any():
                 other.process(_chosen(item, is_early).arrivals)
             left.append(_chosen(item, ~is_early))
-        together, counted = engine.joined_by(other, begins=begins)
+        together, counted = engine.joined_by(other, self._titles, begins=begins)
         self._tables.append(counted)
         return together, [item for item in left if len(item.arrivals)]
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -140,6 +140,14 @@ def chained(queries: Sequence[QueryPlan]) -> frozenset[str]:
         return frozenset()
     edges = receivers(queries)
     return frozenset(name for name, targets in edges.items() if targets).union(*edges.values())
+
+
+def feeders(queries: Sequence[QueryPlan], names: Collection[str]) -> frozenset[str]:
+    """The names of other queries that feed those of these names, directly or through others."""
+    edges, found = receivers(queries), set(names)
+    while more := {name for name, targets in edges.items() if name not in found and not found.isdisjoint(targets)}:
+        found |= more
+    return frozenset(found.difference(names))
 
 
 NOT_FED = "was written before queries fed each other: what they route is an output only"

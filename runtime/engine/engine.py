@@ -189,21 +189,22 @@ class Engine:
         engine._account.update(changes)
         return engine, ledger_table(changes)
 
-    def joined_by(self, other: Engine, *, begins: bool = False) -> tuple[Engine, pa.Table]:
-        """The engine in which the queries of another one continue, too, and what that one counted.
+    def joined_by(self, other: Engine, titles: Collection[str], *, begins: bool = False) -> tuple[Engine, pa.Table]:
+        """The engine in which queries of another one continue, too, and what was counted for them.
 
         This one has these queries as well, but has not run them. So a query that has run over the
         history continues among others. The other engine advances to this clock; what its timers
-        give until there is not given out.
+        give until there is not given out. It may have queries that feed these, and end with it.
 
+        titles: of the queries
         begins: this engine has run nothing; it begins at the clock of the other one
         """
         if not begins and self._clock != NO_TIME:
             other.process(Arrivals.empty(other.plan), now=self._clock, without_idle=self._clock_without_idle)
         self._load_cold()
         other._load_cold()
-        joining = {query.title for query in other.plan.queries}
-        runners = [*(runner for runner in self._runners if runner.query.title not in joining), *other._runners]
+        runners = [runner for runner in self._runners if runner.query.title not in titles]
+        runners += [runner for runner in other._runners if runner.query.title in titles]
         saved, _ = handed_on(runners, [query.title for query in self.plan.queries], {})
         engine = Engine(
             self.plan, self._matcher, gathers_later=self._gathers_later, has_changes=self._has_changes, saved=saved
@@ -212,8 +213,9 @@ class Engine:
         engine._clock_without_idle = other._clock_without_idle if begins else self._clock_without_idle
         engine._leeway, engine._reported = self._leeway or other._leeway, self._reported
         engine._account = self._account
-        engine._account.update(other._account)
-        return engine, ledger_table(other._account)
+        counted: Account = Counter({place: count for place, count in other._account.items() if place[0] in titles})
+        engine._account.update(counted)
+        return engine, ledger_table(counted)
 
     def watch(self, title: str, watcher: Callable[[QueryParts], Matcher]) -> None:
         """Lets another matcher see what the one of a query gets; call it before any record.

@@ -71,20 +71,26 @@ class Alone:
     def timers(self, until: int | None) -> None:
         """All timers up to a moment, moment by moment; None = until none is left."""
         while True:
-            due = [moment for engine in self.engines.values() if (moment := engine.next_wake()) is not None]
-            if not due or (until is not None and min(due) > until):
+            due = {name: moment for name, engine in self.engines.items() if (moment := engine.next_wake()) is not None}
+            if not due or (until is not None and min(due.values()) > until):
                 break
-            caused = [(name, engine.process(nothing(self.plan), now=min(due))) for name, engine in self.engines.items()]
+            now = min(due.values())
+            caused = [
+                (name, self.engines[name].process(nothing(self.plan), now=now))
+                for name, moment in due.items()
+                if moment == now
+            ]
             for name, results in caused:
-                self.give(name, results, min(due))
-        if until is not None:
-            for name, engine in self.engines.items():
-                results = engine.process(nothing(self.plan), now=until)
-                assert not results.matches, name
+                self.give(name, results, now)
 
     def deliver(self, record: Arrivals, moment: int, told: Row | None = None) -> None:
-        """A record in all queries, then what they have routed, each with all that it causes."""
-        caused = [(name, engine.process(record, now=moment)) for name, engine in self.engines.items()]
+        """A record in all queries that take it, then what they have routed, each with all that it causes."""
+        (kind,) = record.system("kind").tolist()
+        caused = [
+            (name, engine.process(record, now=moment))
+            for name, engine in self.engines.items()
+            if self.plan.events[kind].name in taken_types(engine.plan.queries[0])
+        ]
         if told is not None:
             counts = Counter(name for name, results in caused for _ in matches_of(results, name))
             self.delivered.append((told["type"], told["fields"], counts))

@@ -341,3 +341,66 @@ def test_a_table_that_cannot_be_the_history_is_refused(
         send_with_history(job.deployment, FALLING, since, uses_table=True)
     assert message in str(error.value)
     assert not job.folder.commands.pending()
+
+
+# Queries that others feed.
+
+ALARM = "event Alarm { string sensor; float value; }\n"
+RAISING = RISING.removesuffix("}") + "{ route Alarm(b.sensor, b.value); } }"
+"""Feeds who takes alarms, along the key."""
+
+AFTER = "query After { inputs { Alarm() key sensor within 60.0; Reading() key sensor within 60.0; } find Alarm:a -> Reading:b where b.value < a.value }"
+TWICE = "query Twice { inputs { Alarm() key sensor within 9.0; } find Alarm:a -> wait(3.0) { route Calm(a.sensor, a.value); } }"
+CALM = "event Calm { string sensor; float value; }\n"
+LATER = "query Later { inputs { Calm() key sensor within 90.0; Reading() key sensor within 60.0; } find Calm:a => Reading:b }"
+
+
+def in_chains(path: Path, *more: str) -> JobWithoutSpark:
+    """A job whose query routes alarms; it has read as `job` has."""
+    path.mkdir(exist_ok=True)
+    text = ALARM + CALM + EVENT + "\n".join((RAISING.removeprefix(EVENT), *more))
+    job = JobWithoutSpark(path, text)
+    job.bring("slow", 1, range(10, 60, 2))
+    job.bring("swift", 1, range(11, 120, 3))
+    job.run()
+    job.bring("slow", 2, range(60, 102, 2))
+    job.bring("swift", 2, range(120, 161, 3))
+    job.run()
+    return job
+
+
+@pytest.mark.parametrize(
+    ("new", "running"), [([AFTER], []), ([LATER], [TWICE]), ([TWICE, LATER], [AFTER])], ids=["one", "behind", "two"]
+)
+def test_a_query_that_others_feed_answers_as_if_it_had_always_been_there(
+    tmp_path: Path, new: list[str], running: list[str]
+) -> None:
+    job = in_chains(tmp_path / "job", *running)
+    send_with_history(job.deployment, ALARM + CALM + EVENT + "\n".join(new), "start")
+    job.start()
+    at_the_end(job)
+    whole = in_chains(tmp_path / "whole", *running, *new)
+    at_the_end(whole)
+    for text in new:
+        name = text.split()[1]
+        found = job.found(name)
+        assert found == [row for row in whole.found(name) if row[1].timestamp() > 159]
+        assert len(found) > 10, name
+    for text in (RAISING.removeprefix(EVENT), *running):
+        name = text.split()[1]
+        assert job.found(name) == whole.found(name), name
+
+
+def test_a_query_that_would_have_fed_others_is_refused(tmp_path: Path) -> None:
+    job = in_chains(tmp_path / "job", TWICE, LATER)
+    with pytest.raises(InputError, match="'Thrice' feeds 'Later', which has run without it"):
+        send_with_history(job.deployment, ALARM + CALM + TWICE.replace("Twice", "Thrice"), "start")
+
+
+def test_a_query_is_refused_where_what_feeds_it_has_changed(tmp_path: Path) -> None:
+    job = in_chains(tmp_path / "job")
+    send_change(job.deployment, json.dumps({"DeployQuery": [ALARM + CALM + TWICE]}), wait=False)
+    job.start()
+    job.run()
+    with pytest.raises(InputError, match="'Twice', which feeds it, has changed while the job ran"):
+        send_with_history(job.deployment, ALARM + CALM + EVENT + LATER, "start")

@@ -79,7 +79,8 @@ class HistoryJob(ChangingJob):
         table: has what arrived first, and more; None = all is read again
         """
         program = Program.of(plan_of(name), buckets=self.base.buckets, sources=self.base.sources)
-        run, read = HistoryRun(program), self.together(random)
+        titles = [query.title for query in program.plan().queries]
+        run, read = HistoryRun(program, titles), self.together(random)
         if table is not None:
             read = self.behind_a_table(run, program, read, table, random)
         for number, parts in enumerate(read):
@@ -91,7 +92,7 @@ class HistoryJob(ChangingJob):
             run.step(packed, number)
             if random.random() < 0.3:
                 run.write(self.folder / f"{name}{number}")
-                run = HistoryRun.read(program, str(self.folder / f"{name}{number}"))
+                run = HistoryRun.read(program, titles, str(self.folder / f"{name}{number}"))
         number = f"{self.batch:020d}"
         run.write(self.folder / number)
         journal = self.journal.settled(self.progress, self.batch)

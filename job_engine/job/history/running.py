@@ -44,23 +44,48 @@ from job_engine.wire.packed_rows import Signal, pack_progress
 from job_engine.wire.program import Program
 from job_engine.wire.reports import SourceProgress
 from querylang.dataclass import dataclass, replace
-from querylang.errors import InputError
+from querylang.errors import InputError, listed
 from querylang.plan.model import Plan
+from querylang.plan.routing import feeders
 from runtime.instants import EXPECTED, NEVER, NO_TIME, parse_moment
 from runtime.timestamps import format_time
 
 
-def history_program(journal: Journal, program: Program) -> Program:
-    """What runs over the history: the queries that a journal deploys last, alone.
+@dataclass(frozen=True, slots=True)
+class HistoryProgram:
+    """What runs over the history.
 
-    program: what the files say
+    program: the queries that are deployed, and those that feed them
+    titles: of those that are deployed
     """
-    history = journal.epochs[-1].history
-    assert history is not None, "its last change has one"
-    queries = tuple(query for query in journal.plan.queries if query.title in history.titles)
-    plan = Plan(journal.plan.events, queries)
-    own = Program.of(plan, buckets=program.buckets, clock=program.clock, sources=program.sources)
-    return replace(own, gathered=journal.gathered or (), tables=program.tables).without_idle()
+
+    program: Program
+    titles: tuple[str, ...]
+
+    @staticmethod
+    def of(journal: Journal, program: Program) -> HistoryProgram:
+        """What runs for the last change of a journal; program: what the files say.
+
+        Raises InputError where the queries are fed across keys.
+        """
+        history = journal.epochs[-1].history
+        assert history is not None, "its last change has one"
+        every = journal.plan.queries
+        names = {query.name for query in every if query.title in history.titles}
+        feeding = feeders(every, names)
+        queries = tuple(query for query in every if query.title in history.titles or query.name in feeding)
+        own = Program.of(
+            Plan(journal.plan.events, queries),
+            buckets=program.buckets,
+            clock=program.clock,
+            sources=program.sources,
+        )
+        own = replace(
+            own, gathered=journal.gathered or (), tables=program.tables, crosses=program.crosses
+        ).without_idle()
+        if own.routing() is not None:
+            raise InputError(f"{listed(sorted(feeding))} feeds it across keys; deploy it without a history")
+        return HistoryProgram(own, history.titles)
 
 
 _Run = HistoryRun | SeenRun
@@ -74,18 +99,15 @@ class HistoryReading:
     """How a history reads the sources of a job.
 
     deployment: of the job
-    program: `history_program`
+    program: of `HistoryProgram`
+    titles: of the queries that are deployed
     command: says what is left out, and whether something may be missing
     """
 
     deployment: Deployment
     program: Program
+    titles: tuple[str, ...]
     command: HistoryCommand
-
-    @property
-    def titles(self) -> tuple[str, ...]:
-        """Of the queries."""
-        return tuple(query.title for query in self.program.plan().queries)
 
     @property
     def events(self) -> tuple[str, ...]:
@@ -101,7 +123,7 @@ class HistoryReading:
 
         Raises InputError if something cannot be read.
         """
-        run, read = run or HistoryRun(self.program), what_was_read(self.deployment.checkpoint)
+        run, read = run or HistoryRun(self.program, self.titles), what_was_read(self.deployment.checkpoint)
         self._announce(run, clock)
         self._take(run, None, read, None if table_ends is None else self._table_end(table_ends))
         return run, mark_of(self.deployment, read, self.titles, self.events)
@@ -131,7 +153,7 @@ class HistoryReading:
         mark, read = read_mark(folder), what_was_read(self.deployment.checkpoint)
         if mark.titles != self.titles or mark.events != self.events:
             raise InputError("other queries were deployed since the history was read; deploy again")
-        run = HistoryRun.read(self.program, str(folder))
+        run = HistoryRun.read(self.program, self.titles, str(folder))
         self._announce(run, clock)
         self._take(run, mark, read)
         self._reach(run, clock, read)
@@ -260,14 +282,16 @@ def send_with_history(
         _refuse_later(moment, progress)
         folder = new_folder(deployment.checkpoint)
         command = HistoryCommand(text, folder.name, None, accepts_gap)
-        program = _program(deployment, command)
+        own = _program(deployment, command)
+        program, titles = own.program, own.titles
         if uses_table:
-            run, limits = HistoryRun(program), limits_of(moment, program, progress.clock)
+            run, limits = HistoryRun(program, titles), limits_of(moment, program, progress.clock)
             last = run_over_table(run, program, deployment, limits)
-            reading = HistoryReading(deployment, program, replace(command, since=last + 1))
+            reading = HistoryReading(deployment, program, titles, replace(command, since=last + 1))
             run, mark = reading.begin(progress.clock, run, last)
         else:
-            reading = HistoryReading(deployment, program, replace(command, since=_with_held(moment, program, progress)))
+            command = replace(command, since=_with_held(moment, program, progress))
+            reading = HistoryReading(deployment, program, titles, command)
             run, mark = reading.begin(progress.clock)
         for _ in range(MOST_ROUNDS):
             started = monotonic()
@@ -321,7 +345,7 @@ def _refuse_later(moment: int | None, progress: JobProgress) -> None:
         )
 
 
-def _program(deployment: Deployment, command: HistoryCommand) -> Program:
+def _program(deployment: Deployment, command: HistoryCommand) -> HistoryProgram:
     """What runs over the history; raises InputError for a text that cannot be deployed."""
     record = read_record(deployment.checkpoint)
     if record is None:
@@ -337,6 +361,6 @@ def _program(deployment: Deployment, command: HistoryCommand) -> Program:
     foretold = journal.joined(command, Taking(0, moment, 0, finish, program.sources, program.crosses), "")
     if foretold.taken[-1].errors:
         raise InputError("; ".join(foretold.taken[-1].errors))
-    own = history_program(foretold, program)
-    refuse_unknown_tables(own, own.plan())
+    own = HistoryProgram.of(foretold, program)
+    refuse_unknown_tables(own.program, own.program.plan())
     return own

@@ -6,7 +6,7 @@ A journal is plain data. It says which epochs there are, and what became of each
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import dropwhile
 from typing import Annotated, Any
 
@@ -24,7 +24,7 @@ from querylang.merging import FileChange, merge
 from querylang.parameters import bind
 from querylang.plan.changes import Change, DeployQuery, Outcome
 from querylang.plan.model import Plan, QueryPlan
-from querylang.plan.routing import chained, has_chains
+from querylang.plan.routing import feeders, has_chains, routes_between
 from querylang.running import ChangeError, Running, RunningQuery, Version, known_value, with_events
 from runtime.instants import EARLIEST
 
@@ -147,9 +147,15 @@ class JournalEpoch:
         return {query.name for query in self.plan.queries}
 
     def with_queries(self, queries: tuple[QueryPlan, ...], plan: Plan) -> JournalEpoch:
-        """The same in which more queries run; `plan`: the one that knows their event types."""
+        """The same in which more queries run, and what feeds them does.
+
+        plan: that of all queries, which knows their event types
+        """
         events = with_events(self.plan.events, plan.events)
-        return replace(self, plan=replace(self.plan, events=events, queries=(*self.plan.queries, *queries)))
+        feeding = feeders(plan.queries, {query.name for query in queries})
+        routing = {query.title: query for query in plan.queries if query.name in feeding}
+        own = (routing.get(query.title, query) for query in self.plan.queries)
+        return replace(self, plan=replace(self.plan, events=events, queries=(*own, *queries)))
 
     def sent(self, histories: Place) -> Epoch:
         """As buckets get it; `histories`: where the folder of a history is."""
@@ -253,10 +259,9 @@ class Journal:
         new = tuple(query for query in after.plan.queries if query.title not in titles)
         if not new:
             return before.refused("DeployQuery: a history needs values for all parameters", taking)
-        in_chains = [query.name for query in new if query.name in chained(after.plan.queries)]
-        if in_chains:
-            reason = f"DeployQuery: '{in_chains[0]}' feeds other queries, or is fed; deploy it without a history"
-            return before.refused(reason, taking)
+        problem = _unfit_for_history(after.plan.queries, {query.name for query in new}, before.since)
+        if problem is not None:
+            return before.refused(f"DeployQuery: {problem}", taking)
         ended = [query.name for query in new if query.name in left]
         if ended:
             reason = f"DeployQuery: records of the '{ended[0]}' that has ended are still to be processed; try later"
@@ -329,6 +334,25 @@ class Journal:
         whole = plan_text(_all_queries([epoch.plan for epoch in self.epochs]))
         notices = tuple(item.notice for item in self.taken)
         return replace(program, plans=(whole,), epochs=epochs, notices=notices, gathered=gathered)
+
+
+def _unfit_for_history(queries: Sequence[QueryPlan], new: Collection[str], changed: Collection[str]) -> str | None:
+    """Why queries cannot run over the history; None = they can.
+
+    What feeds them runs over it, too: it has to be what ran then. What they would feed has
+    given its matches already.
+
+    queries: of the job, with them
+    new: their names
+    changed: the names of queries that have changed while the job ran
+    """
+    for feeding, fed, _ in routes_between(queries):
+        if feeding in new and fed not in new:
+            return f"'{feeding}' feeds '{fed}', which has run without it; deploy it without a history"
+    for name in sorted(feeders(queries, new)):
+        if name in changed:
+            return f"'{name}', which feeds it, has changed while the job ran; deploy it without a history"
+    return None
 
 
 def _changed(journal: Journal, asked: Asked, taking: Taking) -> Journal:

@@ -13,7 +13,7 @@ from job_engine.job.history.read_again import (
     remove_done,
     remove_unused,
 )
-from job_engine.job.history.running import HistoryReading, history_program
+from job_engine.job.history.running import HistoryProgram, HistoryReading
 from job_engine.job.journal.journal import HistoryCommand, Journal, Taking, moment_of_change
 from job_engine.job.journal.written import asked_of_text, read_journal, write_journal
 from job_engine.job.lookup_files import refuse_unknown_tables, with_kept_tables
@@ -85,9 +85,9 @@ def _changed(journal: Journal, ready: Checked, reached: Reached, command: Comman
     if joined.taken[-1].errors:
         return joined
     try:
-        program = history_program(joined, ready.program)
-        refuse_unknown_tables(program, program.plan())
-        reading = HistoryReading(deployment, program, asked)
+        own = HistoryProgram.of(joined, ready.program)
+        refuse_unknown_tables(own.program, own.program.plan())
+        reading = HistoryReading(deployment, own.program, own.titles, asked)
         reading.finish(reached.progress.clock, target)
     except (InputError, OSError) as error:
         return journal.refused(f"DeployQuery: {' '.join(str(error).split())}", taking)

@@ -81,7 +81,8 @@ def seen_again(path: Path | str) -> list[SeenGroup]:
         _refuse_unseen(opened)
         program = replace(opened.program.without_idle(), seeds=None)
         seeing = _Seeing(program.groups())
-        reading = HistoryReading(opened.deployment, program, HistoryCommand("", "", None))
+        titles = tuple(query.title for query in program.plan().queries)
+        reading = HistoryReading(opened.deployment, program, titles, HistoryCommand("", "", None))
         has_ended = reading.show(SeenRun(program, seeing.see), opened.folder.last_progress().clock)
         return [seeing.of(group, has_ended=has_ended) for group in program.groups()]
 
