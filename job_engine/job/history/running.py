@@ -66,7 +66,7 @@ class HistoryProgram:
     def of(journal: Journal, program: Program) -> HistoryProgram:
         """What runs for the last change of a journal; program: what the files say.
 
-        Raises InputError where the queries are fed across keys.
+        Raises InputError where queries are fed from other buckets.
         """
         history = journal.epochs[-1].history
         assert history is not None, "its last change has one"
@@ -84,7 +84,11 @@ class HistoryProgram:
             own, gathered=journal.gathered or (), tables=program.tables, crosses=program.crosses
         ).without_idle()
         if own.routing() is not None:
-            raise InputError(f"{listed(sorted(feeding))} feeds it across keys; deploy it without a history")
+            names_of = listed([f"'{name}'" for name in sorted(feeding)])
+            raise InputError(
+                f"what {names_of} would route to it goes from bucket to bucket, and a history is read by each bucket"
+                " alone; deploy it without a history"
+            )
         return HistoryProgram(own, history.titles)
 
 
