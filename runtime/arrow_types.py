@@ -7,6 +7,7 @@ An optional has the type of its content; an empty one is null.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -78,3 +79,29 @@ def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     if isinstance(column, pa.Array):
         return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+class _NoPandas:
+    """Finds no module, and says so of pandas."""
+
+    @staticmethod
+    def find_spec(name: str, *_: Any) -> None:
+        if name == "pandas":
+            raise ImportError(name)
+
+
+def load_arrow_alone() -> None:
+    """Load pyarrow without pandas, which takes longer than all that a small table needs.
+
+    Arrow looks for pandas at its first array, because a pandas column may be given to it. It looks
+    again when it is asked for a DataFrame. Commands and workers give it none, so it need not know
+    pandas yet.
+    """
+    if "pandas" in sys.modules:
+        return
+    refusal: Any = _NoPandas()
+    sys.meta_path.insert(0, refusal)
+    try:
+        pa.array([0])
+    finally:
+        sys.meta_path.remove(refusal)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ensue.commands.options import EventFiles, Json, QueryFile, load_arrow_alone, with_data_options
+from ensue.commands.options import EventFiles, Json, QueryFile, with_data_options
 from ensue.commands.output import (
     exit_if_types_are_unknown,
     print_error,
@@ -49,6 +49,8 @@ def backtest(
     as_json: Json = False,
 ) -> None:
     """Compare the matches with what should have fired: precision, recall, delay, misses."""
+    from runtime.arrow_types import load_arrow_alone
+
     load_arrow_alone()
     from ensue import embedded
     from ensue.queries import load
@@ -84,6 +86,8 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Try values of a query's parameters, in one replay, against what should have fired."""
+    from runtime.arrow_types import load_arrow_alone
+
     load_arrow_alone()
     from ensue.queries import load
     from ensue.sweeping import read_vary

@@ -160,8 +160,12 @@ def _run_with_json_log(file: Path, settings: _Settings) -> None:
 
 
 def _run(file: Path, deployment: Deployment, settings: _Settings, progress: OnBatch) -> RunReport:
+    from job_engine.document.setting_keys import Engine
     from job_engine.job.driver import driver_of
+    from runtime.arrow_types import load_arrow_alone
 
+    if deployment.engine is Engine.LOCAL:
+        load_arrow_alone()
     driver = driver_of(deployment)
     driver.refuse_missing()
     driver.start_early(deployment)

@@ -47,6 +47,8 @@ def main(control: socket.socket) -> None:
     """Serve until the driver closes the connection, or no next job comes."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
+    with suppress(Exception):
+        importlib.import_module("runtime.arrow_types").load_arrow_alone()
     for name in LOADED:
         with suppress(Exception):  # the worker itself will say what is wrong
             importlib.import_module(name)
