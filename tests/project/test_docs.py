@@ -37,7 +37,7 @@ from tests.project.repository import ROOT, tracked_files
 BLOCK = re.compile(r"^```(\w+)?(?: +([^\n`]+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LOOKED_UP = ("make ", "pip install ", "git clone ", "cd ")
 QUICK = re.compile(
-    r"""(ensue (?:check|explain|fmt|import|match|replay|schema|verify) (?:[^|<>;&$"]|"[^"$]*")+)(?: \| ([^|<>;&$].*))?"""
+    r"""(ensue (?:check|explain|fmt|import|match|replay|run|schema|verify) (?:[^|<>;&$"]|"[^"$]*")+)(?: \| ([^|<>;&$].*))?"""
 )
 """A command of ours whose errors go nowhere else, and what reads the rest of what it prints."""
 
