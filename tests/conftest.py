@@ -8,6 +8,7 @@ import os
 
 import pytest
 
+from ensue.cli import COLLECTIONS
 from querylang.printable import forget_secrets
 from runtime.compiling.notice import tell_on
 
@@ -66,6 +67,7 @@ def pytest_collection_finish() -> None:
     """Modules and tests live to the end: the garbage collector need not look at them again and again."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*COLLECTIONS)
 
 
 def pytest_unconfigure() -> None:
