@@ -127,16 +127,30 @@ def all_parts(plan: Plan, matcher: str) -> list[QueryParts]:
     for key in list(_KEPT)[:-_MOST_EVENTS]:
         _KEPT.pop(key, None)
     found = [kept.parts.get(id(query)) for query in plan.queries]
+    if len(found) > 1:
+        found = [_comparable(parts, kept) for parts in found]
     first = {parts.admission: parts for parts in reversed(found) if parts is not None}
     return [
         parts or _new_parts(plan, query, matcher, first, kept) for query, parts in zip(plan.queries, found, strict=True)
     ]
 
 
+_UNKNOWN = ""
+"""The admission of a query that has only been alone so far."""
+
+
+def _comparable(parts: QueryParts | None, kept: _Kept) -> QueryParts | None:
+    """The same parts, with an admission that can be compared with those of others."""
+    if parts is None or parts.admission != _UNKNOWN:
+        return parts
+    kept.parts[id(parts.query)] = replace(parts, admission=_admission(parts.query, kept.events))
+    return kept.parts[id(parts.query)]
+
+
 def _new_parts(plan: Plan, query: QueryPlan, matcher: str, first: dict[str, QueryParts], kept: _Kept) -> QueryParts:
     """The parts of a query; `first`: by admission those of the first query that has it."""
-    is_alone = len(plan.queries) == 1 and not first  # then none is compared with it: text of long lists is long
-    admission = "" if is_alone else _admission(query, plan.events)
+    is_alone = len(plan.queries) == 1  # then none is compared with it: text of long lists is long
+    admission = _UNKNOWN if is_alone else _admission(query, plan.events)
     like = first.get(admission)
     if like is None:
         parts = query_parts(plan, query, matcher, admission)

@@ -12,6 +12,7 @@ import pytest
 from querylang import compile_text
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
+from runtime.reading.tables import read_arrivals
 from runtime.replay.replay import read_records
 from tests.differential.compare import check_together, plan_of
 from tests.differential.streams import Drawing, random_scenario
@@ -114,3 +115,21 @@ def test_later_queries_begin_empty_and_share_once_their_windows_are_full() -> No
     assert len(engine.process(Arrivals(arrivals.slice(5, 3))).matches["Finds"]) == 3
     engine = Engine.restore(plan, engine.snapshot())
     assert len({id(runner.admission) for runner in engine._runners}) == 1
+
+
+def test_queries_that_were_alone_before_share_nothing_but_what_is_equal() -> None:
+    """An engine keeps what it has made of a query for the next one in this process."""
+    inputs = [
+        "A(v = 1) key k within 9.0;",
+        "A(v > 0) key k within 9.0;",
+        "A(v = 1) key k within 9.0; B() key k within 9.0;",
+    ]
+    events = "event A { integer k; integer v; } event B { integer k; } "
+    text = events + " ".join(f"query Q{n} {{ inputs {{ {own} }} find A as a }}" for n, own in enumerate(inputs))
+    plan = compile_text(text).plan
+    arrivals = read_arrivals([{"at": at, "event": "A", "k": 0, "v": at % 3} for at in range(12)], plan)
+    alone = [
+        len(Engine(replace(plan, queries=(query,))).process(arrivals).matches[query.title]) for query in plan.queries
+    ]
+    together = Engine(plan).process(arrivals).matches
+    assert [len(together[query.title]) for query in plan.queries] == alone == [4, 8, 4]
