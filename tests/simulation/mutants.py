@@ -45,21 +45,17 @@ _WORKER, _STARTED = "job_engine/local/worker.py", "job_engine/job/stages/start.p
 _TOPICS, _CONSUMING = "job_engine/sinks/topics/publishing.py", "job_engine/sources/topics/consuming.py"
 _ASKING = "job_engine/kafka/asking.py"
 _GROUPS, _CHAINS = "job_engine/wire/partition_groups.py", "runtime/engine/chains.py"
+_PATHS = "runtime/engine/paths.py"
 _LOCAL = "job_engine/local/buckets.py"
 
 MISTAKES = (
     # nothing waits for the disk
     Mistake("sync", _DURABLE, "    for draft, _ in pairs:\n        sync(draft)\n", ""),
     Mistake("sync", _DURABLE, "in sorted({path.parent for _, path in local}):", "in ():"),
-    Mistake(
-        "sync",
-        _DURABLE,
-        "    folder.mkdir(parents=True, exist_ok=True)\n    for path in reversed(missing):",
-        "    folder.mkdir(parents=True, exist_ok=True)\n    for path in ():",
-    ),
-    Mistake("sync", _DURABLE, "& _OF_FOLDERS)\n        sync(path.parent)\n", "& _OF_FOLDERS)\n"),
+    Mistake("sync", _DURABLE, "mkdir(exist_ok=True)\n        _sync_name(path)\n", "mkdir(exist_ok=True)\n"),
+    Mistake("sync", _DURABLE, "& _OF_FOLDERS)\n        _sync_name(path)\n", "& _OF_FOLDERS)\n"),
     Mistake("sync", _DURABLE, "    for _, place in files:\n        sync(place)\n", ""),
-    Mistake("sync", _DURABLE, "is None else mode)\n        sync(folder.parent)\n", "is None else mode)\n"),
+    Mistake("sync", _DURABLE, "is None else mode)\n        _sync_name(path)\n", "is None else mode)\n"),
     Mistake("sync", _STATE, "        size += len(data)\n    sync(folder)\n", "        size += len(data)\n"),
     Mistake("sync", _STATE, "        complete([(here, place)])\n", ""),
     # a file is seen before it is whole
@@ -312,7 +308,7 @@ MISTAKES = (
     ),
     Mistake("bucket", _GROUPS, "self.taking.get(kind, ()):\n", "self.taking.get(kind, ())[:1]:\n", jobs="CHAINS"),
     Mistake("bucket", _WORKER, "        step.kept += [parcel for", "        _ = [parcel for", jobs="CHAINS"),
-    Mistake("bucket", _CHAINS, "tuple(_ordered(routed.key)), routed.match", "(), routed.match", jobs="CHAINS"),
+    Mistake("bucket", _PATHS, "query.instance, ranks[key], match", "query.instance, (), match", jobs="CHAINS"),
     Mistake("bucket", _CHAINS, "bisect_right(range(count), place, first, end, key=self.of)", "count", jobs="CHAINS"),
     Mistake("bucket", _LOCAL, "{worker: crossed[worker] for worker in asked}", "{0: crossed[0]}", jobs="CHAINS"),
     Mistake(

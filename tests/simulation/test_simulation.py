@@ -14,6 +14,7 @@ from job_engine.sources.crash_marks import death_of
 from tests.simulation.faults import Aim, Fault, Met
 from tests.simulation.hunt import Part, next_seed, parts_of, summary
 from tests.simulation.jobs import Kind, Less, Story, tell
+from tests.simulation.mutants import MISTAKES, ROOT
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.shrink import shrunk
 from tests.simulation.sites import sites, sites_of, unmet
@@ -142,3 +143,8 @@ def test_a_fork_has_no_other_threads_to_hand_on_to() -> None:
 
     assert death_of(attempt) is None
     scheduler.finish()
+
+
+def test_each_deliberate_mistake_is_one_place_of_the_code() -> None:
+    wrong = [mistake for mistake in MISTAKES if (ROOT / mistake.file).read_text("utf-8").count(mistake.right) != 1]
+    assert not wrong
