@@ -240,18 +240,20 @@ class Engine:
         timer = min((state.hot_release for state in self._states), default=NEVER)
         return None if timer >= NEVER else timer
 
-    def definitive(self, query: str, key: tuple[object, ...]) -> int | None:
+    def definitive(self, query: str, key: tuple[object, ...], at: int | None = None) -> int | None:
         """The definitive time of a query, by title, for a key, at the engine's clock; None before
         there is one.
 
         For a complete input it is the last moment of the year 9999.
+
+        at: what the passing of time alone would make of it by then, µs
         """
         if self._clock == NO_TIME:
             return None
-        runner = self._by_title[query]
-        reached = None if self._families is None else self._families.definitive(runner.admission, key, self._clock)
+        runner, clock = self._by_title[query], self._clock if at is None else at
+        reached = None if self._families is None else self._families.definitive(runner.admission, key, clock)
         if reached is None:
-            reached = runner.state.definitive(key, self._clock)
+            reached = runner.state.definitive(key, clock)
         return None if reached == NO_TIME else max(EARLIEST, min(reached, LATEST))
 
     def retained(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -255,6 +255,7 @@ class StepByStep(Stepping):
         """has_changes: as of `Engine`; is_for_people: as of `Stepping`"""
         super().__init__(plan, records, Engine(plan, matcher, has_changes=has_changes), is_for_people=is_for_people)
         self.held: dict[tuple[int, Key], list[int]] = {}
+        self._has_chains = has_chains(plan.queries)
 
     def steps(self, until: int | None, *, flush: bool) -> Iterator[Step]:
         """All steps, as `replay_steps`."""
@@ -310,10 +311,11 @@ class StepByStep(Stepping):
         # Nothing to show is left when only keys are still to be forgotten: time ends before that.
         next_timer = self.engine.next_release if until is None else self.engine.next_wake
         while (due := next_timer()) is not None and (until is None or due <= until):
+            by_time = self._releasable(due)
             results = self._results(self.engine.process(Arrivals.empty(self.plan), now=due), 0)
             following = next_timer()
             assert following is None or following > due, "all timers up to now have run"
-            yield from self._timer_steps(due, results)
+            yield from self._timer_steps(due, results, by_time)
 
     def end(self) -> Iterator[Step]:
         """The end of the input, which makes all events definitive if their policy is final."""
@@ -321,8 +323,22 @@ class StepByStep(Stepping):
         if self.engine.clock is not None:
             yield from self._timer_steps(self.engine.clock, results)
 
-    def _timer_steps(self, due: int, found: _ByCause) -> Iterator[Step]:
-        matches, outputs, released = found.matches.get(None, []), found.outputs.get(None, []), self._release()
+    def _releasable(self, due: int) -> set[tuple[int, Key]]:
+        """The (query, key) pairs of which time alone releases something by then."""
+        if not self._has_chains:
+            return set()
+        found = set()
+        for (place, key), times in self.held.items():
+            definitive = self.engine.definitive(self.plan.queries[place].title, key.cells, due)
+            if definitive is not None and min(times) <= definitive:
+                found.add((place, key))
+        return found
+
+    def _timer_steps(self, due: int, found: _ByCause, by_time: Collection[tuple[int, Key]] = ()) -> Iterator[Step]:
+        matches, outputs = found.matches.get(None, []), found.outputs.get(None, [])
+        # What routed events have released belongs to their own steps.
+        routed = {(taken.place, taken.key) for item in found.routed for taken in item.taken}
+        released = [item for item in self._release() if item not in routed or item in by_time]
         self._hold_routed(found)
         self._release()  # what is definitive at once was not held
         # The texts that a query has while one hands over to the next share a step: to users they

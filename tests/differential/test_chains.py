@@ -232,6 +232,11 @@ def test_steps_of_chains_are_those_of_single_records(block: int) -> None:
         compare_steps(seed)
 
 
+@pytest.mark.parametrize("seed", [200204, 201512])
+def test_what_a_routed_event_releases_at_the_moment_of_a_timer_is_no_step_of_timers(seed: int) -> None:
+    compare_steps(seed)
+
+
 def one_text(program: Book, query: str, *, alone: bool) -> str:
     return replace(program, queries=[query]).text_alone if alone else replace(program, queries=[query]).text
 
