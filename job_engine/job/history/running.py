@@ -46,7 +46,7 @@ from job_engine.wire.reports import SourceProgress
 from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError, listed
 from querylang.plan.model import Plan
-from querylang.plan.routing import feeders
+from querylang.plan.routing import feeders, routes_between
 from runtime.instants import EXPECTED, NEVER, NO_TIME, parse_moment
 from runtime.timestamps import format_time
 
@@ -84,9 +84,9 @@ class HistoryProgram:
             own, gathered=journal.gathered or (), tables=program.tables, crosses=program.crosses
         ).without_idle()
         if own.routing() is not None:
-            names_of = listed([f"'{name}'" for name in sorted(feeding)])
+            routing = dict.fromkeys(f"'{name}'" for name, _, _ in routes_between(queries))
             raise InputError(
-                f"what {names_of} would route to it goes from bucket to bucket, and a history is read by each bucket"
+                f"what {listed(routing)} would route goes from bucket to bucket, and a history is read by each bucket"
                 " alone; deploy it without a history"
             )
         return HistoryProgram(own, history.titles)
