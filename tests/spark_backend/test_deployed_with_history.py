@@ -24,7 +24,11 @@ from tests.support.job_without_spark import EVENT, FALLING, RISING, JobWithoutSp
 @pytest.fixture
 def job(tmp_path: Path) -> JobWithoutSpark:
     """It has read one source to 160, and the other one, which comes first, to 100 only."""
-    job = JobWithoutSpark(tmp_path)
+    return has_read(JobWithoutSpark(tmp_path))
+
+
+def has_read(job: JobWithoutSpark) -> JobWithoutSpark:
+    """The job, when it has read that."""
     job.bring("slow", 1, range(10, 60, 2))
     job.bring("swift", 1, range(11, 120, 3))
     job.run()
@@ -359,14 +363,7 @@ def in_chains(path: Path, *more: str) -> JobWithoutSpark:
     """A job whose query routes alarms; it has read as `job` has."""
     path.mkdir(exist_ok=True)
     text = ALARM + CALM + EVENT + "\n".join((RAISING.removeprefix(EVENT), *more))
-    job = JobWithoutSpark(path, text)
-    job.bring("slow", 1, range(10, 60, 2))
-    job.bring("swift", 1, range(11, 120, 3))
-    job.run()
-    job.bring("slow", 2, range(60, 102, 2))
-    job.bring("swift", 2, range(120, 161, 3))
-    job.run()
-    return job
+    return has_read(JobWithoutSpark(path, text))
 
 
 @pytest.mark.parametrize(
@@ -386,9 +383,11 @@ def test_a_query_that_others_feed_answers_as_if_it_had_always_been_there(
         found = job.found(name)
         assert found == [row for row in whole.found(name) if row[1].timestamp() > 159]
         assert len(found) > 10, name
+        assert job.account(name) == whole.account(name)
     for text in (RAISING.removeprefix(EVENT), *running):
         name = text.split()[1]
         assert job.found(name) == whole.found(name), name
+        assert job.account(name) == whole.account(name)
 
 
 def test_a_query_that_would_have_fed_others_is_refused(tmp_path: Path) -> None:

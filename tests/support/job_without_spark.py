@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,7 @@ class JobWithoutSpark:
         self.program: Program = self.ready.program
         self.states: dict[int, bytes] = {}
         self.matches: list[dict[str, Any]] = []
+        self.ledger: Counter[tuple[str, str, str]] = Counter()
         self.batch = -1
 
     @property
@@ -103,6 +105,8 @@ class JobWithoutSpark:
             self.states[bucket] = step.state
             tables += [(row.tag, row.table) for row in step.rows]
             self.matches += [row for item in step.rows if item.tag is Tag.MATCH for row in item.table.to_pylist()]
+            for row in (row for item in step.rows if item.tag is Tag.LEDGER for row in item.table.to_pylist()):
+                self.ledger[row["query"], row["source"], row["what"]] += row["count"]
         measured = [item for item in tables if item[0] in (Tag.METRIC, Tag.SOURCE, Tag.TIMELINE)]
         progress = self.folder.last_progress().after(measured, records=0, matches=0)
         self.folder.progress.write(self.batch, {"queries": {}, "progress": progress.to_plain()})
@@ -112,6 +116,11 @@ class JobWithoutSpark:
 
     def found(self, query: str) -> list[tuple[str, Any]]:
         return sorted((row["match_id"], row["emitted"]) for row in self.matches if row["query"] == query)
+
+    def account(self, query: str) -> dict[tuple[str, str], int]:
+        """By source and word, how many records the query has counted."""
+        own = {(source, what): count for (name, source, what), count in self.ledger.items() if name == query}
+        return {place: count for place, count in own.items() if count}
 
     def refused(self, number: int) -> list[str]:
         outcome = self.folder.commands.outcome(number)
