@@ -82,7 +82,6 @@ def _constant(same: _Same) -> Constant | None:
 def _first_places(values: Sequence[Value]) -> dict[object, int]:
     places: dict[object, int] = {}
     for place, value in enumerate(values):
-        key = (1, value) if isinstance(value, int | str) else order_key(value)
         if value == value:  # noqa: PLR0124 # all but NaN
-            places.setdefault(key, place)
+            places.setdefault(order_key(value), place)
     return places
