@@ -432,6 +432,8 @@ def scientific_text(value: float | Decimal, digits: int) -> str:
     """With this many significant digits: `2.50e+3`."""
     if isinstance(value, float) and not math.isfinite(value):
         return floating_text(value)
+    if isinstance(value, Decimal) and not value:
+        value = 0.0  # that of a column has 18 places, and Python would show them
     mantissa, _, power = f"{value:.{_digits(digits, 1) - 1}e}".partition("e")
     return f"{mantissa}e{int(power):+d}"
 
