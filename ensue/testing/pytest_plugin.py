@@ -63,10 +63,12 @@ class _Terminal(StringIO):
         self._capture = config.pluginmanager.getplugin("capturemanager")
 
     def write(self, text: str) -> int:
-        """Write, while nothing is captured."""
+        """Write, while nothing is captured; a test that has redirected its output keeps that."""
+        redirected = sys.stdout, sys.stderr
         with nullcontext() if self._capture is None else self._capture.global_and_fixture_disabled():
             sys.stderr.write(text)
             sys.stderr.flush()
+        sys.stdout, sys.stderr = redirected
         return len(text)
 
 

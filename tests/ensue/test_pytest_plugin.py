@@ -308,19 +308,27 @@ def test_names_and_values_are_printed_escaped(pytester: pytest.Pytester) -> None
     assert "\\x9b31m" in printed
 
 
-def test_that_kernels_are_compiled_is_told_although_output_is_captured(pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize("chosen", ["not redirected", "not test_it or redirected"])
+def test_that_kernels_are_compiled_is_told_although_output_is_captured(pytester: pytest.Pytester, chosen: str) -> None:
     write(pytester, CASE)
     pytester.makepyfile(
         """
+        import contextlib, io
+
         from runtime.compiling.notice import compiling
 
         def test_it():
             with compiling("search", 1):
                 print("by the test")
+
+        def test_it_redirected():
+            with contextlib.redirect_stdout(io.StringIO()) as out, compiling("search", 1):
+                print("by the other test")
+            assert out.getvalue() == "by the other test\\n"
         """
     )
-    done = pytester.runpytest_subprocess()
-    done.assert_outcomes(passed=2)
+    done = pytester.runpytest_subprocess("-k", chosen)
+    done.assert_outcomes(passed=2, deselected=1)
     assert "compiling kernels for this machine, once" in done.stderr.str()
     assert "by the test" not in done.stdout.str()
 
