@@ -15,6 +15,7 @@ is not all of the filter, selection computes the rest for the records that were 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from math import isnan
 
 import numpy as np
@@ -114,6 +115,18 @@ def _only_field(node: Expression) -> FieldOf | None:
                 return None
             read = part
     return read
+
+
+def read_of(table: pa.Table, rows: Integers, conditions: Sequence[Expression]) -> pa.Table:
+    """These rows, ascending, with the columns that conditions read at least."""
+    names = {"_kind"}
+    for node in chain.from_iterable(map(walk, conditions)):
+        if isinstance(node, FieldOf):
+            names.add(column_name(node.field, node.type))
+        elif type(node) not in _OF_VALUES:
+            names.update(table.column_names)
+    own = table.select([name for name in table.column_names if name in names])
+    return own if len(rows) == len(table) else own.take(pa.array(rows))
 
 
 def _differs(call: Call) -> bool:
@@ -336,7 +349,6 @@ class _RowsOfKind:
     def __init__(self, plan: Plan, kind: int, query: QueryPlan | None, table: pa.Table, numbers: Integers) -> None:
         self.table, self.numbers = table, numbers
         self._plan, self._event, self._query = plan, plan.events[kind], query
-        self._own: pa.Table | None = None
 
     def column(self, name: str) -> pa.Array:
         """A column of these records."""
@@ -345,10 +357,7 @@ class _RowsOfKind:
 
     def true_for(self, condition: Expression) -> Integers:
         """The records for which a condition is true."""
-        if self._own is None:
-            is_all = len(self.numbers) == len(self.table)
-            self._own = self.table if is_all else self.table.take(pa.array(self.numbers))
-        return self.numbers[self._is_true(condition, self._own)]
+        return self.numbers[self._is_true(condition, read_of(self.table, self.numbers, [condition]))]
 
     def distinct(self, name: str, column: pa.Array) -> _Distinct:
         """The different values of a column, with nulls as one of them."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from querylang.dataclass import dataclass
 from querylang.plan.lookups import lookups_in
 from querylang.plan.model import EventType, Plan, QueryPlan
-from runtime.admission.filter_index import Filtered, Lookup, lookup_of
+from runtime.admission.filter_index import Filtered, Lookup, lookup_of, read_of
 from runtime.admission.rules import ADMITTED, Outcome
 from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.arrivals import RecordKind, Shape, column_name
@@ -162,10 +162,11 @@ class Selector:
         """Whether filters exclude some of the records that are found by `wanted`."""
         return not all(lookup.is_whole for lookup in self._lookups.values())
 
-    def passes(self, table: pa.Table, kinds: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of the records that are found by `wanted` no filter excludes."""
+    def passes(self, table: pa.Table, rows: NDArray[np.int64], kinds: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of the records that are found by `wanted` no filter excludes; `rows`: theirs, ascending."""
         outcome = self._outcome.take(kinds)
-        self._filter(table, self._input.take(kinds), outcome, is_found=True)
+        filters = [item.filter for item in self._query.inputs if item.filter is not None]
+        self._filter(read_of(table, rows, filters), self._input.take(kinds), outcome, is_found=True)
         return outcome != Outcome.FILTERED
 
     def select(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from runtime.arrow_types import has_column, one_chunk
 from runtime.compiling.compiled import kernel
 from runtime.instants import NEVER, NO_TIME
 from runtime.number_arrays import Integers
@@ -117,8 +118,24 @@ def is_any_of(values: NDArray[Any], items: Sequence[int]) -> NDArray[np.bool_]:
 
 
 def taken_cells(column: pa.Array, rows: pa.Array) -> pa.Array:
-    """`column.take(rows)`, of rows that are not negative, and exist."""
+    """`column.take(rows)`, of rows that exist, or are null; cells that rows share are copied to each."""
+    if isinstance(column, pa.DictionaryArray):
+        column, rows = column.dictionary, taken_cells(column.indices, rows)
     return pc.call_function("take", [column, rows], _UNCHECKED)
+
+
+def shared_cells(column: pa.Array, rows: NDArray[np.int32]) -> pa.Array:
+    """These rows of a column, which share its cells."""
+    return pa.DictionaryArray.from_arrays(pa.array(rows), column, safe=False)
+
+
+def plain_cells(table: pa.Table) -> pa.Table:
+    """The same with cells that rows share copied to each; names of sources are left shared."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type) and field.name != "_source":
+            column = one_chunk(table.column(place))
+            table = table.set_column(place, field.name, taken_cells(column.dictionary, column.indices))
+    return table
 
 
 def taken_by_term(values: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
@@ -319,6 +336,10 @@ class ColdRows:
         """Removes and returns the rows of these keys; `wanted` is sorted, without duplicates."""
         return joined([self._empty, *(run.take(wanted) for run in self._runs)])
 
+    def numbers_of(self, column: str) -> list[Integers]:
+        """The values of a column of integers, of all rows."""
+        return [run.table.column(column).to_numpy()[run.is_stored] for run in self._runs]
+
     def take_all(self) -> pa.Table:
         """Removes and returns all rows."""
         runs, self._runs = self._runs, []
@@ -332,3 +353,113 @@ class ColdRows:
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
     """One table, each column in one piece."""
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
+
+# Numbered rows: columns of records that several queries store, once for all of them.
+
+
+class NumberedRows:
+    """Records by number: those of a call, and those of earlier calls that are stored.
+
+    Numbers only grow. As cold rows, stored ones are runs, each less than half as long as the one
+    before. Without columns nothing is stored.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._runs: list[tuple[Integers, pa.Table]] = []
+        self._call, self._first = schema.empty_table(), 0
+
+    def begin(self, records: pa.Table) -> int:
+        """The records of a call, until `keep`; returns the number of the first one."""
+        self._call = records
+        return self._first
+
+    def add(self, records: pa.Table) -> Integers:
+        """Stores records; returns their numbers. Not between `begin` and `keep`."""
+        numbers = np.arange(self._first, self._first + len(records))
+        self._first += len(records)
+        self._store(numbers, self._chosen(records))
+        return numbers
+
+    def of(self, numbers: Integers) -> pa.Table:
+        """The records with these numbers, in this order."""
+        if not self._schema.names:
+            return self._schema.empty_table()
+        is_new = numbers >= self._first
+        parts = np.split(numbers, np.flatnonzero(is_new[1:] != is_new[:-1]) + 1)
+        return joined([self._of_one_kind(own) for own in parts])
+
+    def shared(self, numbers: Integers) -> list[pa.Array]:
+        """The columns of the records with these numbers, which share cells."""
+        if not self._schema.names:
+            return []
+        if (numbers >= self._first).all():
+            table, rows = self._call, numbers - self._first
+        else:
+            different, rows = np.unique(numbers, return_inverse=True)
+            table = self.of(different)
+        indices = rows.astype(np.int32)
+        return [
+            shared_cells(one_chunk(table.column(field.name)), indices)
+            if has_column(table, field.name)
+            else pa.nulls(len(indices), field.type)
+            for field in self._schema
+        ]
+
+    def keep(self, used: Integers, count: int, all_used: Callable[[], Integers]) -> None:
+        """Stores records of the call and ends it.
+
+        used: numbers that are used, all of the call among them
+        count: not fewer than there are that are used at all
+        all_used: these; it is asked when many stored ones may be unused
+        """
+        new = np.unique(used[used >= self._first])
+        if len(new):
+            self._store(new, self._of_one_kind(new))
+        self._first += len(self._call)
+        self._call = self._schema.empty_table()
+        if sum(len(numbers) for numbers, _ in self._runs) > 2 * count + LEAST:
+            self._remove_unused(np.unique(all_used()))
+
+    def _of_one_kind(self, numbers: Integers) -> pa.Table:
+        """The same, either of the call or of stored records."""
+        if not len(numbers):
+            return self._schema.empty_table()
+        if numbers[0] >= self._first:
+            return self._chosen(self._call, pa.array(numbers - self._first))
+        run_of = np.searchsorted([own[0] for own, _ in self._runs], numbers, "right") - 1
+        order, parts = stable_order(run_of), []
+        for run in np.unique(run_of).tolist():
+            own, table = self._runs[run]
+            parts.append(table.take(pa.array(np.searchsorted(own, numbers[run_of == run]))))
+        if len(parts) == 1:
+            return parts[0]
+        return joined(parts).take(pa.array(np.argsort(order)))
+
+    def _chosen(self, records: pa.Table, rows: pa.Array | None = None) -> pa.Table:
+        """These rows, None = all, with the columns that are stored; what the records do not have is null."""
+        count = len(records) if rows is None else len(rows)
+        columns = []
+        for field in self._schema:
+            if has_column(records, field.name):
+                own = records.column(field.name)
+                columns.append(own if rows is None else own.take(rows))
+            else:
+                columns.append(pa.nulls(count, field.type))
+        return pa.table(columns, schema=self._schema)
+
+    def _store(self, numbers: Integers, table: pa.Table) -> None:
+        if not len(numbers) or not self._schema.names:
+            return
+        own = [(numbers, table)]
+        while self._runs and len(self._runs[-1][0]) <= 2 * sum(len(part) for part, _ in own):
+            own.append(self._runs.pop())
+        own.reverse()
+        self._runs.append((np.concatenate([part for part, _ in own]), joined([table for _, table in own])))
+
+    def _remove_unused(self, used: Integers) -> None:
+        runs, self._runs = self._runs, []
+        for numbers, table in runs:
+            is_used = np.isin(numbers, used, assume_unique=True)
+            self._store(numbers[is_used], table.filter(pa.array(is_used)))

@@ -2,7 +2,8 @@
 
 Such queries are a *family*. Its query has one key more, the number of the member whose record a row
 is, and the constants that differ are fields of the events. So what is done for a call is done once
-for the family, and no key has rows of two members.
+for the family, and no key has rows of two members. Columns that no part of the search reads are not in its records:
+each has a number, under which the rest of its event is found (`runtime.engine.families`).
 """
 
 from __future__ import annotations
@@ -48,6 +49,11 @@ OWNER = "#owner"
 
 OWNER_COLUMN = column_name(OWNER, Type.INTEGER)
 
+ROW = "#row"
+"""The field with the number under which the rest of an event is found; a name that no user can write."""
+
+ROW_COLUMN = column_name(ROW, Type.INTEGER)
+
 _NAME = "#"
 """Of the query of a family."""
 
@@ -73,11 +79,13 @@ class Family:
     parts: of the query that stands for all of them
     members: the parts of these queries
     constants: by column, the values by member
+    rest: the columns of members that no part of the search reads
     """
 
     parts: QueryParts
     members: tuple[QueryParts, ...]
     constants: tuple[tuple[str, pa.Array], ...]
+    rest: pa.Schema
 
 
 def families_of(plan: Plan, parts: Sequence[QueryParts], fewest: int) -> list[tuple[Family, list[int]]]:
@@ -261,18 +269,24 @@ def _family(plan: Plan, parts: Sequence[QueryParts], shapes: Sequence[Shape]) ->
         conditions=tuple(_changed(item, changed) for item in query.conditions),
         every=every,
     )
-    added = (Field(OWNER, Type.INTEGER), *(Field(name, own[0].type) for name, own in differing.items()))
-    used = {item.event for item in query.inputs}
-    events = tuple(_with_added(event, added) if event.name in used else event for event in plan.events)
+    used, read = (
+        {item.event for item in query.inputs},
+        {part.field for part in _parts(query) if isinstance(part, FieldOf)},
+    )
+    rest = {item.name for event in plan.events if event.name in used for item in event.fields} - read
+    added = (
+        *(Field(name, Type.INTEGER) for name in ((OWNER, ROW) if rest else (OWNER,))),
+        *(Field(name, own[0].type) for name, own in differing.items()),
+    )
+    events = tuple(_for_search(event, read, added) if event.name in used else event for event in plan.events)
     constants = [
         (column_name(name, own[0].type), pa.array([item.value for item in own], arrow_type(own[0].type, plan)))
         for name, own in differing.items()
     ]
-    return Family(
-        query_parts(replace(plan, events=events, queries=(whole,), stopped=()), whole, "auto", _NAME),
-        tuple(parts),
-        tuple(constants),
-    )
+    own_parts = query_parts(replace(plan, events=events, queries=(whole,), stopped=()), whole, "auto", _NAME)
+    names = frozenset(own_parts.schema.names)
+    columns = pa.schema([column for column in parts[0].schema if column.name not in names])
+    return Family(own_parts, tuple(parts), tuple(constants), columns)
 
 
 def _exactly(node: Literal) -> tuple[Any, ...]:
@@ -281,5 +295,6 @@ def _exactly(node: Literal) -> tuple[Any, ...]:
     return type(node.value), node.value, is_negative
 
 
-def _with_added(event: EventType, added: Sequence[Field]) -> EventType:
-    return replace(event, fields=(*event.fields, *added))
+def _for_search(event: EventType, read: Collection[str], added: Sequence[Field]) -> EventType:
+    """An event type with the fields of these names, and more."""
+    return replace(event, fields=(*(item for item in event.fields if item.name in read), *added))

@@ -2,6 +2,9 @@
 
 A family has the state of its members while it runs. `Families.part` gives it back to them, for
 whoever asks what is kept of one query.
+
+An event may be a row of many members, and few of its columns are searched. So the others are not
+copied with its rows: they are stored once, and looked up for rows that are in a match.
 """
 
 from __future__ import annotations
@@ -16,11 +19,11 @@ import pyarrow as pa
 from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import Plan
 from runtime.arrow_types import one_chunk
-from runtime.columns.rows import joined, stable_order
-from runtime.engine.alike import OWNER_COLUMN, Family, families_of
+from runtime.columns.rows import NumberedRows, joined, plain_cells, stable_order
+from runtime.engine.alike import OWNER_COLUMN, ROW_COLUMN, Family, families_of
 from runtime.engine.call_rows import CallRecords, Wanted
 from runtime.engine.looking import LookedAt, chosen_records
-from runtime.engine.query_runner import QueryOutcome, QueryRunner, error_rows, refused_rows
+from runtime.engine.query_runner import QueryOutcome, QueryRunner, error_rows, refused, refused_rows
 from runtime.engine.query_state import QueryParts
 from runtime.engine.shared_admission import Carry, SharedAdmission
 from runtime.instants import NEVER, NO_TIME
@@ -30,7 +33,7 @@ from runtime.number_arrays import Integers, different_numbers
 from runtime.results.ledger import Account
 from runtime.results.match_table import gather_tables
 from runtime.results.matched import Matched, OrderedMatches, already_found, taken_columns
-from runtime.results.schemas import NO_ADJUSTED, NO_OUTPUTS, no_discards, rows_of
+from runtime.results.schemas import NO_ADJUSTED, NO_OUTPUTS, no_discards, numbered, rows_of
 
 FEWEST = 4
 """Fewer queries of one shape run each alone."""
@@ -116,6 +119,7 @@ class FamilyRunner:
         self._family = family
         self._with_limit = [runner.admission for runner in members if runner.query.at_most is not None]
         self._runner = QueryRunner(family.parts, self.admission)
+        self._rest = NumberedRows(family.rest)
         self._left: Carry | None = None
         self._apart = [number for number, runner in enumerate(members) if runner.admission.has_begun]
 
@@ -144,15 +148,31 @@ class FamilyRunner:
         names = [name for name in records.table.column_names if name in columns]
         own = chosen_records(replace(records, table=records.table.select(names)), numbers)
         table = own.table
-        for name, values in self._added(owner).items():
+        for name, values in self._added(owner, numbers + self._rest.begin(records.table)).items():
             table = table.append_column(name, values)
         return replace(own, table=table), numbers
 
-    def _added(self, owner: Integers) -> dict[str, pa.Array]:
-        """By name the columns that rows of these members have beside their own."""
+    def _added(self, owner: Integers, rest: Integers) -> dict[str, pa.Array]:
+        """By name the columns that rows of these members have beside their own.
+
+        rest: by row, the number under which its other columns are
+        """
         index = pa.array(owner)
         constants = {name: values.take(index) for name, values in self._family.constants}
-        return {OWNER_COLUMN: index, **constants}
+        numbered = {ROW_COLUMN: pa.array(rest)} if self._family.rest.names else {}
+        return {OWNER_COLUMN: index, **numbered, **constants}
+
+    def _whole(self, table: pa.Table) -> pa.Table:
+        """Rows with all columns that members have."""
+        return plain_cells(self._sharing(table))
+
+    def _sharing(self, table: pa.Table) -> pa.Table:
+        """The same; rows of one event share the cells that are not searched."""
+        names = self._family.rest.names
+        if not names:
+            return table
+        rest = self._rest.shared(table.column(ROW_COLUMN).to_numpy())
+        return pa.table([*table.columns, *rest], names=[*table.column_names, *names])
 
     def run(self, records: CallRecords, numbers: Integers, *, everything: bool = False) -> FamilyOutcome:
         """Admits the records and searches; `evict` has to follow.
@@ -174,9 +194,11 @@ class FamilyRunner:
                 given.outputs.setdefault(number, []).append(errors)
         released = carry.admitted.released
         if call.has_null or released.verdict.any():
-            for number, rows in _by_owner(records.table):
-                parts = self._family.members[number]
-                given.discarded[number] = refused_rows(parts, records, call.wanted, released, rows)
+            bad = refused(records, call.wanted, released)
+            table = self._whole(records.table.take(pa.array(bad.rows)))
+            for number, rows in _by_owner(table):
+                own = bad.only(rows)._replace(rows=rows)
+                given.discarded[number] = numbered(refused_rows(self._family.members[number], table, own), bad.rows, 0)
         self._left = carry
         given.account.update(self._named(call.account))
         return FamilyOutcome(self._outcomes(given, numbers), given.account, carry.admitted.last_release)
@@ -198,9 +220,22 @@ class FamilyRunner:
         if self._left is not None:
             self.admission.evict(self._left, clock)
             self._left = None
+            self._keep_rest()
             for admission in self._with_limit:
                 if admission.has_begun:
                     admission.state.evict_values(clock)
+
+    def _keep_rest(self) -> None:
+        """Stores the other columns of the events that are stored."""
+        state = self.admission.state
+        if self._family.rest.names:
+            waiting = state.waits.members.column(ROW_COLUMN).to_numpy()
+            used = np.concatenate([state.keys.events.column(ROW_COLUMN).to_numpy(), waiting])
+            self._rest.keep(
+                used,
+                state.stored_events,
+                lambda: np.concatenate([state.keys.numbers_of(ROW_COLUMN), waiting]),
+            )
 
     def _give(self, given: _Given, carry: Carry, matched: Matched) -> None:
         """Lets each member do what comes behind the search with its matches."""
@@ -231,7 +266,7 @@ class FamilyRunner:
         new = np.full(len(whole), -1, np.int64)
         new[used] = np.arange(len(used))
         matched = replace(matched, latest=new[matched.latest], members=np.where(members < 0, -1, new[members]))
-        table, keys = whole.take(pa.array(used)), taken_columns(carry.rows.keys[1:], used)
+        table, keys = self._sharing(whole.take(pa.array(used))), taken_columns(carry.rows.keys[1:], used)
         return _Rows(table, keys, table.column(OWNER_COLUMN).to_numpy(), carry.rows.numbers[used]), matched
 
     def _of_members(self, rows: _Rows, matched: Matched) -> Iterator[tuple[int, OrderedMatches]]:
@@ -326,15 +361,20 @@ class FamilyRunner:
 
     def _widened(self, own: pa.Table, number: int, schema: pa.Schema) -> pa.Table:
         """What is kept of a member, with the columns of the family."""
-        columns = dict(zip(own.column_names, own.columns, strict=True)) | self._added(np.full(len(own), number))
+        columns = dict(zip(own.column_names, own.columns, strict=True))
+        columns |= self._added(np.full(len(own), number), self._rest.add(own))
         return pa.table([columns[name] for name in schema.names], schema=schema)
 
     def part(self) -> None:
         """Gives the members their states; all keys are loaded."""
         state = self.admission.state
         events, bounds, timers, bound_timers = state.keys.hot()
-        of_events, of_bounds = dict(_by_owner(events)), dict(_by_owner(bounds, "key0"))
-        waits, of_waits = state.waits.members, dict(_by_owner(state.waits.members))
+        events, waits = self._whole(events), self._whole(state.waits.members)
+        of_events, of_bounds, of_waits = (
+            dict(_by_owner(events)),
+            dict(_by_owner(bounds, "key0")),
+            dict(_by_owner(waits)),
+        )
         nothing = np.empty(0, np.int64)
         for number in sorted({*of_events, *of_bounds, *of_waits}):
             own = self.members[number].admission.state
@@ -350,6 +390,7 @@ class FamilyRunner:
                 # When the time of a wait is definitive depends on its key, which may have no event.
                 own.hot_release = own.hot_timer = min(own.hot_timer, state.hot_release)
         self.admission.begin_anew()
+        self._rest = NumberedRows(self._family.rest)
 
 
 def _narrowed(table: pa.Table, rows: Integers, schema: pa.Schema) -> pa.Table:

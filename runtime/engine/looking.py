@@ -178,7 +178,7 @@ class _Found(LookedAt):
             own, selector = self._rows[place], admission.parts.selector
             count += len(own)
             if len(own) and selector.looks_at_more:
-                own = own[selector.passes(self._records.table.take(pa.array(own)), self._records.kinds[own])]
+                own = own[selector.passes(self._records.table, own, self._records.kinds[own])]
             rows.append(own)
         return Found(rows, count, self._unseen_of_members(list(members), places, rows))
 

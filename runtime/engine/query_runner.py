@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -446,7 +447,7 @@ class QueryRunner:
             return no_discards(self.parts.plan)
         if call.outcomes is not None:
             return self._discarded_by_role(records, call.wanted, call.outcomes, released)
-        return refused_rows(self.parts, records, call.wanted, released, np.arange(len(records.table)))
+        return refused_rows(self.parts, records.table, refused(records, call.wanted, released))
 
     def _discarded_by_role(
         self, records: CallRecords, wanted: Wanted, outcomes: NDArray[np.int8], released: Released
@@ -524,24 +525,39 @@ def error_rows(
     )
 
 
-def refused_rows(
-    parts: QueryParts, records: CallRecords, wanted: Wanted, released: Released, bad: Integers
-) -> pa.Table:
-    """The records that admission or selection refused, with the reason; `bad`: of these records."""
+class Refused(NamedTuple):
+    """Records that admission or selection refused, by row.
+
+    reason: the `Outcome`
+    arrival, source_time, bound: as of `refused_records`
+    """
+
+    rows: Integers
+    reason: NDArray[np.int8]
+    arrival: Integers
+    source_time: Integers
+    bound: Integers
+
+    def only(self, chosen: Integers) -> Refused:
+        """Some of them."""
+        rows, reason, arrival, source_time, bound = self
+        return Refused(rows[chosen], reason[chosen], arrival[chosen], source_time[chosen], bound[chosen])
+
+
+def refused(records: CallRecords, wanted: Wanted, released: Released) -> Refused:
+    """The records of a call that are refused."""
     count, selection = len(records.table), wanted.selection
     reason, bound = np.zeros(count, np.int8), np.full(count, NO_TIME, np.int64)
     reason[wanted.records] = released.verdict
     bound[wanted.records] = released.verdict_bound
     has_null = (selection.outcome == Outcome.NULL_KEY) | (selection.outcome == Outcome.NULL_TIME)
     reason[has_null] = selection.outcome[has_null]
-    bad = bad[reason[bad] > 0]
+    return Refused(np.arange(count), reason, records.arrival, selection.time, bound).only(np.flatnonzero(reason))
+
+
+def refused_rows(parts: QueryParts, table: pa.Table, own: Refused) -> pa.Table:
+    """The rows of refused records, with the reason; `table`: the records that they are rows of."""
+    reasons = reason_words(own.reason)
     return refused_records(
-        parts.plan,
-        parts.query.public_title,
-        records.table,
-        bad,
-        reason_words(reason[bad]),
-        records.arrival[bad],
-        selection.time[bad],
-        bound[bad],
+        parts.plan, parts.query.public_title, table, own.rows, reasons, own.arrival, own.source_time, own.bound
     )

@@ -304,6 +304,10 @@ class KeyState:
         an expired one."""
         self.store(events, bounds, np.full(len(events), NO_TIME), np.full(len(bounds), NO_TIME))
 
+    def numbers_of(self, column: str) -> Integers:
+        """The values of a column of integers, of the events of all keys."""
+        return np.concatenate([self.events.column(column).to_numpy(), *self._cold_events.numbers_of(column)])
+
     @property
     def has_cold(self) -> bool:
         """Whether some keys are cold."""

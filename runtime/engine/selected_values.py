@@ -17,6 +17,7 @@ from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import column_name, from_cell, row_events, to_cell
 from runtime.columns.expressions import over_columns
 from runtime.columns.keys import key_values
+from runtime.columns.rows import plain_cells, taken_cells
 from runtime.exact_times import with_exact_times
 from runtime.interpreter import Context, EvaluationError, Event, PlanWorld, Value, evaluate, run_action, seconds
 from runtime.matching.interface import columns_of
@@ -192,7 +193,7 @@ class _Matches:
         name = column_name(field, type_)
         if not has_column(table, name):
             return pa.nulls(len(rows), arrow_type(type_, self.later.plan))
-        return one_chunk(table.column(name)).take(pa.array(rows, mask=rows < 0))
+        return taken_cells(one_chunk(table.column(name)), pa.array(rows, mask=rows < 0))
 
     def _time(self, term: int, type_: Type | None) -> pa.Array:
         """The events' times: seconds as a float, or microseconds as an integer."""
@@ -246,7 +247,7 @@ class _Matches:
         """The events in a column of a term, which is set in all of these matches."""
         event = self.later.plan.event(self.later.query.inputs[self.later.query.terms[term].input].event)
         rows = self.later.table.take(pa.array(self.later.matched.members[matches, column]))
-        return row_events(event, rows, world, self.later.matched.times[matches, column].tolist())
+        return row_events(event, plain_cells(rows), world, self.later.matched.times[matches, column].tolist())
 
 
 def _is_null(column: pa.Array) -> NDArray[np.bool_]:

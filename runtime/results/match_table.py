@@ -22,7 +22,16 @@ from runtime.admission import Waited, reason_words
 from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import column_name
 from runtime.columns.keys import MIX_STEP, hash_keys, key_values, mix
-from runtime.columns.rows import evenly, only_value, repeated, repeated_number, taken_by_term, taken_cells
+from runtime.columns.rows import (
+    evenly,
+    joined,
+    only_value,
+    plain_cells,
+    repeated,
+    repeated_number,
+    taken_by_term,
+    taken_cells,
+)
 from runtime.compiling.compiled import inlined, kernel
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.interface import columns_of
@@ -495,7 +504,7 @@ def joined_matches(parts: Sequence[OrderedMatches]) -> OrderedMatches:
     for part in parts:
         matched.append(part.matched.behind(first))
         first += len(part.table)
-    table = pa.concat_tables([part.table for part in parts]).unify_dictionaries().combine_chunks()
+    table = joined([plain_cells(part.table) for part in parts])
     keys = [
         pa.concat_arrays([column[: len(part.table)] for part, column in zip(parts, columns, strict=True)])
         for columns in zip(*(part.keys for part in parts), strict=True)
