@@ -118,7 +118,7 @@ def is_any_of(values: NDArray[Any], items: Sequence[int]) -> NDArray[np.bool_]:
 
 
 def taken_cells(column: pa.Array, rows: pa.Array) -> pa.Array:
-    """`column.take(rows)`, of rows that exist, or are null; cells that rows share are copied to each."""
+    """`column.take(rows)`, of rows that exist or are null; shared cells are copied to each."""
     if isinstance(column, pa.DictionaryArray):
         column, rows = column.dictionary, taken_cells(column.indices, rows)
     return pc.call_function("take", [column, rows], _UNCHECKED)
@@ -438,7 +438,7 @@ class NumberedRows:
         return joined(parts).take(pa.array(np.argsort(order)))
 
     def _chosen(self, records: pa.Table, rows: pa.Array | None = None) -> pa.Table:
-        """These rows, None = all, with the columns that are stored; what the records do not have is null."""
+        """These rows, None = all, with the columns that are stored; those they do not have are null."""
         count = len(records) if rows is None else len(rows)
         columns = []
         for field in self._schema:

@@ -2,8 +2,9 @@
 
 Such queries are a *family*. Its query has one key more, the number of the member whose record a row
 is, and the constants that differ are fields of the events. So what is done for a call is done once
-for the family, and no key has rows of two members. Columns that no part of the search reads are not in its records:
-each has a number, under which the rest of its event is found (`runtime.engine.families`).
+for the family, and no key has rows of two members. Columns that no part of the search reads are not
+in its records: each has a number, under which the rest of its event is found
+(`runtime.engine.families`).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ OWNER = "#owner"
 OWNER_COLUMN = column_name(OWNER, Type.INTEGER)
 
 ROW = "#row"
-"""The field with the number under which the rest of an event is found; a name that no user can write."""
+"""The field with the number under which the rest of an event is found; no user can write it."""
 
 ROW_COLUMN = column_name(ROW, Type.INTEGER)
 
