@@ -163,7 +163,7 @@ class Selector:
         return not all(lookup.is_whole for lookup in self._lookups.values())
 
     def passes(self, table: pa.Table, rows: NDArray[np.int64], kinds: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of the records that `wanted` finds no filter excludes; `rows`: theirs, ascending."""
+        """Which of the records that `wanted` finds no filter excludes; `rows`: theirs, in order."""
         outcome = self._outcome.take(kinds)
         filters = [item.filter for item in self._query.inputs if item.filter is not None]
         self._filter(read_of(table, rows, filters), self._input.take(kinds), outcome, is_found=True)

@@ -438,7 +438,7 @@ class NumberedRows:
         return joined(parts).take(pa.array(np.argsort(order)))
 
     def _chosen(self, records: pa.Table, rows: pa.Array | None = None) -> pa.Table:
-        """These rows, None = all, with the columns that are stored; those they do not have are null."""
+        """These rows, None = all, with the stored columns; those that they do not have are null."""
         count = len(records) if rows is None else len(rows)
         columns = []
         for field in self._schema:
