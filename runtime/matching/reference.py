@@ -158,7 +158,7 @@ class ReferenceMatcher:
         for latest in range(first_new, key.stop):
             search = Search(self, events, latest, key, free)
             try:
-                matches, is_cut = self._found(search, latest)
+                matches, is_cut = self.found_in(search, latest)
             except EndedError:
                 errors.append((latest, ENDED))
                 continue
@@ -168,8 +168,8 @@ class ReferenceMatcher:
                 free = self.free_after(self._query.skip, *found[-1])
         return KeyMatches(found, free, errors)
 
-    def _found(self, search: Search, latest: int) -> tuple[Sequence[Bindings], bool]:
-        """The matches with this latest event, and whether there were too many of them."""
+    def found_in(self, search: Search, latest: int) -> tuple[Sequence[Bindings], bool]:
+        """The matches of a search, and whether there were too many of them. Raises EndedError."""
         if self._query.finds_all:
             candidates = search.candidates(0, latest, {})
             return matches_of(candidates, self._query.terms, self.recency, are_ordered=self._is_ordered)
@@ -539,15 +539,24 @@ class Search:
     """
 
     def __init__(
-        self, matcher: ReferenceMatcher, events: Sequence[Released], latest: int, key: range, free: int = 0
+        self,
+        matcher: ReferenceMatcher,
+        events: Sequence[Released],
+        latest: int,
+        key: range,
+        free: int = 0,
+        in_window: dict[int, tuple[int, ...]] | None = None,
     ) -> None:
+        """in_window: what `windows_at` gives, where it is known"""
         self._matcher = matcher
         self._events = events
         self.latest = latest
         self._known: dict[tuple[object, ...], Bindings | None] = {}
         self._bound = 0
         matcher.look_up_as_of(events[latest])
-        self.in_window = windows_at(events, latest, matcher.inputs, range(key.start, min(key.stop, latest + 1)))
+        if in_window is None:
+            in_window = windows_at(events, latest, matcher.inputs, range(key.start, min(key.stop, latest + 1)))
+        self.in_window = in_window
         self.free = [position for position in self.in_window if position >= free]
 
     def of_input(self, number: int) -> list[int]:

@@ -172,12 +172,13 @@ class LeastChange:
         condition = self.query.conditions[near.clause.index]
         assert isinstance(condition, Where), "the clause is a `where`"
         found: list[tuple[float, Where]] = []
-        literals = list(dict.fromkeys(node for node in walk(condition.condition) if isinstance(node, Literal)))
+        whole = rewritten(condition.condition, lambda node: replace(node) if isinstance(node, Literal) else node)
+        literals = [node for node in walk(whole) if isinstance(node, Literal)]  # each is an object of its own
         for bound in self._candidates(near, latest):
             for context in self._contexts(near.clause.index, bound):
                 for literal in literals:
-                    for distance, value in _wanted(condition.condition, literal, context):
-                        changed = _with_literal(condition.condition, literal, replace(literal, value=value))
+                    for distance, value in _wanted(whole, literal, context):
+                        changed = _with_literal(whole, literal, replace(literal, value=value))
                         found.append((distance, replace(condition, condition=changed)))
         for _, changed_condition in sorted(found, key=lambda item: item[0]):
             yield self._with_condition(near.clause, changed_condition)
@@ -210,13 +211,14 @@ def _changed(inputs: Sequence[Input], index: int, **changes: int) -> tuple[Input
 
 
 def _with_literal(expression: Expression, literal: Literal, other: Literal) -> Expression:
-    return rewritten(expression, lambda node: other if node == literal else node)
+    """The expression with another constant in place of this one, and not of those that equal it."""
+    return rewritten(expression, lambda node: other if node is literal else node)
 
 
 def _wanted(expression: Expression, literal: Literal, context: Context) -> Iterator[tuple[float, int | float | str]]:
     """Values of a constant with which a comparison may hold, with their distance."""
     for node in walk(expression):
-        if not isinstance(node, Binary) or not any(inner == literal for inner in walk(node)):
+        if not isinstance(node, Binary) or not any(inner is literal for inner in walk(node)):
             continue
         if node.operator not in ("=", "<", "<=", ">", ">=", "!="):
             continue
@@ -227,7 +229,7 @@ def _wanted(expression: Expression, literal: Literal, context: Context) -> Itera
 
 
 def _equal_text(node: Binary, literal: Literal, context: Context) -> Iterator[tuple[float, str]]:
-    other = node.right if node.left == literal else node.left if node.right == literal else None
+    other = node.right if node.left is literal else node.left if node.right is literal else None
     value = None if other is None else _number_or_text(other, context)
     if node.operator == "=" and isinstance(value, str):
         yield 1.0, value

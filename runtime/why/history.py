@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.dataclass import dataclass, field, replace
-from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.model import Input, Plan, QueryPlan, known
 from querylang.plan.routing import has_chains
 from runtime.columns.arrivals import Arrivals, RecordKind, row_events
 from runtime.columns.keys import has_keys_apart, have_key, inputs_of_layer, is_of_key, keys_of_layer, layers
@@ -123,6 +123,32 @@ class KeyEvents(Sequence[KeyEvent]):
             found[[place for place, also in self._kept.also.items() if any(item == other for other, _ in also)]] = True
             self._served[item] = found
         return self._served[item]
+
+    def windows_at(
+        self, latest: int, inputs: Sequence[Input], scope: range, unsuperseded: int = -1
+    ) -> dict[int, tuple[int, ...]] | None:
+        """As `runtime.matching.reference.windows_at`, in columns; None = some events serve several inputs.
+
+        scope: the positions up to the latest one
+        unsuperseded: an input of which nothing counts as superseded
+        """
+        if self._kept.also:
+            return None
+        own, part = self._kept.input[scope.start : scope.stop], slice(scope.start, scope.stop)
+        age, is_there = self.times[latest] - self.times[part], np.zeros(len(own), np.bool_)
+        for number, item in enumerate(inputs):
+            is_own = own == number
+            if item.within is not None:
+                is_own &= age < known(item.within)
+            if number != unsuperseded:
+                is_own &= self.superseded[part] > latest
+            if item.retain is not None:
+                newer = np.cumsum((own == number)[::-1])[::-1]
+                is_own &= newer <= known(item.retain)
+            is_there |= is_own
+        places = np.flatnonzero(is_there)[::-1]
+        numbers = [(item,) for item in own[places].tolist()]
+        return dict(zip((places + scope.start).tolist(), numbers, strict=True))
 
     def _block(self, first: int) -> list[KeyEvent]:
         kept, rows = self._kept, slice(first, first + _AT_ONCE)
@@ -268,7 +294,7 @@ class KeyHistory:
     results: matches, discards and all else of the run
     clock: where the engine's clock is, µs; None = there were no records
     definitive: the watermark of the query and key, µs; None = there is none
-    lives: by position, the number of the life of a key that is forgotten
+    lives: by position, the number of the life of a key that is forgotten; they never fall
     bounds: by input, how far its own records and heartbeats have brought it, µs
     """
 
@@ -287,8 +313,8 @@ class KeyHistory:
 
     def life(self, position: int) -> range:
         """The positions of the life of the key to which an event belongs."""
-        same = np.flatnonzero(self.lives == self.lives[position])
-        return range(int(same[0]), int(same[-1]) + 1)
+        life = self.lives[position]
+        return range(*(int(np.searchsorted(self.lives, life, side)) for side in ("left", "right")))
 
     @cached_property
     def places(self) -> Places:
@@ -367,7 +393,7 @@ def rows_of_key(
     ]
     wanted = np.isin(kinds, [RecordKind.CONTROL, *(numbers[event] for event in everywhere if event in numbers)])
     wanted |= have_key(table, kinds, plan, query, key) if is_own is None else is_own
-    return table.filter(pa.array(wanted))
+    return table if wanted.all() else table.filter(pa.array(wanted))
 
 
 def engine_of(plan: Plan, query: QueryPlan) -> Engine:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from querylang.plan.model import Input, Plan, QueryPlan, known
+from querylang.plan.model import Input, Plan, QueryPlan, Without, known
 from querylang.plan.routing import has_chains
 from querylang.plan.text import duration_text
 from runtime.admission import Outcome
@@ -30,6 +30,7 @@ from runtime.results.matched import Coordinates
 from runtime.why.answers import Candidate, Change, EventAt, Reason, Side
 from runtime.why.clauses import Clause, What
 from runtime.why.history import Ending, KeyEvent, KeyHistory, KeyValues, key_history
+from runtime.why.matches import Places
 from runtime.why.reasons import Reasons, event_at, place_text, sides_text
 from runtime.why.searching import Searching
 
@@ -47,11 +48,14 @@ class OtherRuns:
         """own: the records of the key; records: all of them"""
         self._history, self._own, self._records, self._ending, self._row_of = history, own, records, ending, row_of
         self._plan, self._query = history.plan, history.query
+        self._parts: dict[int, pa.Table] = {}
 
-    def _run(self, query: QueryPlan) -> Searching:
+    def _run(self, query: QueryPlan, own: pa.Table | None = None, ending: Ending | None = None) -> Searching:
+        """own, ending: other records than those of the key, and how they end"""
         queries = tuple(query if item.title == query.title else item for item in self._plan.queries)
         plan = replace(self._plan, queries=queries)
-        return Searching(key_history(plan, query, self._own, self._history.key, self._ending))
+        own, ending = self._own if own is None else own, ending or self._ending
+        return Searching(key_history(plan, query, own, self._history.key, ending))
 
     @cached_property
     def _unfiltered(self) -> Searching | None:
@@ -208,10 +212,30 @@ class OtherRuns:
         return item not in history.refused.get(place, {}) and item in self._history.refused.get(place, {})
 
     def gives(self, query: QueryPlan, latest: int) -> bool:
-        """Whether the query, run again, gives a match that ends with the same event."""
-        history = self._run(query).history
+        """Whether the query, run again, gives a match that ends with the same event.
+
+        Where a match depends on nothing before its events, it runs over those that a search from
+        the last of them looks at. In a million of a key these are few.
+        """
+        own, ending = self._own, self._ending
+        if depends_on_its_events(query) and depends_on_its_events(self._query) and not has_chains(self._plan.queries):
+            own, ending = self._searched(latest), Ending(until=None, flush=True, last=None)
+        history = self._run(query, own, ending).history
         position = history.places.get(self._place(latest))
         return position is not None and history.given.ends_with(position)
+
+    def _searched(self, latest: int) -> pa.Table:
+        """The records of the events that a search from this one looks at."""
+        if latest not in self._parts:
+            scope = Searching(self._history).scope(latest)
+            rows = [self._rows.get(self._place(position)) for position in scope]
+            self._parts = {latest: self._own.take(pa.array(sorted(row for row in rows if row is not None)))}
+        return self._parts[latest]
+
+    @cached_property
+    def _rows(self) -> Places:
+        """By coordinates, the rows of the records of the key."""
+        return Places(self._own)
 
     def if_admitted(self, place: Coordinates, item: int | None = None) -> Candidate | None:
         """The match that a refused record would have been part of; None = there is none.
@@ -253,6 +277,20 @@ class OtherRuns:
             if item in run.events[before].inputs and values(before) == wanted:
                 return event_at(run.events[before], "", self._row_of)
         return None
+
+
+def depends_on_its_events(query: QueryPlan) -> bool:
+    """Whether the last events of a key say all that decides about a match with the latest of them.
+
+    More events before them can bring other candidates, and take none away.
+    """
+    is_limited = query.skip is not None or query.at_most is not None or query.finds_all
+    waits = query.trailing is not None or query.leading is not None
+    is_all = any(isinstance(item, Without) for item in query.conditions) or query.every is not None
+    has_more = bool(query.shared_types or query.tables) or query.forget_keys is not None or shares_clock(query)
+    is_part = query.starts is not None or query.ends is not None
+    is_plain = all(item.policy is None and item.new is None for item in query.inputs)
+    return is_plain and not (is_limited or waits or is_all or has_more or is_part)
 
 
 def _never_late(item: Input) -> Input:

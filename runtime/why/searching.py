@@ -127,8 +127,10 @@ class Searching:
 
     def search(self, latest: int, clause: Clause | None = None) -> Search:
         """The windows of an event."""
-        free = self.free(latest, clause)
-        return Search(self.matcher(clause), self.seen(clause), latest, self.scope(latest), free)
+        free, scope, matcher = self.free(latest, clause), self.scope(latest), self.matcher(clause)
+        lifted_item = clause.index if clause is not None and clause.what is What.UNIQUE else -1
+        in_window = self.history.events.windows_at(latest, matcher.inputs, scope, lifted_item)
+        return Search(matcher, self.seen(clause), latest, scope, free, in_window)
 
     def free(self, latest: int, clause: Clause | None = None) -> int:
         """The first position that may be bound: `after match skip` has passed those before."""
@@ -150,9 +152,11 @@ class Searching:
         """What the search finds, before any trailing wait; None = nothing, or it was ended."""
         if self.query.every is not None:
             return next((bound for bound in self.candidates(latest, clause) if latest in positions_of(bound)), None)
-        matcher, free = self.matcher(clause), self.free(latest, clause)
-        found = matcher.matches(self.seen(clause), self.scope(latest), latest, free).matches
-        return found[-1][1] if found else None
+        try:
+            found, _ = self.matcher(clause).found_in(self.search(latest, clause), latest)
+        except EndedError:
+            return None
+        return found[-1] if found else None
 
     def candidates(self, latest: int, clause: Clause | None = None, most: int = MOST_CANDIDATES) -> Iterator[Bindings]:
         """Candidates with this latest event, the newest mostly first; of a `find every` all."""

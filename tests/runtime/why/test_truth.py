@@ -199,7 +199,9 @@ def test_a_match_is_found_among_its_own_events_alone(switches: Switches, request
                 kept = [event.row for event in answer.events if event.row is not None]
                 if kept:
                     own = frozenset((event.name, event.offset) for event in answer.events)
-                    assert own in found_among(stream.replay, query, kept), f"seed {seed}, {answer}"
+                    # One with more names wins where what a `without` has seen is not among them.
+                    found = found_among(stream.replay, query, kept)
+                    assert any(own <= other for other in found), f"seed {seed}, {answer}"
                     count += 1
     assert count, "some query matches"
 
