@@ -127,7 +127,7 @@ class KeyEvents(Sequence[KeyEvent]):
     def windows_at(
         self, latest: int, inputs: Sequence[Input], scope: range, unsuperseded: int = -1
     ) -> dict[int, tuple[int, ...]] | None:
-        """As `runtime.matching.reference.windows_at`, in columns; None = some events serve several inputs.
+        """As `windows_at` of the reference matcher, in columns; None = events serve several inputs.
 
         scope: the positions up to the latest one
         unsuperseded: an input of which nothing counts as superseded
