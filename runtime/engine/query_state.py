@@ -121,7 +121,8 @@ _MOST_EVENTS, _MOST_PARTS = 4, 20_000
 def all_parts(plan: Plan, matcher: str) -> list[QueryParts]:
     """The parts of all queries; what queries with the same admission have alike is made once."""
     kept = _KEPT.pop((id(plan.events), matcher), None)
-    if kept is None or kept.events is not plan.events or len(kept.parts) > _MOST_PARTS:
+    most = max(_MOST_PARTS, 2 * len(plan.queries))
+    if kept is None or kept.events is not plan.events or len(kept.parts) > most:
         kept = _Kept(plan.events, {})
     _KEPT[id(plan.events), matcher] = kept
     for key in list(_KEPT)[:-_MOST_EVENTS]:

@@ -12,7 +12,7 @@ from querylang.plan.expression import FieldOf, Type
 from querylang.plan.model import Plan
 from runtime.admission.filter_index import Lookup, lookup_of
 from runtime.columns.arrivals import Arrivals
-from runtime.engine import Crossing, families
+from runtime.engine import Crossing, families, query_state
 from runtime.engine.engine import Engine
 from runtime.matching.matchers import KernelMatcher
 from runtime.replay.replay import read_records
@@ -155,3 +155,10 @@ def test_a_query_of_a_family_gets_what_another_engine_begins_to_route() -> None:
     matches = ended.value.value.matches
     found = {title: [row["time"].second for row in table.to_pylist()] for title, table in matches.items()}
     assert found == {"R0": [3, 4], "R1": [3], "R2": [3], "R3": [3]}
+
+
+def test_what_a_plan_of_very_many_queries_needs_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_state, "_MOST_PARTS", 3)
+    plan = plan_of(*(f"x = {n}" for n in range(10)))
+    first, again = (query_state.all_parts(plan, "auto") for _ in range(2))
+    assert all(one is other for one, other in zip(first, again, strict=True))
