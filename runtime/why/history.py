@@ -19,7 +19,7 @@ from querylang.plan.model import Input, Plan, QueryPlan, known
 from querylang.plan.routing import has_chains
 from runtime.columns.arrivals import Arrivals, RecordKind, row_events
 from runtime.columns.keys import has_keys_apart, have_key, inputs_of_layer, is_of_key, keys_of_layer, layers
-from runtime.engine import Engine, QueryParts
+from runtime.engine import Engine, QueryParts, are_numbered
 from runtime.instants import NEVER
 from runtime.interpreter import PlanWorld, event_numbers
 from runtime.matching.interface import Found, Joined, Matcher, Ordered, Waiting, joined_events
@@ -39,6 +39,9 @@ KeyValues = tuple[pa.Scalar, ...]
 
 _AT_ONCE = 256
 """So many events become Python values at a time."""
+
+AT_ONCE = 1 << 17
+"""So many records are processed at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,8 +429,12 @@ def key_history(plan: Plan, query: QueryPlan, table: pa.Table, key: KeyValues, e
         return recorders[-1]
 
     engine.watch(query.title, watch)
-    results = [engine.process(Arrivals(table), now=ending.last)]
-    recorders[0].run = 1
+    results = list[Results]()
+    pieces = _pieces(plan, query, table)
+    for piece in pieces:
+        is_last = len(results) == len(pieces) - 1
+        results.append(engine.process(Arrivals(piece), now=ending.last if is_last else None))
+        recorders[0].run = len(results)
     results += at_the_end(engine, ending)
     joined = _joined(recorders[0].calls, query, _schema(plan, table))
     definitive = engine.definitive(query.title, tuple(part.as_py() for part in key))
@@ -447,6 +454,18 @@ def key_history(plan: Plan, query: QueryPlan, table: pa.Table, key: KeyValues, e
         joined.kept.life,
         bounds,
     )
+
+
+def _pieces(plan: Plan, query: QueryPlan, table: pa.Table) -> list[pa.Table]:
+    """The records of a run in pieces, which need less memory than all at once.
+
+    In one where lives of a key are told apart by calls, where an event may be superseded once it is
+    not stored any more, where events are numbered, and where several queries are of one step.
+    """
+    is_unique = any(item.unique for item in query.inputs)
+    if is_unique or are_numbered(query) or query.forget_keys is not None or has_chains(plan.queries):
+        return [table]
+    return [table.slice(first, AT_ONCE) for first in range(0, max(1, len(table)), AT_ONCE)]
 
 
 def _bounds(table: pa.Table, key: KeyValues) -> dict[int, int]:
@@ -470,7 +489,7 @@ class _Joined:
 
 
 def _joined(calls: Sequence[_Call], query: QueryPlan, schema: pa.Schema) -> _Joined:
-    known: dict[Coordinates, int] = {}
+    last: tuple[pa.Table, Integers] | None = None
     tables, parts = list[pa.Table](), list[_Call]()
     superseded, lives = list[Integers](), list[Integers]()
     found = list[FoundPart]()
@@ -481,9 +500,9 @@ def _joined(calls: Sequence[_Call], query: QueryPlan, schema: pa.Schema) -> _Joi
     for number, call in enumerate(calls):
         if not call.kept and number:
             life += query.forget_keys is not None
-        before = [known[place] for place in _places(call.table.slice(0, call.kept))] if call.kept else []
+        before = np.empty(0, np.int64) if last is None else _positions(call.table.slice(0, call.kept), *last)
         new = len(call.time) - call.kept
-        position = np.array([*before, *range(count, count + new)], np.int64)
+        position = np.concatenate([before, np.arange(count, count + new)])
         is_over = call.superseded < NEVER
         moved = np.full(len(is_over), NEVER)
         moved[is_over] = position[call.superseded[is_over]]
@@ -492,14 +511,13 @@ def _joined(calls: Sequence[_Call], query: QueryPlan, schema: pa.Schema) -> _Joi
             if at >= call.kept:
                 also[int(position[at])] = own
             note(later, int(position[at]), own)
-        for at, item, by in zip(before, call.input.tolist(), moved.tolist(), strict=False):
+        for at, item, by in zip(before.tolist(), call.input.tolist(), moved.tolist(), strict=False):
             note(later, at, ((item, by),))
         superseded.append(moved[call.kept :])
         lives.append(np.full(new, life, np.int64))
         tables.append(call.table.slice(call.kept))
         parts.append(call)
-        if number + 1 < len(calls):
-            known |= dict(zip(_places(tables[-1]), range(count, count + new), strict=True))
+        last = call.table, position
         found.append(call.found.moved(position))
         errors |= {int(position[at]): text for at, text in call.errors}
         count += new
@@ -515,6 +533,19 @@ def _joined(calls: Sequence[_Call], query: QueryPlan, schema: pa.Schema) -> _Joi
         {at: tuple((item, later.get((at, item), by)) for item, by in own) for at, own in also.items()},
     )
     return _Joined(kept, FoundMatches(found, query), errors)
+
+
+def _positions(kept: pa.Table, before: pa.Table, position: Integers) -> Integers:
+    """The positions of events that are stored since the call before.
+
+    kept: these, in total order; all of them are in `before`, whose rows have these positions
+    """
+    offsets, own = (table.column(PLACE_COLUMNS[-1]).to_numpy() for table in (before, kept))
+    rows = np.flatnonzero(np.isin(offsets, own))
+    if len(rows) != len(own):  # other sources have equal offsets
+        known = {place: row for row, place in enumerate(_places(before))}
+        rows = np.array([known[place] for place in _places(kept)], np.int64)
+    return position[rows]
 
 
 def note(later: dict[tuple[int, int], int], at: int, own: Also) -> None:

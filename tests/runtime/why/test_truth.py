@@ -24,7 +24,7 @@ from querylang.plan.model import QueryPlan
 from runtime.columns.arrivals import Arrivals
 from runtime.replay import Records
 from runtime.replay.replay import measured_replay
-from runtime.why import Change, Explanation, Status
+from runtime.why import Change, Explanation, Status, history
 from runtime.why.asking import Asking
 from runtime.why.clauses import Clause, What, lifted
 from runtime.why.explaining import Explainer
@@ -48,8 +48,9 @@ LIFTED = (What.WINDOW, What.RETAIN, What.ORDER, What.WHERE, What.WITHIN, What.WI
 
 
 @pytest.fixture(autouse=True)
-def _without_warnings(caplog: pytest.LogCaptureFixture) -> None:
+def _in_small_pieces(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     caplog.set_level(logging.ERROR, "ensue")
+    monkeypatch.setattr(history, "AT_ONCE", 4)
 
 
 @dataclass
@@ -199,10 +200,10 @@ def test_a_match_is_found_among_its_own_events_alone(switches: Switches, request
                 kept = [event.row for event in answer.events if event.row is not None]
                 if kept:
                     own = frozenset((event.name, event.offset) for event in answer.events)
-                    # Another one may win where what a `without` has seen is not among them, or use its events.
+                    # Another one may win, or have more names, where what a `without` has seen is not among them.
                     each = replace(query, finds_all=query.every is None, skip=None)
                     found = found_among(stream.replay, query, kept), found_among(stream.replay, each, kept)
-                    assert own in found[0] | found[1], f"seed {seed}, {answer}"
+                    assert any(own <= other for other in found[0] | found[1]), f"seed {seed}, {answer}"
                     count += 1
     assert count, "some query matches"
 
