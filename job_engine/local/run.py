@@ -152,7 +152,7 @@ class LocalRun:
         self._manifest_to_write = write
 
     def _next_entry(self, manifest: int) -> Begun:
-        """The next micro-batch, which is being put on record. Its moment is later than that of the one before."""
+        """The next micro-batch, which is being put on record, later than the one before."""
         moment = max(int(self._pace.now() * 1000), self._last.timestamp + 1)
         entry = Begun(self._last.number + 1, moment, manifest)
         write, self._manifest_to_write = self._manifest_to_write, nothing
