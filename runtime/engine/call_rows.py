@@ -36,7 +36,7 @@ from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.arrivals import Shape
 from runtime.columns.expressions import with_lookups
 from runtime.columns.keys import INPUT, group_rows, key_columns, key_values, number_keys
-from runtime.columns.rows import is_any_of
+from runtime.columns.rows import is_any_of, joined
 from runtime.engine.event_marks import EVENT
 from runtime.engine.forgetting import Lives, StoredLives, divide, stored_lives
 from runtime.engine.query_state import CUT_OFF, QueryParts, QueryState
@@ -230,24 +230,24 @@ def _bound_rules(parts: QueryParts, records: CallRecords, numbers: Integers) -> 
 def _own_columns(schema: pa.Schema, records: CallRecords, selection: Selection) -> pa.Table:
     """All records with the query's columns, the clock's arrival and the query's source time."""
     source, columns = records.table, []
-    places = {name: place for place, name in enumerate(source.column_names)}
-    for field in schema:
-        if field.name == "_arrival":
+    known = source.schema
+    for place, name in enumerate(schema.names):
+        if name == "_arrival":
             columns.append(pa.array(records.arrival))
-        elif field.name == "_source_time":
+        elif name == "_source_time":
             columns.append(pa.array(selection.time))
-        elif field.name in places:
-            columns.append(source.column(places[field.name]))
+        elif (own := known.get_field_index(name)) >= 0:
+            columns.append(source.column(own))
         else:
-            columns.append(pa.nulls(len(source), field.type))
+            columns.append(pa.nulls(len(source), schema.field(place).type))
     return pa.table(columns, schema=schema)
 
 
 def assemble(parts: QueryParts, state: QueryState, records: CallRecords, wanted: Wanted) -> CallRows:
     """The rows of a call; advances the shared clocks of `state`, and changes nothing else of it."""
     stored, bounds, waiting = state.keys.events, state.keys.bounds, state.waits.members
-    tables = [part.select(parts.schema.names) for part in (stored, wanted.new, waiting)]
-    table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+    tables = [part for part in (stored, wanted.new, waiting) if len(part)] or [wanted.new]
+    table = joined([part.select(parts.schema.names) for part in tables])
     kinds = table.column("_kind").to_numpy()
     keys = key_columns(table, kinds, parts.plan, parts.query)
     if len(bounds):
@@ -339,15 +339,18 @@ def _timelines(state: QueryState, numbers: Integers, count: int) -> Timelines:
     """Stored bounds by key and input; `numbers`: the key of each stored bound."""
     table = state.keys.bounds
     bounds = np.full((count, len(state.everywhere)), NO_TIME, np.int64)
-    item, bound = table.column("input").to_numpy(), table.column("bound").to_numpy()
-    is_time = item >= 0
-    bounds[numbers[is_time], item[is_time]] = bound[is_time]
+    if len(table):
+        item, bound = table.column("input").to_numpy(), table.column("bound").to_numpy()
+        is_time = item >= 0
+        bounds[numbers[is_time], item[is_time]] = bound[is_time]
     return Timelines(bounds, state.everywhere)
 
 
 def cut_off_blocks(state: QueryState, rows: CallRows) -> Integers:
     """By key number, how many blocks in a row were cut off before the call."""
     table, counts = state.keys.bounds, np.zeros(rows.key_count, np.int64)
+    if not len(table):
+        return counts
     is_count = table.column("input").to_numpy() == CUT_OFF
     counts[rows.numbers[len(rows.table) :][is_count]] = table.column("bound").to_numpy()[is_count]
     return counts

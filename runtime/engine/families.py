@@ -49,8 +49,8 @@ class _FamilyAdmission(SharedAdmission):
         super().__init__([parts])
         self.count = count
 
-    def _account(self, records: CallRecords, wanted: Wanted, carry: Carry, was_pending: pa.Table) -> Account:
-        return super()._account(replace(records, table=self._counted(records.table)), wanted, carry, was_pending)
+    def _account(self, records: CallRecords, wanted: Wanted, carry: Carry) -> Account:
+        return super()._account(replace(records, table=self._counted(records.table)), wanted, carry)
 
     def _counted(self, table: pa.Table) -> pa.Table:
         """A source is one for each member."""

@@ -223,6 +223,7 @@ class KeyState:
 
     events: of hot keys, released and pending ones
     bounds: of hot keys, the timelines that are ahead of the clock
+    no_bounds: the same table without rows
     """
 
     def __init__(
@@ -234,7 +235,7 @@ class KeyState:
         keys_of: gives the key columns of events
         has_cold_keys: whether keys may be cold
         """
-        self.events, self.bounds = events, bounds
+        self.events, self.bounds, self.no_bounds = events, bounds, bounds
         self._timers = self._bound_timers = np.empty(0, np.int64)
         self._cold_events, self._cold_bounds = ColdRows(events), ColdRows(bounds)
         self._keys_of, self._has_cold_keys = keys_of, has_cold_keys

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -72,6 +73,9 @@ class _Keys:
     is_over: NDArray[np.bool_]
 
 
+_PENDING = int(RowOrigin.PENDING)
+
+
 def evict(parts: QueryParts, state: QueryState, carry: Carry, clock: int) -> int:
     """Stores events that a future event may still match, and pending ones; evicts the others.
 
@@ -87,14 +91,15 @@ def evict(parts: QueryParts, state: QueryState, carry: Carry, clock: int) -> int
     kept = rows_to_keep(released, carry.superseded, carry.free, keys.definitive, parts.windows)
     if NUMBER.name in parts.schema.names:
         kept = with_newest(kept, released)
-    is_over, of_kept = keys.is_over, rows.numbers.take(kept)
-    has_state = keys.is_ahead.any(axis=1) | (carry.cut_off > 0)
-    has_state[of_kept] = True
-    forgotten = int((is_over & has_state).sum())
-    if forgotten:
+    forgotten = 0
+    if ends is not None:
+        is_over, of_kept = keys.is_over, rows.numbers.take(kept)
+        has_state = keys.is_ahead.any(axis=1) | (carry.cut_off > 0)
+        has_state[of_kept] = True
+        forgotten = int((is_over & has_state).sum())
         kept = kept[~is_over[of_kept]]
     stored = np.concatenate([kept, released.pending])
-    number, bounds = _stored_bounds(carry, keys, ends if parts.forgetting.wait else None)
+    number, bounds = _stored_bounds(state, carry, keys, ends if parts.forgetting.wait else None)
     times, buffer_end = taken_rows(admitted.times, stored), taken_rows(admitted.buffer_end, stored)
     own = [times, buffer_end, np.arange(len(stored)) >= len(kept)]
     events = with_skipped(rows.table, released, carry.free).take(pa.array(stored))
@@ -103,7 +108,7 @@ def evict(parts: QueryParts, state: QueryState, carry: Carry, clock: int) -> int
     numbers = taken_rows(rows.numbers, stored)
     timers, bound_timers = released.next_timer.take(numbers), np.full(len(number), NEVER)
     if lives is not None and ends is not None:
-        events, bounds = _with_lives(events, lives, numbers), _with_lives(bounds, lives, number)
+        events = _with_lives(events, lives, numbers)
         timers, bound_timers = np.minimum(timers, ends.moment[numbers]), ends.moment[number]
     state.everywhere = admitted.timelines.everywhere
     state.keys.store(events.combine_chunks(), bounds, timers, bound_timers)
@@ -135,7 +140,7 @@ def _keys_at(parts: QueryParts, state: QueryState, carry: Carry, clock: int, end
     return keys
 
 
-def _stored_bounds(carry: Carry, keys: _Keys, held: Ends | None) -> tuple[Integers, pa.Table]:
+def _stored_bounds(state: QueryState, carry: Carry, keys: _Keys, held: Ends | None) -> tuple[Integers, pa.Table]:
     """The bounds that are stored, and the number of each one's key.
 
     `held`: the ends of lives, if a key without events and bounds may be held by what was pending.
@@ -145,12 +150,15 @@ def _stored_bounds(carry: Carry, keys: _Keys, held: Ends | None) -> tuple[Intege
     counted = np.flatnonzero((carry.cut_off > 0) & lasts)
     alive = np.flatnonzero(held.is_held & lasts) if held is not None else counted[:0]
     numbers = np.concatenate([number, counted, alive])
+    if not len(numbers):
+        return numbers, state.keys.no_bounds
     bound = [carry.admitted.timelines.bounds[number, item], carry.cut_off[counted], np.zeros(len(alive), np.int64)]
     items = np.concatenate([item, np.full(len(counted), CUT_OFF), np.full(len(alive), ALIVE)])
     index = pa.array(_rows_of(numbers, rows.numbers, rows.key_count))
     columns = {f"key{place}": column.take(index) for place, column in enumerate(rows.keys)}
     columns |= {"input": pa.array(items.astype(np.int32)), "bound": pa.array(np.concatenate(bound))}
-    return numbers, pa.table(columns)
+    bounds = pa.table(columns)
+    return numbers, bounds if rows.lives is None else _with_lives(bounds, rows.lives, numbers)
 
 
 def _with_lives(table: pa.Table, lives: Lives, number: Integers) -> pa.Table:
@@ -284,8 +292,6 @@ class SharedAdmission:
         parts, state = self.parts, self.state
         wanted = wanted_records(parts, records, state.roles.first)
         state.keys.load(wanted.new, records.limit, everything=everything)
-        stored = state.keys.events
-        was_pending = self._counted(stored).filter(stored.column("_pending"))
         rows = assemble(parts, state, records, wanted)
         admitted = of_one_record(self.released(rows, records.limit), wanted, rows.rows.first_new)
         old = old_events(parts.plan, parts.query, state.seen, rows.table, rows.keys, admitted.released)
@@ -298,13 +304,13 @@ class SharedAdmission:
         carry = Carry(rows.with_table(table), admitted, superseded, cut_off_blocks(state, rows), free, old)
         events = self._ordered(carry, numbers)
         has_new = bool((events.start[1:] > events.fresh).any())
-        account = self._account(records, wanted, carry, was_pending)
+        account = self._account(records, wanted, carry)
         outcomes = None
         if wanted.layers is not None:
             outcomes, changes = self._of_roles(records, wanted, carry, repeated)
             account.update(changes)
-        elif len(repeated):
-            account.update(count_pending("", self._counted(rows.table).take(pa.array(repeated)), 1, Outcome.NOT_NEW))
+        else:
+            account.update(self._pending(rows.table, repeated, 1, Outcome.NOT_NEW))
         return AdmittedCall(
             wanted, carry, events, has_new, _has_null(wanted.selection.outcome, outcomes), account, outcomes
         )
@@ -368,18 +374,24 @@ class SharedAdmission:
             event=events_of(table, row),
         )
 
-    def _account(self, records: CallRecords, wanted: Wanted, carry: Carry, was_pending: pa.Table) -> Account:
-        """The changes of the ledger; `was_pending`: sources of events that were pending before."""
-        verdict, adjusted = carry.admitted.released.verdict, carry.rows.clocks.verdicts.adjusted
+    def _account(self, records: CallRecords, wanted: Wanted, carry: Carry) -> Account:
+        """The changes of the ledger."""
+        rows, released = carry.rows, carry.admitted.released
+        verdict, adjusted = released.verdict, rows.clocks.verdicts.adjusted
         if wanted.layers is not None:
             return moved_records(self.parts.query, records, wanted, verdict, adjusted)
         outcome = after_admission(wanted.selection.outcome, wanted.records, verdict, adjusted)
         account = count_records("", one_chunk(records.table.column("_source")), outcome)
-        is_pending = self._counted(carry.rows.table).take(pa.array(carry.admitted.released.pending))
         account.update(moved_records(self.parts.query, records, wanted, verdict, adjusted))
-        account.update(count_pending("", was_pending, -1))
-        account.update(count_pending("", is_pending, 1))
+        account.update(self._pending(rows.table, np.flatnonzero(rows.rows.origin == _PENDING), -1))
+        account.update(self._pending(rows.table, released.pending, 1))
         return account
+
+    def _pending(self, table: pa.Table, rows: NDArray[Any], change: int, outcome: Outcome = Outcome.PENDING) -> Account:
+        """As `count_pending`, of these rows of a call."""
+        if not len(rows):
+            return Account()
+        return count_pending("", self._counted(table).take(pa.array(rows)), change, outcome)
 
     def _of_roles(
         self, records: CallRecords, wanted: Wanted, carry: Carry, repeated: NDArray[np.int32]
