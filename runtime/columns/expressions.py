@@ -86,13 +86,19 @@ class EventRows:
     table: fields in columns named by `column_name`; perhaps `_time`, for `getTime()`, µs
     event: the event type
     world: event types and actions by name
-    keys: the types of the query's keys, if the table has them as `key_field` columns
+    key_types: the types of the query's keys
     """
 
     table: pa.Table
     event: EventType
     world: World
-    keys: tuple[Type, ...] = ()
+    key_types: tuple[Type, ...] = ()
+
+    @property
+    def keys(self) -> tuple[Type, ...]:
+        """The types of the query's keys, if the table has them as `key_field` columns."""
+        names = (column_name(key_field(index), type_) for index, type_ in enumerate(self.key_types))
+        return self.key_types if all(has_column(self.table, name) for name in names) else ()
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -122,8 +128,12 @@ def as_array(
 
     query: its actions, and its keys if the table has them (`with_keys`), may be in the expression
     """
-    column = evaluate(expression, table, plan, event, query)
     type_ = value_type(expression)
+    if isinstance(expression, FieldOf) and type_ in _ARROW:
+        cells = _cells(table, expression.field, type_)
+        if cells.type == _ARROW[type_]:
+            return cells
+    column = evaluate(expression, table, plan, event, query)
     if type_ == Type.STRING:
         return column.values if column.valid is None else pc.if_else(pa.array(column.valid), column.values, None)
     mask = None if column.valid is None else ~column.valid
@@ -142,9 +152,8 @@ def evaluate(
     expression: Expression, table: pa.Table, plan: Plan, event: EventType, query: QueryPlan | None = None
 ) -> Column:
     """The value of an expression on every row; see `as_array` and `EventRows`."""
-    keys = [] if query is None else [key.type for key in query.keys]
-    has_keys = all(has_column(table, column_name(key_field(index), type_)) for index, type_ in enumerate(keys))
-    return _value(expression, EventRows(table, event, PlanWorld(plan, query), tuple(keys) if has_keys else ()))
+    keys = () if query is None else tuple(key.type for key in query.keys)
+    return _value(expression, EventRows(table, event, PlanWorld(plan, query), keys))
 
 
 _ARRAYS = (Type.BOOLEAN, Type.INTEGER, Type.FLOAT)
@@ -227,13 +236,17 @@ _ARROW = {Type.BOOLEAN: pa.bool_(), Type.INTEGER: pa.int64(), Type.FLOAT: pa.flo
 
 
 def _field(rows: EventRows, field: str, type_: Type) -> Column:
-    table, name = rows.table, column_name(field, type_)
     if not type_.is_scalar:
-        values = column_values(table, field, type_, rows.world)
+        values = column_values(rows.table, field, type_, rows.world)
         present = np.fromiter((value is not None for value in values), np.bool_, len(values))
         return _read(values, None if type_.kind is Kind.OPTIONAL or present.all() else present, rows)
-    column = one_chunk(table.column(name)) if has_column(table, name) else pa.nulls(len(table), _ARROW[type_])
-    return _of_scalars(column, type_, rows)
+    return _of_scalars(_cells(rows.table, field, type_), type_, rows)
+
+
+def _cells(table: pa.Table, field: str, type_: Type) -> pa.Array:
+    """The column of a field of a scalar type; nulls if the table does not have it."""
+    place = table.schema.get_field_index(column_name(field, type_))
+    return one_chunk(table.column(place)) if place >= 0 else pa.nulls(len(table), _ARROW[type_])
 
 
 def _of_scalars(column: pa.Array, type_: Type, rows: EventRows) -> Column:

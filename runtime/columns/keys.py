@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError, listed
 from querylang.plan.expression import Expression, FieldOf
 from querylang.plan.model import Plan, QueryPlan, expression_to_dict, plain_field
-from runtime.arrow_types import arrow_type, has_column, one_chunk
+from runtime.arrow_types import arrow_type, has_column, made_once, one_chunk
 from runtime.columns.arrivals import Arrivals
 from runtime.columns.expressions import as_array
 from runtime.columns.rows import is_any_of
@@ -204,18 +204,37 @@ def keys_of_layer(
     table: pa.Table, kinds: NDArray[np.int64], plan: Plan, query: QueryPlan, layer: int
 ) -> list[pa.Array]:
     """The key columns of records as events of the inputs of one layer."""
-    sources, numbers, missing = key_sources(query, layer), event_numbers(plan), may_miss(query, layer)
     columns = []
+    for part in _key_parts(plan, query, layer):
+        column = _coalesce(table, kinds, plan, query, part.sources, part.type)
+        columns.append(column if part.may_miss is None else _missing_or(column, is_any_of(kinds, part.may_miss)))
+    return columns
+
+
+class _KeyPart(NamedTuple):
+    """A part of the key of records as events of one layer.
+
+    sources: the expressions that give it, with the event types that each is for
+    may_miss: the event types whose null is a value; None = the part may not be missing
+    """
+
+    type: pa.DataType
+    sources: dict[Expression, list[int]]
+    may_miss: list[int] | None
+
+
+@made_once
+def _key_parts(plan: Plan, query: QueryPlan, layer: int) -> list[_KeyPart]:
+    sources, numbers, missing = key_sources(query, layer), event_numbers(plan), may_miss(query, layer)
+    found = []
     for position, key in enumerate(query.keys):
         wanted: dict[Expression, list[int]] = {}
         for kind in sorted(numbers[event] for event in sources if event in numbers):
             wanted.setdefault(sources[plan.events[kind].name][position], []).append(kind)
-        column = _coalesce(table, kinds, plan, query, wanted, arrow_type(key.type, plan))
-        if position in query.optional_keys:
-            may_be_null = [numbers[event] for event, places in missing.items() if position in places]
-            column = _missing_or(column, is_any_of(kinds, may_be_null))
-        columns.append(column)
-    return columns
+        may_be_null = [numbers[event] for event, places in missing.items() if position in places]
+        is_optional = position in query.optional_keys
+        found.append(_KeyPart(arrow_type(key.type, plan), wanted, may_be_null if is_optional else None))
+    return found
 
 
 def _coalesce(
