@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from runtime.admission.arrays import BoundRule, KeyedRows, Places, Punctuation, Ready, Released, Timers
+from runtime.arrow_types import made_once
 from runtime.compiling.compiled import borrowing
 from runtime.instants import NO_TIME
 from runtime.number_arrays import Integers
@@ -94,24 +95,51 @@ class Facts(NamedTuple):
 
 def facts_of(admission: Admission) -> Facts:
     """What holds for all keys of a run, before it begins."""
-    delay, everywhere = admission.policies.delay, admission.everywhere
-    records_advance = bool(
-        (admission.policies.moves & (delay >= 0)).any() or (admission.rows.rule == BoundRule.IN_ORDER).any()
-    )
-    is_advanced = max(int(everywhere.max()), int(admission.bounds.max(initial=NO_TIME))) != NO_TIME
-    is_shared = bool(delay.min() == BY_CLOCK)
-    # timelines of shared clocks are judged elsewhere: here they only hold back a release
-    own = delay[delay != BY_CLOCK]
+    always, rule = _always(admission.policies), admission.rows.rule
+    records_advance = always.may_advance or (len(rule) > 0 and bool((rule == BoundRule.IN_ORDER).any()))
+    furthest = int(admission.everywhere.max())
+    is_advanced = max(furthest, int(admission.bounds.max(initial=NO_TIME))) != NO_TIME
     has_heartbeats = bool(admission.rows.heartbeats.any())
     return Facts(
-        longest=max(0, int(delay.max())),
-        shortest=int(np.maximum(delay, 0).min()),
-        longest_own=max(0, int(own.max())) if len(own) else -1,
+        longest=always.longest,
+        shortest=always.shortest,
+        longest_own=always.longest_own,
         only_clock=not records_advance and not is_advanced,
         has_heartbeats=has_heartbeats,
         may_sort=not has_heartbeats and not len(admission.punctuation.heartbeat_row),
-        may_follow_clock=bool(everywhere.max() == NO_TIME) and not is_shared,
-        is_shared=is_shared,
+        may_follow_clock=furthest == NO_TIME and not always.is_shared,
+        is_shared=always.is_shared,
+    )
+
+
+class _Always(NamedTuple):
+    """What holds for all runs with the same settings of inputs.
+
+    longest, shortest, longest_own, is_shared: as in `Facts`
+    may_advance: records of some input advance its bound
+    has_no_wait: some input has no wait
+    """
+
+    longest: int
+    shortest: int
+    longest_own: int
+    is_shared: bool
+    may_advance: bool
+    has_no_wait: bool
+
+
+@made_once
+def _always(policies: PolicyColumns) -> _Always:
+    delay = policies.delay
+    # timelines of shared clocks are judged elsewhere: here they only hold back a release
+    own = delay[delay != BY_CLOCK]
+    return _Always(
+        longest=max(0, int(delay.max())),
+        shortest=int(np.maximum(delay, 0).min()),
+        longest_own=max(0, int(own.max())) if len(own) else -1,
+        is_shared=bool(delay.min() == BY_CLOCK),
+        may_advance=bool((policies.moves & (delay >= 0)).any()),
+        has_no_wait=bool((delay == NO_WAIT).any()),
     )
 
 
@@ -157,7 +185,7 @@ class Workspace(NamedTuple):
 def new_workspace(admission: Admission) -> Workspace:
     """Memory for a run of admission, allocated once."""
     inputs = len(admission.everywhere)
-    sizes = np.diff(admission.rows.start) + np.diff(admission.timers.start)
+    sizes = np.diff(admission.rows.start + admission.timers.start)
     # each row and timer of a key is pending or delayed at most once
     widest = int(sizes.max(initial=1))
     return Workspace(
@@ -189,9 +217,9 @@ def advanced_by_punctuation(everywhere: Integers, punctuation: Punctuation) -> I
 def times_to_fill(rows: KeyedRows, policies: PolicyColumns) -> tuple[Integers, Integers]:
     """`Admission.times` and `.buffer_end`: the columns of `rows`, copied where a run may change
     them."""
-    fills_times = bool((policies.delay == NO_WAIT).any())
-    fills_ends = bool((policies.moves & (policies.delay >= 0)).any())
-    return rows.time.copy() if fills_times else rows.time, rows.buffer_end.copy() if fills_ends else rows.buffer_end
+    always = _always(policies)
+    times = rows.time.copy() if always.has_no_wait else rows.time
+    return times, rows.buffer_end.copy() if always.may_advance else rows.buffer_end
 
 
 # Binary heaps of (time, number) pairs, the least pair on top. A heap is two arrays and a size that
