@@ -292,12 +292,13 @@ class KernelMatcher:
         most = int((events.start[1:] - events.fresh).sum())
         latest = np.empty(most, np.int64)
         members = np.empty((most, 0 if self._is_every else self._terms), np.int64)
-        free = events.free.copy()
-        aggregation, window, ages = self._aggregates.room(most, events), self._compiled.sliding, self._compiled.ages
+        free, ages = events.free.copy(), self._compiled.ages
         if ages is not None:
             workspace = self._workspace(loaded)
             matches = search_chain(loaded, query.automaton, query.program, ages, workspace, latest, members)
-        elif self._is_every and not isinstance(window, str):
+            return Found(latest[:matches], members[:matches], (), free)
+        aggregation, window = self._aggregates.room(most, events), self._compiled.sliding
+        if self._is_every and not isinstance(window, str):
             queues = new_queues(len(self._compiled.aggregates), int(np.diff(events.start).max(initial=1)))
             matches = slide(loaded, window, query.program, aggregation, queues, latest)
         else:
