@@ -40,6 +40,9 @@ from runtime.number_arrays import Integers
 from runtime.policies.per_input import clock_inputs, is_by_substream, is_clocked, uses_source_time
 from runtime.timestamps import microseconds
 
+_USED, _HEARTBEAT = int(Outcome.USED), int(Outcome.HEARTBEAT)
+"""As plain integers, which numpy compares in a fraction of the time."""
+
 _BY_KIND = {kind: Outcome[kind.name] for kind in RecordKind}
 """The outcome of records that are not events."""
 
@@ -97,6 +100,7 @@ class Selector:
         for event in self._event_types():
             if event in numbers:
                 self._add_role(numbers[event], event)
+        self._has_heartbeats, self._asks_time = bool(self._heartbeats.any()), bool(self._needs_time.any())
 
     def _event_types(self) -> set[str]:
         """Those that have a role: a plan may have ten thousand others."""
@@ -195,12 +199,12 @@ class Selector:
                 if column.null_count:
                     missing = column.is_null().to_numpy(zero_copy_only=False)
                     outcome[is_any_of(input_of, inputs) & _is_selected(outcome) & missing] = Outcome.NULL_KEY
-        if len(time) and time.min() == NO_TIME:
+        if self._asks_time and len(time) and time.min() == NO_TIME:
             outcome[_is_selected(outcome) & self._needs_time[kinds] & (time == NO_TIME)] = Outcome.NULL_TIME
-        input_of[outcome != Outcome.USED] = -1
-        heartbeats = (
-            np.where(_is_selected(outcome), self._heartbeats[kinds], 0) if self._heartbeats.any() else _NO_HEARTBEATS
-        )
+        input_of[outcome != _USED] = -1
+        heartbeats = _NO_HEARTBEATS
+        if self._has_heartbeats:
+            heartbeats = np.where(_is_selected(outcome), self._heartbeats[kinds], 0)
         if heartbeats_of:
             heartbeats, time = self._with_heartbeats(heartbeats, time, heartbeats_of)
         return Selection(outcome, input_of, heartbeats, time)
@@ -303,7 +307,7 @@ _NO_HEARTBEATS = np.empty(0, np.int64)
 
 def _is_selected(outcome: NDArray[np.int8]) -> NDArray[np.bool_]:
     """By row, whether the record is an event of an input or a heartbeat."""
-    return (outcome == Outcome.USED) | (outcome == Outcome.HEARTBEAT)
+    return (outcome == _USED) | (outcome == _HEARTBEAT)
 
 
 # The end of an event whose start and end arrive as two records. A start edge and an end edge belong

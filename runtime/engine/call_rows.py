@@ -159,7 +159,8 @@ def wanted_records(parts: QueryParts, records: CallRecords, first_event: int) ->
     table = _at_their_arrival(parts, records)
     selection = parts.selector.select(table, records.kinds, heartbeats, is_found=records.is_found)
     concerns = selection.is_selected
-    concerns[list(heartbeats)] = True
+    if heartbeats:
+        concerns[list(heartbeats)] = True
     numbers = np.flatnonzero(concerns)
     table = _own_columns(parts.schema, records, selection)
     new = table if len(numbers) == len(table) else table.take(pa.array(numbers))
@@ -303,7 +304,8 @@ def _keyed_rows(
     judged = first_new + fresh
     start, key_rows = group_rows(numbers[:judged], count)
     is_pending = stored.column("_pending").to_numpy(zero_copy_only=False)
-    stored_origin = np.where(is_pending, np.int8(RowOrigin.PENDING), np.int8(RowOrigin.WINDOW))
+    origin = np.full(judged, RowOrigin.NEW, np.int8)
+    origin[:first_new] = np.where(is_pending, np.int8(RowOrigin.PENDING), np.int8(RowOrigin.WINDOW))
     heartbeats = wanted.heartbeats
     if len(heartbeats):
         heartbeats = np.concatenate([np.zeros(first_new, np.int64), heartbeats])
@@ -313,7 +315,7 @@ def _keyed_rows(
         start=start,
         key_rows=key_rows,
         key=numbers[:judged],
-        origin=np.concatenate([stored_origin, np.full(fresh, RowOrigin.NEW, np.int8)]),
+        origin=origin,
         input=np.concatenate([input_of(stored), wanted.input, input_of(waiting)]),
         heartbeats=heartbeats,
         time=np.concatenate(

@@ -516,8 +516,8 @@ class Engine:
         refused = refused_at_source(self.plan, table, kinds, arrival)
         # A key belongs to no source.
         changes.update({(title, "", "forgotten_keys"): count for title, count in forgotten.items() if count})
-        results = self._results(outcomes, refused, control_errors(controls.errors, arrival), changes)
-        return replace(results, routed=chains.table())
+        errors = control_errors(controls.errors, arrival)
+        return self._results(outcomes, refused, errors, changes, chains.table())
 
     def _looked_at_in(
         self,
@@ -562,7 +562,12 @@ class Engine:
         return counts
 
     def _results(
-        self, outcomes: Mapping[str, QueryOutcome], refused: pa.Table, errors: pa.Table, changes: Account
+        self,
+        outcomes: Mapping[str, QueryOutcome],
+        refused: pa.Table,
+        errors: pa.Table,
+        changes: Account,
+        routed: pa.Table | None,
     ) -> Results:
         """The results of all queries as one; adds to the ledger.
 
@@ -583,6 +588,7 @@ class Engine:
             ledger=ledger_table(changes),
             found={title: outcome.found for title, outcome in outcomes.items() if outcome.found is not None},
             adjusted=rows_of(NO_ADJUSTED, adjusted),
+            routed=routed,
         )
 
     def _new_stopped(self) -> pa.Table:

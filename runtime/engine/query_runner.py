@@ -218,7 +218,8 @@ class QueryRunner:
                 later = partial(self._later, carry, partial(self.matched, carry, search.found, wanted.records))
             if not (is_later and self.parts.matcher.only_finds):
                 found = search.found()
-                carry = replace(carry, free=found.free)
+                if self.query.skip is not None:
+                    carry = replace(carry, free=found.free)
                 if self.query.trailing is not None:
                     carry, expired = self.expired_waits(records, carry, events, found, wanted.records)
                     matches, later, outputs, counts = self._gathered(carry, expired.by_step(carry.rows.keys), routed)

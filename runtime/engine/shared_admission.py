@@ -73,7 +73,8 @@ class _Keys:
     is_over: NDArray[np.bool_]
 
 
-_PENDING = int(RowOrigin.PENDING)
+_PENDING, _NULL_KEY, _NULL_TIME = int(RowOrigin.PENDING), int(Outcome.NULL_KEY), int(Outcome.NULL_TIME)
+"""As plain integers, which numpy compares in a fraction of the time."""
 
 
 def evict(parts: QueryParts, state: QueryState, carry: Carry, clock: int) -> int:
@@ -468,7 +469,7 @@ def of_one_record(admitted: Admitted, wanted: Wanted, first: int) -> Admitted:
 
 def _has_null(outcome: NDArray[np.int8], outcomes: NDArray[np.int8] | None) -> bool:
     outcome = outcome if outcomes is None else outcomes
-    return bool((outcome == Outcome.NULL_KEY).any() or (outcome == Outcome.NULL_TIME).any())
+    return bool(((outcome == _NULL_KEY) | (outcome == _NULL_TIME)).any())
 
 
 def renamed(account: Account, query: str) -> Account:

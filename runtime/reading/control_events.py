@@ -125,7 +125,7 @@ class ControlEvents:
         has_changes: whether somebody does the changes of the queries; otherwise they are errors
         """
         controls = ControlEvents([(0, leeway)], {}, [])
-        rows = np.flatnonzero(table.column("_kind").to_numpy() == RecordKind.CONTROL)
+        rows = np.flatnonzero(table.column("_kind").to_numpy() == int(RecordKind.CONTROL))
         text = one_chunk(table.column("_text")) if len(rows) else None
         for row in rows.tolist():
             assert text is not None, "control events have a text"

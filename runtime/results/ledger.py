@@ -64,8 +64,8 @@ def count_records(query: str, sources: pa.DictionaryArray, outcomes: NDArray[np.
     places = outcomes if len(names) == 1 else sources.indices.to_numpy() * len(Outcome) + outcomes
     counts = counts_of(places)
     account: Account = Counter()
-    for place in np.flatnonzero(counts):
-        source, outcome = names[place // len(Outcome)], Outcome(int(place) % len(Outcome))
+    for place in np.flatnonzero(counts).tolist():
+        source, outcome = names[place // len(Outcome)], Outcome(place % len(Outcome))
         account[query, source, RECEIVED] += int(counts[place])
         account[query, source, outcome.word] += int(counts[place])
     return account
