@@ -26,7 +26,7 @@ from runtime.admission.selection import (
     selectors_of,
     shared_selectors,
 )
-from runtime.admission.shared_clock import CLOCK_SCHEMA, ClocksRun, QueryClocks
+from runtime.admission.shared_clock import CLOCK_SCHEMA, ClocksRun, QueryClocks, no_clocks_run
 from runtime.admission.timelines import NewRecords
 
 __all__ = [
@@ -61,6 +61,7 @@ __all__ = [
     "furthest_time",
     "interval_ends",
     "lookup_of",
+    "no_clocks_run",
     "of_layers",
     "reason_words",
     "selectors_of",

@@ -315,6 +315,13 @@ class ClocksRun:
         return lowest
 
 
+def no_clocks_run(time: Integers) -> ClocksRun:
+    """A call of a query without shared clocks; `time`: by new row, which is admitted as it is."""
+    count = len(time)
+    none = np.zeros(count, np.int8), np.zeros(count, np.int8), np.full(count, NO_TIME, np.int64)
+    return ClocksRun(Verdicts(*none, time), ())
+
+
 class QueryClocks:
     """The shared clocks of one query."""
 
@@ -322,18 +329,17 @@ class QueryClocks:
         self._query = query
         self._clocks = [SharedClock(plan, query, inputs) for inputs in clock_inputs(query)]
 
+    @property
+    def has_clocks(self) -> bool:
+        """Whether there are any."""
+        return bool(self._clocks)
+
     def run(self, new: NewRecords) -> ClocksRun:
         """Judges the new records of inputs whose sources have a policy."""
-        count = len(new.time)
-        verdicts = Verdicts(
-            refused=np.zeros(count, np.int8),
-            adjusted=np.zeros(count, np.int8),
-            bound=np.full(count, NO_TIME, np.int64),
-            time=new.time.copy() if self._clocks else new.time,
-        )
+        verdicts = no_clocks_run(new.time.copy()).verdicts
         runs = tuple(clock.run(new, verdicts) for clock in self._clocks)
         if runs and new.is_again.any():
-            first = np.maximum.accumulate(np.where(new.is_again, 0, np.arange(count)))
+            first = np.maximum.accumulate(np.where(new.is_again, 0, np.arange(len(new.time))))
             refused, adjusted, bound, time = verdicts
             verdicts = Verdicts(refused[first], adjusted[first], bound[first], time[first])
         return ClocksRun(verdicts, runs)

@@ -30,6 +30,7 @@ from runtime.admission import (
     Selection,
     Timelines,
     interval_ends,
+    no_clocks_run,
     of_layers,
 )
 from runtime.arrow_types import has_column, one_chunk
@@ -141,7 +142,7 @@ class CallRows:
 
     def with_table(self, table: pa.Table) -> CallRows:
         """The same with other columns of events."""
-        return replace(self, table=table)
+        return self if table is self.table else replace(self, table=table)
 
     def with_ready(self, ready: Ready) -> CallRows:
         """The same with timers of which the shared clocks know."""
@@ -370,6 +371,8 @@ def _run_clocks(
     """Runs the shared clocks over the new records."""
     first = rows.first_new
     mine = slice(first, first + len(wanted.records))
+    if not state.clocks.has_clocks:
+        return no_clocks_run(rows.time[mine])
     heartbeats = records.controls.heartbeats.items()
     return state.clocks.run(
         NewRecords(
