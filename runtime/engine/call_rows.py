@@ -232,14 +232,14 @@ def _bound_rules(parts: QueryParts, records: CallRecords, numbers: Integers) -> 
 def _own_columns(schema: pa.Schema, records: CallRecords, selection: Selection) -> pa.Table:
     """All records with the query's columns, the clock's arrival and the query's source time."""
     source, columns = records.table, []
-    known = source.schema
+    places = {name: place for place, name in enumerate(source.column_names)}
     for place, name in enumerate(schema.names):
         if name == "_arrival":
             columns.append(pa.array(records.arrival))
         elif name == "_source_time":
             columns.append(pa.array(selection.time))
-        elif (own := known.get_field_index(name)) >= 0:
-            columns.append(source.column(own))
+        elif name in places:
+            columns.append(source.column(places[name]))
         else:
             columns.append(pa.nulls(len(source), schema.field(place).type))
     return pa.table(columns, schema=schema)
