@@ -12,6 +12,7 @@ import pytest
 
 from querylang.errors import InputError
 from tests.support.kafka.keys import made_keys
+from tests.support.waiting import wait_for
 from tools.local_broker import LocalBroker, broker_jars, free_port
 
 USER, PASSWORD = "reader", "geheim-1234"
@@ -131,6 +132,7 @@ class Broker(LocalBroker):
         admin = self.admin()
         for answer in admin.delete_topics([topic]).values():
             answer.result()
+        wait_for(lambda: topic not in admin.list_topics(timeout=10).topics)  # until then it takes messages
 
     def delete_before(self, topic: str, offsets: Mapping[int, int]) -> None:
         from confluent_kafka import TopicPartition
