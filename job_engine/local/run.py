@@ -4,18 +4,16 @@ The order of what is written durably, and why a crash between two of them loses 
 
     manifest  what a micro-batch reads; one that the log does not name is removed and made anew
     entry     from now on the micro-batch is repeated after a crash: the same input and moment
-    results   a repeated micro-batch gives the same ones, and sinks know what they have already;
-              nobody sees them before the entry is there
+    results   a repeated micro-batch gives the same ones, and sinks know what they have already
     states    in a folder of their own, which nothing names yet
     totals    ledger and progress, added to those before the first micro-batch that is repeated
     commit    names the states: nothing up to this micro-batch is repeated from now on
 
 The last three follow at intervals, not in each micro-batch: states are written as a whole.
 
-A micro-batch is read and stepped while it is put on record, in memory: after a crash nothing is
-left of it. While its results are published, the next one is recorded, read and stepped. The results
-of that one are published behind them, and states are saved only once all are: what is in them is
-what has been published.
+While results of a micro-batch are published, the next one is recorded, read and stepped. Its own
+results are published behind those, and states are saved only once all are: what is in them is what
+has been published.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from job_engine.job.driver import Order
 from job_engine.local.buckets import Buckets, Workers
 from job_engine.local.run_log import Begun, Committed, RunLog
 from job_engine.sources.listing.batch_log import JobNotes, job_notes
-from job_engine.sources.listing.lister import Lister, plain_errors
+from job_engine.sources.listing.lister import Lister
 from job_engine.threads import begun, new_event
 from job_engine.wire.packed_rows import remove_rows
 from querylang.dataclass import dataclass
@@ -46,10 +44,6 @@ SHORTEST, LONGEST = 0.005, 0.2
 
 def _nothing(_: str) -> None:
     """Nobody looks."""
-
-
-def nothing() -> None:
-    """There is nothing to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +72,9 @@ class LocalRun:
         self._buckets = Buckets(pool, order.program)
         self._pace = pace
         self._log = RunLog(order.checkpoint)
-        self._manifest_to_write: Callable[[], object] = nothing
-        self._lister = Lister({**order.options, "tasks": str(pool.count)}, self._notes, self._write_manifest_later)
+        self._lister = Lister({**order.options, "tasks": str(pool.count)}, self._notes)
         assert order.rows is not None, "workers see the same folder"
         self._rows = order.rows / "rows"  # of one micro-batch; beside them are drafts of two
-        self._recording: Future[None] | None = None
         self._publishing: Future[None] | None = None
         self._stopping = new_event()
         self._wakes: dict[int, int] = {}
@@ -100,9 +92,8 @@ class LocalRun:
         try:
             self._run()
         finally:
-            for beside in (self._recording, self._publishing):
-                if beside is not None:
-                    beside.exception()
+            if self._publishing is not None:
+                self._publishing.exception()
 
     def _run(self) -> None:
         self._begin()
@@ -117,7 +108,7 @@ class LocalRun:
             manifest = self._lister.latest(self._last.manifest)
             if manifest > self._last.manifest or self._is_due():
                 self._started = monotonic()
-                self._process(self._next_entry(manifest), may_be_repeated=False)
+                self._process(self._recorded(manifest), may_be_repeated=False)
             elif self._order.is_bounded:
                 break
             else:
@@ -148,36 +139,19 @@ class LocalRun:
         self._end_publishing()
         return self._order.writer.notes() or job_notes(self._order.checkpoint)
 
-    def _write_manifest_later(self, write: Callable[[], object]) -> None:
-        self._manifest_to_write = write
-
-    def _next_entry(self, manifest: int) -> Begun:
-        """The next micro-batch, which is being put on record, later than the one before."""
+    def _recorded(self, manifest: int) -> Begun:
+        """The next micro-batch, on record. Its moment is later than that of the one before."""
+        self._pace.at("manifest")
         moment = max(int(self._pace.now() * 1000), self._last.timestamp + 1)
         entry = Begun(self._last.number + 1, moment, manifest)
-        write, self._manifest_to_write = self._manifest_to_write, nothing
-
-        def record() -> None:
-            with plain_errors():
-                write()
-            self._pace.at("manifest")
-            self._log.begin(entry)
-            self._pace.at("begun")
-
-        self._recording = begun(record, "ensue record")
+        self._log.begin(entry)
+        self._pace.at("begun")
         return entry
-
-    def _end_recording(self) -> None:
-        """Wait until the micro-batch is on record; raises what prevents it."""
-        recording, self._recording = self._recording, None
-        if recording is not None:
-            recording.result()
 
     def _process(self, entry: Begun, *, may_be_repeated: bool) -> None:
         """Read and step one micro-batch, and begin to publish it behind the one before."""
         started, writer = monotonic(), self._order.writer
         results = self._results(entry)
-        self._end_recording()
         self._end_publishing()
 
         def publish() -> None:

@@ -82,20 +82,14 @@ MISTAKES = (
     Mistake(
         "order",
         _RUN,
-        "        self._end_recording()\n        self._end_publishing()\n",
-        "        self._end_recording()\n",
+        "        results = self._results(entry)\n        self._end_publishing()\n",
+        "        results = self._results(entry)\n",
     ),
     Mistake(
         "order",
         _RUN,
-        "        self._end_recording()\n        self._end_publishing()\n",
-        "        self._end_publishing()\n",
-    ),
-    Mistake(
-        "order",
-        _RUN,
-        '            self._log.begin(entry)\n            self._pace.at("begun")\n',
-        '            self._pace.at("begun")\n',
+        '        self._log.begin(entry)\n        self._pace.at("begun")\n        return entry',
+        "        return entry",
     ),
     Mistake(
         "order",
@@ -112,8 +106,8 @@ MISTAKES = (
     Mistake(
         "order",
         _LISTER,
-        "        self._write_by(partial(self._manifests.write, manifest))\n",
-        "        if self._next:\n            self._write_by(partial(self._manifests.write, self._next))\n",
+        "        self._manifests.write(manifest)\n",
+        "        if manifest.number > 1:\n            self._manifests.write(self._next) if self._next else None\n",
     ),
     # numbers and moments
     Mistake(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, TypedDict
 
 from job_engine.clock import wall_ns
@@ -91,7 +90,6 @@ class InputPlanner:
     now: the wall clock, ns since 1970; only how often and when something is looked at depends on it
     accepts_loss, firsts: as in `PlannedRun`
     notes: of the last micro-batch; None = as they are in the checkpoint
-    later: as of `Lister`
     """
 
     def __init__(
@@ -103,10 +101,8 @@ class InputPlanner:
         accepts_loss: bool = False,
         firsts: Mapping[str, str] | None = None,
         notes: Callable[[], JobNotes] | None = None,
-        later: Callable[[Callable[[], object]], object] | None = None,
     ) -> None:
         self._run = run
-        self._write_by = later or (lambda write: write())
         self._checkpoint = asked_again(place_of(run.checkpoint), run.retry)
         self._notes = notes or (lambda: job_notes(self._checkpoint))
         self._manifests = ManifestFolder.of(self._checkpoint)
@@ -142,8 +138,6 @@ class InputPlanner:
 
     def read(self, number: int) -> Manifest:
         """A manifest that was made; raises DamagedManifest."""
-        if self._next is not None and self._next.number == number:
-            return self._next
         return self._manifests.read(number)
 
     def latest(self, start: int) -> int:
@@ -161,7 +155,7 @@ class InputPlanner:
         manifest = self._manifest(read)
         if manifest is None:
             return start
-        self._write_by(partial(self._manifests.write, manifest))
+        self._manifests.write(manifest)
         self._made.add(manifest.number)
         self._next = manifest
         return manifest.number
@@ -274,16 +268,9 @@ class Lister:
 
     options: `reading_options`, with `RunSettings` as `run`, and how many tasks there are as `tasks`
     notes: of the last micro-batch; None = as they are in the checkpoint
-    later: gets what puts a manifest on record, and does it before anybody sees results of its
-        micro-batch; None = it is done at once
     """
 
-    def __init__(
-        self,
-        options: Mapping[str, str],
-        notes: Callable[[], JobNotes] | None = None,
-        later: Callable[[Callable[[], object]], object] | None = None,
-    ) -> None:
+    def __init__(self, options: Mapping[str, str], notes: Callable[[], JobNotes] | None = None) -> None:
         self._options = options
         self._run = RunSettings.of_text(options["run"])
         self._sources = sources_of_text(options[SOURCES])
@@ -298,7 +285,6 @@ class Lister:
                 accepts_loss=options["accept_loss"] == "true",
                 firsts=options if has_clock else None,
                 notes=self._notes,
-                later=later,
             )
 
     @property
