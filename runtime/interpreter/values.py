@@ -188,6 +188,8 @@ def order_key(value: Value | Mapping[str, Any]) -> OrderKey:
     `runtime.columns.keys.sort_columns` is the same for columns.
     """
     match value:
+        case int() | str():
+            return (1, value)
         case None:
             return (0,)
         case float():
