@@ -1,4 +1,4 @@
-"""Rows of columns: sorted, taken, counted, and kept in sorted runs while no batch concerns them."""
+"""Rows of columns: sorted, taken, counted; kept in runs while no batch concerns them, or for many."""
 
 from __future__ import annotations
 
@@ -382,14 +382,6 @@ class NumberedRows:
         self._store(numbers, self._chosen(records))
         return numbers
 
-    def of(self, numbers: Integers) -> pa.Table:
-        """The records with these numbers, in this order."""
-        if not self._schema.names:
-            return self._schema.empty_table()
-        is_new = numbers >= self._first
-        parts = np.split(numbers, np.flatnonzero(is_new[1:] != is_new[:-1]) + 1)
-        return joined([self._of_one_kind(own) for own in parts])
-
     def shared(self, numbers: Integers) -> list[pa.Array]:
         """The columns of the records with these numbers, which share cells."""
         if not self._schema.names:
@@ -398,7 +390,8 @@ class NumberedRows:
             table, rows = self._call, numbers - self._first
         else:
             different, rows = np.unique(numbers, return_inverse=True)
-            table = self.of(different)
+            first_new = int(np.searchsorted(different, self._first))
+            table = joined([self._stored(different[:first_new]), self._of_call(different[first_new:])])
         indices = rows.astype(np.int32)
         return [
             shared_cells(one_chunk(table.column(field.name)), indices)
@@ -416,26 +409,24 @@ class NumberedRows:
         """
         new = np.unique(used[used >= self._first])
         if len(new):
-            self._store(new, self._of_one_kind(new))
+            self._store(new, self._of_call(new))
         self._first += len(self._call)
         self._call = self._schema.empty_table()
         if sum(len(numbers) for numbers, _ in self._runs) > 2 * count + LEAST:
             self._remove_unused(np.unique(all_used()))
 
-    def _of_one_kind(self, numbers: Integers) -> pa.Table:
-        """The same, either of the call or of stored records."""
-        if not len(numbers):
-            return self._schema.empty_table()
-        if numbers[0] >= self._first:
-            return self._chosen(self._call, pa.array(numbers - self._first))
-        run_of = np.searchsorted([own[0] for own, _ in self._runs], numbers, "right") - 1
-        order, parts = stable_order(run_of), []
-        for run in np.unique(run_of).tolist():
-            own, table = self._runs[run]
-            parts.append(table.take(pa.array(np.searchsorted(own, numbers[run_of == run]))))
-        if len(parts) == 1:
-            return parts[0]
-        return joined(parts).take(pa.array(np.argsort(order)))
+    def _of_call(self, numbers: Integers) -> pa.Table:
+        """Records of the call."""
+        return self._chosen(self._call, pa.array(numbers - self._first))
+
+    def _stored(self, numbers: Integers) -> pa.Table:
+        """Records of earlier calls; their numbers are ascending."""
+        found = [self._schema.empty_table()]
+        for own, table in self._runs:
+            begin, end = np.searchsorted(numbers, [own[0], own[-1] + 1])
+            if begin < end:
+                found.append(table.take(pa.array(np.searchsorted(own, numbers[begin:end]))))
+        return joined(found)
 
     def _chosen(self, records: pa.Table, rows: pa.Array | None = None) -> pa.Table:
         """These rows, None = all, with the stored columns; those that they do not have are null."""
