@@ -1,4 +1,4 @@
-"""Rows of columns: sorted, taken, counted; kept in runs while no batch concerns them or for many."""
+"""Rows of columns: sorted, taken, counted; kept in sorted runs, which many may share."""
 
 from __future__ import annotations
 
