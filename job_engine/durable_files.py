@@ -164,13 +164,13 @@ def _sync_name(folder: LocalPath) -> None:
     _ON_DISK.add(folder)
 
 
-def sync_names(folder: LocalPath, besides: str) -> None:
+def sync_names(folder: LocalPath, besides: str | None = None) -> None:
     """Wait until all names in a folder and below are on the disk.
 
     A process that was killed may have given names without syncing them. Others see these, and a
     power cut takes them away.
 
-    besides: the name of folders that are left out
+    besides: the name of folders that are left out; None = all
     """
     for inner, folders, _ in folder.walk_below():
         folders[:] = [name for name in folders if name != besides]

@@ -39,12 +39,17 @@ def restore(
     remove_results: Annotated[
         bool, typer.Option("--remove-results", help="Remove result files that the job will write again.")
     ] = False,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Continue without files that were read since and removed.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Make a job's checkpoint that of a backup; its next run continues from there."""
     from job_engine.job.upkeep.backup import restore as restore_checkpoint
 
-    done = restore_checkpoint(file, _place(folder), replace=replace, remove_results=remove_results)
+    done = restore_checkpoint(
+        file, _place(folder), replace=replace, remove_results=remove_results, accept_loss=accept_loss
+    )
     _print(done, f"restored from {folder}", as_json=as_json)
 
 
@@ -69,6 +74,8 @@ def _print(done: BackupReport, what: str, *, as_json: bool) -> None:
     print_line(f"{what}: {reached}, {counted(done.files, 'file')}, {bytes_text(done.size)}")
     if done.removed:
         print_line(f"removed: {counted(done.removed, 'result file')} of later micro-batches")
+    if done.returned:
+        print_line(f"moved back from archives: {counted(done.returned, 'file')} that the job reads again")
     if done.before is not None:
         print_line(f"the checkpoint that was there is now {done.before}")
 

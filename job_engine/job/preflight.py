@@ -17,6 +17,7 @@ from job_engine.job.checkpoint.checkpoint_record import (
     placed,
     read_record,
     refuse_difference,
+    refuse_half_restored,
     refuse_other_engine,
 )
 from job_engine.job.checkpoint.job_folder import JobFolder
@@ -157,6 +158,7 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
     for folder in (deployment.checkpoint, *places):
         refuse_missing_bucket(folder)
         _refuse_unwritable(folder)
+    refuse_half_restored(deployment.checkpoint)
     kept = read_record(deployment.checkpoint)
     refuse_damaged_logs(deployment.checkpoint, deployment.engine)
     before = None if kept is None else read_files(deployment)

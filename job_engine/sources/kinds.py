@@ -349,6 +349,32 @@ class SourceRunning(ABC):
     def again(self, own: Any, memory: Any, asked: Again) -> PiecesAgain:
         """What was read, to be read again. Raises InputError if it cannot be asked for."""
 
+    def moved_since(self, own: Any, memory: Any, before: Any) -> MovedSince | None:  # noqa: ARG002
+        """What a job that goes back does not find where it was; None = a run says so by itself.
+
+        memory: of what was read until now; None = that is not known
+        before: of what was read where the job goes back to
+        """
+        return None
+
+    def move_back(self, own: Any, paths: Sequence[str]) -> None:  # noqa: B027 # most have nothing to move
+        """Let what was archived be where it was read, as far as it is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class MovedSince:
+    """Files that were read behind a point, and that are not in their source's folder any more.
+
+    way: what the source does with files that it has read
+    archived, gone: their paths
+    unnamed: how many more there are, whose names the checkpoint does not keep; None = not known
+    """
+
+    way: str
+    archived: Sequence[str] = ()
+    gone: Sequence[str] = ()
+    unnamed: int | None = 0
+
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:

@@ -7,7 +7,7 @@ import random
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +20,7 @@ from job_engine.job.job import deploy, run
 from job_engine.settings.deployment_file import load_deployment
 from querylang.errors import EnsueError, FileErrors, PassingError
 from tests.differential.patterns import random_queries
+from tests.simulation.care import Act, Care
 from tests.simulation.faults import CRASHES, Aim, Fault, Met
 from tests.simulation.topics import Topic, messages_of, replayed_topics, topic_job, write_messages
 from tests.simulation.world import World
@@ -87,20 +88,28 @@ class Story:
 
 
 def tell(
-    seed: int, met: Met | None = None, aim: Aim | None = None, kind: Kind | None = None, less: Less | None = None
+    seed: int,
+    met: Met | None = None,
+    aim: Aim | None = None,
+    kind: Kind | None = None,
+    less: Less | None = None,
+    *,
+    has_care: bool = True,
 ) -> Story:
     """Let a world happen; what is met is counted in `met`.
 
     aim: the only call that fails
     kind: of the job; None = it is drawn
     less: what is left out
+    has_care: between two lives somebody may move, back up, restore or compact the job
     """
     shared = Path("/dev/shm")  # its files are in memory
     with tempfile.TemporaryDirectory(prefix="simulated-", dir=shared if shared.is_dir() else None) as temporary:
         folder = Path(temporary) / "disk"
         folder.mkdir()
         story = Story(seed)
-        _Telling(story, World(seed, folder, Met() if met is None else met), kind, less or Less()).tell(aim)
+        telling = _Telling(story, World(seed, folder, Met() if met is None else met), kind, less or Less())
+        telling.tell(aim, 0.5 if has_care and aim is None else 0.0)
         return story
 
 
@@ -124,18 +133,23 @@ class _Telling:
         self._out = self._place()
         self._seen: list[Answers] = []
         self._starts_twice = False
+        self._care = Care(self._path, random.Random(f"care {story.seed}"), has_changes=bool(self._change_rate))
 
-    def tell(self, aim: Aim | None) -> None:
+    def tell(self, aim: Aim | None, care: float) -> None:
         lives = self._chooser.choice((1, 2, 3, 5, 8))
         self._world.faults.aim = aim
         for _ in range(lives if self._less.lives is None else min(lives, self._less.lives)):
             rate = 0.0 if aim else self._chooser.choice((0.003, 0.01, 0.03, 0.1))
             self._world.faults.begin(rate, self._chooser.choice(MOODS))
             self._life(self._runs)
+            while self._care.chooser.random() < care:
+                self._acts()
         self._world.faults.aim = None
         self._world.faults.begin(0.0, frozenset())
         self._world.broker.come_back()
         self._write_all()
+        if self._care.owed is not None:
+            self._acts(self._care.restoring(self._care.owed))
         if self._life(lambda: run(self._path, once=True, flush=True), is_last=True):
             self._check()
         self._story.lives = self._world.lives
@@ -143,8 +157,23 @@ class _Telling:
         self._story.faults = self._world.faults.count
         self._story.rows = max(len(source.rows) for source in self._sources)
 
-    def _life(self, do: Callable[[], object], *, is_last: bool = False) -> bool:
-        """A life of the job's process; gives whether it returned."""
+    def _acts(self, act: Act | None = None) -> None:
+        """Somebody does something to the job that does not run."""
+        act = act or self._care.act()
+        if act is None:
+            return
+        self._story.lines.append(act.name)
+        if self._life(act.do, refusals=act.refusals):
+            act.done()
+            if act.name.startswith("restore"):
+                self._seen.clear()
+        self._care.say_buckets()
+
+    def _life(self, do: Callable[[], object], *, is_last: bool = False, refusals: Sequence[str] = ()) -> bool:
+        """A life of a process of the job; gives whether it returned.
+
+        refusals: parts of errors that are as they should be
+        """
         story, world = self._story, self._world
         struck, self._starts_twice, was_away = len(world.faults.said), False, world.broker.is_away()
         try:
@@ -155,6 +184,7 @@ class _Telling:
             story.lines += [*said, f"ended with {type(error).__name__}: {error}"]
             is_refused = self._starts_twice and isinstance(error, PassingError) and "another run" in str(error)
             is_away = was_away and isinstance(error, Unreachable)
+            is_refused |= any(part in str(error) for part in refusals)
             if is_last or not (said or is_refused or is_away):
                 story.problems.append(f"{type(error).__name__} where nothing has failed: {error}")
             elif "damaged" in str(error):

@@ -61,7 +61,7 @@ FOUND = [
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_job_survives_what_happens_to_it(seed: int) -> None:
-    story = tell(seed)
+    story = tell(seed, has_care=seed not in WRONG_ONCE)
     assert not story.problems, story.text()
 
 

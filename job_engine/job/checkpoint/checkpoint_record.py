@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 from job_engine.chance import new_name
 from job_engine.document.setting_keys import Engine, FixedValues, Kept, differences
@@ -347,3 +347,30 @@ def _remove(place: Place) -> None:
         return
     for file in list(files_below(place)) or [place]:
         file.unlink(missing_ok=True)
+
+
+# A restore that was interrupted: between an old checkpoint and a backup there is no half.
+
+
+class _HalfRestored(TypedDict):
+    """backup: what is restored; files: by source, the paths of those to be moved back."""
+
+    backup: str
+    files: dict[str, list[str]]
+
+
+def half_restored(checkpoint: Place) -> JobFile[_HalfRestored]:
+    """The file beside a checkpoint that is there while a backup takes its place."""
+    return JobFile(
+        checkpoint.with_name(f".{checkpoint.name}.restoring.json"), _HalfRestored, "Restore the backup again"
+    )
+
+
+def refuse_half_restored(checkpoint: Place) -> None:
+    """Raise InputError if a restore was interrupted: what is there then may be neither of both."""
+    found = half_restored(checkpoint).read()
+    if found is not None:
+        raise InputError(
+            f"{checkpoint}: a restore of it was interrupted; let it end first:"
+            f" `ensue restore DEPLOYMENT {found['backup']} --replace --remove-results`"
+        )

@@ -10,15 +10,23 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from shutil import copyfileobj
 from typing import Annotated, Any
 
 from job_engine.chance import new_name
-from job_engine.durable_files import JobFile, indented, make_checkpoint, make_kept_folder, new_file, sync
+from job_engine.durable_files import JobFile, indented, make_checkpoint, make_kept_folder, new_file, sync, sync_names
 from job_engine.errors import in_plain_words
-from job_engine.job.checkpoint.checkpoint_record import IDENTITY, LOCK, Record, read_record, refuse_difference
+from job_engine.job.checkpoint.checkpoint_record import (
+    IDENTITY,
+    LOCK,
+    Record,
+    half_restored,
+    read_record,
+    refuse_difference,
+    refuse_half_restored,
+)
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.upkeep.opened_checkpoint import kept_record, open_record
 from job_engine.places.local_path import LocalPath
@@ -26,9 +34,12 @@ from job_engine.places.place import Place, RemotePath, files_below, inside, is_w
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sinks.kinds import publishing
+from job_engine.sources.kinds import MovedSince, running_of
 from job_engine.sources.listing.batch_log import RECORD, last_begun
+from job_engine.sources.listing.manifests import ReadList, what_was_read
 from querylang.dataclass import asdict, dataclass
 from querylang.errors import InputError, counted
+from querylang.errors import listed as enumerated
 from querylang.printable import warn
 from querylang.system_errors import refused
 from runtime.json_shapes import Count
@@ -47,6 +58,7 @@ class BackupReport:
     batch: the newest micro-batch that it knows; -1 = none
     files, size: how many, and their bytes
     removed: result files of later micro-batches that were removed
+    returned: files of sources that were moved back from their archives
     before: where the checkpoint is that was there before; None = there was none
     """
 
@@ -55,6 +67,7 @@ class BackupReport:
     files: int
     size: int
     removed: int = 0
+    returned: int = 0
     before: str | None = None
 
     def to_plain(self) -> dict[str, Any]:
@@ -103,14 +116,23 @@ def back_up(path: Path | str, target: Place) -> BackupReport:
         return BackupReport(record.identity, batch, len(copied), sum(size for size, _ in copied.values()))
 
 
-def restore(path: Path | str, source: Place, *, replace: bool = False, remove_results: bool = False) -> BackupReport:
+def restore(
+    path: Path | str,
+    source: Place,
+    *,
+    replace: bool = False,
+    remove_results: bool = False,
+    accept_loss: bool = False,
+) -> BackupReport:
     """Make the checkpoint of a deployment that of a backup.
 
     replace: put a checkpoint that is there aside
     remove_results: remove the result files of micro-batches that the backup does not know: the job
         writes them again
+    accept_loss: continue without files that were read behind the backup and then removed
 
-    Raises InputError; until all is known to be well, nothing is changed.
+    Files that were archived behind the backup are moved back: the job reads them again. Raises
+    InputError; until all is known to be well, nothing is changed.
     """
     deployment = load_deployment(path)
     with in_plain_words(deployment.environment):
@@ -123,17 +145,90 @@ def restore(path: Path | str, source: Place, *, replace: bool = False, remove_re
         record = read_record(source / _COPY)
         assert record is not None, "a whole backup has a record"
         refuse_difference(source, record, open_record(deployment, record), deployment)
+        mark = half_restored(deployment.checkpoint).read()
+        if mark is not None and mark["backup"] != str(source.resolve()):
+            refuse_half_restored(deployment.checkpoint)
         lock = JobFolder(deployment.checkpoint).lock()
         lock.refuse_if_held()
-        later = _later_results(deployment, record, listed.batch)
-        if later and not remove_results:
-            raise InputError(_would_double(later, listed.batch))
-        before = _put_aside(deployment.checkpoint, may=replace)
-        _place(source / _COPY, deployment.checkpoint, listed, deployment.mode)
-        for place in later:
-            place.unlink(missing_ok=True)
-        size = sum(size for size, _ in listed.files.values())
-        return BackupReport(listed.identity, listed.batch, len(listed.files), size, len(later), before)
+        is_there = _is_there(deployment.checkpoint)
+        if is_there and not replace:
+            raise InputError(f"{deployment.checkpoint}: there is a checkpoint; add --replace to put it aside")
+        if is_there:
+            lock.acquire()
+        try:
+            later = _later_results(deployment, record, listed.batch)
+            if later and not remove_results:
+                raise InputError(_would_double(later, listed.batch))
+            archived = _archived_since(deployment, record, source / _COPY, accepts_loss=accept_loss)
+            before = _exchanged(deployment, source, listed, archived)
+            for place in later:
+                place.unlink(missing_ok=True)
+            for own in deployment.all_sources:
+                running_of(own).move_back(own.own, archived.get(own.name, ()))
+            half_restored(deployment.checkpoint).remove()
+            sync(deployment.checkpoint.parent)
+        finally:
+            lock.release()
+        size, returned = sum(size for size, _ in listed.files.values()), sum(map(len, archived.values()))
+        return BackupReport(listed.identity, listed.batch, len(listed.files), size, len(later), returned, before)
+
+
+def _exchanged(
+    deployment: Deployment, source: Place, listed: _Listed, archived: Mapping[str, Sequence[str]]
+) -> str | None:
+    """Let the backup take the place of the checkpoint; where that is now, None = there was none."""
+    checkpoint, mark = deployment.checkpoint, half_restored(deployment.checkpoint)
+    draft = _drafted(source / _COPY, checkpoint, listed, deployment.mode)
+    mark.write({"backup": str(source.resolve()), "files": archived})
+    before = _put_aside(checkpoint)
+    _place(draft, source / _COPY, checkpoint, listed)
+    return before
+
+
+def _archived_since(
+    deployment: Deployment, record: Record, backup: Place, *, accepts_loss: bool
+) -> dict[str, list[str]]:
+    """By source, the paths of files to be moved back; raises InputError for what is lost."""
+    before = what_was_read(backup)
+    now = _read_until_now(deployment.checkpoint, record)
+    mark = half_restored(deployment.checkpoint).read()
+    found: dict[str, list[str]] = {}
+    for source in deployment.all_sources:
+        known = set(mark["files"].get(source.name, ())) if mark is not None else set()
+        memory = None if now is None else now.of(source.name, source.format)
+        moved = running_of(source).moved_since(source.own, memory, before.of(source.name, source.format))
+        if moved is None:
+            continue
+        if moved.unnamed is None and mark is None:
+            warn(
+                f"source '{source.name}': there is no checkpoint that says which files were read behind the backup: with"
+                f" `after: {moved.way}` the job reads those again that are in its folder"
+            )
+        gone = [path for path in moved.gone if path not in known]
+        if (gone or moved.unnamed) and not accepts_loss:
+            raise InputError(_would_lose(source.name, gone, moved))
+        found[source.name] = sorted({*moved.archived, *known})
+    return {name: paths for name, paths in found.items() if paths}
+
+
+def _would_lose(name: str, gone: Sequence[str], moved: MovedSince) -> str:
+    files = len(gone) + (moved.unnamed or 0)
+    names = enumerated(f"'{path}'" for path in gone[:3]) + (", …" if len(gone) > 3 else "")
+    return (
+        f"source '{name}': {counted(files, 'file')} that the job has read behind the backup {_are(files)} not there any"
+        f" more (`after: {moved.way}`){names and f': {names}'}: their records would be lost. Put them back into the"
+        " folder of the source, or add --accept-loss; nothing was changed"
+    )
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _read_until_now(checkpoint: Place, record: Record) -> ReadList | None:
+    """What the job has read until now; None = its checkpoint is not there, or is another one."""
+    kept = read_record(checkpoint)
+    return what_was_read(checkpoint) if kept is not None and kept.identity == record.identity else None
 
 
 def refuse_damage(source: Place, listed: _Listed) -> None:
@@ -174,6 +269,8 @@ def _copied(checkpoint: Place, target: Place) -> dict[str, tuple[int, str | int]
     for name, file in _files(checkpoint):
         _copy(file, target / name)
         found[name] = _digest(target / name)
+    if isinstance(target, Path):
+        sync_names(LocalPath.of(target))
     return dict(sorted(found.items()))
 
 
@@ -233,45 +330,67 @@ def _would_double(later: list[Place], batch: int) -> str:
     )
 
 
-def _put_aside(checkpoint: Place, *, may: bool) -> str | None:
+def _is_there(checkpoint: Place) -> bool:
+    """Whether there is more than the lock of a run that has ended."""
+    return bool(set(names_in(checkpoint)) - {"ensue"}) or not set(names_in(checkpoint / "ensue")) <= {LOCK}
+
+
+def _put_aside(checkpoint: Place) -> str | None:
     """Rename the checkpoint that is there; where it is now, None = there was none."""
-    names = set(names_in(checkpoint)) - {"ensue"}
-    if not names and set(names_in(checkpoint / "ensue")) <= {LOCK}:
+    if not _is_there(checkpoint) or isinstance(checkpoint, RemotePath):
         return None
-    if not may:
-        raise InputError(f"{checkpoint}: there is a checkpoint; add --replace to put it aside")
-    if isinstance(checkpoint, RemotePath):
-        raise InputError(f"{checkpoint}: in a store a checkpoint cannot be renamed; move its objects away first")
     aside = checkpoint.with_name(f"{checkpoint.name}.before-{new_name(8)}")
     checkpoint.rename(aside)
     sync(aside.parent)
     return str(aside)
 
 
-def _place(copy: Place, checkpoint: Place, listed: _Listed, mode: int | None) -> None:
-    """Copy what is listed to its place. A local one appears whole; a store gets the record last.
-
-    Each copy is compared once more: a file may have been exchanged since.
-    """
-    draft = checkpoint
-    if isinstance(checkpoint, Path):
-        draft = checkpoint.with_name(f".{checkpoint.name}.{new_name(8)}.draft")
+def _drafted(copy: Place, checkpoint: Place, listed: _Listed, mode: int | None) -> LocalPath | None:
+    """A copy of what is listed, beside a local checkpoint, on the disk; None = it is in a store."""
+    if isinstance(checkpoint, RemotePath):
+        if _is_there(checkpoint):
+            raise InputError(f"{checkpoint}: in a store a checkpoint cannot be renamed; move its objects away first")
+        return None
+    draft = LocalPath.of(checkpoint.with_name(f".{checkpoint.name}.{new_name(8)}.draft"))
     try:
         make_checkpoint(draft, mode)
-        for name in sorted(listed.files, key=lambda name: name == RECORD):
-            file = inside(copy, name)
-            _copy(file, draft / name)
-            _refuse_changed(draft / name, file, listed.files[name])
+        _copy_listed(copy, draft, listed)
+        sync_names(draft)
     except InputError:
         _remove(draft)
         raise
     except OSError as error:
         _remove(draft)
         raise refused(error, f"{checkpoint}: cannot be written", "Nothing was restored") from error
-    if isinstance(checkpoint, Path) and isinstance(draft, Path):
-        LocalPath.of(checkpoint).remove_tree()  # at most the lock of a run that has ended
-        draft.rename(checkpoint)
-        sync(checkpoint.parent)
+    return draft
+
+
+def _place(draft: LocalPath | None, copy: Place, checkpoint: Place, listed: _Listed) -> None:
+    """Let a copy be the checkpoint: a local one appears whole, a store gets the record last."""
+    if draft is None:
+        try:
+            _copy_listed(copy, checkpoint, listed)
+        except OSError as error:
+            _remove(checkpoint)
+            raise refused(error, f"{checkpoint}: cannot be written", "Nothing was restored") from error
+        return
+    if _is_there(checkpoint):
+        _remove(draft)
+        raise InputError(f"{checkpoint}: a job was started meanwhile; stop it, and restore the backup again")
+    _remove(checkpoint)  # at most the lock of a run that has ended
+    draft.rename(Path(str(checkpoint)))
+    sync(checkpoint.parent)
+
+
+def _copy_listed(copy: Place, target: Place, listed: _Listed) -> None:
+    """Copy what is listed, the record last.
+
+    Each copy is compared: a file may have been exchanged since.
+    """
+    for name in sorted(listed.files, key=lambda name: name == RECORD):
+        file = inside(copy, name)
+        _copy(file, target / name)
+        _refuse_changed(target / name, file, listed.files[name])
 
 
 def _remove(folder: Place) -> None:

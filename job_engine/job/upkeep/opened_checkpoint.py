@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from job_engine.job.checkpoint.checkpoint_record import Record, placed, read_record, refuse_difference
+from job_engine.job.checkpoint.checkpoint_record import (
+    Record,
+    placed,
+    read_record,
+    refuse_difference,
+    refuse_half_restored,
+)
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.compilation import compiled_as_kept
 from job_engine.job.driver import driver_of, in_words_of_driver
@@ -70,6 +76,7 @@ def _program(plan: Plan, deployment: Deployment, kept: Record, *, feeds: bool) -
 
 def kept_record(deployment: Deployment) -> Record:
     """The record of a deployment's checkpoint; raises InputError if there is none."""
+    refuse_half_restored(deployment.checkpoint)
     record = read_record(deployment.checkpoint)
     if record is None:
         raise InputError(f"{deployment.checkpoint}: there is no checkpoint yet: no job has run on it")

@@ -1,12 +1,13 @@
 """What happens to files once their micro-batch is committed: kept, archived or deleted.
 
-It may be interrupted at any point and is then done again.
+It may be interrupted at any point and is then done again. A job that goes back to a backup reads
+them again: what was archived is moved back.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from job_engine.durable_files import RESTORE, JobFile, make_folder, publish, rename, sync
@@ -168,6 +169,17 @@ def _move(file: Place, place: Place, stamp: FileStamp) -> None:
         LocalPath.of(file).copy_to(draft)
         publish([(draft, place)])
         _remove(file, stamp)
+
+
+def move_back(source: ListedSource, paths: Iterable[str]) -> None:
+    """Let files that were archived be in the source's folder again; those that are there stay."""
+    for path in paths:
+        file, place = source.archived(path), source.file(path)
+        if not is_taken(place):
+            make_folder(place.parent)
+            _move(file, place, FileStamp.of(file.stat()))
+            sync(place.parent)
+            sync(file.parent)
 
 
 def _remove(file: Place, stamp: FileStamp) -> None:

@@ -14,13 +14,13 @@ from job_engine.durable_files import AT_ONCE, make_folder
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, RemotePath, below, names_in, refuse_missing_bucket
 from job_engine.sources.crash_marks import living_parts
-from job_engine.sources.folder.after_reading import SettledFile, forget_settled
+from job_engine.sources.folder.after_reading import SettledFile, forget_settled, move_back
 from job_engine.sources.folder.listing import is_hidden, name_filter, watch_of
 from job_engine.sources.folder.pieces import FolderMemory, FolderWork, ReadFile, TakenFile, WaitingFile
 from job_engine.sources.folder.planning import FirstArrivals, first_files, unread_of
 from job_engine.sources.folder.reading import first_arrivals
 from job_engine.sources.folder.settings import ENDINGS, ListedSource
-from job_engine.sources.kinds import FirstTables, SourceRunning
+from job_engine.sources.kinds import FirstTables, MovedSince, SourceRunning
 from job_engine.sources.source import Again, PieceAgain, PiecesAgain, Source, SourceBacklog
 from querylang.errors import InputError, counted, is_passing, listed
 from runtime.file_forms import Asked
@@ -48,7 +48,7 @@ def file_pieces(source: ListedSource, memory: FolderMemory, asked: Again, firsts
     known = frozenset(() if asked.before is None else shaped(asked.before, list[str]))
     files = memory.files
     waiting = [item.item for item in memory.waiting.values()]
-    count = memory.count.files - len(waiting) if memory.count.files else len(files)
+    count = _read_count(memory)
     first = count - len(files) + 1  # those that the list has forgotten were the first ones, or so
     dropped = max(0, first - 1) if not known else 0
     missing: list[tuple[str, ReadFile]] = []
@@ -113,6 +113,28 @@ def _where(source: ListedSource, path: str, file: ReadFile) -> str | None:
         if found.st_size == file.stamp.size and (name == "archive" or found.st_mtime_ns == file.stamp.modified):
             return name
     return None
+
+
+def moved_since(source: ListedSource, memory: FolderMemory, before: FolderMemory, way: str) -> MovedSince:
+    """The files that were read behind a point and are not in the folder any more.
+
+    memory, before: of what was read until now, and until that point; files that were settled are
+        still in both, as long as the manifests that name them are kept
+    """
+    known = {path: file.stamp for path, file in before.files.items()}
+    new = {path: file for path, file in memory.files.items() if known.get(path) != file.stamp}
+    places = {path: _where(source, path, file) for path, file in new.items()}
+    return MovedSince(
+        way,
+        [path for path, place in places.items() if place == "archive"],
+        [path for path, place in places.items() if place is None],
+        max(0, _read_count(memory) - _read_count(before) - len(new)),
+    )
+
+
+def _read_count(memory: FolderMemory) -> int:
+    """How many files were read: those that only wait have a number, too."""
+    return memory.count.files - len(memory.waiting) if memory.count.files else len(memory.files)
 
 
 def _gap(source: ListedSource, missing: Sequence[tuple[str, ReadFile]], dropped: int) -> list[str]:
@@ -223,6 +245,17 @@ class RunningFolder(SourceRunning):
         """As `SourceRunning.again`."""
         firsts = None if asked.firsts is None else partial(first_arrivals, asked.firsts)
         return file_pieces(own, memory, asked, firsts)
+
+    def moved_since(self, own: ListedSource, memory: FolderMemory | None, before: FolderMemory) -> MovedSince | None:
+        """As `SourceRunning.moved_since`: a run settles files only if its source says so."""
+        way = own.after if own.archive is None else f"{own.after} {own.archive}"
+        if memory is None:
+            return None if own.after == "keep" else MovedSince(way, unnamed=None)
+        return moved_since(own, memory, before, way)
+
+    def move_back(self, own: ListedSource, paths: Sequence[str]) -> None:
+        """As `SourceRunning.move_back`."""
+        move_back(own, paths)
 
 
 RUNNING = RunningFolder()

@@ -12,10 +12,13 @@ from job_engine.job.history.running import send_with_history
 from job_engine.job.job import run as run_once
 from job_engine.job.preflight import plan_of
 from job_engine.job.stages.start import RunKind
+from job_engine.job.upkeep import backup
 from job_engine.job.upkeep.backup import back_up, restore
 from job_engine.job.upkeep.keys import forget, job_state
 from job_engine.job.upkeep.results import compact_job
 from job_engine.settings.deployment_file import load_deployment
+from job_engine.sources.folder import after_reading
+from job_engine.sources.listing.batch_log import last_batch
 from querylang.errors import InputError
 from tests.support.local_jobs import CrashAt, begun, crashed, local, run
 from tests.support.sensors import add_files, expected, project, streamed, table, totals
@@ -45,7 +48,7 @@ def test_a_state_is_read_while_newer_ones_replace_it(tmp_path: Path) -> None:
     seen = []
     while len(batches) < 25:
         assert handle.is_active
-        if (tmp_path / "state/commits").exists() and any((tmp_path / "state/commits").iterdir()):
+        if last_batch(tmp_path / "state") >= 0:
             seen.append([size.events for size in job_state(path).sizes])
             assert [key.query for key in job_state(path, ["s1"]).keys or ()] == ["Rise"]
     with pytest.raises(InputError, match="another run of this job is at work"):
@@ -64,6 +67,73 @@ def test_a_restored_backup_continues(tmp_path: Path) -> None:
     assert (made.batch, done.batch) == (2, 2)
     assert done.removed > 0
     run(path)
+    assert streamed(tmp_path) == expected(tmp_path)
+
+
+def settled(folder: Path, after: str) -> Path:
+    """A job that archives or deletes what it has read, backed up to `copy` after half of it, and run to its end."""
+    path = sensors(folder)
+    path.write_text(path.read_text().replace("path: data", f"path: data, after: {after}"))
+    back_up(path, folder / "copy")
+    run(path)
+    return path
+
+
+def test_files_that_were_archived_since_a_backup_are_moved_back_and_read_again(tmp_path: Path) -> None:
+    path = settled(tmp_path, "archive done")
+    assert not [*(tmp_path / "data").iterdir()]
+    done = restore(path, tmp_path / "copy", replace=True, remove_results=True)
+    assert done.returned == len([*(tmp_path / "data").iterdir()]) == 3
+    run(path)
+    for file in (tmp_path / "done").iterdir():
+        file.rename(tmp_path / "data" / file.name)
+    assert streamed(tmp_path) == expected(tmp_path)
+
+
+def test_files_that_were_deleted_since_a_backup_are_lost_only_if_asked_for(tmp_path: Path) -> None:
+    path = settled(tmp_path, "delete")
+    before = sorted((tmp_path / "out").rglob("*.parquet"))
+    with pytest.raises(InputError, match=r"source 'readings': 3 files .*after: delete.*would be lost.*--accept-loss"):
+        restore(path, tmp_path / "copy", replace=True, remove_results=True)
+    assert sorted((tmp_path / "out").rglob("*.parquet")) == before
+    done = restore(path, tmp_path / "copy", replace=True, remove_results=True, accept_loss=True)
+    assert done.removed > 0
+    run(path)
+
+
+def test_without_a_checkpoint_nobody_knows_what_was_archived_since(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = settled(tmp_path, "archive done")
+    (tmp_path / "state").rename(tmp_path / "elsewhere")
+    restore(path, tmp_path / "copy", remove_results=True)
+    assert "source 'readings': there is no checkpoint that says which files were read behind the backup" in caplog.text
+
+
+@pytest.mark.parametrize("moment", ["_put_aside", "_place", "running_of"])
+def test_a_restore_that_was_interrupted_is_repeated_before_anything_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    path = settled(tmp_path, "archive done")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        if moment == "running_of":  # while files are moved back
+            patched.setattr(after_reading, "_move", killed)
+        else:
+            patched.setattr(backup, moment, killed)
+        with pytest.raises(KeyboardInterrupt):
+            restore(path, tmp_path / "copy", replace=True, remove_results=True)
+    for refused in (lambda: run_once(path, once=True), lambda: back_up(path, tmp_path / "other")):
+        with pytest.raises(InputError, match=r"a restore of it was interrupted.*ensue restore .*copy --replace"):
+            refused()
+    done = restore(path, tmp_path / "copy", replace=True, remove_results=True)
+    assert done.returned == 3
+    run(path)
+    for file in (tmp_path / "done").iterdir():
+        file.rename(tmp_path / "data" / file.name)
     assert streamed(tmp_path) == expected(tmp_path)
 
 
