@@ -348,6 +348,13 @@ class Publishing(ABC):
             " cannot be removed; choose a new one, and restore again"
         )
 
+    def has_unfinished(self, sink: Sink, identity: str) -> bool:  # noqa: ARG002
+        """Whether a compaction of a checkpoint's results was interrupted."""
+        return False
+
+    def finish(self, sink: Sink, identity: str) -> None:  # noqa: B027 # most have nothing to finish
+        """Finish or undo it."""
+
     def compact(self, sink: Sink, compaction: Compaction) -> Compacted | str:  # noqa: ARG002
         """Let many small files become few, with the same rows; else says what does that, or ""."""
         return ""

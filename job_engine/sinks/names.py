@@ -131,3 +131,6 @@ RESULT_FILE = re.compile(
 
 FIRST_COMPACTED = 200_000
 """Numbers from here on belong to no task: compaction wrote these files."""
+
+COMPACTING = "compact-"
+"""How names of what a compaction needs meanwhile begin, behind a `.`, before the checkpoint's."""

@@ -85,16 +85,17 @@ class Care:
     def restoring(self, backup: Path) -> Act:
         """Go back to a backup, as often as it takes."""
 
+        self.say_buckets(backup / "checkpoint")
+
         def do() -> None:
             self.owed = backup
-            self.say_buckets(backup / "checkpoint")
             restore(self.deployment, LocalPath.of(backup), replace=True, remove_results=True)
 
         def done() -> None:
             self.owed = None
             self.restored += 1
 
-        return Act(f"restore {backup.name}", do, ("has joined", "would be lost"), done)
+        return Act(f"restore {backup.name}", do, ("has joined", "would be lost", "cannot be removed"), done)
 
     def edit(self) -> None:
         """Change settings that may be changed between two runs."""

@@ -184,6 +184,7 @@ class _Telling:
             story.lines += [*said, f"ended with {type(error).__name__}: {error}"]
             is_refused = self._starts_twice and isinstance(error, PassingError) and "another run" in str(error)
             is_away = was_away and isinstance(error, Unreachable)
+            is_refused |= self._care.owed is not None and "a restore of it was interrupted" in str(error)
             is_refused |= any(part in str(error) for part in refusals)
             if is_last or not (said or is_refused or is_away):
                 story.problems.append(f"{type(error).__name__} where nothing has failed: {error}")

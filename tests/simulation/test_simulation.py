@@ -74,6 +74,19 @@ def test_a_fault_that_was_found_does_not_come_back(seed: int, kind: Kind, aim: A
     assert not story.problems, story.text()
 
 
+@pytest.mark.parametrize(
+    ("seed", "kind"),
+    [
+        (118, Kind.TOPICS),  # a backup was restored whose topic had later results: no start was possible any more
+        (125, Kind.TOPICS),  # a compaction that was killed was not finished by the next start
+        (20021, Kind.FILES),  # a power cut took files from a backup
+    ],
+)
+def test_what_went_wrong_between_two_lives_does_not_come_back(seed: int, kind: Kind) -> None:
+    story = tell(seed, kind=kind)
+    assert not story.problems, story.text()
+
+
 def test_what_a_problem_does_not_need_is_left_out() -> None:
     def told(seed: int, less: Less) -> Story:
         """A world that goes wrong by its fault 5 in its second life, with three rows."""
@@ -86,8 +99,8 @@ def test_what_a_problem_does_not_need_is_left_out() -> None:
 
 
 def test_less_of_a_world_happens() -> None:
-    all_of_it = tell(1)
-    less = tell(1, less=Less(rows=3, lives=1, muted=frozenset(range(1000))))
+    all_of_it = tell(1, has_care=False)
+    less = tell(1, less=Less(rows=3, lives=1, muted=frozenset(range(1000))), has_care=False)
     assert all_of_it.faults
     assert all_of_it.lives > 2
     assert (less.rows, less.lives) == (3, 2)

@@ -71,6 +71,8 @@ def topic_job(chooser: random.Random, broker: Broker, folder: Path) -> tuple[Pat
 def write_messages(chooser: random.Random, broker: Broker, source: Topic) -> None:
     """Produce the next messages of a topic: alone, in a transaction that stays open, or again behind one that failed."""
     source.settle(broker)
+    if chooser.random() < 0.1 and len(broker.topics[source.name]) < 5:
+        broker.topics[source.name].append(Partition())
     done = sum(len(rows) for _, rows in source.files)
     rows = source.rows[done : done + chooser.choice((1, 2, 5, 20))]
     partitions = [chooser.randrange(len(broker.topics[source.name])) for _ in rows]

@@ -20,12 +20,13 @@ from job_engine.job.watching.watch import Watch, open_watch
 from job_engine.settings.deployment import Deployment, keep_places, places_in_words, shared_streams
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.settings.sections import unused_settings
+from job_engine.sinks.kinds import publishing
 from job_engine.sources.kinds import running_of
 from job_engine.wire.gathering import CHAINS
 from job_engine.wire.partition_groups import shared_order
 from job_engine.wire.program import Program
 from querylang.dataclass import dataclass
-from querylang.errors import InputError, listed
+from querylang.errors import InputError, PassingError, listed
 from querylang.printable import warn
 
 
@@ -129,6 +130,7 @@ def _prepared(ready: Checked, lock: RunLock | StoreLock, machine: Machine, watch
     take_files(deployment, ready.files, ready.program, is_written=ready.is_written)
     if ready.has_other_files:
         write_record(deployment.checkpoint, ready.record)
+    finish_compactions(deployment, ready.record.identity)
     remove_old_files(deployment.checkpoint, ready.record)  # what a run that was killed has left
     if ready.record.tasks is not None:
         machine.keep_tasks(deployment, ready.record.tasks)
@@ -136,6 +138,23 @@ def _prepared(ready: Checked, lock: RunLock | StoreLock, machine: Machine, watch
     for source in deployment.all_sources:
         running_of(source).begin(source)
     return Job(ready, machine, lock, watch)
+
+
+def finish_compactions(deployment: Deployment, identity: str) -> None:
+    """Finish a compaction that was killed: until then readers of its folder may see rows twice."""
+    unfinished = [sink for sink in deployment.sinks.values() if publishing(sink).has_unfinished(sink, identity)]
+    if not unfinished:
+        return
+    lock = JobFolder(deployment.checkpoint).compaction_lock()
+    try:
+        lock.acquire()
+    except PassingError:
+        return  # it is at work just now
+    try:
+        for sink in unfinished:
+            publishing(sink).finish(sink, identity)
+    finally:
+        lock.release()
 
 
 def _warn_of_single_tasks(program: Program) -> None:

@@ -28,12 +28,13 @@ from job_engine.job.checkpoint.checkpoint_record import (
     refuse_half_restored,
 )
 from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.stages.prepare import finish_compactions
 from job_engine.job.upkeep.opened_checkpoint import kept_record, open_record
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, RemotePath, files_below, inside, is_within, local_copy, names_in
 from job_engine.settings.deployment import Deployment
 from job_engine.settings.deployment_file import load_deployment
-from job_engine.sinks.kinds import publishing
+from job_engine.sinks.kinds import Result, publishing
 from job_engine.sources.kinds import MovedSince, running_of
 from job_engine.sources.listing.batch_log import RECORD, last_begun
 from job_engine.sources.listing.manifests import ReadList, what_was_read
@@ -156,6 +157,7 @@ def restore(
         if is_there:
             lock.acquire()
         try:
+            finish_compactions(deployment, record.identity)
             later = _later_results(deployment, record, listed.batch)
             if later and not remove_results:
                 raise InputError(_would_double(later, listed.batch))
@@ -313,13 +315,14 @@ def _later_results(deployment: Deployment, record: Record, batch: int) -> list[P
     """The result files behind micro-batch `batch`; InputError if they cannot be removed."""
     found: list[Place] = []
     for name, sink in deployment.sinks.items():
-        later = [
-            result
-            for result in publishing(sink).results(sink)
-            if result.identity == record.identity and result.batch > batch
-        ]
+        kind = publishing(sink)
+        results = [result for result in kind.results(sink) if result.identity == record.identity]
+        if not results and (last := kind.last_published(sink, record.identity)) >= 0:
+            results = [Result(record.identity, last, "")]
+            kind.end(record.identity)
+        later = [result for result in results if result.batch > batch]
         if later:
-            found += publishing(sink).removable(name, sink, later, batch)
+            found += kind.removable(name, sink, later, batch)
     return found
 
 
@@ -378,7 +381,7 @@ def _place(draft: LocalPath | None, copy: Place, checkpoint: Place, listed: _Lis
         _remove(draft)
         raise InputError(f"{checkpoint}: a job was started meanwhile; stop it, and restore the backup again")
     _remove(checkpoint)  # at most the lock of a run that has ended
-    draft.rename(Path(str(checkpoint)))
+    draft.rename(str(checkpoint))
     sync(checkpoint.parent)
 
 

@@ -16,7 +16,7 @@ from job_engine.places.arrow_files import parquet_rows, parquet_writer
 from job_engine.places.local_path import temporary_folder
 from job_engine.places.place import Place, RemotePath, files_below, files_with_sizes, writable
 from job_engine.sinks.kinds import Compacted, Compaction, Sink
-from job_engine.sinks.names import FIRST_COMPACTED, RESULT_FILE
+from job_engine.sinks.names import COMPACTING, FIRST_COMPACTED, RESULT_FILE
 from querylang.dataclass import dataclass
 from querylang.errors import InputError
 from querylang.system_errors import refused
@@ -179,7 +179,7 @@ def _worthwhile(group: Sequence[ResultFile]) -> Iterator[list[ResultFile]]:
 # replaces. Then it gets its name, the replaced files are removed, and at last the plan. Whoever
 # finds a plan finishes what it says. Readers that find one know that rows may be there twice.
 
-_BEGIN = ".compact-"
+_BEGIN = f".{COMPACTING}"
 """Of hidden names: readers skip them, and so does a job that removes drafts of its own."""
 
 _PLAN = ".plan"
@@ -275,7 +275,7 @@ def _remove(files: Sequence[Place]) -> None:
 
 def compact_sink(sink: Sink, compaction: Compaction) -> Compacted:
     """Compact all folders of a sink, once what was interrupted is finished. Raises InputError."""
-    replaced, written = _finish_interrupted(sink.folder, compaction.identity)
+    replaced, written = finish_interrupted(sink.folder, compaction.identity)
     while True:  # what was merged may be so small that it can be merged again
         done = list(_one_pass(sink, compaction))
         if not done:
@@ -291,7 +291,8 @@ def _is_of(name: str, identity: str) -> bool:
     return found is not None and found["identity"] == identity
 
 
-def _finish_interrupted(folder: Place, identity: str) -> tuple[int, int]:
+def finish_interrupted(folder: Place, identity: str) -> tuple[int, int]:
+    """Finish or undo what was killed; gives how many files were replaced, and by how many."""
     files = list(files_below(folder))
     begun = list(interrupted(files, identity))
     for replacement in begun:

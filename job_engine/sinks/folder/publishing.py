@@ -21,7 +21,7 @@ from job_engine.errors import writing_to
 from job_engine.places.place import Place, files_below, in_same_system, local_copy
 from job_engine.sinks import kinds
 from job_engine.sinks.kinds import Compacted, Compaction, Draft, MicroBatch, Result, Sink
-from job_engine.sinks.names import FIRST_COMPACTED, RESULT_FILE
+from job_engine.sinks.names import COMPACTING, FIRST_COMPACTED, RESULT_FILE
 from querylang.errors import InputError
 from runtime.json_reader import json_of_text
 from runtime.reading.formats.parquet_files import open_parquet
@@ -84,6 +84,16 @@ class Publishing(kinds.Publishing):
                     " restore the sink from a copy, or choose a new one, and restore again"
                 )
         return found
+
+    def has_unfinished(self, sink: Sink, identity: str) -> bool:
+        """As `kinds.Publishing.has_unfinished`."""
+        return any(file.name.lstrip(".").startswith(f"{COMPACTING}{identity}-") for file in files_below(sink.folder))
+
+    def finish(self, sink: Sink, identity: str) -> None:
+        """As `kinds.Publishing.finish`."""
+        from job_engine.sinks.folder.compaction import finish_interrupted
+
+        finish_interrupted(sink.folder, identity)
 
     def compact(self, sink: Sink, compaction: Compaction) -> Compacted:
         """Merge small files."""

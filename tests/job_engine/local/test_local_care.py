@@ -17,6 +17,7 @@ from job_engine.job.upkeep.backup import back_up, restore
 from job_engine.job.upkeep.keys import forget, job_state
 from job_engine.job.upkeep.results import compact_job
 from job_engine.settings.deployment_file import load_deployment
+from job_engine.sinks.folder import compaction
 from job_engine.sources.folder import after_reading
 from job_engine.sources.listing.batch_log import last_batch
 from querylang.errors import InputError
@@ -168,6 +169,24 @@ def test_results_are_compacted_between_runs(tmp_path: Path) -> None:
     assert (done.kept, done.sinks["matches"].replaced) == (2, 16)
     run(path)
     compact_job(path)
+    assert streamed(tmp_path) == expected(tmp_path)
+
+
+def test_a_compaction_that_was_killed_is_finished_by_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = sensors(tmp_path, files=20)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(compaction.Replacement, "finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            compact_job(path)
+    assert {file.suffix for file in (tmp_path / "out").rglob(".compact-*")} == {".draft", ".plan"}
+    run(path)
+    assert not [*(tmp_path / "out").rglob(".*")]
     assert streamed(tmp_path) == expected(tmp_path)
 
 
