@@ -47,6 +47,8 @@ _ASKING = "job_engine/kafka/asking.py"
 _GROUPS, _CHAINS = "job_engine/wire/partition_groups.py", "runtime/engine/chains.py"
 _PATHS = "runtime/engine/paths.py"
 _LOCAL = "job_engine/local/buckets.py"
+_BACKUP, _MOVING = "job_engine/job/upkeep/backup.py", "job_engine/job/upkeep/moving.py"
+_COMPACTION = "job_engine/sinks/folder/compaction.py"
 
 MISTAKES = (
     # nothing waits for the disk
@@ -318,6 +320,26 @@ MISTAKES = (
         "            return ()\n",
         jobs="CHAINS",
     ),
+    # what people do between two lives
+    Mistake("care", _BACKUP, "    if isinstance(target, Path):\n        sync_names(LocalPath.of(target))\n", ""),
+    Mistake("care", _BACKUP, "        sync_names(draft)\n", ""),
+    Mistake("care", _BACKUP, '    mark.write({"backup": str(source.resolve()), "files": archived})\n', ""),
+    Mistake(
+        "care",
+        _BACKUP,
+        "                running_of(own).move_back(own.own, archived.get(own.name, ()))\n",
+        "                pass\n",
+    ),
+    Mistake("care", _BACKUP, "            finish_compactions(deployment, record.identity)\n", ""),
+    Mistake("care", _BACKUP, "            for place in later:\n                place.unlink(missing_ok=True)\n", ""),
+    Mistake("care", _MOVING, "Moved(folder, last + 1, committed_manifest", "Moved(folder, last, committed_manifest"),
+    Mistake(
+        "care",
+        _COMPACTION,
+        "        if self.draft.exists():\n            rename",
+        "        if False:\n            rename",
+    ),
+    Mistake("care", _COMPACTION, "_plan_file(self._plan).write(", "(lambda _: None)("),
 )
 """Of some it is known that nothing comes of them: `make simulate-mutants` lists what no world has found."""
 
