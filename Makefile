@@ -65,6 +65,7 @@ simulate: .venv/.ready
 	@ENSUE_THREADS=1 $(python) -W ignore -m tests.simulation --seeds $(or $(SEEDS),1000) $(SIMULATE)
 
 hunt: .venv/.ready
+	@ENSUE_THREADS=1 $(python) -W ignore -m tests.differential --pairs $(or $(PAIRS),10000)
 	@ENSUE_THREADS=1 $(python) -W ignore -m tests.simulation.hunt $(HUNT)
 
 simulate-mutants: .venv/.ready
