@@ -57,17 +57,17 @@ class Care:
         if self.owed is not None:
             return self.restoring(self.owed) if self.chooser.random() < 0.5 else None
         match self.chooser.randrange(7):
-            case 0 | 1:
+            case 0:
                 number = self.chooser.choice((1, 2, 3, 5))
                 return Act(
                     f"rebucket {number}",
                     lambda: rebucket(self.deployment, number),
                     (*NOT_YET, "already", "interrupted"),
                 )
-            case 2:
+            case 1:
                 target = self.chooser.choice((1, 3_000, 1 << 20))
                 return Act(f"compact {target}", lambda: compact_job(self.deployment, target), NOT_YET)
-            case 3:
+            case 2:
                 self.made += 1
                 folder = self.deployment.with_name(f"backup {self.made}")
                 return Act(
@@ -76,7 +76,7 @@ class Care:
                     NOT_YET,
                     lambda: self.backups.append(folder),
                 )
-            case 4 | 5 if self.backups and not self.has_changes:
+            case 3 | 4 | 5 if self.backups and not self.has_changes:
                 return self.restoring(self.chooser.choice(self.backups))
             case _:
                 self.edit()

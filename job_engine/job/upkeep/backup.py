@@ -165,6 +165,8 @@ def restore(
             before = _exchanged(deployment, source, listed, archived)
             for place in later:
                 place.unlink(missing_ok=True)
+            for folder in dict.fromkeys(place.parent for place in later):
+                sync(folder)
             for own in deployment.all_sources:
                 running_of(own).move_back(own.own, archived.get(own.name, ()))
             half_restored(deployment.checkpoint).remove()
