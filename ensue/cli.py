@@ -24,6 +24,7 @@ from querylang.errors import EnsueError, ExitCode, exit_code_of
 from querylang.printable import forget_secrets, printable
 from querylang.system_errors import has_way_out, refused
 from runtime.compiling.notice import tell_on
+from runtime.threads import COLLECTIONS
 
 _WrongUsage: Any = typer.BadParameter.__mro__[1]
 """`UsageError`, which versions of typer keep in different places."""
@@ -66,11 +67,6 @@ def _command_line_for(arguments: list[str]) -> Any:
     """With the command that is asked for; with all for `--help`, completion, unknown names."""
     is_known = bool(arguments) and arguments[0] in COMMANDS and "_ENSUE_COMPLETE" not in os.environ
     return command_line(*([arguments[0]] if is_known else COMMANDS))
-
-
-COLLECTIONS = 100_000, 20, 50
-"""When the collector looks for cycles, of which a command makes few: plans and columns are kept, or
-freed at once. After 700 new objects, as Python has it, that is a sixth of the time of a check."""
 
 
 def main() -> None:

@@ -34,6 +34,7 @@ from runtime.replay import (
     replay_steps,
 )
 from runtime.results.for_users import Plain
+from runtime.threads import rare_collections
 
 _EACH_ITS_OWN = '; where each table names its times differently, write `@TimeFrom("NAME")` above each event instead'
 
@@ -51,9 +52,10 @@ def replay(
     progress: Progress | None = None,
 ) -> Replay:
     """Read the queries and the tables, compile the queries for them, replay; see `ensue.replay`."""
-    to_replay = read(queries, events, options, until=until, flush=flush, progress=progress)
-    warn_if_slow(to_replay.plan, to_replay.records.about())
-    return to_replay.replay(progress)
+    with rare_collections():
+        to_replay = read(queries, events, options, until=until, flush=flush, progress=progress)
+        warn_if_slow(to_replay.plan, to_replay.records.about())
+        return to_replay.replay(progress)
 
 
 def read(

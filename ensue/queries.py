@@ -21,6 +21,7 @@ from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.routing import source_types
 from querylang.printable import warn
 from querylang.source import Source
+from runtime.threads import rare_collections
 
 if TYPE_CHECKING:
     from runtime.reading import ColumnNames
@@ -133,6 +134,11 @@ def load(source: Queries | str | Path | Sequence[str | Path]) -> Queries:
     """
     if isinstance(source, Queries):
         return source
+    with rare_collections():
+        return _loaded(source)
+
+
+def _loaded(source: str | Path | Sequence[str | Path]) -> Queries:
     if isinstance(source, str) and not is_path(source):
         text = Source(NAMELESS, source)
         return Queries((), (text,), querylang.check_paths([text]))

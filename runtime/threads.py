@@ -1,11 +1,13 @@
-"""How many threads a process uses, and work that is divided among them."""
+"""How many threads a process uses, work that is divided among them, and how often its collector looks."""
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
+from threading import Lock
 from typing import TypeVar
 
 from querylang.errors import InputError
@@ -31,6 +33,8 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item], thread
     given: Sequence[Item] = list(items)
     if threads == 1 or len(given) < 2:
         return [function(item) for item in given]
+    from concurrent.futures import ThreadPoolExecutor  # commands start without it
+
     with ThreadPoolExecutor(min(threads, len(given))) as pool:
         return list(pool.map(function, given))
 
@@ -39,3 +43,28 @@ def shares(count: int, parts: int) -> list[tuple[int, int]]:
     """Where each part of so many rows begins and ends; parts are as equal as they can be."""
     bounds = [count * part // parts for part in range(parts + 1)]
     return list(pairwise(bounds))
+
+
+COLLECTIONS = 100_000, 20, 50
+"""When the collector looks for cycles, of which Ensue makes few: plans and columns are kept, or freed
+at once. After 700 new objects, as Python has it, that is a sixth of the time of a check."""
+
+_COLLECTING = Lock()
+_outer: list[tuple[int, int, int]] = []
+"""One for each call that is at work; the first one is what the process had before."""
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Let the collector look more rarely meanwhile, also where several threads ask for it."""
+    with _COLLECTING:
+        _outer.append(gc.get_threshold() if not _outer else _outer[0])
+        if gc.get_threshold()[0]:  # 0: a user has switched it off
+            gc.set_threshold(*COLLECTIONS)
+    try:
+        yield
+    finally:
+        with _COLLECTING:
+            before = _outer.pop()
+            if not _outer:
+                gc.set_threshold(*before)

@@ -8,9 +8,9 @@ import os
 
 import pytest
 
-from ensue.cli import COLLECTIONS
 from querylang.printable import forget_secrets
 from runtime.compiling.notice import tell_on
+from runtime.threads import COLLECTIONS
 
 # Every JVM of the suite lives for minutes at most: the second compiler would take a third of the processors' time and
 # never give it back. It is said to Spark's launcher, which passes it on and prints nothing about it.
