@@ -81,7 +81,7 @@ Relation = Callable[[Scenario, random.Random], tuple[Side, Answer, Answer]]
 
 
 def needed(holds: object) -> None:
-    """Go on only if it holds."""
+    """Continue only if it holds."""
     if not holds:
         raise DoesNotApply
 
