@@ -23,7 +23,7 @@ from job_engine.sinks.kinds import MicroBatch, Sink
 from job_engine.sources.task_reading import read_task
 from job_engine.wire.container import ContainerError
 from job_engine.wire.packed_rows import fetched, put_aside
-from job_engine.wire.partition_groups import Exchange, Parcel
+from job_engine.wire.partition_groups import Exchange, Parcel, next_round
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.tagged_rows import TaggedRow
 from job_engine.worker_memory import set_objects_aside
@@ -66,17 +66,15 @@ class _Step:
     attempt: to write their results
     work: by bucket, in order
     kept: what has been routed from bucket to bucket of this worker
-    results, wakes: by bucket, as of `Stepped`; of those that have ended
+    wakes: by bucket, as of `Stepped`; of those that have ended
     """
 
     timestamp: int
     attempt: Attempt
     is_measured: bool
-    work: Mapping[int, Exchange[OpenStep]]
+    work: Mapping[int, Exchange[bytes]]
     kept: list[Parcel] = field(default_factory=list)
-    results: dict[int, bytes] = field(default_factory=dict)
     wakes: dict[int, int] = field(default_factory=dict)
-    is_begun: bool = False
 
 
 class Worker:
@@ -109,37 +107,27 @@ class Worker:
         attempt = Attempt(MicroBatch(self._run.identity, self._program.before + batch), 0, os.getpid())
         work = {bucket: self._one(bucket, own, timestamp) for bucket, own in sorted(rows.items())}
         self._step = _Step(timestamp, attempt, is_measured, work)
-        return self._next_round({})
+        return self._next_round(None)
 
     def cross(self, parcels: Sequence[Parcel]) -> Frame:
         """As `step`, once what buckets of other workers have routed is there."""
-        arrived: dict[int, list[Parcel]] = {}
-        for parcel in (*parcels, *self._step.kept):
-            arrived.setdefault(parcel.bucket, []).append(parcel)
-        self._step.kept.clear()
-        return self._next_round(arrived)
+        return self._next_round([*parcels, *self._step.kept])
 
-    def _one(self, bucket: int, rows: list[bytes], timestamp: int) -> Exchange[OpenStep]:
-        opened = self._open.pop(bucket, None) or self._opened(bucket)
+    def _one(self, bucket: int, rows: list[bytes], timestamp: int) -> Exchange[bytes]:
+        opened = self._open.pop(bucket, None) or (yield from self._opened(bucket))
         step = yield from run_open_step(self._program, bucket, opened, list(map(fetched, rows)), timestamp)
         self._open[bucket] = step.bucket
-        return step
+        return self._written(self._step, bucket, step)
 
-    def _next_round(self, arrived: Mapping[int, Sequence[Parcel]]) -> Frame:
+    def _next_round(self, arrived: Sequence[Parcel] | None) -> Frame:
         """Let the buckets of a step work until they wait for others, or have ended."""
-        step, leaving = self._step, list[Parcel]()
-        for bucket, work in step.work.items():
-            try:
-                leaving += work.send(arrived.get(bucket, ())) if step.is_begun else next(work)
-            except StopIteration as end:
-                step.results[bucket] = self._written(step, bucket, end.value)
-        step.is_begun = True
-        if step.results:
-            assert len(step.results) == len(step.work), "all buckets have the same rounds"
+        step = self._step
+        leaving, results = next_round(step.work, arrived)
+        if results:
             wakes = {str(bucket): wake for bucket, wake in step.wakes.items()}
-            return Frame(Word.DONE, {"buckets": list(step.results), "wakes": wakes}, list(step.results.values()))
+            return Frame(Word.DONE, {"buckets": list(results), "wakes": wakes}, list(results.values()))
         away = [parcel for parcel in leaving if parcel.bucket % self._run.workers != self._run.worker]
-        step.kept += [parcel for parcel in leaving if parcel.bucket % self._run.workers == self._run.worker]
+        step.kept = [parcel for parcel in leaving if parcel.bucket % self._run.workers == self._run.worker]
         return parcels_frame(away)
 
     def _written(self, at_work: _Step, bucket: int, step: OpenStep) -> bytes:
@@ -175,10 +163,10 @@ class Worker:
         opened = self._open.get(bucket)
         return self._first(bucket) if opened is None else close_bucket(self._program, bucket, opened)
 
-    def _opened(self, bucket: int) -> OpenBucket:
+    def _opened(self, bucket: int) -> Exchange[OpenBucket]:
         state = self._first(bucket)
         self._sizes[bucket] = 0 if state is None else len(state)
-        return open_bucket(self._program, bucket, state)
+        return (yield from open_bucket(self._program, bucket, state))
 
     def _first(self, bucket: int) -> bytes | None:
         """The state that a bucket has before its first step in this run."""

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 
-from job_engine.operator.bucket_state import SavedBucket, read_seed, write_seeds
+from job_engine.operator.bucket_state import close_state, read_seed, write_seeds
 from job_engine.operator.clocks import JobClock
 from job_engine.operator.epoch_records import QueriesAt
 from job_engine.operator.joining import account_file, read_account
 from job_engine.operator.releasing import held_ledger
-from job_engine.operator.step import SeenStep, open_bucket, run_seen_step, run_step
+from job_engine.operator.step import OpenBucket, SeenStep, open_bucket, run_open_step, run_seen_step
 from job_engine.places.place import Place, place_of
 from job_engine.wire.packed_rows import HOME, Signal
+from job_engine.wire.partition_groups import Exchange, together
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag
+from querylang.dataclass import replace
 from runtime.results.ledger import Account
 
 
@@ -30,7 +31,7 @@ class HistoryRun:
         """`titles`: of the queries that are counted; the others feed them."""
         assert not program.epochs, "its queries do not change"
         self._program, self._titles = program, frozenset(titles)
-        self._states: dict[int, bytes] = {}
+        self._open = _opened(program, dict.fromkeys(range(program.buckets)))
         self._account: Account = Account()
         self.matches = 0
 
@@ -38,38 +39,39 @@ class HistoryRun:
     def read(program: Program, titles: Collection[str], folder: str) -> HistoryRun:
         """A run that continues where `write` was called."""
         run = HistoryRun(program, titles)
-        run._states = {bucket: read_seed(place_of(folder), bucket) for bucket in range(program.buckets)}
+        run._open = _opened(program, {bucket: read_seed(place_of(folder), bucket) for bucket in run._open})
         run._account = _of_plain(read_account(folder))
         run._account.update(run._held())
         return run
 
     def step(self, packed: Iterable[pa.RecordBatch], timestamp: int, signal: Signal | None = None) -> None:
         """Process packed rows; `timestamp`: of the micro-batch, ms."""
-        for bucket, own in enumerate(_by_bucket(packed, self._program.buckets)):
-            step = run_step(self._program, bucket, self._states.get(bucket), own, timestamp, signal=signal)
-            self._states[bucket] = step.state
-            for row in step.rows:
-                if row.tag is Tag.LEDGER:
-                    self._account.update(self._counted(row.table))
-                elif row.tag is Tag.MATCH and row.query in self._titles:
-                    self.matches += row.table.num_rows
+        rows = enumerate(_by_bucket(packed, self._program.buckets))
+        together({bucket: self._step(bucket, own, timestamp, signal) for bucket, own in rows})
+
+    def _step(self, bucket: int, rows: Sequence[bytes], timestamp: int, signal: Signal | None) -> Exchange[None]:
+        step = yield from run_open_step(self._program, bucket, self._open[bucket], rows, timestamp, signal)
+        self._open[bucket] = step.bucket
+        for row in step.rows:
+            if row.tag is Tag.LEDGER:
+                self._account.update(self._counted(row.table))
+            elif row.tag is Tag.MATCH and row.query in self._titles:
+                self.matches += row.table.num_rows
 
     def forget_sources(self) -> None:
         """Know nothing of how far sources have been read: all records until now came from a table.
 
         The engines stay where they are in time.
         """
-        saved = {bucket: SavedBucket.from_bytes(state) for bucket, state in self._states.items()}
-        assert not any(item.held for item in saved.values()), "a table has been read to its end"
-        self._states = {bucket: replace(item, clock=JobClock()).to_bytes() for bucket, item in saved.items()}
+        for bucket, opened in self._open.items():
+            assert not opened.state.held, "a table has been read to its end"
+            self._open[bucket] = replace(opened, state=replace(opened.state, clock=JobClock()))
 
     def write(self, folder: Place) -> None:
         """Write what buckets of a job take over; the files survive a power cut."""
-        if not self._states:
-            self.step((), 0)
         names = tuple((group.name, 0) for group in self._program.groups())
-        saved = {bucket: SavedBucket.from_bytes(state) for bucket, state in self._states.items()}
-        write_seeds(folder, ((bucket, replace(item, names=names).to_bytes()) for bucket, item in saved.items()))
+        states = ((bucket, close_state(self._program, bucket, item.state)) for bucket, item in self._open.items())
+        write_seeds(folder, ((bucket, replace(saved, names=names).to_bytes()) for bucket, saved in states))
         account = Account(self._account)
         account.subtract(self._held())
         plain = [[*key, count] for key, count in sorted(account.items()) if count]
@@ -79,9 +81,8 @@ class HistoryRun:
         """What held records are counted as: engines do not know them yet."""
         found: Account = Account()
         queries = QueriesAt.of(self._program, self._program.groups())
-        for bucket, state in self._states.items():
-            held = SavedBucket.from_bytes(state).held
-            found.update(self._counted(held_ledger(queries, (), held, is_home=bucket == HOME)))
+        for bucket, opened in self._open.items():
+            found.update(self._counted(held_ledger(queries, (), opened.state.held, is_home=bucket == HOME)))
         return found
 
     def _counted(self, ledger: pa.Table) -> Account:
@@ -97,7 +98,7 @@ class SeenRun:
     def __init__(self, program: Program, see: Callable[[int, SeenStep], None]) -> None:
         assert not program.epochs, "its queries do not change"
         self._program, self._see = program, see
-        self._open = [open_bucket(program, bucket, None) for bucket in range(program.buckets)]
+        self._open = _opened(program, dict.fromkeys(range(program.buckets)))
 
     def step(self, packed: Iterable[pa.RecordBatch], timestamp: int, signal: Signal | None = None) -> None:
         """As of `HistoryRun`."""
@@ -105,6 +106,10 @@ class SeenRun:
             seen = run_seen_step(self._program, bucket, self._open[bucket], own, timestamp, signal)
             self._open[bucket] = seen.bucket
             self._see(bucket, seen)
+
+
+def _opened(program: Program, states: Mapping[int, bytes | None]) -> dict[int, OpenBucket]:
+    return together({bucket: open_bucket(program, bucket, state) for bucket, state in states.items()})
 
 
 def _by_bucket(packed: Iterable[pa.RecordBatch], buckets: int) -> list[list[bytes]]:

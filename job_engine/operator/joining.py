@@ -6,8 +6,7 @@ job was when they were deployed. The bucket takes it over before it processes an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,15 +14,17 @@ from numpy.typing import NDArray
 
 from job_engine.durable_files import RESTORE, JobFile
 from job_engine.operator.bucket_state import BucketState, SavedBucket, read_seed, refuse_impossible, unjoined
+from job_engine.operator.processing import GroupRounds, in_rounds, with_routing
 from job_engine.places.place import place_of
+from job_engine.wire.gathering import GroupName
 from job_engine.wire.packed_rows import COMMANDS, CONTROL, HOME, GroupRecords
-from job_engine.wire.partition_groups import PartitionGroup, count_uses
+from job_engine.wire.partition_groups import Exchange, PartitionGroup, Routing, count_uses
 from job_engine.wire.program import History, Program, Stage
-from querylang.plan.model import Plan
+from querylang.dataclass import dataclass, replace
 from querylang.plan.routing import feeders
 from runtime.columns.arrivals import Arrivals
 from runtime.engine import Engine
-from runtime.instants import NEVER
+from runtime.instants import NEVER, NO_TIME
 from runtime.results.ledger import RECEIVED, Account, ledger_table
 
 ACCOUNT = "account.json"
@@ -32,7 +33,7 @@ ACCOUNT = "account.json"
 
 def with_histories(
     program: Program, bucket: int, state: BucketState, *, is_new: bool
-) -> tuple[BucketState, list[pa.Table]]:
+) -> Exchange[tuple[BucketState, list[pa.Table]]]:
     """A bucket's state whose queries have their histories, and changes of the ledger.
 
     is_new: the bucket has never been called
@@ -43,7 +44,7 @@ def with_histories(
     for stage in unjoined(program, state.joined):
         assert stage.history is not None, "it has one"
         joining = _Joining(program, bucket, stage, stage.history, is_new=is_new)
-        state = joining.joined(state)
+        state = yield from joining.joined(state)
         changes += joining.ledger()
     return state, changes
 
@@ -59,6 +60,35 @@ def account_file(folder: str) -> JobFile[list[tuple[str, str, str, int]]]:
     return JobFile(place_of(folder) / ACCOUNT, list[tuple[str, str, str, int]], RESTORE, missing=missing)
 
 
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """What the history has left of a partition group.
+
+    group: of the job
+    engine: has the queries that have run over the history
+    begins: whether the bucket has run no other queries of the group
+    goal: an engine of the bucket whose clock is where those queries go on; None = they do where
+        they are
+    early: records that come before that clock
+    left: records that are still to be processed
+    """
+
+    group: PartitionGroup
+    engine: Engine
+    begins: bool
+    goal: Engine | None
+    early: Arrivals
+    left: Sequence[GroupRecords]
+
+    def caught_up(self, routing: Routing | None) -> GroupRounds[None]:
+        """Let the engine go on to its goal; what it gives until there is not given out.
+
+        routing: of the queries that have run over the history, if those of the group cross
+        """
+        self.engine.cross(None if routing is None else routing.crossing)
+        yield from with_routing(self.engine.catch_up(self.goal or self.engine, self.early), routing)
+
+
 class _Joining:
     """Joins one history to one bucket."""
 
@@ -67,6 +97,8 @@ class _Joining:
         self._groups = program.stages[0].groups
         self._is_home = bucket % program.buckets == HOME
         self._saved = SavedBucket.from_bytes(read_seed(place_of(history.folder), bucket))
+        self._ran = _that_ran(stage, history, [name for name, _ in self._saved.names])
+        self._routing = Routing.of(self._ran) if program.crosses else None
         self._account: Account = Account()
         self._tables: list[pa.Table] = []
 
@@ -77,50 +109,53 @@ class _Joining:
             self._account[query, source, word] += count
         return [*self._tables, ledger_table(self._account)]
 
-    def joined(self, state: BucketState) -> BucketState:
+    def joined(self, state: BucketState) -> Exchange[BucketState]:
         """The state with what the history has left."""
+        pasts = self._pasts(state.engines)
+        crossing = () if self._routing is None else self._routing.groups
+        work = [past.caught_up(self._routing if place in crossing else None) for place, past in enumerate(pasts)]
+        yield from in_rounds(self._program.buckets, self._routing, work)
         held, engines = list(state.held), list(state.engines)
-        numbers = {group.name: group.number for group in self._groups}
-        for place, (name, _) in enumerate(self._saved.names):
-            group = self._groups[numbers[name]]
-            # what no query can read the job itself reports
-            own = (item for item in self._saved.held if item.group == place)
-            records = [replace(item, group=group.number, refuses=False) for item in own]
-            for item in records:
-                refuse_impossible(item.arrivals, group.plan)
-            snapshot, before = self._saved.snapshots[place], engines[group.number]
-            engines[group.number], left = self._engine_joined(group, before, snapshot, records)
+        for past in pasts:
+            group, titles = past.group, self._titles_of(past.group)
+            if not titles:  # its queries only feed others, and run in the job
+                continue
+            engines[group.number], counted = engines[group.number].joined_by(
+                past.engine, self._titles, begins=past.begins
+            )
+            self._tables.append(counted)
             there = [item for item in held if item.group == group.number]
             held = [item for item in held if item.group != group.number]
-            held += [_counted_too(item, self._titles_of(group)) for item in there]
-            held += self._held_too(there, _coordinates(there), left, group)
+            held += [_counted_too(item, titles) for item in there]
+            held += self._held_too(there, _coordinates(there), past.left, group)
         return replace(state, engines=tuple(engines), held=tuple(held), joined=self._stage.number)
 
-    def _engine_joined(
-        self, group: PartitionGroup, engine: Engine, snapshot: bytes, records: Sequence[GroupRecords]
-    ) -> tuple[Engine, list[GroupRecords]]:
-        """The engine with the queries of a group; the records that are still to be processed."""
-        queries = group.plan.queries
-        names = {query.name for query in queries if query.title in self._titles}
-        feeding = feeders(queries, names)
-        own = Plan(
-            group.plan.events,
-            tuple(query for query in queries if query.title in self._titles or query.name in feeding),
-        )
-        other = Engine.restore(own, snapshot, self._program.matcher)
-        begins = self._is_new or {query.title for query in engine.plan.queries} <= self._titles
-        clock = None if begins else engine.clock
-        left = []
-        for item in records:  # without this, time would have gone on without sources that are silent
-            is_early = np.zeros(len(item.arrivals), np.bool_)
-            if clock is not None:
-                is_early = item.arrivals.system("arrival") < clock
-            if is_early.any():
-                other.process(_chosen(item, is_early).arrivals)
-            left.append(_chosen(item, ~is_early))
-        together, counted = engine.joined_by(other, self._titles, begins=begins)
-        self._tables.append(counted)
-        return together, [item for item in left if len(item.arrivals)]
+    def _pasts(self, engines: Sequence[Engine]) -> list[_Past]:
+        """What the history has left, by the groups of the history."""
+        begins = [self._is_new or {query.title for query in engine.plan.queries} <= self._titles for engine in engines]
+        groups = [next(group for group in self._groups if group.name == own.name) for own in self._ran]
+        running = [{query.title for query in engines[group.number].plan.queries} for group in groups]
+        begins = [self._is_new or titles <= self._titles for titles in running]
+        crossing = () if self._routing is None else self._routing.groups
+        # groups that cross have one clock, or have passed it where timers were run to their end
+        of_others = [engines[groups[place].number] for place in crossing if not begins[place]]
+        first = min(of_others, key=lambda engine: NO_TIME if engine.clock is None else engine.clock, default=None)
+        found = []
+        for place, (own, group) in enumerate(zip(self._ran, groups, strict=True)):
+            goal = engines[group.number] if not begins[place] else first if place in crossing else None
+            engine = Engine.restore(own.plan, self._saved.snapshots[place], self._program.matcher)
+            early, left = _divided([*self._records(place, group)], None if goal is None else goal.clock)
+            early = [Arrivals.empty(group.plan), *early]
+            found.append(_Past(group, engine, begins[place], goal, Arrivals.concat(early), left))
+        return found
+
+    def _records(self, place: int, group: PartitionGroup) -> Iterator[GroupRecords]:
+        """What the history holds of a group."""
+        for item in self._saved.held:
+            if item.group == place:
+                refuse_impossible(item.arrivals, group.plan)
+                # what no query can read the job itself reports
+                yield replace(item, group=group.number, refuses=False)
 
     @property
     def _titles(self) -> set[str]:
@@ -165,6 +200,38 @@ class _Joining:
             if is_counted and item.source not in (CONTROL, COMMANDS):
                 uses = {title: use for title, use in group.uses(item.arrivals).items() if title in titles}
                 self._account.subtract(count_uses(item.arrivals, uses, np.ones(len(item.arrivals), np.bool_)))
+
+
+def _that_ran(stage: Stage, history: History, names: Sequence[GroupName]) -> tuple[PartitionGroup, ...]:
+    """The groups of a history, with the queries that have run over it: those that have it, and what
+    feeds them; `names`: of its groups, in order."""
+    queries = [query for group in stage.groups for query in group.plan.queries]
+    own = {query.name for query in queries if query.title in history.titles}
+    ran = {*history.titles, *(query.title for query in queries if query.name in feeders(queries, own))}
+    by_name = {group.name: group for group in stage.groups}
+    return tuple(
+        replace(
+            by_name[name],
+            number=number,
+            plan=replace(
+                by_name[name].plan,
+                queries=tuple(query for query in by_name[name].plan.queries if query.title in ran),
+                stopped=(),
+            ),
+        )
+        for number, name in enumerate(names)
+    )
+
+
+def _divided(records: Sequence[GroupRecords], clock: int | None) -> tuple[list[Arrivals], list[GroupRecords]]:
+    """Records that come before a clock, and the others.
+
+    Without the first ones, time would have gone on without sources that are silent.
+    """
+    is_early = [item.arrivals.system("arrival") < (NO_TIME if clock is None else clock) for item in records]
+    early = [_chosen(item, rows).arrivals for item, rows in zip(records, is_early, strict=True)]
+    left = [_chosen(item, ~rows) for item, rows in zip(records, is_early, strict=True)]
+    return early, [item for item in left if len(item.arrivals)]
 
 
 def _counted_too(item: GroupRecords, titles: Sequence[str]) -> GroupRecords:

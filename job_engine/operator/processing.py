@@ -47,7 +47,7 @@ class Processed:
     answers: tuple[TaggedRow, ...]
 
 
-_GroupRounds = Generator[tuple[Routing, RoutedRecords | None], Sequence[RoutedRecords], Given]
+GroupRounds = Generator[tuple[Routing, RoutedRecords | None], Sequence[RoutedRecords], Given]
 """The same of one group: with the routing of its stage what leaves its engine, then what comes."""
 
 
@@ -74,7 +74,9 @@ def _without_epochs(state: BucketState, work: _Work) -> Exchange[tuple[BucketSta
     program = work.visit.program
     routing = program.routing(program.plan_index(work.visit.bucket))
     each = zip(work.visit.groups, state.engines, strict=True)
-    found = yield from _in_rounds(work.visit, routing, [work.results(group, engine, routing) for group, engine in each])
+    found = yield from in_rounds(
+        program.buckets, routing, [work.results(group, engine, routing) for group, engine in each]
+    )
     return state, [result for results in found for result in results]
 
 
@@ -82,9 +84,8 @@ def _with_epochs(state: BucketState, work: _Work) -> Exchange[tuple[BucketState,
     """The state after its engines have gone through the epochs, and what they give."""
     program, groups = work.visit.program, work.visit.groups
     each = zip(groups, state.engines, state.epochs, strict=True)
-    found = yield from _in_rounds(
-        work.visit, program.routing(), [_through_stages(group, engine, epoch, work) for group, engine, epoch in each]
-    )
+    stages = [_through_stages(group, engine, epoch, work) for group, engine, epoch in each]
+    found = yield from in_rounds(program.buckets, program.routing(), stages)
     engines, epochs = [engine for engine, *_ in found], [epoch for _, epoch, _ in found]
     results: list[Results] = []
     for group, (*_, own) in zip(groups, found, strict=True):
@@ -96,8 +97,8 @@ def _with_epochs(state: BucketState, work: _Work) -> Exchange[tuple[BucketState,
     return replace(state, engines=tuple(engines), epochs=tuple(epochs), reported=reported), results
 
 
-def _in_rounds(visit: Visit, routing: Routing | None, work: Sequence[_GroupRounds[Given]]) -> Exchange[list[Given]]:
-    """What groups give; those that cross work side by side.
+def in_rounds(buckets: int, routing: Routing | None, work: Sequence[GroupRounds[Given]]) -> Exchange[list[Given]]:
+    """What groups of a bucket give; those that cross work side by side.
 
     work: by group
     """
@@ -113,7 +114,7 @@ def _in_rounds(visit: Visit, routing: Routing | None, work: Sequence[_GroupRound
             except StopIteration as end:
                 found[number] = end.value
             else:
-                leaving += () if routed is None else own.parcels(routed, visit.program.buckets)
+                leaving += () if routed is None else own.parcels(routed, buckets)
         is_begun = True
         if len(found) < len(work):
             assert found.keys().isdisjoint(taking_part), "groups that cross have the same calls"
@@ -130,7 +131,7 @@ def _by_group(parcels: Iterable[Parcel]) -> dict[int, list[RoutedRecords]]:
 
 def _through_stages(
     group: PartitionGroup, engine: Engine, epoch: int, work: _Work
-) -> _GroupRounds[tuple[Engine, int, list[Results]]]:
+) -> GroupRounds[tuple[Engine, int, list[Results]]]:
     """The engine of a group and its epoch at the end of a step, and what it gives."""
     results: list[Results] = []
     count = 0
@@ -149,7 +150,7 @@ def _through_stages(
     return engine, epoch, results
 
 
-def _with_routing(rounds: Rounds, routing: Routing | None) -> _GroupRounds[Results]:
+def with_routing(rounds: Rounds, routing: Routing | None) -> GroupRounds[Results]:
     """A call of an engine in rounds, with where what leaves it goes."""
     try:
         leaving = next(rounds)
@@ -187,7 +188,7 @@ class _Work:
         """Whether time goes through all epochs before it ends."""
         return self.visit.program.has_changes
 
-    def results(self, group: PartitionGroup, engine: Engine, routing: Routing | None) -> _GroupRounds[list[Results]]:
+    def results(self, group: PartitionGroup, engine: Engine, routing: Routing | None) -> GroupRounds[list[Results]]:
         return self.of_stage(group, engine, self.pieces(group, self.records), NEVER, routing, is_last=True)
 
     def of_stage(
@@ -199,7 +200,7 @@ class _Work:
         routing: Routing | None,
         *,
         is_last: bool,
-    ) -> _GroupRounds[list[Results]]:
+    ) -> GroupRounds[list[Results]]:
         """What an engine gives of records, while the queries of a group run.
 
         limit: time advances no further, µs
@@ -217,10 +218,10 @@ class _Work:
             given.append(Results(outputs=_control_rows(group.plan, pieces.controls, engine.clock)))
         without_idle = NO_TIME if turn.without_idle is None else min(turn.without_idle, limit)
         call = engine.process_in_rounds(arrivals, now=now, without_idle=without_idle)
-        results = yield from _with_routing(call, routing)
+        results = yield from with_routing(call, routing)
         given.append(_without_repeats(results, pieces.copies, group, is_home=self.visit.is_home))
         if self.flush and is_last:
-            given.append((yield from _with_routing(engine.flush_in_rounds(), routing)))
+            given.append((yield from with_routing(engine.flush_in_rounds(), routing)))
         return given
 
     def stages(self, group: PartitionGroup, epoch: int) -> Iterator[tuple[Stage, Pieces, int, Stage | None]]:

@@ -94,7 +94,7 @@ def run_step(
     Raises InputError for a state of another version or number of buckets.
     """
     started = monotonic()
-    opened = open_bucket(program, bucket, state)
+    opened = alone(open_bucket(program, bucket, state))
     work = alone(_work(program, bucket, opened.state, rows, timestamp, signal))
     data = close_state(program, bucket, work.processed.state).to_bytes()
     tagged = report(work, opened.joined)
@@ -103,9 +103,13 @@ def run_step(
     return StepResult(data, (*tagged, *metrics), work.wake, work.is_one_of_all)
 
 
-def open_bucket(program: Program, bucket: int, state: bytes | None) -> OpenBucket:
-    """A bucket with running engines; `state`, and what is raised: as of `run_step`."""
-    opened, joined = with_histories(program, bucket, open_state(program, bucket, state), is_new=state is None)
+def open_bucket(program: Program, bucket: int, state: bytes | None) -> Exchange[OpenBucket]:
+    """A bucket with running engines; `state`, and what is raised: as of `run_step`.
+
+    If queries of the program cross, all buckets open at the same time, in rounds.
+    """
+    before = open_state(program, bucket, state)
+    opened, joined = yield from with_histories(program, bucket, before, is_new=state is None)
     return OpenBucket(opened, tuple(joined))
 
 

@@ -180,6 +180,35 @@ def alone(work: Exchange[Given]) -> Given:
     return only_result(work)
 
 
+def next_round(
+    work: Mapping[int, Exchange[Given]], arrived: Iterable[Parcel] | None
+) -> tuple[list[Parcel], dict[int, Given]]:
+    """Let buckets work until they wait for each other: what is on its way; or until they have
+    ended: what each gives.
+
+    arrived: what has come to them; None = they begin
+    """
+    coming: dict[int, list[Parcel]] = {}
+    for parcel in arrived or ():
+        coming.setdefault(parcel.bucket, []).append(parcel)
+    leaving, given = list[Parcel](), dict[int, Given]()
+    for bucket, own in work.items():
+        try:
+            leaving += next(own) if arrived is None else own.send(coming.get(bucket, ()))
+        except StopIteration as end:
+            given[bucket] = end.value
+    assert len(given) in (0, len(work)), "all buckets have the same rounds"
+    return leaving, given
+
+
+def together(work: Mapping[int, Exchange[Given]]) -> dict[int, Given]:
+    """What all buckets of a program give, in one process."""
+    leaving, given = next_round(work, None)
+    while len(given) < len(work):
+        leaving, given = next_round(work, leaving)
+    return given
+
+
 @dataclass(frozen=True, slots=True)
 class Routing:
     """Where what queries route goes that cross (`gathering`).

@@ -189,18 +189,20 @@ class Engine:
         engine._account.update(changes)
         return engine, ledger_table(changes)
 
+    def catch_up(self, other: Engine, arrivals: Arrivals) -> Rounds:
+        """Processes records, and runs all timers up to the clock of another engine."""
+        return self.process_in_rounds(arrivals, other.clock, without_idle=other._clock_without_idle)
+
     def joined_by(self, other: Engine, titles: Collection[str], *, begins: bool = False) -> tuple[Engine, pa.Table]:
         """The engine in which queries of another one continue, too, and what was counted for them.
 
         This one has these queries as well, but has not run them. So a query that has run over the
-        history continues among others. The other engine advances to this clock; what its timers
-        give until there is not given out. It may have queries that feed these, and end with it.
+        history continues among others. The other engine has caught up with this one; it may have
+        queries that feed these, and end with it.
 
         titles: of the queries
         begins: this engine has run nothing; it begins at the clock of the other one
         """
-        if not begins and self._clock != NO_TIME:
-            other.process(Arrivals.empty(other.plan), now=self._clock, without_idle=self._clock_without_idle)
         self._load_cold()
         other._load_cold()
         runners = [runner for runner in self._runners if runner.query.title not in titles]

@@ -166,8 +166,8 @@ ELSEWHERE = FIRST.replace("B(b.h,", "B(b.v,")
 class ChainedJob:
     """Buckets whose queries change between micro-batches, with the settings that a job gives their plans."""
 
-    def __init__(self, text: str, buckets: int, *, crosses: bool = False) -> None:
-        template = querylang.compile_text(EVENTS + text).plan
+    def __init__(self, text: str, buckets: int, *, crosses: bool = False, events: str = EVENTS) -> None:
+        template = querylang.compile_text(events + text).plan
         plan = with_instances(template, Given({}))
         self.base = Program.of(plan, buckets=buckets, sources=SOURCES, crosses=crosses)
         self.stream = Stream(self.base)

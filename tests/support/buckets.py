@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from job_engine.local.frames import parcels_frame, parcels_of
 from job_engine.operator.moved_buckets import moved_buckets
 from job_engine.operator.step import (
-    OpenStep,
     StepResult,
     close_bucket,
     measured,
@@ -19,7 +18,7 @@ from job_engine.operator.step import (
     run_step,
 )
 from job_engine.wire.packed_rows import Signal, pack_arrivals
-from job_engine.wire.partition_groups import Exchange, Parcel
+from job_engine.wire.partition_groups import Exchange, Given, next_round
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag, TaggedRow
 from runtime.columns.arrivals import Arrivals
@@ -58,7 +57,7 @@ class Stream:
 
     def _take_together(self, rows: dict[int, list[bytes]], timestamp: int, signal: Signal | None) -> list[StepResult]:
         """The same where queries cross."""
-        opened = {bucket: open_bucket(self.program, bucket, self.states.get(bucket)) for bucket in rows}
+        opened = in_rounds({bucket: open_bucket(self.program, bucket, self.states.get(bucket)) for bucket in rows})
         done = in_rounds(
             {
                 bucket: run_open_step(self.program, bucket, opened[bucket], own, timestamp, signal)
@@ -86,21 +85,11 @@ class Stream:
         return matches, outputs, ledger_of(rows_of(self.tagged, Tag.LEDGER)), len(rows_of(self.tagged, Tag.DISCARDED))
 
 
-def in_rounds(work: dict[int, Exchange[OpenStep]]) -> dict[int, OpenStep]:
+def in_rounds(work: dict[int, Exchange[Given]]) -> dict[int, Given]:
     """What buckets give that have their steps together; what crosses goes through bytes."""
-    done: dict[int, OpenStep] = {}
-    arrived: dict[int, list[Parcel]] | None = None
+    leaving, done = next_round(work, None)
     while not done:
-        leaving = list[Parcel]()
-        for bucket, own in work.items():
-            try:
-                leaving += next(own) if arrived is None else own.send(arrived.get(bucket, []))
-            except StopIteration as end:
-                done[bucket] = end.value
-        arrived = {}
-        for parcel in parcels_of(parcels_frame(leaving)):
-            arrived.setdefault(parcel.bucket, []).append(parcel)
-    assert len(done) == len(work)
+        leaving, done = next_round(work, parcels_of(parcels_frame(leaving)))
     return done
 
 

@@ -44,9 +44,9 @@ from job_engine.wire.packed_rows import Signal, pack_progress
 from job_engine.wire.program import Program
 from job_engine.wire.reports import SourceProgress
 from querylang.dataclass import dataclass, replace
-from querylang.errors import InputError, listed
+from querylang.errors import InputError
 from querylang.plan.model import Plan
-from querylang.plan.routing import feeders, routes_between
+from querylang.plan.routing import feeders
 from runtime.instants import EXPECTED, NEVER, NO_TIME, parse_moment
 from runtime.timestamps import format_time
 
@@ -64,10 +64,7 @@ class HistoryProgram:
 
     @staticmethod
     def of(journal: Journal, program: Program) -> HistoryProgram:
-        """What runs for the last change of a journal; program: what the files say.
-
-        Raises InputError where queries are fed from other buckets.
-        """
+        """What runs for the last change of a journal; program: what the files say."""
         history = journal.epochs[-1].history
         assert history is not None, "its last change has one"
         every = journal.plan.queries
@@ -80,16 +77,8 @@ class HistoryProgram:
             clock=program.clock,
             sources=program.sources,
         )
-        own = replace(
-            own, gathered=journal.gathered or (), tables=program.tables, crosses=program.crosses
-        ).without_idle()
-        if own.routing() is not None:
-            routing = dict.fromkeys(f"'{name}'" for name, _, _ in routes_between(queries))
-            raise InputError(
-                f"what {listed(routing)} would route goes from bucket to bucket, and a history is read by each bucket"
-                " alone; deploy it without a history"
-            )
-        return HistoryProgram(own, history.titles)
+        own = replace(own, gathered=journal.gathered or (), tables=program.tables, crosses=program.crosses)
+        return HistoryProgram(own.without_idle(), history.titles)
 
 
 _Run = HistoryRun | SeenRun
