@@ -20,6 +20,7 @@ from job_engine.wire.gathering import GroupName
 from job_engine.wire.packed_rows import COMMANDS, CONTROL, HOME, GroupRecords
 from job_engine.wire.partition_groups import Exchange, PartitionGroup, Routing, count_uses
 from job_engine.wire.program import History, Program, Stage
+from job_engine.wire.reports import clock_partitions
 from querylang.dataclass import dataclass, replace
 from querylang.plan.routing import feeders
 from runtime.columns.arrivals import Arrivals
@@ -77,7 +78,7 @@ class _Past:
     engine: Engine
     begins: bool
     goal: Engine | None
-    early: Arrivals
+    early: Sequence[GroupRecords]
     left: Sequence[GroupRecords]
 
     def caught_up(self, routing: Routing | None) -> GroupRounds[None]:
@@ -86,7 +87,8 @@ class _Past:
         routing: of the queries that have run over the history, if those of the group cross
         """
         self.engine.cross(None if routing is None else routing.crossing)
-        yield from with_routing(self.engine.catch_up(self.goal or self.engine, self.early), routing)
+        arrivals = Arrivals.concat([Arrivals.empty(self.group.plan), *(item.arrivals for item in self.early)])
+        yield from with_routing(self.engine.catch_up(self.goal or self.engine, arrivals), routing)
 
 
 class _Joining:
@@ -111,7 +113,7 @@ class _Joining:
 
     def joined(self, state: BucketState) -> Exchange[BucketState]:
         """The state with what the history has left."""
-        pasts = self._pasts(state.engines)
+        pasts = self._pasts(state)
         crossing = () if self._routing is None else self._routing.groups
         work = [past.caught_up(self._routing if place in crossing else None) for place, past in enumerate(pasts)]
         yield from in_rounds(self._program.buckets, self._routing, work)
@@ -124,30 +126,73 @@ class _Joining:
                 past.engine, self._titles, begins=past.begins
             )
             self._tables.append(counted)
+            for item in past.early if not self._is_home else ():
+                if item.is_copy:  # bucket HOME counts it
+                    self._take_back(item, titles, group)
             there = [item for item in held if item.group == group.number]
             held = [item for item in held if item.group != group.number]
             held += [_counted_too(item, titles) for item in there]
             held += self._held_too(there, _coordinates(there), past.left, group)
         return replace(state, engines=tuple(engines), held=tuple(held), joined=self._stage.number)
 
-    def _pasts(self, engines: Sequence[Engine]) -> list[_Past]:
+    def _pasts(self, state: BucketState) -> list[_Past]:
         """What the history has left, by the groups of the history."""
-        begins = [self._is_new or {query.title for query in engine.plan.queries} <= self._titles for engine in engines]
         groups = [next(group for group in self._groups if group.name == own.name) for own in self._ran]
-        running = [{query.title for query in engines[group.number].plan.queries} for group in groups]
-        begins = [self._is_new or titles <= self._titles for titles in running]
+        engines = [state.engines[group.number] for group in groups]
+        begins = [self._is_new or {query.title for query in own.plan.queries} <= self._titles for own in engines]
         crossing = () if self._routing is None else self._routing.groups
         # groups that cross have one clock, or have passed it where timers were run to their end
-        of_others = [engines[groups[place].number] for place in crossing if not begins[place]]
-        first = min(of_others, key=lambda engine: NO_TIME if engine.clock is None else engine.clock, default=None)
+        running = (engines[place] for place in crossing if not begins[place])
+        first = min(running, key=_clock, default=None)
+        goals = [
+            engine if not begins[place] else first if place in crossing else None
+            for place, engine in enumerate(engines)
+        ]
+        records = [[*self._records(place, group)] for place, group in enumerate(groups)]
+        released = {
+            place
+            for group, engine, own in zip(groups, engines, records, strict=True)
+            for place in self._released_at_the_clock(group, engine, own, state.held)
+        }
         found = []
-        for place, (own, group) in enumerate(zip(self._ran, groups, strict=True)):
-            goal = engines[group.number] if not begins[place] else first if place in crossing else None
-            engine = Engine.restore(own.plan, self._saved.snapshots[place], self._program.matcher)
-            early, left = _divided([*self._records(place, group)], None if goal is None else goal.clock)
-            early = [Arrivals.empty(group.plan), *early]
-            found.append(_Past(group, engine, begins[place], goal, Arrivals.concat(early), left))
+        for own, group, goal, is_new, held in zip(self._ran, groups, goals, begins, records, strict=True):
+            engine = Engine.restore(own.plan, self._saved.snapshots[own.number], self._program.matcher)
+            is_early = [self._are_early(item, _clock(goal), released) for item in held]
+            early = [_chosen(item, rows) for item, rows in zip(held, is_early, strict=True)]
+            left = [_chosen(item, ~rows) for item, rows in zip(held, is_early, strict=True)]
+            found.append(_Past(group, engine, is_new, goal, early, [item for item in left if len(item.arrivals)]))
         return found
+
+    def _released_at_the_clock(
+        self, group: PartitionGroup, engine: Engine, records: Sequence[GroupRecords], held: Sequence[GroupRecords]
+    ) -> Iterator[tuple[str, int, int]]:
+        """The source partitions of which the group has processed what arrived at its clock, and the
+        clock. As time does not wait for silent sources, a partition may have been alone.
+
+        records: that the history holds
+        held: by the bucket
+        """
+        known = _coordinates([item for item in held if item.group == group.number])
+        titles = {query.title for query in engine.plan.queries} - self._titles
+        for item in records:
+            uses = {title: use for title, use in group.uses(item.arrivals).items() if title in titles}
+            if not uses:
+                continue
+            is_wanted = group.is_wanted(uses, refuses=False) & ~_are_in(item, known)
+            is_released = is_wanted & (item.arrivals.system("arrival") == _clock(engine))
+            yield from ((item.source, int(own), _clock(engine)) for own in self._partitions(item)[is_released])
+
+    def _are_early(
+        self, item: GroupRecords, clock: int, released: Collection[tuple[str, int, int]]
+    ) -> NDArray[np.bool_]:
+        """Which records come before a clock, or were processed at it: without these, time would have
+        gone on without sources that are silent."""
+        arrival = item.arrivals.system("arrival")
+        is_released = np.array([(item.source, own, clock) in released for own in self._partitions(item)], np.bool_)
+        return (arrival < clock) | ((arrival == clock) & is_released)
+
+    def _partitions(self, item: GroupRecords) -> NDArray[np.int64]:
+        return clock_partitions(item.arrivals, by_topic=item.source in self._program.topic_sources)
 
     def _records(self, place: int, group: PartitionGroup) -> Iterator[GroupRecords]:
         """What the history holds of a group."""
@@ -198,8 +243,12 @@ class _Joining:
                     self._account[title, source["values"], RECEIVED] += source["counts"]
                     self._account[title, source["values"], "pending"] += source["counts"]
             if is_counted and item.source not in (CONTROL, COMMANDS):
-                uses = {title: use for title, use in group.uses(item.arrivals).items() if title in titles}
-                self._account.subtract(count_uses(item.arrivals, uses, np.ones(len(item.arrivals), np.bool_)))
+                self._take_back(item, titles, group)
+
+    def _take_back(self, item: GroupRecords, titles: Collection[str], group: PartitionGroup) -> None:
+        """Take back what records were counted as."""
+        uses = {title: use for title, use in group.uses(item.arrivals).items() if title in titles}
+        self._account.subtract(count_uses(item.arrivals, uses, np.ones(len(item.arrivals), np.bool_)))
 
 
 def _that_ran(stage: Stage, history: History, names: Sequence[GroupName]) -> tuple[PartitionGroup, ...]:
@@ -223,15 +272,9 @@ def _that_ran(stage: Stage, history: History, names: Sequence[GroupName]) -> tup
     )
 
 
-def _divided(records: Sequence[GroupRecords], clock: int | None) -> tuple[list[Arrivals], list[GroupRecords]]:
-    """Records that come before a clock, and the others.
-
-    Without the first ones, time would have gone on without sources that are silent.
-    """
-    is_early = [item.arrivals.system("arrival") < (NO_TIME if clock is None else clock) for item in records]
-    early = [_chosen(item, rows).arrivals for item, rows in zip(records, is_early, strict=True)]
-    left = [_chosen(item, ~rows) for item, rows in zip(records, is_early, strict=True)]
-    return early, [item for item in left if len(item.arrivals)]
+def _clock(engine: Engine | None) -> int:
+    """Where an engine is in time, µs; NO_TIME = at no time yet."""
+    return NO_TIME if engine is None or engine.clock is None else engine.clock
 
 
 def _counted_too(item: GroupRecords, titles: Sequence[str]) -> GroupRecords:
