@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 import querylang
 from job_engine.job.history.running import HistoryProgram
@@ -23,10 +24,11 @@ from job_engine.wire.packed_rows import Signal, pack_arrivals
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.tagged_rows import Tag
 from querylang.plan.model import Plan
-from querylang.plan.routing import receivers
+from querylang.plan.routing import feeders
 from runtime.columns.arrivals import Arrivals
 from runtime.instants import NO_TIME
 from runtime.json_reader import json_of_text
+from runtime.reading.tables import read_arrivals
 from tests.spark_backend.test_chained_buckets import (
     SOURCES,
     ChainedJob,
@@ -36,7 +38,7 @@ from tests.spark_backend.test_chained_buckets import (
     together,
     with_all_routes,
 )
-from tests.support.books import book
+from tests.support.books import book, divided
 from tests.support.buckets import Stream, rows_of
 from tests.support.embedded import embedded, ledger_of, summary
 
@@ -131,19 +133,6 @@ def later(part: Arrivals, last: int) -> Arrivals:
     return part.take(np.flatnonzero(part.system("arrival") > last))
 
 
-def divided(plan: Plan, chance: random.Random) -> set[str]:
-    """The names of queries that are deployed with history: none of them feeds others that are not."""
-    edges, new = receivers(plan.queries), set[str]()
-    names = [query.name for query in plan.queries]
-    waiting = chance.sample(names, chance.randint(1, len(names)))
-    while waiting:
-        name = waiting.pop()
-        if name not in new:
-            new.add(name)
-            waiting += edges.get(name, [])
-    return new
-
-
 def a_job(
     chance: random.Random, folder: Path, *, crosses: bool, is_idle: bool, has_beats: bool
 ) -> tuple[HistoryJob, str, Plan, dict[str, Arrivals]]:
@@ -161,9 +150,13 @@ def a_job(
     if is_idle:
         parts["b"] = Arrivals.empty(always)
     job = HistoryJob("\n".join(texts), events, chance.choice([1, 2, 5]), folder, crosses=crosses)
-    if is_idle:
-        job.base = job.stream.program = replace(job.base, sources=(SOURCES[0], replace(SOURCES[1], idle=1500)))
-    return job, "\n".join(later_texts), always, parts
+    return idle(job) if is_idle else job, "\n".join(later_texts), always, parts
+
+
+def idle(job: HistoryJob) -> HistoryJob:
+    """The same, where time advances without the second source."""
+    job.base = job.stream.program = replace(job.base, sources=(SOURCES[0], replace(SOURCES[1], idle=1500)))
+    return job
 
 
 def compare(seed: int, folder: Path, *, crosses: bool = True, is_idle: bool = False) -> int:
@@ -176,7 +169,11 @@ def compare(seed: int, folder: Path, *, crosses: bool = True, is_idle: bool = Fa
     whole, pieces = together({name: part for name, part in parts.items() if len(part)}), in_pieces(chance, parts)
     beside = Stream(replace(Program.of(always, buckets=2, sources=SOURCES, crosses=True), sources=job.base.sources))
     at = chance.randint(0, len(pieces))
+    later = {query.name for query in always.queries} - {query.name for query in job.base.plan().queries}
+    ended = ending(chance, always, later, at) if seed % 4 == 1 else {}
     for number, batch in enumerate([*pieces, {}]):
+        for name in ended.get(number, ()):
+            assert not job.change(f'UndeployQuery("{name}")')
         if number == at:
             has_table = seed % 3 == 0 and all(own.arrival != NO_TIME for own in job.progress.clock.sources) and number
             place = job.deploy(new, chance, whole if has_table else None)
@@ -189,20 +186,28 @@ def compare(seed: int, folder: Path, *, crosses: bool = True, is_idle: bool = Fa
         beside.take(batch, job.batch)
     job.take({}, Signal.FLUSH)
     beside.take({}, 1000, Signal.FLUSH)
-    names = {query.name for query in always.queries} - {query.name for query in job.base.plan().queries}
+    gone = {name for names in ended.values() for name in names}
     for tag in (Tag.MATCH, Tag.OUTPUT, Tag.DISCARDED):
-        expected = Counter(
-            told(row) for row in rows_of(beside.tagged, tag) if row["query"] not in names or moment_of(row) > place
-        )
-        found = [row for row in rows_of(job.stream.tagged, tag) if row.get("kind") != "deployed"]
-        assert Counter(map(told, found)) == expected, (seed, tag, place)
+        expected = [row for row in rows_of(beside.tagged, tag) if row["query"] not in later or moment_of(row) > place]
+        found = [row for row in rows_of(job.stream.tagged, tag) if row.get("kind") not in ("deployed", "undeployed")]
+        own, wanted = (Counter(told(row) for row in rows if row["query"] not in gone) for rows in (found, expected))
+        assert own == wanted, (seed, tag, place)
     own, wanted = (ledger_of(rows_of(item.tagged, Tag.LEDGER)) for item in (job.stream, beside))
-    assert own == wanted, (seed, place)
+    assert not [item for item in own.items() ^ wanted.items() if item[0][0] not in gone], (seed, place)
     if not is_idle:
         assert beside.summary() == summary(embedded(always, whole)), seed
     crossing = job.stream.program.routing()
-    found = [row for row in rows_of(job.stream.tagged, Tag.MATCH) if row["query"] in names]
-    return len(found) if crossing is not None and names & crossing.crossing.levels.keys() else 0
+    found = [row for row in rows_of(job.stream.tagged, Tag.MATCH) if row["query"] in later]
+    return len(found) if crossing is not None and later & crossing.crossing.levels.keys() else 0
+
+
+def ending(chance: random.Random, plan: Plan, later: set[str], at: int) -> dict[int, list[str]]:
+    """Queries that end by then, by micro-batch: none of those that are deployed later, or that feed them."""
+    stay, found = later | feeders(plan.queries, later), dict[int, list[str]]()
+    for query in plan.queries:
+        if query.name not in stay and chance.random() < 0.8:
+            found.setdefault(chance.choice([at, chance.randint(0, at)]), []).append(query.name)
+    return found
 
 
 def told(row: dict[str, object]) -> tuple[object, ...]:
@@ -215,3 +220,25 @@ def moment_of(row: dict[str, object]) -> float:
     moment = row.get("emitted", row.get("arrival"))
     assert isinstance(moment, datetime)
     return moment.timestamp() * 1e6
+
+
+@pytest.mark.parametrize("seed", [20, 33, 41, 45])
+def test_what_crosses_buckets_begins_as_if_it_had_always_been_there(seed: int, tmp_path: Path) -> None:
+    compare(seed, tmp_path)
+
+
+def test_what_arrived_at_the_clock_of_a_job_without_a_silent_source_counts_once(tmp_path: Path) -> None:
+    chance, events = random.Random(1), "event E0 { integer h; }\n"
+    job = idle(HistoryJob(ALONE, events, 2, tmp_path, crosses=False))
+    plan, both = job.base.plan(), ALONE + ALONE.replace("query Z", "query Y")
+    rows = [{"at": at, "event": "E0", "h": at % 2} for at in range(1, 21)]
+    arrivals = read_arrivals(rows, plan, source="a")
+    for number in (0, 1, 2):
+        job.take({"a": arrivals.take(np.arange(4 * number, 4 * number + 4))})
+    assert job.deploy(both.replace(ALONE, ""), chance) == 12_000_000
+    job.take({"a": arrivals.take(np.arange(12, 20))})
+    job.take({}, Signal.FLUSH)
+    found = Counter((row["query"], moment_of(row) // 10**6) for row in rows_of(job.stream.tagged, Tag.MATCH))
+    assert found == Counter([("Z", at) for at in range(3, 21)] + [("Y", at) for at in range(13, 21)])
+    ledger = ledger_of(rows_of(job.stream.tagged, Tag.LEDGER))
+    assert ledger == {(name, "a", word): 20 for name in "YZ" for word in ("received", "used")}

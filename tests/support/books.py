@@ -6,6 +6,9 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+from querylang.plan.model import Plan
+from querylang.plan.routing import receivers
+
 Row = dict[str, Any]
 FIELDS = "integer h; integer u; integer v; float w;"
 LEVELS = 4
@@ -145,3 +148,16 @@ def rows(chance: random.Random, events: list[str]) -> list[Row]:
         times = {name: float(max(0, at - chance.choice([0, 0, 1, 2, 5]))) for name in ("ts", "w")}
         found.append({"at": at, "event": event, **values, **times})
     return found
+
+
+def divided(plan: Plan, chance: random.Random) -> set[str]:
+    """The names of queries that are deployed with history: none of them feeds others that are not."""
+    edges, new = receivers(plan.queries), set[str]()
+    names = [query.name for query in plan.queries]
+    waiting = chance.sample(names, chance.randint(1, len(names)))
+    while waiting:
+        name = waiting.pop()
+        if name not in new:
+            new.add(name)
+            waiting += edges.get(name, [])
+    return new

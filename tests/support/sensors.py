@@ -11,6 +11,7 @@ import pandas as pd
 import querylang
 from runtime.columns.arrivals import Arrivals
 from runtime.reading.tables import read_arrivals
+from runtime.results.schemas import Results
 from tests.support.embedded import embedded, match_ids
 
 QUERY = """\
@@ -130,6 +131,11 @@ def streamed(folder: Path) -> dict[str, list[str]]:
 
 def expected(folder: Path) -> dict[str, list[str]]:
     """As `streamed`, by one engine in this process over the same files."""
+    return match_ids(answer(folder))
+
+
+def answer(folder: Path) -> Results:
+    """What one engine in this process gives over the files of a job."""
     plan = querylang.compile_paths([folder / "sensors.query"]).plan
     is_one = (folder / "data").exists()
     parts = [
@@ -137,7 +143,7 @@ def expected(folder: Path) -> dict[str, list[str]]:
         for name in (("data", "control") if is_one else ("north", "south"))
         for path in sorted((folder / name).iterdir())
     ]
-    return match_ids(embedded(plan, Arrivals.concat(parts)))
+    return embedded(plan, Arrivals.concat(parts))
 
 
 def totals(ledger: dict[tuple[str, str, str], int], query: str) -> dict[str, int]:

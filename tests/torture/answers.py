@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -103,6 +105,35 @@ def of_tables(queries: Path, tables: list[list[dict[str, object]]]) -> Answers:
 def place(source: str, offset: int) -> dict[str, object]:
     """The columns that say where a record came from."""
     return {"source": source, "partition": 0, "offset": offset}
+
+
+def deployed_at(folder: Path) -> datetime | None:
+    """Where the first query was deployed that a job tells of; None = none was."""
+    table = _table(folder / "output", "parquet")
+    rows = table.select(["kind", "emitted"]).to_pylist() if len(table) else []
+    return min((row["emitted"] for row in rows if row["kind"] == "deployed"), default=None)
+
+
+def from_their_place_on(answers: Answers, names: Collection[str], place: datetime) -> Answers:
+    """What is given if queries of these names give nothing out up to a place."""
+    gone = [row for row in answers.matches if dict(row)["query"] in names and dict(row)["emitted"] <= place]
+    matches = Counter({row: count for row, count in answers.matches.items() if row not in gone})
+    ids = {dict(row)["match_id"] for row in gone}
+    outputs = Counter({row: count for row, count in answers.outputs.items() if dict(row)["match_id"] not in ids})
+    discarded = Counter(
+        {
+            row: count
+            for row, count in answers.discarded.items()
+            if dict(row)["query"] not in names or dict(row)["arrival"] > place
+        }
+    )
+    return Answers(matches, outputs, discarded, answers.ledger)
+
+
+def without_changes(answers: Answers) -> Answers:
+    """What is given without telling of changes."""
+    outputs = {row: count for row, count in answers.outputs.items() if dict(row)["kind"] not in ("deployed", "error")}
+    return replace(answers, outputs=Counter(outputs))
 
 
 def _table(folder: Path, sink: str) -> pa.Table:

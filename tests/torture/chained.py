@@ -1,5 +1,7 @@
 """Random queries that feed each other, as jobs whose files are cut at random and that are killed at random moments.
 
+In some of them queries are deployed with history meanwhile.
+
 `python -m tests.torture.chained --cases 20 --engine local`
 """
 
@@ -10,19 +12,23 @@ import json
 import os
 import random
 import re
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+import querylang
 from job_engine.document.setting_keys import Engine
-from tests.support.books import KEYS, Row, a_query, book, rows
-from tests.torture.answers import replayed, written
+from job_engine.job.checkpoint.job_folder import JobFolder
+from tests.support.books import KEYS, Row, a_query, book, divided, rows
+from tests.torture.answers import deployed_at, from_their_place_on, replayed, without_changes, written
 from tests.torture.project import SINKS
 from tests.torture.streams import SECOND, Source, write_next
 from tests.torture.streams import Row as Record
-from tests.torture.victims import WAYS, Victim, finished
+from tests.torture.victims import ROOT, WAYS, Victim, finished
 
 
 def chained_deployment(chooser: random.Random, folder: Path, engine: str) -> tuple[Path, list[Source]]:
@@ -90,21 +96,53 @@ def check(folder: Path, seed: int, engine: Engine, kills: int) -> list[str]:
     path, sources = chained_deployment(chooser, folder, engine)
     for source in sources:  # inputs of many micro-batches, some of which are there before the first start
         write_all(chooser, folder, [source], max(1, len(source.rows) // chooser.choice((4, 12, 30))))
-    found = []
+    found, later = [], set_aside(chooser, folder) if chooser.random() < 0.6 else frozenset[str]()
     for _ in range(kills):
+        if later and chooser.random() < 0.5:
+            deploy_later(chooser, path)
         victim = Victim.start(path, engine=engine)
         batches = _begun(folder) + chooser.choice((0, 1, 1, 2, 4))
         limit = time.monotonic() + (60 if engine is Engine.SPARK else 15)
         while victim.is_running and _begun(folder) < batches and time.monotonic() < limit:
             time.sleep(0.005)
         time.sleep(chooser.choice((0.0, 0.01, 0.1, 0.5)))
+        if later and chooser.random() < 0.5:
+            deploy_later(chooser, path)
         if victim.is_running:
             found += victim.kill(chooser.choice(WAYS[engine]))
         victim.end()
     code = finished(path, engine, 600)
     if code:
         return [*found, f"the last run ended with exit code {code}: {(folder / 'run.log').read_text()[-2000:]}"]
-    return [*found, *written(folder / "out").differences(replayed(folder / "case.query", sources, []))]
+    given, place = written(folder / "out"), deployed_at(folder / "out")
+    if place is None:
+        return [*found, *without_changes(given).differences(replayed(path.with_suffix(".query"), sources, []))]
+    wanted = from_their_place_on(replayed(folder / "whole.query", sources, []), later, place)
+    return [*found, *without_changes(given).differences(wanted)]
+
+
+def set_aside(chooser: random.Random, folder: Path) -> frozenset[str]:
+    """Leave out queries of a deployment that are to be deployed with history; their names."""
+    text = (folder / "case.query").read_text("utf-8")
+    types, *texts = re.split(r"^(?=query )", text, flags=re.MULTILINE)
+    later = divided(querylang.compile_text(text).plan, chooser)
+    own = [[item.rstrip() for item in texts if (item.split()[1] in later) is is_later] for is_later in (False, True)]
+    if not own[0]:
+        own[0].append("query Z { inputs { E0() key h within 9.0; } find E0 as a -> E0 as b }")
+    for name, some in (("case", own[0]), ("later", own[1]), ("whole", own[0] + own[1])):
+        (folder / f"{name}.query").write_text("\n".join([types.rstrip(), *some, ""]), encoding="utf-8")
+    return frozenset(later)
+
+
+def deploy_later(chooser: random.Random, path: Path) -> None:
+    """Deploy with history what was set aside, by a command that may be killed; a job that has read nothing does not."""
+    checkpoint = path.with_name("state")
+    if not (checkpoint / "ensue.json").exists() or JobFolder(checkpoint).last_progress().furthest is None:
+        return
+    command = [sys.executable, "-m", "ensue.cli", "deploy", path, path.with_name("later.query"), "--from", "start"]
+    with path.with_name("deploy.log").open("ab") as log, suppress(subprocess.TimeoutExpired):
+        seconds = chooser.choice((1.0, 1.5, 2.0, 3.0, 120.0, 120.0))
+        subprocess.run([*command, "--no-wait"], stdout=log, stderr=log, cwd=ROOT, timeout=seconds, check=False)
 
 
 def _begun(folder: Path) -> int:

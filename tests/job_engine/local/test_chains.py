@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 import querylang
@@ -16,8 +20,9 @@ from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.history.running import send_with_history
 from job_engine.job.job import run as run_once
+from job_engine.job.stages import change
 from job_engine.job.stages.prepare import prepare
-from job_engine.job.stages.start import RunKind
+from job_engine.job.stages.start import RunKind, start
 from job_engine.job.upkeep.backup import back_up, restore
 from job_engine.job.upkeep.moving import move, rebucket
 from job_engine.job.upkeep.opened_checkpoint import open_checkpoint, saved_states
@@ -25,8 +30,8 @@ from job_engine.operator.bucket_state import close_state, open_state
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.wire.program import Program
 from querylang.errors import InputError
-from tests.support.local_jobs import NEVER, CrashAt, begun, crashed, local, run
-from tests.support.sensors import add_files, expected, project, streamed, table, totals
+from tests.support.local_jobs import NEVER, Crash, CrashAt, begun, crashed, local, run
+from tests.support.sensors import add_files, answer, expected, project, streamed, table, totals
 from tests.support.waiting import LONGEST
 
 QUERY = """\
@@ -148,14 +153,156 @@ def test_a_chain_continues_without_a_file_that_is_gone(tmp_path: Path) -> None:
     assert streamed(tmp_path) == wanted
 
 
-def test_what_is_fed_from_bucket_to_bucket_begins_without_a_history(tmp_path: Path) -> None:
-    path = job(tmp_path, query=FIRST)
+TYPES, RISE, BOTH, AGAIN = (part if not at else f"query {part}" for at, part in enumerate(QUERY.split("query ")))
+APART = """\
+query Apart { inputs { Reading(value > 50.0) key sensor within 9.0; } find Reading as r -> Reading as s }
+"""
+LATER = {
+    "the last": (RISE + BOTH, AGAIN),
+    "behind the first": (RISE, BOTH + AGAIN),
+    "all": (APART, RISE + BOTH + AGAIN),
+    "beside one of its key": (RISE + APART, NEXT + BOTH),
+}
+"""Queries that a job begins with, and those that it gets with history."""
+
+
+def half_read(folder: Path, texts: tuple[str, str]) -> Path:
+    """A job that has read one half of its files."""
+    path = local(project(folder, files=1))
+    (folder / "sensors.query").write_text(TYPES + texts[0])
+    add_files(folder, table().iloc[:1500], 3)
+    run_once(path, once=True)
+    return path
+
+
+def other_half(folder: Path) -> None:
+    add_files(folder, table().iloc[1500:], 3, first=3)
+
+
+def assert_as_if_always_there(folder: Path, texts: tuple[str, str]) -> None:
+    """Behind their place the later queries give what a replay gives, and nothing before; the others all of it."""
+    (folder / "sensors.query").write_text(TYPES + "".join(texts))
+    replayed = answer(folder)
+    wanted = [row for table in (*replayed.matches.values(), replayed.outputs) for row in table.to_pylist()]
+    ledger = {(row["query"], row["source"], row["what"]): row["count"] for row in replayed.ledger.to_pylist()}
+    found = [row for path in (folder / "out/matches", folder / "out/output") for row in rows_below(path)]
+    place = next(row["emitted"] for row in found if row.get("kind") == "deployed")
+    for name in re.findall(r"query (\w+)", "".join(texts)):
+        is_later = f"query {name}" in texts[1]
+        own = Counter(
+            map(told, (row for row in wanted if row["query"] == name and not (is_later and row["emitted"] <= place)))
+        )
+        assert Counter(told(row) for row in found if row["query"] == name and row.get("kind") != "deployed") == own, (
+            name
+        )
+        assert own.total() > 20, name
+        assert totals(JobFolder(folder / "state").ledger.total(), name) == totals(ledger, name)
+
+
+def rows_below(folder: Path) -> list[dict[str, Any]]:
+    return [row for path in folder.rglob("*.parquet") for row in pq.ParquetFile(path).read().to_pylist()]
+
+
+def told(row: dict[str, Any]) -> tuple[object, ...]:
+    return row.get("match_id"), row.get("kind"), row.get("text"), row["emitted"]
+
+
+@pytest.mark.parametrize(
+    ("name", "point", "count", "interval"),
+    [
+        ("the last", "begun", 1, 0.0),
+        ("behind the first", "stepped", 1, NEVER),
+        ("all", "published", 0, 0.0),
+        ("beside one of its key", "states", 0, NEVER),
+    ],
+)
+def test_queries_that_cross_buckets_have_their_history_behind_each_durable_write(
+    tmp_path: Path, name: str, point: str, count: int, interval: float
+) -> None:
+    path = half_read(tmp_path, LATER[name])
+    send_with_history(load_deployment(path), TYPES + LATER[name][1], wait=False)
+    other_half(tmp_path)
+    crashed(path, CrashAt(point, count), interval=interval)
+    run(path)
+    assert_as_if_always_there(tmp_path, LATER[name])
+
+
+@pytest.mark.parametrize("place", ["write_journal", "_answer"])
+def test_a_killed_start_takes_a_history_across_buckets_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    path = half_read(tmp_path, LATER["all"])
+    send_with_history(load_deployment(path), TYPES + LATER["all"][1], wait=False)
+    job = prepare(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(change, place, killed)
+        with pytest.raises(Crash):
+            start(job, id, RunKind())
+    job.close()
+    other_half(tmp_path)
+    run(path)
+    assert_as_if_always_there(tmp_path, LATER["all"])
+
+
+def killed(*_: object) -> None:
+    raise Crash
+
+
+def test_a_table_has_the_first_records_of_a_history_across_buckets(tmp_path: Path) -> None:
+    path = half_read(tmp_path, LATER["the last"])
+    path.write_text(path.read_text() + "history: {format: parquet, path: past, event: Reading, arrival: at}\n")
+    (tmp_path / "past").mkdir()
+    own = table().iloc[:900].reset_index(names="row")
+    coordinates = {"source": [f"{row // 500:03}.parquet" for row in own["row"]], "partition": 0}
+    own.assign(**coordinates, offset=own["row"] % 500 + 1).to_parquet(tmp_path / "past" / "0.parquet")
+    gone = (tmp_path / "data" / "000.parquet").rename(tmp_path / "000.parquet")
+    send_with_history(load_deployment(path), TYPES + AGAIN, uses_table=True, wait=False)
+    gone.rename(tmp_path / "data" / "000.parquet")
+    other_half(tmp_path)
+    run(path)
+    assert_as_if_always_there(tmp_path, LATER["the last"])
+
+
+def test_a_history_across_buckets_continues_in_other_buckets(tmp_path: Path) -> None:
+    path = half_read(tmp_path, LATER["the last"])
+    rebucket(path, 5)
+    path.write_text(path.read_text().replace("buckets: 3", "buckets: 5"))
+    send_with_history(load_deployment(path), TYPES + AGAIN, wait=False)
+    run_once(path, once=True)
+    rebucket(path, 1)
+    path.write_text(path.read_text().replace("buckets: 5", "buckets: 1"))
+    other_half(tmp_path)
+    run(path)
+    assert_as_if_always_there(tmp_path, LATER["the last"])
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "reason"),
+    [
+        (RISE + BOTH, RISE.replace("query Rise", "query Other"), "'Other' feeds 'Both', which has run without it"),
+        (BOTH + AGAIN, RISE, "'Rise' feeds 'Both', which has run without it"),
+        (RISE + AGAIN, BOTH, "'Both' feeds 'Again', which has run without it"),
+    ],
+    ids=["another", "the first", "the middle"],
+)
+def test_what_would_have_fed_other_buckets_begins_without_a_history(
+    tmp_path: Path, first: str, later: str, reason: str
+) -> None:
+    path = job(tmp_path, files=1, query=TYPES + first)
     run(path)
     deployment = load_deployment(path)
-    for text in (FIRST + NEXT).partition("query")[0] + NEXT, QUERY.replace("Rise", "Other"):
-        with pytest.raises(InputError, match=r"what '\w+'.* would route goes from bucket to bucket.*without a hist"):
-            send_with_history(deployment, text)
+    with pytest.raises(InputError, match=f"{reason}; deploy it without a history"):
+        send_with_history(deployment, TYPES + later)
     assert not JobFolder(deployment.checkpoint).commands.pending()
+
+
+def test_what_has_changed_feeds_no_history_of_other_buckets(tmp_path: Path) -> None:
+    path = half_read(tmp_path, (RISE, BOTH))
+    deployment = load_deployment(path)
+    send_with_history(deployment, TYPES + BOTH, wait=False)
+    run_once(path, once=True)
+    with pytest.raises(InputError, match="'Both', which feeds it, has changed while the job ran; deploy it without"):
+        send_with_history(deployment, TYPES + AGAIN)
 
 
 @pytest.mark.parametrize(("query", "name"), [(FIRST + NEXT, "Next"), (QUERY, "Again")])
