@@ -222,9 +222,9 @@ def moment_of(row: dict[str, object]) -> float:
     return moment.timestamp() * 1e6
 
 
-@pytest.mark.parametrize("seed", [20, 33, 41, 45])
-def test_what_crosses_buckets_begins_as_if_it_had_always_been_there(seed: int, tmp_path: Path) -> None:
-    compare(seed, tmp_path)
+@pytest.mark.parametrize(("seed", "is_idle"), [(21, False), (11, True)])
+def test_what_crosses_buckets_begins_as_if_it_had_always_been_there(seed: int, is_idle: bool, tmp_path: Path) -> None:
+    assert compare(seed, tmp_path, is_idle=is_idle) > 10
 
 
 def test_what_arrived_at_the_clock_of_a_job_without_a_silent_source_counts_once(tmp_path: Path) -> None:

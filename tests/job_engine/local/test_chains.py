@@ -159,7 +159,6 @@ query Apart { inputs { Reading(value > 50.0) key sensor within 9.0; } find Readi
 """
 LATER = {
     "the last": (RISE + BOTH, AGAIN),
-    "behind the first": (RISE, BOTH + AGAIN),
     "all": (APART, RISE + BOTH + AGAIN),
     "beside one of its key": (RISE + APART, NEXT + BOTH),
 }
@@ -211,9 +210,7 @@ def told(row: dict[str, Any]) -> tuple[object, ...]:
     ("name", "point", "count", "interval"),
     [
         ("the last", "begun", 1, 0.0),
-        ("behind the first", "stepped", 1, NEVER),
-        ("all", "published", 0, 0.0),
-        ("beside one of its key", "states", 0, NEVER),
+        ("all", "stepped", 1, NEVER),
     ],
 )
 def test_queries_that_cross_buckets_have_their_history_behind_each_durable_write(
@@ -227,21 +224,18 @@ def test_queries_that_cross_buckets_have_their_history_behind_each_durable_write
     assert_as_if_always_there(tmp_path, LATER[name])
 
 
-@pytest.mark.parametrize("place", ["write_journal", "_answer"])
-def test_a_killed_start_takes_a_history_across_buckets_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
-    path = half_read(tmp_path, LATER["all"])
-    send_with_history(load_deployment(path), TYPES + LATER["all"][1], wait=False)
+def test_a_killed_start_takes_a_history_across_buckets_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = half_read(tmp_path, LATER["beside one of its key"])
+    send_with_history(load_deployment(path), TYPES + LATER["beside one of its key"][1], wait=False)
     job = prepare(path)
     with monkeypatch.context() as patch:
-        patch.setattr(change, place, killed)
+        patch.setattr(change, "_answer", killed)
         with pytest.raises(Crash):
             start(job, id, RunKind())
     job.close()
     other_half(tmp_path)
     run(path)
-    assert_as_if_always_there(tmp_path, LATER["all"])
+    assert_as_if_always_there(tmp_path, LATER["beside one of its key"])
 
 
 def killed(*_: object) -> None:
@@ -258,19 +252,6 @@ def test_a_table_has_the_first_records_of_a_history_across_buckets(tmp_path: Pat
     gone = (tmp_path / "data" / "000.parquet").rename(tmp_path / "000.parquet")
     send_with_history(load_deployment(path), TYPES + AGAIN, uses_table=True, wait=False)
     gone.rename(tmp_path / "data" / "000.parquet")
-    other_half(tmp_path)
-    run(path)
-    assert_as_if_always_there(tmp_path, LATER["the last"])
-
-
-def test_a_history_across_buckets_continues_in_other_buckets(tmp_path: Path) -> None:
-    path = half_read(tmp_path, LATER["the last"])
-    rebucket(path, 5)
-    path.write_text(path.read_text().replace("buckets: 3", "buckets: 5"))
-    send_with_history(load_deployment(path), TYPES + AGAIN, wait=False)
-    run_once(path, once=True)
-    rebucket(path, 1)
-    path.write_text(path.read_text().replace("buckets: 5", "buckets: 1"))
     other_half(tmp_path)
     run(path)
     assert_as_if_always_there(tmp_path, LATER["the last"])
@@ -294,15 +275,6 @@ def test_what_would_have_fed_other_buckets_begins_without_a_history(
     with pytest.raises(InputError, match=f"{reason}; deploy it without a history"):
         send_with_history(deployment, TYPES + later)
     assert not JobFolder(deployment.checkpoint).commands.pending()
-
-
-def test_what_has_changed_feeds_no_history_of_other_buckets(tmp_path: Path) -> None:
-    path = half_read(tmp_path, (RISE, BOTH))
-    deployment = load_deployment(path)
-    send_with_history(deployment, TYPES + BOTH, wait=False)
-    run_once(path, once=True)
-    with pytest.raises(InputError, match="'Both', which feeds it, has changed while the job ran; deploy it without"):
-        send_with_history(deployment, TYPES + AGAIN)
 
 
 @pytest.mark.parametrize(("query", "name"), [(FIRST + NEXT, "Next"), (QUERY, "Again")])
