@@ -68,7 +68,7 @@ class _Past:
     group: of the job
     engine: has the queries that have run over the history
     begins: whether the bucket has run no other queries of the group
-    goal: an engine of the bucket whose clock is where those queries go on; None = they do where
+    goal: an engine of the bucket whose clock is where those queries continue; None = they do where
         they are
     early: records that come before that clock
     left: records that are still to be processed
@@ -82,7 +82,7 @@ class _Past:
     left: Sequence[GroupRecords]
 
     def caught_up(self, routing: Routing | None) -> GroupRounds[None]:
-        """Let the engine go on to its goal; what it gives until there is not given out.
+        """Let the engine advance to its goal; what it gives until there is not given out.
 
         routing: of the queries that have run over the history, if those of the group cross
         """
@@ -167,7 +167,7 @@ class _Joining:
         self, group: PartitionGroup, engine: Engine, records: Sequence[GroupRecords], held: Sequence[GroupRecords]
     ) -> Iterator[tuple[str, int, int]]:
         """The source partitions of which the group has processed what arrived at its clock, and the
-        clock. As time does not wait for silent sources, a partition may have been alone.
+        clock. That is so where time does not wait for other sources, which are silent.
 
         records: that the history holds
         held: by the bucket
@@ -185,8 +185,8 @@ class _Joining:
     def _are_early(
         self, item: GroupRecords, clock: int, released: Collection[tuple[str, int, int]]
     ) -> NDArray[np.bool_]:
-        """Which records come before a clock, or were processed at it: without these, time would have
-        gone on without sources that are silent."""
+        """Which records come before a clock, or were processed at it, because time has not waited
+        for silent sources."""
         arrival = item.arrivals.system("arrival")
         is_released = np.array([(item.source, own, clock) in released for own in self._partitions(item)], np.bool_)
         return (arrival < clock) | ((arrival == clock) & is_released)

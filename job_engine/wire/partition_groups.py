@@ -186,7 +186,7 @@ def next_round(
     """Let buckets work until they wait for each other: what is on its way; or until they have
     ended: what each gives.
 
-    arrived: what has come to them; None = they begin
+    arrived: what was on its way to them; None = they begin
     """
     coming: dict[int, list[Parcel]] = {}
     for parcel in arrived or ():

@@ -39,7 +39,7 @@ LAYERS = {
     "runtime": "file_paths number_arrays temporary instants json_shapes json_reader threads progress_line compiling arrow_types yaml_reader exact_times file_forms interpreter policies timestamps columns reading lookup_tables admission matching results engine replay single_events why scoring",
     "job_engine": "clock chance threads worker_memory retrying errors places durable_files stopping delta wire document kafka operator sources sinks settings job local",
     "spark_backend": "versions executors package launch plain_errors session stream frames job_session spark_machine driver",
-    "job_engine.operator": "clocks bucket_state joining epoch_records reading ordering releasing processing measures step history_run cases moved_buckets",
+    "job_engine.operator": "clocks bucket_state epoch_records reading ordering releasing processing joining measures step history_run cases moved_buckets",
     "job_engine.job": "checkpoint plan_rules compilation lookup_files forgotten_rows journal reports batch_writer driver commands history preflight watching stages upkeep job",
     "ensue": "queries event_tables data_options plans changing rendering asking_why asking_jobs answer live background archive_classes embedded compile_kernels replay_to_file sweeping executors spark verify calls testing importing commands cli __main__ demo",
 }

@@ -29,7 +29,9 @@ from runtime.columns.arrivals import Arrivals
 from runtime.instants import NO_TIME
 from runtime.json_reader import json_of_text
 from runtime.reading.tables import read_arrivals
-from tests.spark_backend.test_chained_buckets import (
+from tests.support.books import book, divided
+from tests.support.buckets import Stream, rows_of
+from tests.support.chained_jobs import (
     SOURCES,
     ChainedJob,
     arrivals_of,
@@ -38,8 +40,6 @@ from tests.spark_backend.test_chained_buckets import (
     together,
     with_all_routes,
 )
-from tests.support.books import book, divided
-from tests.support.buckets import Stream, rows_of
 from tests.support.embedded import embedded, ledger_of, summary
 
 ALONE = "query Z { inputs { E0() key h within 9.0; } find E0 as a -> E0 as b }"
