@@ -309,7 +309,7 @@ MISTAKES = (
         jobs="CHAINS",
     ),
     Mistake("bucket", _GROUPS, "self.taking.get(kind, ()):\n", "self.taking.get(kind, ())[:1]:\n", jobs="CHAINS"),
-    Mistake("bucket", _WORKER, "        step.kept += [parcel for", "        _ = [parcel for", jobs="CHAINS"),
+    Mistake("bucket", _WORKER, "        step.kept = [parcel for", "        _ = [parcel for", jobs="CHAINS"),
     Mistake("bucket", _PATHS, "query.instance, ranks[key], match", "query.instance, (), match", jobs="CHAINS"),
     Mistake("bucket", _CHAINS, "bisect_right(range(count), place, first, end, key=self.of)", "count", jobs="CHAINS"),
     Mistake("bucket", _LOCAL, "{worker: crossed[worker] for worker in asked}", "{0: crossed[0]}", jobs="CHAINS"),
