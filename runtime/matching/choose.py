@@ -81,6 +81,14 @@ class _MadeOnFirstUse:
         return self.chosen.outlives(events, waiting)
 
 
+def kernel_matcher(plan: Plan, query: QueryPlan) -> Matcher | None:
+    """The kernel; None = it cannot express the query."""
+    try:
+        return _kernel_matcher(plan, query)
+    except NotForKernel:
+        return None
+
+
 def _kernel_matcher(plan: Plan, query: QueryPlan) -> Matcher:
     if query.shared_types and not knows_shared_events(query):
         return MatcherOfRoles(_kernel(plan, of_one_input(query)), ReferenceOverColumns(plan, query))

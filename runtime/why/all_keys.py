@@ -188,7 +188,6 @@ def _by_key(engine: Engine, query: QueryPlan, recorder: _Recorder, results: Sequ
         np.concatenate([_NONE, *(call.time for call in calls)])[order],
         superseded[order],
         np.concatenate([_NONE, *(call.number for call in calls)])[order],
-        numbers[order],
         also,
     )
     begins = np.diff(numbers[order], prepend=-1) != 0

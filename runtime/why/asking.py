@@ -68,7 +68,7 @@ class Asking:
         """What explains the events of a key."""
         name = query.title, tuple(map(str, key))
         if name not in self._explainers:
-            matchers = self._matchers.setdefault(query.title, {})
+            matchers = self._matchers.setdefault(query.title, Matchers())
             self._explainers[name] = Explainer(self.table, query, key, matchers)
         explainer = self._explainers[name]
         self._asked[id(explainer)] = explainer
@@ -106,9 +106,7 @@ class Asking:
             return
         explainer = self.explainer(query, key)
         arrival = self.table.records.column("_arrival").to_numpy()[rows]
-        times = Selector(self.table.plan, query).source_times(
-            self.table.records.take(pa.array(rows)), self.table.kinds[rows]
-        )
+        times = Selector(self.table.plan, query).source_times(self.table.records, self.table.kinds)[rows]
         if at is None:
             chosen = rows[-1:]
         else:
@@ -245,6 +243,7 @@ class Asking:
         keys = self._busiest(query, selections) or self._routed_keys(query)
         if not keys:
             return [self._without_events(query, of_layers(np.array([each.outcome for each in selections])))]
+        del selections  # they are of all records
         ranked: list[tuple[float, int, Callable[[], Explanation]]] = []
         each, searched, possible = max(1, MOST_SEARCHED // len(keys)), 0, 0
         for key in keys:
@@ -258,6 +257,7 @@ class Asking:
                 asked = min(asked, max(1, least, room))
             chosen = ends[np.linspace(0, len(ends) - 1, asked).astype(np.int64)]
             searched += len(chosen)
+            explainer.searching.search_all(chosen.tolist())
             for latest in chosen.tolist():
                 near = explainer.nearness(latest)
                 if near is not None:

@@ -6,6 +6,7 @@ keeps what it gets. So nothing here judges times, windows or order by rules of i
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, overload
@@ -37,7 +38,7 @@ Also = tuple[tuple[int, int], ...]
 KeyValues = tuple[pa.Scalar, ...]
 """The cells of a key, one per part; empty = the query has no key."""
 
-_AT_ONCE = 256
+_AT_ONCE = 32
 """So many events become Python values at a time."""
 
 AT_ONCE = 1 << 17
@@ -86,9 +87,14 @@ class KeyEvents(Sequence[KeyEvent]):
             del self._made[block]
 
     @property
+    def table(self) -> pa.Table:
+        """By position, the columns."""
+        return self._kept.table
+
+    @property
     def superseded(self) -> Integers:
         """By position, that of the next event to supersede it in its first input; NEVER = none."""
-        return self._kept.superseded
+        return self._kept.superseded if len(self._kept.superseded) else np.broadcast_to(NEVER, len(self))
 
     @property
     def also(self) -> Mapping[int, Also]:
@@ -98,7 +104,7 @@ class KeyEvents(Sequence[KeyEvent]):
     @property
     def numbers(self) -> Integers:
         """By position, the running number among the events of the key."""
-        return self._kept.number
+        return self._kept.number if len(self._kept.number) else np.broadcast_to(np.int64(0), len(self))
 
     @property
     def times(self) -> Integers:
@@ -106,7 +112,7 @@ class KeyEvents(Sequence[KeyEvent]):
         return self._kept.time
 
     @property
-    def first_inputs(self) -> Integers:
+    def first_inputs(self) -> NDArray[np.integer[Any]]:
         """By position, the input, of those that serve several the first one."""
         return self._kept.input
 
@@ -157,6 +163,7 @@ class KeyEvents(Sequence[KeyEvent]):
         kept, rows = self._kept, slice(first, first + _AT_ONCE)
         table = kept.table.slice(first, _AT_ONCE)
         inputs, times = kept.input[rows], kept.time[rows].tolist()
+        superseded, numbers = self.superseded[rows].tolist(), self.numbers[rows].tolist()
         values: list[KeyEvent | None] = [None] * len(times)
         own = [table.column(name).to_pylist() for name in ("_arrival", "_source_time", *PLACE_COLUMNS)]
         for number, item in enumerate(self._query.inputs):
@@ -173,8 +180,8 @@ class KeyEvents(Sequence[KeyEvent]):
                     number,
                     times[place],
                     event,
-                    int(kept.superseded[first + place]),
-                    int(kept.number[first + place]),
+                    superseded[place],
+                    numbers[place],
                     arrival,
                     kept.also.get(first + place, ()),
                     source_time=source_time,
@@ -185,17 +192,17 @@ class KeyEvents(Sequence[KeyEvent]):
 
 @dataclass(frozen=True, slots=True)
 class KeptEvents:
-    """By position: the columns of the events of the key; `life`: which life of the key it is in.
+    """By position: the columns of the events of the key.
 
+    superseded, number: empty, as in `Ordered`, where the query does not ask for it
     also: of events that serve several inputs, the others
     """
 
     table: pa.Table
-    input: Integers
+    input: NDArray[np.integer[Any]]
     time: Integers
     superseded: Integers
     number: Integers
-    life: Integers
     also: Mapping[int, Also] = field(default_factory=dict)
 
 
@@ -203,13 +210,14 @@ class KeptEvents:
 class _Call:
     """What the matcher got of the key in one call, in the order of positions.
 
+    superseded, number: empty, as in `Ordered`, where the query does not ask for it
     kept: how many of them were there before
     also: of those that serve several inputs, the others
     found: what the matcher found
     """
 
     table: pa.Table
-    input: Integers
+    input: NDArray[np.integer[Any]]
     time: Integers
     superseded: Integers
     number: Integers
@@ -255,16 +263,17 @@ class Recorder:
         events = joined.ordered(given)
         begin, fresh, end = (int(at) for at in (events.start[number], events.fresh[number], events.start[number + 1]))
         places = slice(begin, end)
+        superseded = events.superseded[places] if len(given.superseded) else events.superseded[:0]
 
         def moved(by: int) -> int:
             return by if by >= NEVER else by - begin
 
         call = _Call(
-            table=events.table.take(pa.array(events.row[places].astype(np.int64))),
-            input=events.input[places].astype(np.int64),
+            table=_rows_of(events.table, events.row[places]),
+            input=events.input[places],
             time=events.time[places],
-            superseded=np.where(events.superseded[places] < NEVER, events.superseded[places] - begin, NEVER),
-            number=events.number[places] if len(events.number) else np.zeros(end - begin, np.int64),
+            superseded=np.where(superseded < NEVER, superseded - begin, NEVER),
+            number=events.number[places],
             kept=fresh - begin,
             found=self._found(joined, found, begin, end),
             also={
@@ -286,6 +295,13 @@ class Recorder:
         return FoundPart(self.run, latest[chosen] - begin, found.latest[chosen], members, found.widths)
 
 
+def _rows_of(table: pa.Table, rows: NDArray[np.int32]) -> pa.Table:
+    """Some rows; those that follow each other are not copied."""
+    if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
+        return table.slice(int(rows[0]), len(rows))
+    return table.take(pa.array(rows))
+
+
 @dataclass(frozen=True)
 class KeyHistory:
     """What an engine has made of the records of one key.
@@ -297,7 +313,7 @@ class KeyHistory:
     results: matches, discards and all else of the run
     clock: where the engine's clock is, µs; None = there were no records
     definitive: the watermark of the query and key, µs; None = there is none
-    lives: by position, the number of the life of a key that is forgotten; they never fall
+    lives: of a key that is forgotten, the position with which each of its lives begins
     bounds: by input, how far its own records and heartbeats have brought it, µs
     """
 
@@ -311,13 +327,14 @@ class KeyHistory:
     results: Sequence[Results]
     clock: int | None
     definitive: int | None
-    lives: Integers
+    lives: Sequence[int]
     bounds: Mapping[int, int]
 
     def life(self, position: int) -> range:
         """The positions of the life of the key to which an event belongs."""
-        life = self.lives[position]
-        return range(*(int(np.searchsorted(self.lives, life, side)) for side in ("left", "right")))
+        begins = [*self.lives, len(self.events)]
+        life = bisect_right(begins, position, hi=len(begins) - 1)
+        return range(begins[life - 1], begins[life])
 
     @cached_property
     def places(self) -> Places:
@@ -451,7 +468,7 @@ def key_history(plan: Plan, query: QueryPlan, table: pa.Table, key: KeyValues, e
         results,
         engine.clock,
         definitive,
-        joined.kept.life,
+        joined.lives,
         bounds,
     )
 
@@ -481,58 +498,59 @@ def _schema(plan: Plan, table: pa.Table) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class _Joined:
-    """The events of all calls, each once, and what was found by their positions."""
+    """The events of all calls, each once, and what was found by their positions.
+
+    lives: as of `KeyHistory`
+    """
 
     kept: KeptEvents
+    lives: Sequence[int]
     found: FoundMatches
     errors: dict[int, str]
 
 
 def _joined(calls: Sequence[_Call], query: QueryPlan, schema: pa.Schema) -> _Joined:
     last: tuple[pa.Table, Integers] | None = None
-    tables, parts = list[pa.Table](), list[_Call]()
-    superseded, lives = list[Integers](), list[Integers]()
+    tables, superseded, lives = list[pa.Table](), list[Integers](), [0]
     found = list[FoundPart]()
     errors: dict[int, str] = {}
-    count, life = 0, 0
+    count = 0
     later: dict[tuple[int, int], int] = {}
     also: dict[int, Also] = {}
     for number, call in enumerate(calls):
-        if not call.kept and number:
-            life += query.forget_keys is not None
+        if not call.kept and number and query.forget_keys is not None:
+            lives.append(count)
         before = np.empty(0, np.int64) if last is None else _positions(call.table.slice(0, call.kept), *last)
         new = len(call.time) - call.kept
         position = np.concatenate([before, np.arange(count, count + new)])
         is_over = call.superseded < NEVER
-        moved = np.full(len(is_over), NEVER)
+        moved = np.full(len(is_over), NEVER)  # none, where nothing supersedes
         moved[is_over] = position[call.superseded[is_over]]
         for at, others in call.also.items():
             own = tuple((item, by if by >= NEVER else int(position[by])) for item, by in others)
             if at >= call.kept:
                 also[int(position[at])] = own
             note(later, int(position[at]), own)
-        for at, item, by in zip(before.tolist(), call.input.tolist(), moved.tolist(), strict=False):
+        old = slice(call.kept if len(moved) else 0)
+        for at, item, by in zip(before[old].tolist(), call.input[old].tolist(), moved[old].tolist(), strict=True):
             note(later, at, ((item, by),))
         superseded.append(moved[call.kept :])
-        lives.append(np.full(new, life, np.int64))
         tables.append(call.table.slice(call.kept))
-        parts.append(call)
         last = call.table, position
         found.append(call.found.moved(position))
         errors |= {int(position[at]): text for at, text in call.errors}
         count += new
     nothing = np.empty(0, np.int64)
-    inputs = np.concatenate([nothing, *(call.input[call.kept :] for call in parts)])
+    inputs = np.concatenate([np.empty(0, np.int16), *(call.input[call.kept :] for call in calls)])
     kept = KeptEvents(
-        pa.concat_tables(tables, promote_options="default").combine_chunks() if tables else schema.empty_table(),
+        pa.concat_tables(tables, promote_options="default") if tables else schema.empty_table(),
         inputs,
-        np.concatenate([nothing, *(call.time[call.kept :] for call in parts)]),
+        np.concatenate([nothing, *(call.time[call.kept :] for call in calls)]),
         last_superseded(np.concatenate([nothing, *superseded]), inputs, later),
-        np.concatenate([nothing, *(call.number[call.kept :] for call in parts)]),
-        np.concatenate([nothing, *lives]),
+        np.concatenate([nothing, *(call.number[call.kept :] for call in calls)]),
         {at: tuple((item, later.get((at, item), by)) for item, by in own) for at, own in also.items()},
     )
-    return _Joined(kept, FoundMatches(found, query), errors)
+    return _Joined(kept, lives, FoundMatches(found, query), errors)
 
 
 def _positions(kept: pa.Table, before: pa.Table, position: Integers) -> Integers:
@@ -554,12 +572,14 @@ def note(later: dict[tuple[int, int], int], at: int, own: Also) -> None:
         later[at, item] = min(by, later.get((at, item), NEVER))
 
 
-def last_superseded(known: Integers, inputs: Integers, later: Mapping[tuple[int, int], int]) -> Integers:
-    """By position, what supersedes an event in its first input.
+def last_superseded(
+    known: Integers, inputs: NDArray[np.integer[Any]], later: Mapping[tuple[int, int], int]
+) -> Integers:
+    """By position, what supersedes an event in its first input; empty = nothing does.
 
     later: the same by position and input, where it was not known when the event was new
     """
-    for (at, item), by in later.items():
+    for (at, item), by in later.items() if len(known) else ():
         if inputs[at] == item:
             known[at] = min(int(known[at]), by)
     return known

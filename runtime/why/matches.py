@@ -47,13 +47,15 @@ class _Sorted:
 
     def __init__(self, values: Integers, rows: Integers | None = None) -> None:
         """rows: by value its row; None = in their order"""
-        order = np.argsort(values, kind="stable")
-        self._values, self._rows = values[order], order if rows is None else rows[order]
+        self._values, self._rows = values, rows
+        if (values[1:] < values[:-1]).any():
+            order = np.argsort(values, kind="stable")
+            self._values, self._rows = values[order], order if rows is None else rows[order]
 
     def rows_of(self, value: int) -> Integers:
         """The rows with a value, in their order."""
-        begin, end = np.searchsorted(self._values, value, "left"), np.searchsorted(self._values, value, "right")
-        return self._rows[begin:end]
+        begin, end = (int(np.searchsorted(self._values, value, side)) for side in ("left", "right"))
+        return np.arange(begin, end) if self._rows is None else self._rows[begin:end]
 
 
 @dataclass(frozen=True, slots=True)
