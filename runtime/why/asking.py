@@ -22,7 +22,7 @@ from runtime.number_arrays import Integers
 from runtime.why.answers import Explanation, Reason, Status
 from runtime.why.clauses import What
 from runtime.why.explaining import MOST_SHOWN, Explainer, named_key, unselected
-from runtime.why.history import KeyValues, key_history
+from runtime.why.history import KeyValues, results_over
 from runtime.why.other_runs import near_keys
 from runtime.why.reasons import moment_text
 from runtime.why.records import Table
@@ -49,10 +49,11 @@ _RANKED = (Status.MATCHED, Status.NOT_YET, Status.NOT, Status.REFUSED)
 class Asking:
     """Answers questions about one table."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, matchers: dict[str, Matchers] | None = None) -> None:
+        """matchers: by query, those of other tables; gets those that are made here"""
         self.table = table
         self._explainers: dict[tuple[str, tuple[Any, ...]], Explainer] = {}
-        self._matchers: dict[str, Matchers] = {}
+        self._matchers = {} if matchers is None else matchers
         self._asked: dict[int, Explainer] = {}
         self._remarks: list[str] = []
 
@@ -154,7 +155,7 @@ class Asking:
         table, keys = self.table, dict[tuple[str, ...], KeyValues]()
         if not self._is_fed(query):
             return []
-        for results in key_history(table.plan, query, table.records, (), table.ending).results:
+        for results in results_over(table.plan, query, table.records, table.ending):
             routed = results.routed
             if routed is None:
                 continue

@@ -147,11 +147,14 @@ class Explainer:
         return self._not_given(latest, bound, event)
 
     def _bound(self, latest: int, match_id: str | None) -> Bindings | None:
-        if match_id is not None and self.query.finds_all:
-            for bound in self.history.found.at(latest):
-                if any(row["match_id"] == match_id for row in self.history.given.of(latest, bound)):
-                    return bound
-        return self.searching.winner(latest)
+        """What the search finds; of a `find all` what was given out, if the first of all was not."""
+        winner, given = self.searching.winner(latest), self.history.given
+        if winner is None or not self.query.finds_all or (match_id is None and given.of(latest, winner)):
+            return winner
+        for bound in reversed(self.history.found.at(latest)):
+            if any(match_id in (None, row["match_id"]) for row in given.of(latest, bound)):
+                return bound
+        return winner
 
     def _matched(self, latest: int, bound: Bindings, given: dict[str, Any], event: EventAt) -> Explanation:
         events = self.words.events_of(bound)
@@ -233,7 +236,7 @@ class Explainer:
 
     def nearness(self, latest: int) -> float | None:
         """How near the nearest candidate is; None = there is a match."""
-        bound = self.searching.winner(latest)
+        bound = self._bound(latest, None)
         if bound is not None and next(self.searching.ended_by(latest, bound), None) is None:
             if self.history.given.of(latest, bound):
                 return None

@@ -433,6 +433,12 @@ def at_the_end(engine: Engine, ending: Ending) -> list[Results]:
     return [engine.flush()] if ending.flush else []
 
 
+def results_over(plan: Plan, query: QueryPlan, table: pa.Table, ending: Ending) -> list[Results]:
+    """What an engine gives for records; `table`: in order of arrival."""
+    engine = engine_of(plan, query)
+    return [engine.process(Arrivals(table), now=ending.last), *at_the_end(engine, ending)]
+
+
 def key_history(plan: Plan, query: QueryPlan, table: pa.Table, key: KeyValues, ending: Ending) -> KeyHistory:
     """Runs an engine over the records of a key.
 

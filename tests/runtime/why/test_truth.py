@@ -1,6 +1,7 @@
-"""What `why` says is true: tried with the engine, on random queries and streams.
+"""What `why` says is true: tried with the engine, on thousands of small random streams, queries and rule books.
 
-`--streams N` asks as many queries, `--streams-seed S` others than those of every day.
+A stream is asked a few questions, drawn at random: about an event that may end a match, and about a match.
+`--streams N` asks twenty times as many streams, `--streams-seed S` others than those of every day.
 """
 
 from __future__ import annotations
@@ -9,111 +10,195 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-import ensue
 from ensue.answer import Replay
 from ensue.asking_why import rewritten_as, table_of
-from querylang.plan.model import QueryPlan
+from ensue.data_options import DataOptions
+from ensue.embedded import ToReplay, read
+from querylang.plan.model import Gap, QueryPlan, Within, known
+from querylang.source import Source
 from runtime.columns.arrivals import Arrivals
 from runtime.replay import Records
 from runtime.replay.replay import measured_replay
+from runtime.results.for_users import plain_value
 from runtime.why import Change, Explanation, Status, history
 from runtime.why.asking import Asking
-from runtime.why.clauses import Clause, What, lifted
-from runtime.why.explaining import Explainer
+from runtime.why.clauses import Clause, What, clauses_of, lifted
+from runtime.why.explaining import Explainer, micros
+from runtime.why.searching import Matchers, Near, Searching
 from tests.oracle.random_patterns import ALL, TODAY, Switches
 from tests.oracle.random_queries import random_draw
 from tests.oracle.random_roles import with_roles
+from tests.oracle.random_streams import random_stream
 from tests.oracle.running import records_of, text_of
+from tests.support.books import book
+from tests.support.books import rows as rows_of_book
 
-TOGETHER = 6
-"""So many queries read one stream."""
-
-SWITCHES: dict[str, Switches] = {
+KINDS: dict[str, Switches | None] = {
     "today": TODAY,
     "skip, find all, a wait that repeats": replace(TODAY, selects=True, skip=True, finds_all=True, repeated_wait=True),
     "repeats": replace(TODAY, repeats=True, groups=True, prev=True, folds=True),
     "all": ALL,
+    "rule books": None,
 }
+
+SHARES = {"rule books": 2, "repeats": 4, "all": 4}
+"""By kind, which share of twenty streams it is; 5 = it is not named."""
+
+STREAMS = 10
+"""So many streams are read by the queries of one draw, which are compiled once."""
+
+APART = 1_000
+"""Seconds from the beginning of one stream to that of the next; none is as long."""
 
 LIFTED = (What.WINDOW, What.RETAIN, What.ORDER, What.WHERE, What.WITHIN, What.WITHOUT, What.WAIT)
 """Clauses that a plan can be without."""
+
+SECOND = 1_000_000
+
+Row = dict[str, Any]
+Members = frozenset[tuple[str, int]]
+"""Names of a match's events and their rows."""
 
 
 @pytest.fixture(autouse=True)
 def _in_small_pieces(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     caplog.set_level(logging.ERROR, "ensue")
-    monkeypatch.setattr(history, "AT_ONCE", 4)
+    monkeypatch.setattr(history, "AT_ONCE", 9)
+
+
+# Streams.
 
 
 @dataclass
-class Asked:
-    """A stream that is asked; all tests share its replay, searches and explanations, which cost the most.
+class Stream:
+    """A stream that was replayed, to be asked.
 
-    Half of the queries have a type that is several inputs.
-
+    name: says which it is
+    first: how many rows of the table are before it
     tried: the queries before and after each change, by the number that stands for its text
     """
 
+    name: str
+    dice: random.Random
     replay: Replay
     asking: Asking
-    rows: list[dict[str, Any]]
+    rows: list[Row]
+    first: int
     tried: list[tuple[QueryPlan, QueryPlan]]
-    known: dict[tuple[int, int], Explanation] = field(default_factory=dict)
 
-    def explanation(self, explainer: Explainer, latest: int) -> Explanation:
-        """The same as the explainer gives, once."""
-        name = id(explainer), latest
-        if name not in self.known:
-            self.known[name] = explainer.explanation(latest)
-        return self.known[name]
+    @cached_property
+    def explainer(self) -> Explainer | None:
+        """That of some query and some record's key; None = no record was drawn that has one."""
+        query, row = self.dice.choice(self.replay.plan.queries), self.dice.randrange(len(self.rows))
+        keys = self.asking.table.keys_of(query, row) or self.asking._routed_keys(query)
+        return self.asking.explainer(query, self.dice.choice(keys)) if keys else None
 
     def with_text(self, change: Change) -> Change:
-        """A change with the text of the query file, which is looked for here only: it takes long."""
+        """A change with the text of the query file."""
         assert self.replay.compiled is not None, "it comes from a text"
         return rewritten_as(self.replay.compiled, replace(change, query=""), *self.tried[int(change.query)])
 
+    def found_by_text(self, text: str, title: str) -> list[Row]:
+        """What an engine finds for a query of another text."""
+        compiled = self.replay.compiled
+        assert compiled is not None, "it comes from a text"
+        plan = compiled.again([Source(compiled.queries.texts[0].path, text)])
+        results, _ = measured_replay(plan, self.replay.records)
+        return rows_of(results.matches.get(title))
+
+    def given(self, query: QueryPlan) -> list[Row]:
+        """The rows of a query's matches."""
+        return rows_of(self.replay.results.matches.get(query.title))
+
+    def found(self, query: QueryPlan, rows: Sequence[int] | None = None) -> list[Row]:
+        """What an engine finds with another query in place of the one of its title; `rows`: only these."""
+        records, plan = self.replay.records, self.replay.plan
+        assert isinstance(records, Records), "the rows are in memory"
+        if rows is not None:
+            kept = np.isin(records.rows, rows)
+            own = Arrivals(records.arrivals.table.filter(pa.array(kept)))
+            records = replace(records, arrivals=own, rows=records.rows[kept])
+        queries = tuple(query if item.title == query.title else item for item in plan.queries)
+        results, _ = measured_replay(replace(plan, queries=queries), records)
+        return rows_of(results.matches.get(query.title))
+
+
+def rows_of(table: pa.Table | None) -> list[Row]:
+    return [] if table is None else table.to_pylist(maps_as_pydicts="lossy")
+
+
+def drawn(seed: int, switches: Switches | None) -> tuple[str, list[list[Row]]]:
+    """A query, or a rule book, and rows of streams for it."""
+    dice = random.Random(seed)
+    if switches is None:
+        program = book(dice)
+        return program.text, [rows_of_book(dice, program.from_sources) for _ in range(STREAMS)]
+    draw = random_draw(seed, switches, 1)
+    queries = draw.queries if seed % 2 else tuple(with_roles(dice, query) for query in draw.queries)
+    tables = [draw.rows, *(random_stream(dice, late=draw.late, nulls=True) for _ in range(STREAMS - 1))]
+    return text_of(queries, late=draw.late), [records_of(rows) for rows in tables]
+
 
 @cache
-def asked(seed: int, switches: Switches) -> Asked:
-    draw, dice = random_draw(seed, switches, TOGETHER), random.Random(seed)
-    draw = replace(draw, queries=(*draw.queries[::2], *(with_roles(dice, query) for query in draw.queries[1::2])))
-    rows, tried = records_of(draw.rows), list[tuple[QueryPlan, QueryPlan]]()
-    replay = ensue.replay(text_of(draw.queries, late=draw.late), rows)
+def streams(seed: int, kind: str) -> Sequence[Stream]:
+    """Those of a draw, one after the other in one table: each has a replay of its own."""
+    switches, found, matchers = KINDS[kind], list[Stream](), dict[str, Matchers]()
+    text, tables = drawn(seed, switches)
+    times = ("at", "ts", "w") if switches is None else ("at", "ts")  # rule books take times from `w`
+    for number, table in enumerate(tables):
+        for row in table:
+            row |= {name: row[name] + number * APART for name in times}
+    whole = read(text, [row for table in tables for row in table], DataOptions())
+    records, first = whole.records, 0
+    assert isinstance(records, Records), "the rows are in memory"
+    for number, table in enumerate(tables):
+        own = slice(first, first + len(table))
+        part = Arrivals(records.arrivals.table.slice(first, len(table)))
+        mine = replace(records, arrivals=part, rows=records.rows[own])
+        found.append(stream(f"seed {seed}, stream {number}", whole, mine, table, first, matchers))
+        first += len(table)
+    return found
+
+
+def stream(
+    name: str, whole: ToReplay, records: Records, rows: list[Row], first: int, matchers: dict[str, Matchers]
+) -> Stream:
+    """matchers: by query, for all streams of a draw"""
+    plan = whole.plan
+    results, figures = measured_replay(plan, records)
+    replay = Replay(plan, records, results, figures, None, flush=True, compiled=whole.compiled)
+    tried = list[tuple[QueryPlan, QueryPlan]]()
 
     def numbered(change: Change, before: QueryPlan, after: QueryPlan) -> Change:
         tried.append((before, after))
         return replace(change, query=str(len(tried) - 1))
 
-    return Asked(replay, Asking(replace(table_of(replay), rewritten_as=numbered)), rows, tried)
+    asking = Asking(replace(table_of(replay), rewritten_as=numbered), matchers)
+    return Stream(name, random.Random(name), replay, asking, rows, first, tried)
 
 
-def seeds(request: pytest.FixtureRequest) -> range:
-    first = request.config.getoption("--streams-seed") * 1_000_000 + 2  # the first two have no change of one setting
-    return range(first, first + max(1, request.config.getoption("--streams") // (6 * TOGETHER)))
+def seeds(request: pytest.FixtureRequest, kind: str) -> range:
+    """Of the draws of a kind."""
+    number = request.config.getoption("--streams-seed") * len(KINDS) + [*KINDS].index(kind)
+    asked = SHARES.get(kind, 5) * request.config.getoption("--streams") // STREAMS
+    return range(number * 1_000_000, number * 1_000_000 + max(2, asked))
 
 
-def given(replay: Replay, query: QueryPlan) -> list[dict[str, Any]]:
-    table = replay.results.matches.get(query.title)
-    return [] if table is None else table.to_pylist(maps_as_pydicts="lossy")
+def all_streams(request: pytest.FixtureRequest, kind: str) -> Iterator[Stream]:
+    """All tests ask the same ones: their replays and explainers cost the most."""
+    for seed in seeds(request, kind):
+        yield from streams(seed, kind)
 
 
-def explainers(asking: Asking, replay: Replay, query: QueryPlan) -> Iterator[Explainer]:
-    """One for each key that has an event."""
-    for row in range(len(replay.records)):
-        for key in asking.table.keys_of(query, row):
-            asking.explainer(query, key)
-    yield from (explainer for (title, _), explainer in asking._explainers.items() if title == query.title)
-
-
-def members(row: dict[str, Any]) -> frozenset[tuple[str, int]]:
+def members(row: Row) -> Members:
     """Names and rows of a match's events, as tables have them."""
     each = ((name, item) for name, member in row["members"].items() for item in as_list(member))
     return frozenset((name, item["offset"]) for name, item in each)
@@ -123,164 +208,236 @@ def as_list(member: Any) -> list[Any]:
     return member if isinstance(member, list) else [member] if member is not None else []
 
 
-@pytest.mark.parametrize("switches", SWITCHES.values(), ids=SWITCHES.keys())
-def test_each_match_and_no_other_is_explained_as_one(switches: Switches, request: pytest.FixtureRequest) -> None:
-    for seed in seeds(request):
-        stream = asked(seed, switches)
-        replay, asking = stream.replay, stream.asking
-        for query in replay.plan.queries:
-            matches = given(replay, query)
-            for row in matches:
-                (answer,) = asking.match(row, query)
-                assert (answer.status, answer.match_id) == (Status.MATCHED, row["match_id"]), seed
-                assert frozenset((event.name, event.offset) for event in answer.events) == members(row), seed
-            found = [
-                stream.explanation(explainer, latest)
-                for explainer in explainers(asking, replay, query)
-                for latest in range(len(explainer.history.events))
-                if explainer.searching.may_end(latest)
-            ]
-            assert all(answer.says for answer in found)
-            # Several matches may end with one event, and then one of them is reported.
-            is_single = not query.finds_all and (query.trailing is None or query.trailing.most == 1)
-            reported = {answer.match_id for answer in found if answer.status is Status.MATCHED}
-            assert reported <= {row["match_id"] for row in matches}, seed
-            assert not is_single or len(reported) == len(matches), seed
+# An event that may end a match.
 
 
-@pytest.mark.parametrize("switches", SWITCHES.values(), ids=SWITCHES.keys())
-def test_what_failed_alone_would_be_a_match_without_that_clause(
-    switches: Switches, request: pytest.FixtureRequest
-) -> None:
-    kinds: Counter[What] = Counter()
-    for seed in seeds(request):
-        stream = asked(seed, switches)
-        replay, asking = stream.replay, stream.asking
-        for query in replay.plan.queries:
-            if query.skip is not None:  # other matches before it would skip other events
-                continue
-            by_clause: dict[Clause, set[frozenset[tuple[str, int]]]] = {}
-            matched = {members(row) for row in given(replay, query)}
-            for explainer in explainers(asking, replay, query):
-                for near, events in whole_misses(stream, explainer):
-                    assert events not in matched, seed
-                    if near not in by_clause:
-                        by_clause[near] = found_without(replay, query, near)
-                    assert events in by_clause[near], f"seed {seed}, {query.name}: {near}"
-                    kinds[near.what] += 1
-    assert kinds[What.WHERE] or kinds[What.WINDOW], "something was the only reason"
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_said_of_an_event_is_so(kind: str, request: pytest.FixtureRequest) -> None:
+    noted = Counter[str]()
+    for asked in all_streams(request, kind):
+        explainer = asked.explainer
+        if explainer is None:
+            continue
+        ends = [at for at in range(len(explainer.history.events)) if explainer.searching.may_end(at)]
+        for latest in asked.dice.sample(ends, min(asked.dice.choice(ENDS), len(ends))):
+            try:
+                noted.update(said_of(asked, explainer, latest))
+            except AssertionError as error:
+                raise AssertionError(f"{asked.name}, {explainer.query.name}, event {latest}") from error
+    assert noted["matched"]
+    assert noted["alone"], "something was the only reason"
+    assert noted["change"]
 
 
-def whole_misses(stream: Asked, explainer: Explainer) -> Iterator[tuple[Clause, frozenset[tuple[str, int]]]]:
-    """The clauses that alone kept candidates from being matches, with these candidates."""
-    for latest in range(len(explainer.history.events)):
-        if explainer.searching.may_end(latest) and stream.explanation(explainer, latest).status is Status.NOT:
-            for near in explainer.nears(latest):
-                if near.is_whole and near.clause.what in LIFTED:
-                    events = explainer.words.events_of(near.bound)
-                    yield near.clause, frozenset((event.name, event.offset) for event in events)
+ENDS = (1, 1, 2)
+"""Of a stream, how many events are asked about."""
 
 
-def found_without(replay: Replay, query: QueryPlan, clause: Clause) -> set[frozenset[tuple[str, int]]]:
-    """What an engine finds with a clause lifted."""
-    plan = replace(replay.plan, queries=(lifted(query, clause),))
-    results, _ = measured_replay(plan, replay.records)
-    table = results.matches.get(query.title)
-    return set() if table is None else {members(row) for row in table.to_pylist(maps_as_pydicts="lossy")}
+def said_of(asked: Stream, explainer: Explainer, latest: int) -> Iterator[str]:
+    """What is checked of an explanation."""
+    query = explainer.query
+    answer = explainer.explanation(latest)
+    assert answer.says
+    ids = ids_with(explainer, asked.given(query), latest)
+    if answer.status is Status.MATCHED:
+        assert answer.match_id in ids
+        yield "matched"
+    elif query.every is None:
+        assert not ids
+    if answer.status is not Status.NOT or answer.match_id is not None:
+        return
+    nears = explainer.nears(latest) if answer.candidates else []
+    for near in nears:
+        check_figures(explainer, near, latest)
+    depends = query.skip is not None or query.every is not None  # other matches before it would skip other events
+    whole = [near for near in nears if near.is_whole and near.clause.what in LIFTED]
+    for near in asked.dice.sample(whole, min(1, len(whole))) if not depends else ():
+        events = frozenset((event.name, event.offset) for event in explainer.words.events_of(near.bound))
+        assert events not in map(members, asked.given(query))
+        lifting = replace(lifted(query, near.clause), at_most=None)
+        assert events in map(members, asked.found(lifting)), f"it is not for {near.clause} alone"
+        yield "alone"
+    for candidate in answer.candidates[:1]:
+        if candidate.change is not None:
+            check_change(asked, explainer, candidate.change, latest)
+            yield "change"
 
 
-@pytest.mark.parametrize("switches", SWITCHES.values(), ids=SWITCHES.keys())
-def test_a_match_is_found_among_its_own_events_alone(switches: Switches, request: pytest.FixtureRequest) -> None:
-    count = 0
-    for seed in seeds(request):
-        stream = asked(seed, switches)
-        for query in stream.replay.plan.queries:
-            for row in given(stream.replay, query)[:5]:
-                (answer,) = stream.asking.match(row, query)
-                kept = [event.row for event in answer.events if event.row is not None]
-                if kept:
-                    own = frozenset((event.name, event.offset) for event in answer.events)
-                    # Another one may win, or have more names, where what a `without` has seen is not among them.
-                    each = replace(query, finds_all=query.every is None, skip=None)
-                    found = found_among(stream.replay, query, kept), found_among(stream.replay, each, kept)
-                    assert any(own <= other for other in found[0] | found[1]), f"seed {seed}, {answer}"
-                    count += 1
-    assert count, "some query matches"
-
-
-@pytest.mark.parametrize("switches", SWITCHES.values(), ids=SWITCHES.keys())
-def test_the_least_change_pasted_into_the_text_gives_that_match(
-    switches: Switches, request: pytest.FixtureRequest
-) -> None:
-    kinds: Counter[str] = Counter()
-    for seed in seeds(request):
-        stream = asked(seed, switches)
-        for query in stream.replay.plan.queries:
-            for explainer in explainers(stream.asking, stream.replay, query):
-                for tried, event in changes(stream, explainer):
-                    change = stream.with_text(tried)
-                    assert change.query, f"seed {seed}, {query.name}: {change}"
-                    pasted = ensue.replay(change.query, stream.rows)
-                    assert event in last_events(pasted, query.name), f"seed {seed}, {query.name}: {change}"
-                    kinds[change.what] += 1
-    assert kinds, "something was changed"
-
-
-def found_among(replay: Replay, query: QueryPlan, rows: Sequence[int]) -> set[frozenset[tuple[str, int]]]:
-    """What an engine finds in some of the rows alone."""
-    records = replay.records
-    assert isinstance(records, Records), "the rows are in memory"
-    kept = np.isin(records.rows, rows)
-    own = replace(records, arrivals=Arrivals(records.arrivals.table.filter(pa.array(kept))), rows=records.rows[kept])
-    results, _ = measured_replay(replace(replay.plan, queries=(query,)), own)
-    table = results.matches.get(query.title)
-    return set() if table is None else {members(row) for row in table.to_pylist(maps_as_pydicts="lossy")}
-
-
-MOST_CHANGES = 3
-"""For one key of a query; each is a replay."""
-
-
-def changes(stream: Asked, explainer: Explainer) -> Iterator[tuple[Change, tuple[str, int]]]:
-    """The least changes, each with the row of the latest event of the match that it gives."""
-    found = 0
-    for latest in range(len(explainer.history.events)):
-        if explainer.searching.may_end(latest) and found < MOST_CHANGES:
-            answer = stream.explanation(explainer, latest)
-            for candidate in answer.candidates:
-                if candidate.change is not None and answer.event is not None:
-                    found += 1
-                    yield candidate.change, (answer.event.time or "", answer.event.offset)
-
-
-def last_events(replay: Replay, name: str) -> set[tuple[str, int]]:
-    """The times and the numbers of all events of matches of a query."""
+def ids_with(explainer: Explainer, rows: Sequence[Row], latest: int) -> set[str]:
+    """The matches of the explainer's key with this latest event; those of a `find every` have no events: all."""
+    if explainer.query.every is not None:
+        return {row["match_id"] for row in rows}
+    positions = {event.place: at for at, event in enumerate(explainer.history.events)}
     found = set()
-    for match in replay.match_objects():
-        if match["query"] == name:
-            events = [event for member in match["members"].values() for event in as_list(member)]
-            last = max(event["time"] for event in events)
-            found |= {(event["time"], event["row"]) for event in events if event["time"] == last}
+    for row in rows:
+        key = {name: plain_value(value) for name, value in (row["key"] or {}).items()}
+        each = [item for member in row["members"].values() for item in as_list(member)]
+        own = [positions.get((item["source"], item["partition"], item["offset"]), -1) for item in each]
+        if key == explainer.named and max(own) == latest:
+            found.add(row["match_id"])
     return found
 
 
+def check_figures(explainer: Explainer, near: Near, latest: int) -> None:
+    """What is said of a candidate is what its events say."""
+    query, events, reason = explainer.query, explainer.history.events, explainer.words.reason(near, latest)
+    bound = sorted(at for places in near.bound.values() for at in places)
+    match near.clause.what:
+        case What.WINDOW | What.RETAIN | What.UNIQUE:
+            assert near.position is not None, "an event has left its window"
+            event, item = events[near.position], query.inputs[near.clause.index]
+            newer = [at for at in range(near.position, latest + 1) if near.clause.index in events[at].inputs]
+            assert near.clause.index in event.inputs
+            if near.clause.what is What.WINDOW:
+                assert item.within is not None
+                assert reason.by == (events[latest].time - event.time - known(item.within)) / SECOND >= 0
+            elif near.clause.what is What.RETAIN:
+                assert item.retain is not None
+                assert reason.by == len(newer) - known(item.retain) > 0
+            else:
+                assert item.unique
+                assert reason.event is not None
+                assert any(events[at].place == reason.event.place for at in newer[1:])
+        case What.WITHIN:
+            condition = query.conditions[near.clause.index]
+            assert isinstance(condition, Within)
+            assert reason.by is not None
+            assert reason.by >= 0
+            if condition.between is None and near.clause.index not in query.decided_late:
+                span = events[bound[-1]].time - events[bound[0]].time
+                assert reason.by == (span - known(condition.duration)) / SECOND
+        case What.WAIT:
+            assert reason.by is not None
+            assert reason.by > 0
+        case What.WITHOUT:
+            assert reason.event is None or all(events[at].place != reason.event.place for at in bound)
+        case What.ORDER if near.position is not None:
+            assert events[near.position].number < events[bound[bound.index(near.position) + 1]].number - 1
+        case What.NEVER_CAME:
+            assert near.state is not None, "the search ended in a state"
+            wanted = [set(item.inputs) for item in query.automaton.states[near.state].transitions]
+            before = explainer.history.life(latest).start, min(bound)
+            assert not any(inputs <= set(events[at].inputs) for at in range(*before) for inputs in wanted)
+
+
+TEXTS = 0.4
+"""Of changes, which share is looked for in the text of the queries, which takes long."""
+
+
+def check_change(asked: Stream, explainer: Explainer, tried: Change, latest: int) -> None:
+    """The least change, pasted into the text or not, gives the match, and a lesser one does not."""
+    query, event, time = explainer.query, explainer.words.at(latest), explainer.history.events[latest].time
+    before, after = asked.tried[int(tried.query)]
+    found = asked.found(after)
+    if asked.dice.random() < TEXTS:
+        change = asked.with_text(tried)
+        assert change.query, f"{change} has no text"
+        found = asked.found_by_text(change.query, query.title)
+    assert (time, event.offset) in last_events(found), tried
+    less = lesser(before, after)
+    if less is not None:
+        assert (time, event.offset) not in last_events(asked.found(less)), f"less than {tried} is enough"
+
+
+def last_events(rows: Sequence[Row]) -> set[tuple[int, int]]:
+    """The times, µs, and the rows of all events that are the last of a match."""
+    found = set()
+    for row in rows:
+        events = [event for member in row["members"].values() for event in as_list(member)]
+        last = max(event["time"] for event in events)
+        found |= {(micros(last), event["offset"]) for event in events if event["time"] == last}
+    return found
+
+
+def lesser(before: QueryPlan, after: QueryPlan) -> QueryPlan | None:
+    """A change that is a little less; None = there is none, or it is of a constant."""
+    for index, (old, new) in enumerate(zip(before.inputs, after.inputs, strict=True)):
+        for name, step in (("within", None), ("retain", 1)):
+            was, now = getattr(old, name), getattr(new, name)
+            if was != now:
+                less = known(now) - (step or second_of(known(now)))
+                inputs = [*after.inputs]
+                inputs[index] = replace(new, **{name: less})
+                return replace(after, inputs=tuple(inputs)) if less > known(was) else None
+    for index, (old, new) in enumerate(zip(before.conditions, after.conditions, strict=True)):
+        if old != new and isinstance(old, Within | Gap) and isinstance(new, Within | Gap):
+            was, now = known(old.duration), known(new.duration)
+            less = now + 1 if isinstance(new, Gap) else now - second_of(now)
+            conditions = [*after.conditions]
+            conditions[index] = replace(new, duration=less)
+            return replace(after, conditions=tuple(conditions)) if min(was, now) < less < max(was, now) else None
+    return None
+
+
+def second_of(length: int) -> int:
+    """What a length was rounded up to, µs."""
+    return SECOND if length % SECOND == 0 else 1
+
+
+# A match.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_match_is_explained_and_found_among_its_own_events_alone(kind: str, request: pytest.FixtureRequest) -> None:
+    count = 0
+    for asked in all_streams(request, kind):
+        matched = [(query, row) for query in asked.replay.plan.queries for row in asked.given(query)]
+        for query, row in asked.dice.sample(matched, min(asked.dice.choice(MATCHES), len(matched))):
+            (answer,) = asked.asking.match(row, query)
+            assert (answer.status, answer.match_id) == (Status.MATCHED, row["match_id"]), asked.name
+            if query.every is None:
+                own = frozenset((event.name, event.offset) for event in answer.events)
+                assert own == members(row), asked.name
+                kept = [event.row for event in answer.events if event.row is not None]
+                if kept and len(kept) == len(own):
+                    # Another one may win, or have more names, where what a `without` has seen is not among them.
+                    each = replace(query, finds_all=True, skip=None)
+                    found = [*asked.found(query, kept), *asked.found(each, kept)]
+                    assert any(own <= members(other) for other in found), f"{asked.name}, {answer}"
+            count += 1
+    assert count, "some query matches"
+
+
+MATCHES = (0, 1)
+"""Of a stream, how many matches are asked about."""
+
+
+# A whole table.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_searches_at_once_find_what_each_finds(kind: str, request: pytest.FixtureRequest) -> None:
+    count = 0
+    for asked in list(all_streams(request, kind))[::7]:
+        explainer = asked.explainer
+        ends = [] if explainer is None else explainer.searching.ends.tolist()
+        if explainer is None or not ends:
+            continue
+        at_once, one_by_one = Searching(explainer.history), Searching(explainer.history)
+        at_once.search_all(ends)
+        for latest in asked.dice.sample(ends, min(5, len(ends))):
+            for clause in (None, *clauses_of(explainer.query)):
+                found = one_by_one.winner(latest, clause)
+                assert at_once.winner(latest, clause) == found, f"{asked.name}, {latest}, {clause}"
+                count += found is not None
+    assert count
+
+
 def test_a_lie_would_be_noticed() -> None:
-    stream = asked(1, TODAY)
-    replay = stream.replay
-    query = replay.plan.queries[0]
-    own = explainers(stream.asking, replay, query)
-    wrong = [clause for explainer in own for clause, _ in whole_misses(stream, explainer)]
-    nothing = frozenset[tuple[str, int]]()
-    assert all(nothing not in found_without(replay, query, clause) for clause in wrong)
+    clause, nothing = Clause(What.WHERE), Members()
+    asked = streams(1, "today")[0]
+    query = asked.replay.plan.queries[0]
+    if query.conditions:
+        assert nothing not in map(members, asked.found(lifted(query, clause)))
 
 
 def test_every_row_has_an_answer() -> None:
-    statuses: Counter[Status] = Counter()
-    for seed in range(3):
-        stream = asked(seed, ALL)
-        queries, sources = stream.replay.plan.queries, stream.replay.records.sources
-        for number in range(1, len(stream.rows) + 1):
-            answers: list[Explanation] = list(stream.asking.row(number, None, queries, sources))
+    statuses = Counter[Status]()
+    for kind in KINDS:
+        for asked in streams(3, kind):
+            queries, sources = asked.replay.plan.queries, asked.replay.records.sources
+            number = asked.first + asked.dice.randint(1, len(asked.rows))
+            answers: list[Explanation] = list(asked.asking.row(number, None, queries, sources))
             assert answers
             assert all(answer.says for answer in answers)
             statuses.update(answer.status for answer in answers)
