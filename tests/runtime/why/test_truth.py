@@ -31,7 +31,7 @@ from runtime.results.for_users import plain_value
 from runtime.why import Change, Explanation, Status, history
 from runtime.why.asking import Asking
 from runtime.why.clauses import Clause, What, clauses_of, lifted
-from runtime.why.explaining import Explainer, micros
+from runtime.why.explaining import Explainer
 from runtime.why.searching import Matchers, Near, Searching
 from tests.oracle.random_patterns import ALL, TODAY, Switches
 from tests.oracle.random_queries import random_draw
@@ -316,7 +316,7 @@ def check_figures(explainer: Explainer, near: Near, latest: int) -> None:
         case What.NEVER_CAME:
             assert near.state is not None, "the search ended in a state"
             wanted = [set(item.inputs) for item in query.automaton.states[near.state].transitions]
-            before = explainer.history.life(latest).start, min(bound)
+            before = explainer.history.life(latest).start, min(bound, default=latest)
             assert not any(inputs <= set(events[at].inputs) for at in range(*before) for inputs in wanted)
 
 
@@ -326,27 +326,17 @@ TEXTS = 0.4
 
 def check_change(asked: Stream, explainer: Explainer, tried: Change, latest: int) -> None:
     """The least change, pasted into the text or not, gives the match, and a lesser one does not."""
-    query, event, time = explainer.query, explainer.words.at(latest), explainer.history.events[latest].time
     before, after = asked.tried[int(tried.query)]
-    found = asked.found(after)
     if asked.dice.random() < TEXTS:
         change = asked.with_text(tried)
         assert change.query, f"{change} has no text"
-        found = asked.found_by_text(change.query, query.title)
-    assert (time, event.offset) in last_events(found), tried
+        found = asked.found_by_text(change.query, after.title)
+    else:
+        found = asked.found(after)
+    assert ids_with(explainer, found, latest), tried
     less = lesser(before, after)
     if less is not None:
-        assert (time, event.offset) not in last_events(asked.found(less)), f"less than {tried} is enough"
-
-
-def last_events(rows: Sequence[Row]) -> set[tuple[int, int]]:
-    """The times, µs, and the rows of all events that are the last of a match."""
-    found = set()
-    for row in rows:
-        events = [event for member in row["members"].values() for event in as_list(member)]
-        last = max(event["time"] for event in events)
-        found |= {(micros(last), event["offset"]) for event in events if event["time"] == last}
-    return found
+        assert not ids_with(explainer, asked.found(less), latest), f"less than {tried} is enough"
 
 
 def lesser(before: QueryPlan, after: QueryPlan) -> QueryPlan | None:
