@@ -254,6 +254,25 @@ def test_a_match_of_events_far_apart_is_explained_as_one() -> None:
     assert (answer.status, [event.row for event in answer.events]) == (Status.MATCHED, [11, 1501])
 
 
+def test_the_nearest_misses_of_a_query_that_others_feed_may_have_several_keys() -> None:
+    text = """event A { integer k; } event Alarm { integer k; }
+    query First { inputs { A() key k within 1 hour; } find A as a -> wait(1.0) { route Alarm(a.k); } }
+    query Second { inputs { Alarm() key k within 1 hour; } find Alarm as x -> Alarm as y -> Alarm as z }"""
+    replay = ensue.replay(text, [{"at": 2 * at, "event": "A", "k": at % 2} for at in range(4)])
+    found = [answer for answer in replay.why() if answer.query == "Second"]
+    assert {(answer.status, answer.key["k"]) for answer in found} == {(Status.NOT, 0), (Status.NOT, 1)}
+
+
+def test_an_event_of_a_find_all_has_matched_though_others_of_its_matches_were_suppressed() -> None:
+    text = """event A { integer v; }
+    query Q { inputs { A() within 1 hour; } find all A as a -> A as b at most 2 per 1 minute }"""
+    replay = ensue.replay(text, [{"at": at, "event": "A", "v": at} for at in range(3)])
+    _, given = replay.match_objects()
+    assert [given["members"][name]["row"] for name in "ab"] == [1, 3]
+    (answer,) = replay.why(row=3)
+    assert (answer.status, answer.match_id) == (Status.MATCHED, given["match_id"])
+
+
 def test_what_was_not_searched_is_said_each_time() -> None:
     rows = [{"at": at, "event": "A", "k": 1, "v": {10: 0.4, 1500: 0.95}.get(at, 0.0)} for at in range(1600)]
     replay = ensue.replay(FAR, rows)
