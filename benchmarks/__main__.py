@@ -31,6 +31,7 @@ from benchmarks import (
     rules,
     streaming,
     topics,
+    why,
     words,
 )
 
@@ -43,6 +44,7 @@ PARTS = (
         "patterns",
         "words",
         "rules",
+        "why",
         "ordering",
         "cold",
         "duckdb",
@@ -192,6 +194,11 @@ def _rules(extent: Extent) -> list[rules.Ruled]:
     return rules.measure(extent.events, extent.batches)
 
 
+def _why(extent: Extent) -> list[why.Explained]:
+    with TemporaryDirectory() as folder:
+        return why.measure(Path(folder), extent.events, max(1, extent.batches // 3))
+
+
 def _ordering(extent: Extent) -> list[ordering.Ordered]:
     return ordering.measure(extent.events, extent.keys[0], extent.batches)
 
@@ -239,6 +246,7 @@ _MEASUREMENTS: dict[str, tuple[Callable[[Extent], Sequence[Any]], Callable[[Any]
     "patterns": (_patterns, report.patterns),
     "words": (_words, report.words),
     "rules": (_rules, report.rules),
+    "why": (_why, report.why),
     "ordering": (_ordering, report.ordering),
     "cold": (_cold, report.cold),
     "duckdb": (_duckdb, report.compared),

@@ -18,6 +18,7 @@ from benchmarks.patterns import Measured
 from benchmarks.rules import Ruled
 from benchmarks.streaming import Streamed
 from benchmarks.topics import FromTopics
+from benchmarks.why import Explained
 from benchmarks.words import BASE, Spoken
 
 
@@ -129,6 +130,16 @@ def rules(items: Sequence[Ruled]) -> list[Table]:
     for item in items:
         times = f"{1000 * item.seconds:,.0f} ms", f"{1000 * item.beside:,.0f} ms", f"{item.ratio:.2f}"
         table.add_row(item.name, f"{item.events:,}", f"{item.matches:,}", *times)
+    return [table]
+
+
+def why(items: Sequence[Explained]) -> list[Table]:
+    """What `why` costs by each kind of question."""
+    table = Table("asked", "events", "read and replayed before", "answer", "once more", "memory")
+    table.title = "Why: one key, seconds of a processor and more memory than before"
+    for item in items:
+        times = f"{item.replay:.2f} s", f"{item.first:.2f} s", f"{item.again:.2f} s"
+        table.add_row(item.question, f"{item.events:,}", *times, f"{item.megabytes:.0f} MB")
     return [table]
 
 

@@ -10,7 +10,7 @@ import pytest
 from rich.table import Table
 
 import querylang
-from benchmarks import books, books_chart, everything, page, rules, words
+from benchmarks import books, books_chart, everything, page, rules, why, words
 from benchmarks.__main__ import PARTS
 from benchmarks.duckdb_compare import QUESTIONS
 from benchmarks.ordering import PAIRS
@@ -41,6 +41,8 @@ def test_a_little_of_everything_is_measured(tmp_path: Path) -> None:
     assert all(item["rate"] > 0 and item["part"] > 0 for item in measured["words"])
     assert [item["name"] for item in measured["rules"]] == [item.name for item in rules.asked()]
     assert all(item["ratio"] > 0 for item in measured["rules"])
+    assert [item["question"] for item in measured["why"]] == [*why.QUESTIONS]
+    assert all(item["first"] > 0 and item["again"] > 0 and item["events"] > 0 for item in measured["why"])
     assert [item["name"] for item in measured["ordering"]] == [orderly.name for orderly, _ in PAIRS]
     assert all(item["ratio"] > 0 and 0 < item["share"] < 1 for item in measured["ordering"])
     assert all(item["batch_ms"] > 0 and item["active"] > 0 for item in measured["cold"])

@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from ensue.answer import Replay
 from ensue.asking_why import rewritten_as, table_of
 from ensue.data_options import DataOptions
 from ensue.embedded import ToReplay, read
-from querylang.plan.model import Gap, QueryPlan, Within, known
+from querylang.plan.model import Condition, Gap, Input, QueryPlan, Within, known
 from querylang.source import Source
 from runtime.columns.arrivals import Arrivals
 from runtime.replay import Records
@@ -147,7 +147,6 @@ def drawn(seed: int, switches: Switches | None) -> tuple[str, list[list[Row]]]:
     return text_of(queries, late=draw.late), [records_of(rows) for rows in tables]
 
 
-@cache
 def streams(seed: int, kind: str) -> Sequence[Stream]:
     """Those of a draw, one after the other in one table: each has a replay of its own."""
     switches, found, matchers = KINDS[kind], list[Stream](), dict[str, Matchers]()
@@ -185,17 +184,13 @@ def stream(
     return Stream(name, random.Random(name), replay, asking, rows, first, tried)
 
 
-def seeds(request: pytest.FixtureRequest, kind: str) -> range:
-    """Of the draws of a kind."""
-    number = request.config.getoption("--streams-seed") * len(KINDS) + [*KINDS].index(kind)
-    asked = SHARES.get(kind, 5) * request.config.getoption("--streams") // STREAMS
-    return range(number * 1_000_000, number * 1_000_000 + max(2, asked))
-
-
-def all_streams(request: pytest.FixtureRequest, kind: str) -> Iterator[Stream]:
-    """All tests ask the same ones: their replays and explainers cost the most."""
-    for seed in seeds(request, kind):
-        yield from streams(seed, kind)
+@pytest.fixture(scope="module", params=KINDS)
+def asked_streams(request: pytest.FixtureRequest) -> Sequence[Stream]:
+    """Those of a kind. All tests of it ask the same ones: their replays and explainers cost the most."""
+    kind: str = request.param
+    first = (request.config.getoption("--streams-seed") * len(KINDS) + [*KINDS].index(kind)) * 1_000_000
+    draws = max(10, SHARES.get(kind, 5) * request.config.getoption("--streams") // STREAMS)
+    return [asked for seed in range(first, first + draws) for asked in streams(seed, kind)]
 
 
 def members(row: Row) -> Members:
@@ -211,10 +206,9 @@ def as_list(member: Any) -> list[Any]:
 # An event that may end a match.
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_said_of_an_event_is_so(kind: str, request: pytest.FixtureRequest) -> None:
+def test_what_is_said_of_an_event_is_so(asked_streams: Sequence[Stream]) -> None:
     noted = Counter[str]()
-    for asked in all_streams(request, kind):
+    for asked in asked_streams:
         explainer = asked.explainer
         if explainer is None:
             continue
@@ -341,21 +335,36 @@ def check_change(asked: Stream, explainer: Explainer, tried: Change, latest: int
 
 def lesser(before: QueryPlan, after: QueryPlan) -> QueryPlan | None:
     """A change that is a little less; None = there is none, or it is of a constant."""
-    for index, (old, new) in enumerate(zip(before.inputs, after.inputs, strict=True)):
-        for name, step in (("within", None), ("retain", 1)):
-            was, now = getattr(old, name), getattr(new, name)
-            if was != now:
-                less = known(now) - (step or second_of(known(now)))
-                inputs = [*after.inputs]
-                inputs[index] = replace(new, **{name: less})
-                return replace(after, inputs=tuple(inputs)) if less > known(was) else None
-    for index, (old, new) in enumerate(zip(before.conditions, after.conditions, strict=True)):
-        if old != new and isinstance(old, Within | Gap) and isinstance(new, Within | Gap):
-            was, now = known(old.duration), known(new.duration)
-            less = now + 1 if isinstance(new, Gap) else now - second_of(now)
-            conditions = [*after.conditions]
-            conditions[index] = replace(new, duration=less)
-            return replace(after, conditions=tuple(conditions)) if min(was, now) < less < max(was, now) else None
+    for index, (own, other) in enumerate(zip(before.inputs, after.inputs, strict=True)):
+        if own.within != other.within or own.retain != other.retain:
+            less = _lesser_window(own, other)
+            return less and replace(after, inputs=(*after.inputs[:index], less, *after.inputs[index + 1 :]))
+    for index, (was, now) in enumerate(zip(before.conditions, after.conditions, strict=True)):
+        if was != now:
+            shorter = _lesser_length(was, now)
+            conditions = (*after.conditions[:index], shorter, *after.conditions[index + 1 :])
+            return None if shorter is None else replace(after, conditions=conditions)
+    return None
+
+
+def _lesser_window(before: Input, after: Input) -> Input | None:
+    if before.within is not None and after.within is not None and before.within != after.within:
+        less = known(after.within) - second_of(known(after.within))
+        return replace(after, within=less) if less > known(before.within) else None
+    assert before.retain is not None, "a window was changed"
+    assert after.retain is not None, "a window was changed"
+    less = known(after.retain) - 1
+    return replace(after, retain=less) if less > known(before.retain) else None
+
+
+def _lesser_length(before: Condition, after: Condition) -> Condition | None:
+    match before, after:
+        case Within(duration=long), Within(duration=longer):
+            less = known(longer) - second_of(known(longer))
+            return replace(after, duration=less) if less > known(long) else None
+        case Gap(duration=long), Gap(duration=shorter):
+            less = known(shorter) + 1
+            return replace(after, duration=less) if less < known(long) else None
     return None
 
 
@@ -367,10 +376,9 @@ def second_of(length: int) -> int:
 # A match.
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_match_is_explained_and_found_among_its_own_events_alone(kind: str, request: pytest.FixtureRequest) -> None:
+def test_a_match_is_explained_and_found_among_its_own_events_alone(asked_streams: Sequence[Stream]) -> None:
     count = 0
-    for asked in all_streams(request, kind):
+    for asked in asked_streams:
         matched = [(query, row) for query in asked.replay.plan.queries for row in asked.given(query)]
         for query, row in asked.dice.sample(matched, min(asked.dice.choice(MATCHES), len(matched))):
             (answer,) = asked.asking.match(row, query)
@@ -395,10 +403,9 @@ MATCHES = (0, 1)
 # A whole table.
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_many_searches_at_once_find_what_each_finds(kind: str, request: pytest.FixtureRequest) -> None:
+def test_many_searches_at_once_find_what_each_finds(asked_streams: Sequence[Stream]) -> None:
     count = 0
-    for asked in list(all_streams(request, kind))[::7]:
+    for asked in asked_streams[::5]:
         explainer = asked.explainer
         ends = [] if explainer is None else explainer.searching.ends.tolist()
         if explainer is None or not ends:
