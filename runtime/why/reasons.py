@@ -177,11 +177,15 @@ class Reasons:
         inputs = sorted({number for item in transitions for number in item.inputs})
         types = " or ".join(self.query.inputs[item].name for item in inputs)
         named = " or ".join(f"`{name}`" for name in names)
-        first = min(positions_of(near.bound), default=latest)
-        says = f"no {types} that could be {named} came before {self._shown(first, near.bound)}"
+        if near.bound:
+            says = (
+                f"no {types} that could be {named} came before {self._shown(min(positions_of(near.bound)), near.bound)}"
+            )
+        else:  # a `find every` asks for each of its events, whatever it serves
+            says = f"a match ends with {types} that could be {named}, and {self._shown(latest, {})} could not"
         later = self._later(latest, [item.inputs for item in transitions])
         if later is None:
-            return Reason(str(What.NEVER_CAME), "", f"{says}, for this key")
+            return Reason(str(What.NEVER_CAME), "", f"{says}, for this key" if near.bound else says)
         behind = self._searching.events[later].time - self._searching.events[latest].time
         how = "at the same time, but behind it in order" if not behind else f"{duration_text(behind)} after it"
         says += f"; the first one came {how}, {self._shown(later, {})}: a match ends with its newest event"

@@ -273,6 +273,18 @@ def test_an_event_of_a_find_all_has_matched_though_others_of_its_matches_were_su
     assert (answer.status, answer.match_id) == (Status.MATCHED, given["match_id"])
 
 
+def test_an_event_that_ends_no_candidate_of_a_find_every_has_not_come_too_early() -> None:
+    text = """event A { integer v; } event B { integer v; }
+    query Q { inputs { A() within 1 hour; B() within 1 hour; }
+        find every A as a -> B as b select count() as n having count() > 5 }"""
+    replay = ensue.replay(text, [{"at": at, "event": event, "v": 1} for at, event in enumerate("ABAB")])
+    (answer,) = replay.why(row=3)
+    assert answer.says == (
+        "a match ends with B that could be `b`, and A (row 3) could not; the first one came 1 second after it, B (row 4):"
+        " a match ends with its newest event"
+    )
+
+
 def test_what_was_not_searched_is_said_each_time() -> None:
     rows = [{"at": at, "event": "A", "k": 1, "v": {10: 0.4, 1500: 0.95}.get(at, 0.0)} for at in range(1600)]
     replay = ensue.replay(FAR, rows)

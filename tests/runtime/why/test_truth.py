@@ -310,7 +310,7 @@ def check_figures(explainer: Explainer, near: Near, latest: int) -> None:
         case What.NEVER_CAME:
             assert near.state is not None, "the search ended in a state"
             wanted = [set(item.inputs) for item in query.automaton.states[near.state].transitions]
-            before = explainer.history.life(latest).start, min(bound, default=latest)
+            before = (explainer.history.life(latest).start, min(bound)) if bound else (latest, latest + 1)
             assert not any(inputs <= set(events[at].inputs) for at in range(*before) for inputs in wanted)
 
 
