@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,11 @@ from ensue.answer import Replay
 from ensue.asking_why import rewritten_as, table_of
 from ensue.data_options import DataOptions
 from ensue.embedded import ToReplay, read
-from querylang.plan.model import Condition, Gap, Input, QueryPlan, Within, known
+from querylang.plan.model import ACCEPT, Condition, Gap, Input, QueryPlan, Within, known
 from querylang.source import Source
 from runtime.columns.arrivals import Arrivals
+from runtime.matching.interface import Bindings
+from runtime.matching.reference import positions_of
 from runtime.replay import Records
 from runtime.replay.replay import measured_replay
 from runtime.results.for_users import plain_value
@@ -243,6 +246,10 @@ def said_of(asked: Stream, explainer: Explainer, latest: int) -> Iterator[str]:
     nears = explainer.nears(latest) if answer.candidates else []
     for near in nears:
         check_figures(explainer, near, latest)
+    if nears and not any(near.is_whole for near in nears):
+        furthest = Partial(explainer, latest).most
+        assert all(len(positions_of(near.bound)) >= furthest for near in nears), "some candidate came further"
+        yield "dead end"
     depends = query.skip is not None or query.every is not None  # other matches before it would skip other events
     whole = [near for near in nears if near.is_whole and near.clause.what in LIFTED]
     for near in asked.dice.sample(whole, min(1, len(whole))) if not depends else ():
@@ -275,7 +282,7 @@ def ids_with(explainer: Explainer, rows: Sequence[Row], latest: int) -> set[str]
 def check_figures(explainer: Explainer, near: Near, latest: int) -> None:
     """What is said of a candidate is what its events say."""
     query, events, reason = explainer.query, explainer.history.events, explainer.words.reason(near, latest)
-    bound = sorted(at for places in near.bound.values() for at in places)
+    bound = sorted({at for places in near.bound.values() for at in places})
     match near.clause.what:
         case What.WINDOW | What.RETAIN | What.UNIQUE:
             assert near.position is not None, "an event has left its window"
@@ -313,6 +320,29 @@ def check_figures(explainer: Explainer, near: Near, latest: int) -> None:
             before = (explainer.history.life(latest).start, min(bound)) if bound else (latest, latest + 1)
             assert not any(inputs <= set(events[at].inputs) for at in range(*before) for inputs in wanted)
 
+
+class Partial:
+    """How many events are bound at most, by a search from an event on that is followed to all its ends."""
+
+    def __init__(self, explainer: Explainer, latest: int) -> None:
+        self._search, self._matcher = explainer.searching.search(latest), explainer.searching.matcher()
+        self._visits, self.most = 0, 0
+        self._follow(0, latest, {})
+
+    def _follow(self, state: int, newest: int, bound: Bindings) -> None:
+        self._visits += 1
+        self.most = max(self.most, len(positions_of(bound)))
+        for position in self._search.free if self._visits < MOST_FOLLOWED else ():
+            if position > newest or (state == 0 and position < newest):
+                continue
+            for transition in chain(*self._matcher.transitions(state, self._search.in_window[position])):
+                extended = self._search._consume(state, transition, position, newest, bound)
+                if extended is not None and transition.target != ACCEPT:
+                    self._follow(transition.target, position - 1, extended)
+
+
+MOST_FOLLOWED = 500
+"""Places of a search; so many are less than what `why` looks at."""
 
 TEXTS = 0.4
 """Of changes, which share is looked for in the text of the queries, which takes long."""
