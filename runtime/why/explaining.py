@@ -147,7 +147,7 @@ class Explainer:
         return self._not_given(latest, bound, event)
 
     def _bound(self, latest: int, match_id: str | None) -> Bindings | None:
-        """What the search finds; of a `find all` what was given out, if the first of all was not."""
+        """What the search finds; of a `find all` what was given out, if that was not."""
         winner, given = self.searching.winner(latest), self.history.given
         if winner is None or not self.query.finds_all or (match_id is None and given.of(latest, winner)):
             return winner

@@ -96,7 +96,7 @@ class Matchers:
 
 
 class _AtOnce:
-    """Searches from several events of a key, side by side: each has its scope as a key of its own."""
+    """Searches from several events of a key at once: the scope of each is a key of its own."""
 
     def __init__(self, events: KeyEvents, scopes: Sequence[range]) -> None:
         self._events, self._scopes = events, scopes
@@ -171,7 +171,7 @@ class Searching:
         return known[clause]
 
     def search_all(self, latest: Sequence[int]) -> None:
-        """Searches from many events at once where a kernel can, so that `winner` knows what is found.
+        """Searches from many events at once where a kernel can: `winner` then knows what wins.
 
         Both matchers agree on every stream; the kernel follows a search a hundred times faster.
         """
