@@ -121,3 +121,13 @@ def test_kernels_find_what_the_reference_matcher_finds(block: int) -> None:
         on_kernel += knows_shared_events(plan.queries[0])
     assert count > 90
     assert 25 < on_kernel < 50, "both are asked: the kernels that know such events, and keys by their matchers"
+
+
+@pytest.mark.parametrize("pattern", ["all one as a", "one as a {1}", "all one as a after match skip to last a"])
+def test_a_match_of_one_event_is_found_though_the_last_of_its_roles_is_another(pattern: str) -> None:
+    inputs = "P() as one key k within 20.0; P(v >= 1.0) as two key k within 20.0;"
+    plan = querylang.compile_text(f"{EVENTS}query Q {{ inputs {{ {inputs} }} find {pattern} }}").plan
+    row = {"ts": 1.0, "event": "P", "k": 1, "j": 1, "s": "x", "w": 0.0}
+    arrivals = read_arrivals([{**row, "at": at, "v": float(at)} for at in range(3)], plan)
+    assert len(matches(plan, arrivals, "auto")) == 3
+    assert matches(plan, arrivals, "auto") == matches(plan, arrivals, "reference")

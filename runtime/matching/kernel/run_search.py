@@ -107,7 +107,7 @@ def search_runs(
             start = links.starts[place[INDEX]]
             event = last_position(events, start)
             move_windows(events, windows, followed, place[PREVIOUS], event, search_state)
-            oldest_position, oldest_time = event, events.time[event]
+            oldest_position, oldest_time = start, events.time[event]
             for item in range(len(search_state.oldest_time)):
                 if windows.is_used_later[item]:
                     oldest_position = min(oldest_position, search_state.oldest_position[item])
