@@ -1,4 +1,4 @@
-"""How many threads a process uses, work that is divided among them, and how often its collector looks."""
+"""How many threads a process uses, what is divided among them, and when its collector looks."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def shares(count: int, parts: int) -> list[tuple[int, int]]:
 
 
 COLLECTIONS = 100_000, 20, 50
-"""When the collector looks for cycles, of which Ensue makes few: plans and columns are kept, or freed
-at once. After 700 new objects, as Python has it, that is a sixth of the time of a check."""
+"""When the collector looks for cycles, of which Ensue makes few: plans and columns are kept, or
+freed at once. After 700 new objects, as Python has it, that is a sixth of the time of a check."""
 
 _COLLECTING = Lock()
 _outer: list[tuple[int, int, int]] = []

@@ -72,7 +72,7 @@ def plan_of(text: str) -> Plan:
     return Plan(plan.events, tuple(instance for query in plan.queries for instance in querylang.instances_of(query)))
 
 
-class DoesNotApply(Exception):  # it is no error
+class SilentError(Exception):
     """A relation says nothing of such a scenario."""
 
 
@@ -83,7 +83,7 @@ Relation = Callable[[Scenario, random.Random], tuple[Side, Answer, Answer]]
 def needed(holds: object) -> None:
     """Continue only if it holds."""
     if not holds:
-        raise DoesNotApply
+        raise SilentError
 
 
 def side_of(scenario: Scenario) -> Side:
@@ -394,7 +394,7 @@ def tried(seed: int, name: str) -> Said | None:
     scenario = scenario_of(seed)
     try:
         side, found, expected = RELATIONS[name](scenario, random.Random(f"{name} {seed}"))
-    except DoesNotApply:
+    except SilentError:
         return None
     if found == expected:
         return Said(bool(expected))
