@@ -58,6 +58,11 @@ def name_of_table(path: str | Path) -> str:
     return path.from_folder if isinstance(path, FileBelow) else Path(path).name
 
 
+def shown_name(path: str | Path) -> str:
+    """The same as text: bytes of a name that are not UTF-8 are written as hexadecimal numbers."""
+    return name_of_table(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def is_key(name: str) -> bool:
     """Whether a folder of this name is a key and its value."""
     key, equals, value = name.partition("=")

@@ -17,7 +17,7 @@ from querylang.errors import InputError, PassingError, did_you_mean, is_passing,
 from querylang.plan.expression import Kind, Type
 from querylang.system_errors import has_way_out, refused
 from runtime.file_forms import COMPRESSIONS, EVERYTHING, UTF_8, Asked, kind_of, shortened
-from runtime.file_paths import keys_of, name_of_table, path_of
+from runtime.file_paths import keys_of, path_of, shown_name
 from runtime.instants import NO_TIME
 from runtime.number_arrays import Integers
 from runtime.policies.settings_text import USUAL_TIMES
@@ -80,7 +80,7 @@ def iter_raw(table: Any, name: str | None = None, asked: Asked = EVERYTHING) -> 
     asked: what is needed, and limits
     """
     if isinstance(table, str | Path):
-        own = name or _shown_name(table)
+        own = name or shown_name(table)
         keys = keys_of(own)
         for part in _read_path(path_of(table), own, asked):
             yield with_keys(part, keys) if keys else part
@@ -90,11 +90,6 @@ def iter_raw(table: Any, name: str | None = None, asked: Asked = EVERYTHING) -> 
         yield of_mappings(table, name or "table", asked)
     else:
         yield read_frame(table, name or "table", asked)
-
-
-def _shown_name(path: str | Path) -> str:
-    """The source's name; bytes that are not UTF-8 are written as hexadecimal numbers."""
-    return name_of_table(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 @contextmanager

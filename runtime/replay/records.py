@@ -19,7 +19,7 @@ from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, RecordKind, in_arrival_order, is_in_order, place_of
-from runtime.file_paths import name_of_table
+from runtime.file_paths import shown_name
 from runtime.instants import NEVER, NO_TIME
 from runtime.reading import ColumnNames, TableRecords, iter_table
 from runtime.reading.formats.parquet_files import about_rows
@@ -132,7 +132,7 @@ def source_names(tables: Sequence[Any]) -> tuple[str, ...]:
     names: list[str] = []
     repeated = Counter[str]()  # by what is before a number: a file may be called `table#2`
     for table in tables:
-        name = name_of_table(table) if isinstance(table, str | Path) else "table"
+        name = shown_name(table) if isinstance(table, str | Path) else "table"
         count = repeated[name]
         names.append(f"{name}#{count + 1}" if count else name)
         repeated[names[-1].partition("#")[0]] += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -107,3 +108,10 @@ def test_a_pattern_or_folder_without_tables_is_one_clear_line(tmp_path: Path) ->
 
 def test_a_file_that_is_not_there_is_left_to_the_reader(tmp_path: Path) -> None:
     assert names(tmp_path / "none.csv") == ["none.csv"]
+
+
+def test_files_whose_names_are_not_utf8_are_read_beside_others(tmp_path: Path) -> None:
+    for name in (b"a\xff.csv", b"b.csv"):
+        (tmp_path / os.fsdecode(name)).write_text("at,k\n1,x\n")
+    result = replay("event A { string k; }\nquery Q { inputs { A() key k within 1 hour; } find A as a }", tmp_path)
+    assert sorted(set(result.ledger["source"])) == ["a\\xff.csv", "b.csv"]
