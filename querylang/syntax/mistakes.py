@@ -307,9 +307,9 @@ def _begins_part(token: Token, before: Sequence[Token]) -> bool:
     """Whether the keyword was certainly not meant as a name.
 
     `inputs { A() within 3; find ...`: the closing brace is missing. `key within 3`: the key is
-    missing.
+    missing. A keyword that has a member is a name, `A(event.outcome = "failure")`.
     """
-    if not before:
+    if not before or token.source.text.startswith(".", token.end):
         return False
     last = before[-1]
     is_first_of_line = "\n" in token.source.text[last.end : token.start]
