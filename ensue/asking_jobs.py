@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from job_engine.errors import in_plain_words
 from job_engine.job.upkeep.keys import JobState, KeyState, QuerySize, SeenGroup, job_state, seen_again
@@ -26,6 +27,7 @@ from querylang.errors import InputError, counted, did_you_mean, listed
 from querylang.plan.model import QueryPlan
 from querylang.plan.text import duration_text
 from runtime.admission import Outcome
+from runtime.columns.arrivals import Arrivals
 from runtime.columns.keys import GivenKey
 from runtime.instants import LATEST
 from runtime.results.for_users import plain_value
@@ -102,13 +104,24 @@ def why_of_job(
         whys = [_of_key(group, queries, key, at) for group, queries in asked if _have_key(group, queries, key)]
         if not whys:
             raise InputError(f"no query has the key {' '.join(key)}")
-    count = sum(len(group.records) for group in seen)
+    count = _different([group.records for group in seen])
     remarks = [f"{counted(count, 'record')} that the job has read were read again"]
     remarks += [remark for why in whys for remark in why.remarks]
     remarks += _doubts(path, {answer.title for why in whys for answer in why.answers})
     own = [query for _, queries in asked for query in queries]
     whole = Why(whys[0].question, tuple(answer for why in whys for answer in why.answers), tuple(remarks))
     return Hidden(load_deployment(path).hide).why(own, whole)
+
+
+def _different(read: Sequence[Arrivals]) -> int:
+    """How many records were read: several groups may have got the same ones."""
+    if len(read) < 2:
+        return sum(map(len, read))
+    parts = [each.table.select(list(_PLACE)).cast(pa.schema(_PLACE)) for each in read]
+    return int(pa.concat_tables(parts).group_by(list(_PLACE)).aggregate([]).num_rows)
+
+
+_PLACE = {"_source": pa.string(), "_partition": pa.int64(), "_offset": pa.int64()}
 
 
 def _doubts(path: Path | str, titles: Collection[str] = ()) -> Iterator[str]:
@@ -183,12 +196,10 @@ def _have_key(group: SeenGroup, queries: Sequence[QueryPlan], key: Sequence[str]
 def _of_key(group: SeenGroup, queries: Sequence[QueryPlan], key: Sequence[str], at: str | None) -> Why:
     given = GivenKey.of_texts(key, group.plan) if key else None
     own = [query for query in queries if given is None or given.values_for(group.plan, query) is not None]
-    try:
-        moment = None if at is None else parse_time(at)
-    except InputError as error:
-        raise InputError(f"at: {error}") from None
+    asking = _asking(group)
+    moment = None if at is None else asking.moment(at)
     parts = ("key" if key else "", *key, f"at {at}" if at else "")
-    return _asking(group).key(given, moment, own, " ".join(part for part in parts if part))
+    return asking.key(given, moment, own, " ".join(part for part in parts if part))
 
 
 class _AskingJob:

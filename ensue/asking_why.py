@@ -18,7 +18,6 @@ from runtime.columns.keys import GivenKey
 from runtime.replay import FileRecords, Records, Script
 from runtime.results.for_users import plain_value, routes_of, row_number
 from runtime.scoring import Score, scores_of
-from runtime.timestamps import parse_time
 from runtime.why import Asking, Change, Ending, Funnel, Table, Why, funnel_of, short_time
 
 if TYPE_CHECKING:
@@ -232,7 +231,7 @@ _NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:e[+-]?\d+)?')
 
 def _written(clause: str) -> Iterator[str]:
     """What a clause may have in the place of a constant: its lengths and its constants."""
-    length = re.search(r"(?:within |wait\()(\d[\d.]* \w+(?: \d[\d.]* \w+)*)", clause)
+    length = re.search(r"(?:within |wait |wait\()(\d[\d.]* \w+(?: \d[\d.]* \w+)*)", clause)
     if length is not None:
         yield length[1]
     yield from dict.fromkeys(_NUMBER.findall(clause))
@@ -245,12 +244,13 @@ def _is_plan(compiled: Compiled, texts: Sequence[Source], wanted: QueryPlan) -> 
     except EnsueError:
         return False
     found = next((query for query in plan.queries if query.title == wanted.title), None)
-    return found is not None and _meaning(found) == _meaning(wanted)
+    has_policies = any(item.policy is not None for item in wanted.inputs)
+    return found is not None and _meaning(found, has_policies) == _meaning(wanted, has_policies)
 
 
-def _meaning(query: QueryPlan) -> tuple[object, ...]:
-    """What a change changes; policies and what is forgotten are settings of the run."""
-    windows = [(item.within, item.retain) for item in query.inputs]
+def _meaning(query: QueryPlan, has_policies: bool) -> tuple[object, ...]:
+    """What a change changes; policies, which replace waits, and what is forgotten are settings of the run."""
+    windows = [(item.within, item.retain, None if has_policies else item.wait) for item in query.inputs]
     return windows, query.conditions, query.trailing, query.automaton
 
 
@@ -311,10 +311,7 @@ def _by_key(
         queries = [query for query in queries if given.values_for(replay.plan, query) is not None]
         if not queries:
             raise InputError(f"no query has the key {shown}")
-    try:
-        moment = None if at is None else parse_time(str(at))
-    except InputError as error:
-        raise InputError(f"at: {error}") from None
+    moment = None if at is None else asking.moment(str(at))
     return asking.key(
         given, moment, queries, " ".join(part for part in ("key", shown, f"at {at}" if at else "") if part)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,11 +20,12 @@ from runtime.admission import Outcome, Selection, Selector, of_layers
 from runtime.columns.keys import GivenKey, keys_of_layer, number_keys
 from runtime.instants import NO_TIME
 from runtime.number_arrays import Integers
+from runtime.timestamps import format_time, parse_time
 from runtime.why.answers import Explanation, Reason, Status
 from runtime.why.clauses import What
 from runtime.why.explaining import MOST_SHOWN, Explainer, named_key, unselected
 from runtime.why.history import KeyValues, results_over
-from runtime.why.other_runs import near_keys
+from runtime.why.other_runs import near_keys, with_near_keys
 from runtime.why.reasons import moment_text
 from runtime.why.records import Table
 from runtime.why.searching import Matchers
@@ -41,6 +43,11 @@ MOST_KEYS, MOST_SEARCHED = 20, 100
 LEAST_SEARCHED, MOST_IN_WINDOWS = 20, 20_000
 """Fewer events, but so many, where their windows together hold more events than this."""
 
+
+_DAY = 86_400_000_000
+"""µs."""
+
+_TIME_OF_DAY = re.compile(r"\d{1,2}:\d\d(:\d\d([.,]\d+)?)?")
 
 _RANKED = (Status.MATCHED, Status.NOT_YET, Status.NOT, Status.REFUSED)
 """The order of answers about one record."""
@@ -87,6 +94,26 @@ class Asking:
         return self._why(f"match {row['match_id']}", [explainer.explanation(latest, match_id=row["match_id"])])
 
     # By key and time.
+
+    def moment(self, text: str) -> int:
+        """A moment as users write it, µs; a time without a day is of the day of the records.
+
+        Raises InputError for anything else, and where the records are of several days.
+        """
+        try:
+            micros = parse_time(text)
+        except InputError as error:
+            raise InputError(f"at: {error}") from None
+        arrival = self.table.records.column("_arrival").to_numpy()
+        if not _TIME_OF_DAY.fullmatch(text.strip()) or not len(arrival):
+            return micros
+        first, last = (int(end) // _DAY for end in (arrival.min(), arrival.max()))
+        if first <= 0 <= last:
+            return micros
+        if first == last:
+            return first * _DAY + micros
+        days = [format_time(day * _DAY)[:10] for day in (first, last)]
+        raise InputError(f"at: {text!r} has no day, and the records are of {days[0]} to {days[1]}: `{days[0]}T{text}`")
 
     def key(self, given: GivenKey | None, at: int | None, queries: Sequence[QueryPlan], question: str) -> Why:
         """What became of a key's events at a moment, µs; None = the last of them."""
@@ -174,11 +201,9 @@ class Asking:
 
     def _no_records(self, query: QueryPlan, key: KeyValues) -> Explanation:
         near = near_keys(self.table.plan, query, self.table.records, self.table.kinds, key)
-        says = "no record has this key"
-        if near:
-            says += f"; keys are compared exactly, and there is {', '.join(map(repr, near))}"
-        named = named_key(query, key)
-        reason = Reason(str(What.KEY), f"key {', '.join(query.key_names)}", says)
+        clause = f"key {', '.join(query.key_names)}"
+        reason = with_near_keys(Reason(str(What.KEY), clause, "no record has this key"), query, near)
+        named, says = named_key(query, key), reason.says
         return Explanation(Status.NOT, query.name, query.instance, named, says, reason=reason)
 
     # By row.
@@ -315,7 +340,7 @@ class Asking:
         names = " or ".join(dict.fromkeys(f"`{query.terms[term].name}`" for item in starts for term in item.binds))
         types = " or ".join(dict.fromkeys(query.inputs[number].name for item in starts for number in item.inputs))
         says = f"no {types} came that could be {names}, with which a match ends"
-        return explainer.nothing(Reason(str(What.NEVER_CAME), "", says))
+        return explainer.nothing(with_near_keys(Reason(str(What.NEVER_CAME), "", says), query, explainer.near))
 
     def _without_events(self, query: QueryPlan, outcome: NDArray[Any]) -> Explanation:
         """No record is an event of the query: what became of them."""

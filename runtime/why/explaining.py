@@ -24,7 +24,7 @@ from runtime.why.answers import Awaited, Candidate, Change, EventAt, Explanation
 from runtime.why.changes import LeastChange
 from runtime.why.clauses import Clause, What
 from runtime.why.history import KeyHistory, KeyValues, key_history, rows_of_key
-from runtime.why.other_runs import OtherRuns
+from runtime.why.other_runs import OtherRuns, near_keys, with_near_keys
 from runtime.why.reasons import SECOND, Reasons, filter_sides, moment_text, nearness, place_text, short_time, sides_text
 from runtime.why.records import Table, event_of_row, record_at
 from runtime.why.searching import Matchers, Near, Searching
@@ -52,7 +52,7 @@ class Explainer:
         self.history: KeyHistory = key_history(table.plan, query, self.own, key, table.ending)
         self.searching = Searching(self.history, matchers)
         self.words = Reasons(self.searching, table.row_of)
-        self.others = OtherRuns(self.history, self.own, table.records, table.ending, table.row_of)
+        self.others = OtherRuns(self.history, self.own, table.records, table.ending, table.row_of, table.rewritten_as)
         self.changes = LeastChange(self.searching, self.others.gives, table.rewritten_as)
         self.named = named_key(query, key)
         self._nears: dict[int, list[Near]] = {}
@@ -209,12 +209,25 @@ class Explainer:
         candidates = tuple(candidate for _, candidate in ranked[:MOST_SHOWN])
         if with_changes:
             candidates = tuple(self._with_change(candidate, latest) for candidate in candidates)
+        if all(candidate.reason.what != What.KEY for candidate in candidates):
+            candidates = tuple(map(self._with_near_keys, candidates))
         if not candidates:
             says = f"{_short(event)} completes no match"
             return self._of(Status.NOT, says, event=event, reason=Reason(str(What.NEVER_CAME), "", says))
         return self._of(
             Status.NOT, candidates[0].reason.says, event=event, candidates=candidates, reason=candidates[0].reason
         )
+
+    def _with_near_keys(self, candidate: Candidate) -> Candidate:
+        """With the keys under which what never came may have come."""
+        if candidate.reason.what != What.NEVER_CAME:
+            return candidate
+        return replace(candidate, reason=with_near_keys(candidate.reason, self.query, self.near))
+
+    @cached_property
+    def near(self) -> Sequence[str]:
+        """Keys that are nearly this one."""
+        return near_keys(self.table.plan, self.query, self.table.records, self.table.kinds, self.key)
 
     def candidates(self, latest: int) -> list[tuple[float, Candidate]]:
         """What came nearest with this event as the latest, each with how near it is."""
@@ -475,7 +488,7 @@ def unselected(
             names = ", ".join(missing)
             says = f"it has no key: {names} is null; with `key {names}?` events without one are together"
         case Outcome.NULL_TIME:
-            says = "it has no source time, and its input asks for one"
+            says, sides = _without_time(table, query, row, item)
         case Outcome.MALFORMED | Outcome.MALFORMED_FILE:
             says = f"it cannot be read: {event.text}"
         case Outcome.UNKNOWN_TYPE:
@@ -485,6 +498,18 @@ def unselected(
             status, says = Status.NOT, f"it is not an event of the query ({outcome.word})"
     reason = Reason(outcome.word, clause, says, sides)
     return Explanation(status, query.name, query.instance, named, says, event=event, reason=reason)
+
+
+def _without_time(table: Table, query: QueryPlan, row: int, item: int) -> tuple[str, tuple[Side, ...]]:
+    """What its field or action gives in place of a time: nothing, or a number that is not one."""
+    if item < 0:
+        event = table.plan.events[int(table.kinds[row])].name
+        item = next(index for index, own in enumerate(query.inputs) if own.event == event)
+    time_from = query.inputs[item].time_from
+    sides = () if time_from is None else filter_sides(time_from, event_of_row(table, row), PlanWorld(table.plan, query))
+    if not sides or sides[0].value is None:
+        return "it has no source time, and its input asks for one", ()
+    return f"its source time is not in the years 1 to 9999: {sides_text(sides)}; it counts in seconds since 1970", sides
 
 
 def _key_cells(table: Table, query: QueryPlan, row: int) -> dict[str, Any]:

@@ -109,8 +109,7 @@ class _Hiding:
         for side in of.sides:
             if self._is_hidden(side.text):
                 says = says.replace(f"{side.text} {value_text(side.value)}", f"{side.text} is hidden")
-                says = says.replace(f"is {side.value!r} there", "is hidden there")
-                says = says.replace(f"{side.value!r} here", "hidden here")
+                says = says.replace(repr(side.value), "hidden") if isinstance(side.value, str) else says
         return says
 
     def _checked(self, checked: Checked) -> Checked:

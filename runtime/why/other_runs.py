@@ -28,6 +28,7 @@ from runtime.policies.per_input import shares_clock
 from runtime.results.for_users import RowOf
 from runtime.results.matched import Coordinates
 from runtime.why.answers import Candidate, Change, EventAt, Reason, Side
+from runtime.why.changes import Rewrite
 from runtime.why.clauses import Clause, What
 from runtime.why.history import Ending, KeyEvent, KeyHistory, KeyValues, key_history
 from runtime.why.matches import Places
@@ -44,8 +45,17 @@ _MOST_NEAR = 5
 class OtherRuns:
     """Other runs over the records of one key."""
 
-    def __init__(self, history: KeyHistory, own: pa.Table, records: pa.Table, ending: Ending, row_of: RowOf) -> None:
-        """own: the records of the key; records: all of them"""
+    def __init__(
+        self,
+        history: KeyHistory,
+        own: pa.Table,
+        records: pa.Table,
+        ending: Ending,
+        row_of: RowOf,
+        rewritten_as: Rewrite | None = None,
+    ) -> None:
+        """own: the records of the key; records: all of them; rewritten_as: as of `LeastChange`"""
+        self._rewritten_as = rewritten_as
         self._history, self._own, self._records, self._ending, self._row_of = history, own, records, ending, row_of
         self._plan, self._query = history.plan, history.query
         self._parts: dict[int, pa.Table] = {}
@@ -167,7 +177,7 @@ class OtherRuns:
             return None
         event = own.event
         if not own.out_of_order and self._admits(place, item, _with_input(query, item, out_of_order=True)):
-            text = f"@OutOfOrder()\nevent {event}"
+            text = f"@OutOfOrder() event {event}"
             return Change(
                 "order", f"event {event}", text, text, costs="events of the wait are held, and put into order"
             )
@@ -178,9 +188,12 @@ class OtherRuns:
             if self._admits(place, item, changed):
                 before, after = f"wait {duration_text(known(own.wait))}", f"wait {duration_text(behind)}"
                 more = duration_text(behind - known(own.wait))
-                also = "" if is_ordered == own.out_of_order else f", and `@OutOfOrder()` above `event {event}`"
                 costs = f"each match may come {more} later, and events of {more} more are held per key"
-                return Change("wait", before, after, after + also, costs=costs)
+                if is_ordered != own.out_of_order:
+                    after += f", and `@OutOfOrder()` before `event {event}`"
+                    return Change("wait", before, after, after, costs=costs)
+                change = Change("wait", before, after, after, costs=costs)
+                return change if self._rewritten_as is None else self._rewritten_as(change, query, changed)
         return None
 
     def _by_policy(self, place: Coordinates, item: int, behind: int) -> Change | None:
@@ -318,6 +331,15 @@ def near_keys(plan: Plan, query: QueryPlan, records: pa.Table, kinds: Integers, 
     wanted = _folded(pa.array([key[0].as_py()], pa.string()))[0]
     found = different.filter(pc.equal(_folded(different), wanted))
     return [name for name in found.to_pylist() if name != key[0].as_py()][:_MOST_NEAR]
+
+
+def with_near_keys(reason: Reason, query: QueryPlan, near: Sequence[str]) -> Reason:
+    """A reason that also names the keys that are nearly the one that was asked for."""
+    if not near:
+        return reason
+    sides = tuple(Side(query.key_names[0], key) for key in near)
+    says = f"{reason.says}; keys are compared exactly, and there is {', '.join(map(repr, near))}"
+    return replace(reason, says=says, sides=(*reason.sides, *sides))
 
 
 def _folded(column: pa.Array) -> pa.Array:

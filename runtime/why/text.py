@@ -108,7 +108,7 @@ def _reason(reason: Reason) -> str:
 def _change(change: Change, indent: int) -> Iterator[str]:
     yield _line(indent, f"the least change, which was tried: {change.before} -> {change.after}")
     if change.query:
-        yield _line(indent + 4, f"the line to paste: {change.text}")
+        yield f"{' ' * (indent + 4)}the line to paste: {masked(one_line(change.text))}"  # whole: text may be in it
     if change.costs:
         yield _line(indent, f"what it costs: {change.costs}")
 

@@ -112,10 +112,68 @@ def test_what_is_late_names_the_wait_that_lets_it_in_and_the_match_that_it_cost(
     assert answer.reason is not None
     assert (answer.reason.what, answer.reason.by) == ("late", 15.0)
     assert answer.change is not None
-    assert answer.change.text == "wait 25 seconds"
+    assert answer.change.after == "wait 25 seconds"
+    assert answer.change.text == "inputs { Reading() key sensor within 10 minutes wait 25 seconds; }"
     assert [event.row for event in answer.candidates[0].events] == [1, 2]
-    longer = ensue.replay(text.replace("wait 10 seconds", answer.change.text), rows)
+    longer = ensue.replay(answer.change.query, rows)
     assert len(longer) == 1
+
+
+def test_what_is_late_and_out_of_order_names_both_settings_that_let_it_in() -> None:
+    text = RISE.replace("10 minutes", "10 minutes wait 10 seconds")
+    rows = [
+        {"at": 5.0, "ts": 4.0, "sensor": "n", "value": 20.0},
+        {"at": 6.0, "ts": 60.0, "sensor": "n", "value": 50.0},
+        {"at": 70.0, "ts": 30.0, "sensor": "n", "value": 35.0},
+    ]
+    shown = " ".join(str(ensue.replay(text, rows).why(row=3)).split())
+    assert "wait 10 seconds -> wait 40 seconds, and `@OutOfOrder()` before `event Reading`" in shown
+    longer = text.replace("wait 10 seconds", "wait 40 seconds")
+    (answer,) = ensue.replay(longer, rows).why(row=3)
+    assert answer.change is not None
+    assert (answer.change.before, answer.change.after) == ("event Reading", "@OutOfOrder() event Reading")
+    assert ensue.replay(longer.replace(answer.change.before, answer.change.after), rows).discarded.empty
+
+
+def test_a_line_to_paste_is_not_broken() -> None:
+    name = "a name  with gaps " * 8
+    text = RISE.replace("high.value >= low.value + 10.0", f'high.value > 40.0 and high.sensor != "{name}"')
+    shown = str(ensue.replay(text, ROWS[:2]).why(row=2))
+    assert (
+        f'the line to paste: find Reading as low -> Reading as high where high.value > 24.9 and high.sensor != "{name}"\n'
+        in shown + "\n"
+    )
+
+
+def test_a_key_that_is_nearly_another_one_is_told_where_nothing_else_came() -> None:
+    rows = [{"at": 0.0, "sensor": "N", "value": 1.0}, {"at": 700.0, "sensor": "n", "value": 9.0}]
+    (answer,) = ensue.replay(RISE, rows).why(row=2)
+    assert answer.says.endswith("for this key; keys are compared exactly, and there is 'N'")
+
+
+DAY = 1_777_593_600.0
+"""2026-05-01, in seconds."""
+
+
+def test_a_moment_without_a_day_is_of_the_day_of_the_records() -> None:
+    rows = [{**row, "at": DAY + row["at"]} for row in ROWS]  # type: ignore[operator]
+    answer = ensue.replay(RISE, rows).why(key="n", at="00:10:10")
+    assert [item.event.row for item in answer if item.event is not None] == [3]
+    later = [*rows, {"at": DAY + 90_000.0, "sensor": "n", "value": 1.0}]
+    with pytest.raises(InputError, match="'00:10:10' has no day, and the records are of 2026-05-01 to 2026-05-02"):
+        ensue.replay(RISE, later).why(key="n", at="00:10:10")
+
+
+def test_a_time_in_milliseconds_is_told_with_its_value() -> None:
+    text = """@TimeFrom("t") event A { string k; float t; }
+query Q { inputs { A() key k within 1 hour wait 1 minute; } find A as a }"""
+    rows = [{"at": DAY, "k": "x", "t": DAY * 1000}, {"at": DAY, "k": "x", "t": None}]
+    result = ensue.replay(text, rows)
+    says = [answer.says for row in (1, 2) for answer in result.why(row=row)]
+    assert says == [
+        "its source time is not in the years 1 to 9999: t is 1777593600000.0; it counts in seconds since 1970",
+        "it has no source time, and its input asks for one",
+    ]
 
 
 def test_what_waits_says_when_it_comes_at_the_latest() -> None:
@@ -362,9 +420,9 @@ def test_what_one_role_refused_is_said_beside_what_the_other_made_of_it() -> Non
     assert (refused.reason.what, refused.reason.by) == ("late", 20.0)
     assert refused.reason.says.startswith("as `child`: ")
     assert refused.change is not None
-    assert refused.change.text == "wait 30 seconds"
+    assert refused.change.after == "wait 30 seconds"
     assert [event.row for event in refused.candidates[0].events] == [1, 2]
-    assert len(ensue.replay(SPAWN.replace("wait 10 seconds", refused.change.text), rows)) == 2
+    assert len(ensue.replay(refused.change.query, rows)) == 2
 
 
 def test_an_event_that_serves_both_roles_of_a_key_is_one_event() -> None:

@@ -326,6 +326,22 @@ def test_hidden_fields_are_in_no_answer(job: Path, monkeypatch: pytest.MonkeyPat
     assert "(hidden)" in after
 
 
+def test_keys_that_are_nearly_a_hidden_one_are_not_shown(job: Path) -> None:
+    job.write_text(JOB + "hide: [device]\n")
+    read(job)
+    answer = why_of_job(job, key=["Device-THREE"])
+    assert "there is hidden" in str(answer)
+    assert "device-three" not in str(answer) + json.dumps(answer.to_plain()["answers"])
+
+
+def test_records_that_several_queries_got_count_once(job: Path) -> None:
+    (job.parent / "silent.query").write_text(
+        QUERY + "\nquery All { inputs { Report() within 10 minutes; } find Report as a -> Report as b }\n"
+    )
+    read(job)
+    assert "4 records that the job has read were read again" in why_of_job(job, key=["d1"]).remarks
+
+
 def test_a_field_to_hide_that_no_event_has_is_refused(job: Path) -> None:
     hiding = JOB + "hide: [Report.device, devise, Report.other]\n"
     job.write_text(hiding)
