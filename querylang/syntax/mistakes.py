@@ -260,6 +260,10 @@ def _hint_of_foreign_word(token: Token, expected: Sequence[str], before: Sequenc
             return "write `!=`"
         case [Token(type="IN"), Token(type="LPAREN"), Token(), Token(type="COMMA")]:
             return "a list is written in square brackets: `a.k in [1, 2]`"
+        case [Token(type="IN" | "LBRACKET" | "LPAREN"), Token(type="LBRACKET" | "LPAREN" | "MINUS"), Token(), _] if (
+            token.type == "COLON" and accepted & {"COMMA", "RPAREN"}
+        ):
+            return "a range is a filter of its own, `A(v in [1.0 : 5.0])`; in a condition write `v >= 1.0 and v <= 5.0`"
         case [*_, Token(type="STAR"), Token(type="STAR")] if "LPAREN" in accepted:
             return "a power is written `a.v.pow(2.0)`"
         case [*_, Token(type="SELECT"), Token(type="STAR")]:
