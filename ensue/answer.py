@@ -34,7 +34,7 @@ from runtime.results.ledger import late_warning
 from runtime.results.schemas import Results, matches_in_order, shown_outputs
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     import pandas as pd
 
@@ -366,7 +366,7 @@ class Replay(Answer):
             raise InputError(f"which query? `funnel` of one of {listed([repr(title) for title in queries])}")
         return FunnelAnswer(funnels(self, query)[0])
 
-    def backtest(self, labels: Any, *, within: str | None = None, query: str | None = None) -> Backtest:
+    def backtest(self, labels: Any, *, within: str | timedelta | None = None, query: str | None = None) -> Backtest:
         """Compare the matches with labels: precision, recall, delay, what was missed.
 
         Printed it is a table; `frame`, `missed` and `false_alarms` are DataFrames. docs/backtest.md
@@ -374,7 +374,7 @@ class Replay(Answer):
 
         labels: what should have fired: a path, a DataFrame, an Arrow table or a list of mappings
             with `time`, with `start` and `end`, or with `row`; and with values of keys
-        within: how long behind a label a match still counts, such as `5 minutes`
+        within: how long behind a label a match still counts, such as `5 minutes`, or a timedelta
         query: its name, or `Name/instance`; None = all
 
         Raises InputError.

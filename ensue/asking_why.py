@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -165,7 +165,7 @@ def funnels(replay: Replay, query: str | None = None) -> list[Funnel]:
     return [*found[:-1], replace(last, remarks=(*last.remarks, *map(str, refused)))]
 
 
-def scores(replay: Replay, labels: Any, within: str | None, query: str | None) -> list[Score]:
+def scores(replay: Replay, labels: Any, within: str | timedelta | None, query: str | None) -> list[Score]:
     """How matches fit labels: of one query, or of each; as of `Replay.backtest`."""
     _refuse_changes(replay, "backtest")
     records = replay.records

@@ -12,7 +12,7 @@ from querylang.errors import InputError, did_you_mean, kind_in_words, listed
 from spark_backend.versions import refuse_missing_spark
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -58,7 +58,7 @@ def sweep(
     labels: Any,
     vary: Mapping[str, Sequence[Any]],
     *,
-    within: str | None = None,
+    within: str | timedelta | None = None,
     query: str | None = None,
     until: str | float | datetime | None = None,
     flush: bool = True,

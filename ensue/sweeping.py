@@ -5,8 +5,9 @@ Each combination of the values is an instance of the query.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,7 @@ def sweep(
     labels: Any,
     vary: Values,
     *,
-    within: str | None = None,
+    within: str | timedelta | None = None,
     query: str | None = None,
     until: Any = None,
     flush: bool = True,
@@ -103,7 +104,7 @@ def combinations(vary: Values) -> dict[str, dict[str, Any]]:
     """By name of an instance its values; the last parameter changes first. Raises InputError."""
     count = 1
     for name, values in vary.items():
-        if isinstance(values, str) or not len(values):
+        if isinstance(values, str) or not isinstance(values, Sized) or not len(values):
             raise InputError(f"vary: {name!r} needs a list of values")
         count *= len(values)
     if count > MOST:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from itertools import accumulate
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -152,7 +153,7 @@ def scores_of(
     queries: Sequence[QueryPlan],
     results: Results,
     labels: Any,
-    within: str | None,
+    within: str | timedelta | None,
     sources: Sequence[str],
     row_of: RowOf,
 ) -> list[Score]:
@@ -173,9 +174,12 @@ def scores_of(
     return [_score(query, given, matches.of(query, results.matches.get(query.title))) for query in queries]
 
 
-def _length(within: str | None) -> int | None:
-    length = None if within is None else parse_duration(within)
-    if within is not None and length is None:
+def _length(within: str | timedelta | None) -> int | None:
+    if isinstance(within, timedelta):
+        length: int | None = within // timedelta(microseconds=1)
+    else:
+        length = parse_duration(within) if isinstance(within, str) else None
+    if within is not None and (length is None or length < 0):
         raise InputError(f"within: {within!r} is not a length of time, such as `5 minutes`")
     return length
 
@@ -220,6 +224,9 @@ class _Labels:
     def _of_rows(self, known: Sequence[str]) -> Iterator[Label]:
         rows = self._read.column(ROW, Type.INTEGER)
         self._read.refuse_rows(rows.is_null().to_numpy(zero_copy_only=False), ROW, "has no value")
+        self._read.refuse_rows(
+            rows.to_numpy(zero_copy_only=False) < 1, ROW, "is less than 1, the number of the first row"
+        )
         for row, (event, source) in enumerate(zip(rows.to_pylist(), self._texts(SOURCE), strict=True)):
             if source is None and len(known) > 1:
                 raise InputError(f"{self._read.at(row)}: of which table? 'source' is one of {listed(known)}")

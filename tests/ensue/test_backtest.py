@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -238,3 +239,25 @@ def test_the_commands_print_tables_or_json_and_draw(
     for given in ("least", "least=", "least=3..1", "least=a..b", "least=1..9 by 0", "least=["):
         found = run("sweep", *names, "--vary", given)
         assert (found.returncode, found.stderr.startswith("--vary: ")) == (1, True), found
+
+
+def test_a_length_is_text_or_a_timedelta() -> None:
+    replay = ensue.replay("inputs { A() key k within 20.0; } find A as a", [{"at": 5.0, "k": "x"}])
+    labels = [{"time": 0.0, "k": "x"}]
+    for within in ("6 seconds", timedelta(seconds=6), pd.Timedelta("6s")):
+        assert replay.backtest(labels, within=within).scores[0].hits == 1
+    for wrong in (6, "6", timedelta(seconds=-1)):
+        with pytest.raises(InputError, match="is not a length of time, such as `5 minutes`"):
+            replay.backtest(labels, within=wrong)  # type: ignore[arg-type]
+
+
+def test_labels_that_count_rows_from_0_are_refused() -> None:
+    replay = ensue.replay("inputs { A() key k within 20.0; } find A as a", [{"at": 5.0, "k": "x"}])
+    with pytest.raises(InputError, match="row 2 of the labels: 'row' is less than 1, the number of the first row"):
+        replay.backtest([{"row": 1}, {"row": 0}])
+
+
+def test_values_to_try_are_a_list() -> None:
+    text = "query Q { parameters { float least := 1.0; } inputs { A(v > least) within 20.0; } find A as a }"
+    with pytest.raises(InputError, match="vary: 'least' needs a list of values"):
+        ensue.sweep(text, [{"at": 5.0, "v": 1.0}], [{"row": 1}], {"least": 1.0})  # type: ignore[dict-item]
