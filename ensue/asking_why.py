@@ -313,5 +313,8 @@ def _by_key(
             raise InputError(f"no query has the key {shown}")
     moment = None if at is None else asking.moment(str(at))
     return asking.key(
-        given, moment, queries, " ".join(part for part in ("key", shown, f"at {at}" if at else "") if part)
+        given,
+        moment,
+        queries,
+        " ".join(part for part in ("key" if shown else "", shown, f"at {at}" if at else "") if part),
     )

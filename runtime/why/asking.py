@@ -116,13 +116,42 @@ class Asking:
         raise InputError(f"at: {text!r} has no day, and the records are of {days[0]} to {days[1]}: `{days[0]}T{text}`")
 
     def key(self, given: GivenKey | None, at: int | None, queries: Sequence[QueryPlan], question: str) -> Why:
-        """What became of a key's events at a moment, µs; None = the last of them."""
+        """What became of a key's events at a moment, µs; None = the last of them.
+
+        given: None = of all keys, with a moment
+        """
         answers = list[Explanation]()
         for query in queries:
+            if query.keys and given is None and at is not None:
+                answers += self._of_moment(query, at)
+                continue
             key = () if not query.keys else None if given is None else given.values_for(self.table.plan, query)
             if key is not None:
                 answers += self._at(query, key, at)
         return self._why(question, answers)
+
+    def _of_moment(self, query: QueryPlan, at: int) -> list[Explanation]:
+        """What became of the records of exactly this moment, µs, whatever their keys are."""
+        rows = self._rows_of(query, ())
+        arrival, times = self._times(query, rows)
+        chosen = rows[(arrival == at) | (times == at)]
+        self._remark_of_moment(len(chosen))
+        answers = [answer for row in chosen[-MOST_EVENTS:].tolist() for answer in self._record(query, row)]
+        if answers:
+            return answers
+        says = "no record is of that moment; with a key, `--key`, its last record before that is explained"
+        reason = Reason(str(What.NEVER_CAME), "", says)
+        return [Explanation(Status.NOT, query.name, query.instance, {}, says, reason=reason)]
+
+    def _times(self, query: QueryPlan, rows: Integers) -> tuple[Integers, Integers]:
+        """When records arrived, and when they happened, µs; NO_TIME = the query does not ask for that."""
+        table = self.table
+        happened = Selector(table.plan, query).source_times(table.records, table.kinds)
+        return table.records.column("_arrival").to_numpy()[rows], happened[rows]
+
+    def _remark_of_moment(self, count: int) -> None:
+        if count > MOST_EVENTS:
+            self._remarks.append(f"{count} records are from that moment; the last {MOST_EVENTS} are explained")
 
     def _at(self, query: QueryPlan, key: KeyValues, at: int | None) -> Iterator[Explanation]:
         rows = self._rows_of(query, key)
@@ -133,8 +162,7 @@ class Asking:
             yield self._no_records(query, key)
             return
         explainer = self.explainer(query, key)
-        arrival = self.table.records.column("_arrival").to_numpy()[rows]
-        times = Selector(self.table.plan, query).source_times(self.table.records, self.table.kinds)[rows]
+        arrival, times = self._times(query, rows)
         if at is None:
             chosen = rows[-1:]
         else:
@@ -147,8 +175,7 @@ class Asking:
             says = f"no record of this key is from that moment or before it; the first one arrived at {first}"
             yield explainer.nothing(Reason(str(What.NEVER_CAME), "", says))
             return
-        if len(chosen) > MOST_EVENTS:
-            self._remarks.append(f"{len(chosen)} records are from that moment; the last {MOST_EVENTS} are explained")
+        self._remark_of_moment(len(chosen))
         for row in chosen[-MOST_EVENTS:].tolist():
             yield from explainer.record(row)
 
@@ -202,7 +229,10 @@ class Asking:
     def _no_records(self, query: QueryPlan, key: KeyValues) -> Explanation:
         near = near_keys(self.table.plan, query, self.table.records, self.table.kinds, key)
         clause = f"key {', '.join(query.key_names)}"
-        reason = with_near_keys(Reason(str(What.KEY), clause, "no record has this key"), query, near)
+        says, value = "no record has this key", key[0].as_py() if len(key) == 1 else None
+        if isinstance(value, str) and "=" in value:
+            says += f"; if `{value.partition('=')[0]}` is meant as its name: the key is called `{query.key_names[0]}`"
+        reason = with_near_keys(Reason(str(What.KEY), clause, says), query, near)
         named, says = named_key(query, key), reason.says
         return Explanation(Status.NOT, query.name, query.instance, named, says, reason=reason)
 

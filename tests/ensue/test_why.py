@@ -73,6 +73,19 @@ def test_a_moment_between_events_means_the_event_before() -> None:
     assert answer.event.row == 2
 
 
+def test_a_part_of_a_key_that_has_another_name_is_told() -> None:
+    (answer,) = ensue.replay(RISE, ROWS).why(key="place=n")
+    assert answer.says == "no record has this key; if `place` is meant as its name: the key is called `sensor`"
+
+
+def test_a_moment_without_a_key_is_of_all_keys() -> None:
+    replay = ensue.replay(RISE, [*ROWS, {"at": 610.0, "sensor": "m", "value": 3.0}, {"at": 610.0, "sensor": None}])
+    says = [(answer.key, answer.event and answer.event.row) for answer in replay.why(at="00:10:10")]
+    assert says == [({"sensor": "n"}, 3), ({"sensor": "m"}, 6), ({}, 7)]
+    (nothing,) = replay.why(at="00:10:11")
+    assert nothing.says.startswith("no record is of that moment; with a key, `--key`,")
+
+
 def test_a_key_that_no_record_has_is_answered_with_keys_that_are_nearly_it() -> None:
     (answer,) = ensue.replay(RISE, ROWS).why(key="N ")
     assert answer.says == "no record has this key; keys are compared exactly, and there is 'n'"
