@@ -249,7 +249,10 @@ def _is_plan(compiled: Compiled, texts: Sequence[Source], wanted: QueryPlan) -> 
 
 
 def _meaning(query: QueryPlan, has_policies: bool) -> tuple[object, ...]:
-    """What a change changes; policies, which replace waits, and what is forgotten are settings of the run."""
+    """What a change changes; policies and what is forgotten are settings of the run.
+
+    has_policies: some replace waits
+    """
     windows = [(item.within, item.retain, None if has_policies else item.wait) for item in query.inputs]
     return windows, query.conditions, query.trailing, query.automaton
 

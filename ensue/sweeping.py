@@ -5,7 +5,7 @@ Each combination of the values is an instance of the query.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
@@ -104,7 +104,7 @@ def combinations(vary: Values) -> dict[str, dict[str, Any]]:
     """By name of an instance its values; the last parameter changes first. Raises InputError."""
     count = 1
     for name, values in vary.items():
-        if isinstance(values, str) or not isinstance(values, Sized) or not len(values):
+        if isinstance(values, str) or not hasattr(values, "__len__") or not len(values):
             raise InputError(f"vary: {name!r} needs a list of values")
         count *= len(values)
     if count > MOST:

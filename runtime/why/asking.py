@@ -144,7 +144,7 @@ class Asking:
         return [Explanation(Status.NOT, query.name, query.instance, {}, says, reason=reason)]
 
     def _times(self, query: QueryPlan, rows: Integers) -> tuple[Integers, Integers]:
-        """When records arrived, and when they happened, µs; NO_TIME = the query does not ask for that."""
+        """When records arrived, and when they happened, µs; NO_TIME = nobody asks for that."""
         table = self.table
         happened = Selector(table.plan, query).source_times(table.records, table.kinds)
         return table.records.column("_arrival").to_numpy()[rows], happened[rows]
