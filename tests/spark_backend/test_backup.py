@@ -85,7 +85,7 @@ def test_a_damaged_or_unfinished_backup_is_refused_and_nothing_changes(job: Path
 def test_a_backup_of_another_deployment_is_refused(job: Path) -> None:
     back_up(job, job.parent / "copy")
     job.write_text(job.read_text().replace("buckets: 2", "buckets: 3"))
-    with pytest.raises(InputError, match="'buckets' was 2 and is 3"):
+    with pytest.raises(InputError, match="is of 2 buckets, and the job has 3"):
         restore(job, job.parent / "copy", replace=True)
 
 

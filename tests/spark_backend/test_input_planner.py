@@ -196,7 +196,7 @@ def test_only_files_are_read_and_the_rest_is_reported(tmp_path: Path) -> None:
     manifest = job.step()
     assert paths(manifest) == ["1.csv", "day=1/4.csv"]
     assert causes(manifest) == [
-        ("not_a_file", 3, "plain: is a folder; `recursiveFileLookup: true` reads what is in it")
+        ("not_a_file", 4, "plain: is a folder; `recursiveFileLookup: true` reads what is in it")
     ]
     assert job.step() is None
 

@@ -145,6 +145,7 @@ def restore(
             )
         record = read_record(source / _COPY)
         assert record is not None, "a whole backup has a record"
+        _refuse_other_buckets(source, record, deployment)
         refuse_difference(source, record, open_record(deployment, record), deployment)
         mark = half_restored(deployment.checkpoint).read()
         if mark is not None and mark["backup"] != str(source.resolve()):
@@ -187,6 +188,15 @@ def _exchanged(
     before = _put_aside(checkpoint)
     _place(draft, source / _COPY, checkpoint, listed)
     return before
+
+
+def _refuse_other_buckets(source: Place, record: Record, deployment: Deployment) -> None:
+    before, now = str(record.settings["buckets"]), str(deployment.buckets)
+    if before != now:
+        raise InputError(
+            f"{source}: is of {before} buckets, and the job has {now}: set `buckets: {before}` in {deployment.file},"
+            f" restore it, then `ensue rebucket {deployment.file} {now}`; nothing was changed"
+        )
 
 
 def _archived_since(

@@ -185,7 +185,9 @@ class FolderWatch:
         try:
             status = (self._folder / path).stat()
         except FileNotFoundError:
-            return  # removed since it was listed, or a link to nowhere
+            if (self._folder / path).is_symlink():
+                found.skipped[path] = "is a link to a file that does not exist"
+            return  # or it was removed since it was listed
         except OSError as error:
             if is_passing(error):  # left out, it would be read behind later files
                 raise

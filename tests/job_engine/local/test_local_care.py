@@ -15,6 +15,7 @@ from job_engine.job.stages.start import RunKind
 from job_engine.job.upkeep import backup
 from job_engine.job.upkeep.backup import back_up, restore
 from job_engine.job.upkeep.keys import forget, job_state
+from job_engine.job.upkeep.moving import rebucket
 from job_engine.job.upkeep.results import compact_job
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sinks.folder import compaction
@@ -78,6 +79,20 @@ def settled(folder: Path, after: str) -> Path:
     back_up(path, folder / "copy")
     run(path)
     return path
+
+
+def test_a_backup_of_another_number_of_buckets_says_how_it_is_restored(tmp_path: Path) -> None:
+    path = sensors(tmp_path)
+    back_up(path, tmp_path / "copy")
+    rebucket(path, 5)
+    text = path.read_text()
+    path.write_text(text.replace("buckets: 3", "buckets: 5"))
+    with pytest.raises(InputError, match=r"copy: is of 3 buckets, and the job has 5: set `buckets: 3` in"):
+        restore(path, tmp_path / "copy", replace=True)
+    path.write_text(text)
+    restore(path, tmp_path / "copy", replace=True)
+    run(path)
+    assert streamed(tmp_path) == expected(tmp_path)
 
 
 def test_files_that_were_archived_since_a_backup_are_moved_back_and_read_again(tmp_path: Path) -> None:
