@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ensue.asking_why import with_causes
 from job_engine.errors import in_plain_words
 from job_engine.job.upkeep.keys import JobState, KeyState, QuerySize, SeenGroup, job_state, seen_again
 from job_engine.job.watching.status import QueryStatus, SourceStatus, Status, status_of
@@ -169,8 +171,15 @@ def _of_match(group: SeenGroup, queries: Sequence[QueryPlan], match: str) -> Why
             ids = table.column("match_id").to_pylist()
             if match in ids:
                 (row,) = table.slice(ids.index(match), 1).to_pylist(maps_as_pydicts="lossy")
-                return _asking(group).match(row, query)
+                return with_causes(_asking(group).match(row, query), group.outputs, partial(_of_cause, group))
     return None
+
+
+def _of_cause(group: SeenGroup, match: str) -> Why:
+    """Why a match came whose event another one has: queries that feed each other are in one group."""
+    found = _of_match(group, group.plan.queries, match)
+    assert found is not None, "what has routed an event was seen, too"
+    return found
 
 
 def _of_row(group: SeenGroup, queries: Sequence[QueryPlan], row: int, source: str | None) -> Why | None:

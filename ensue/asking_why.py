@@ -21,6 +21,8 @@ from runtime.scoring import Score, scores_of
 from runtime.why import Asking, Change, Ending, Funnel, Table, Why, funnel_of, short_time
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ensue.queries import Compiled
     from querylang.plan.model import Plan, QueryPlan
     from runtime.results.schemas import Results
@@ -281,16 +283,20 @@ def _by_match(replay: Replay, asking: Asking, match: str) -> Why:
 
 
 def _why_match(replay: Replay, asking: Asking, row: dict[str, Any], query: QueryPlan) -> Why:
-    return _with_causes(replay, asking, asking.match(row, query))
+    return with_causes(asking.match(row, query), replay.results.outputs, partial(_by_match, replay, asking))
 
 
-def _with_causes(replay: Replay, asking: Asking, why: Why) -> Why:
-    """The same with the matches that have routed its events, and what has routed theirs."""
-    routes = routes_of(replay.results.outputs)
+def with_causes(why: Why, outputs: pa.Table, of_match: Callable[[str], Why]) -> Why:
+    """The same with the matches that have routed its events, and what has routed theirs.
+
+    outputs: what all matches have written
+    of_match: explains a match, by its identity
+    """
+    routes = routes_of(outputs)
     answers, remarks = [], list(why.remarks)
     for answer in why.answers:
         ids = dict.fromkeys(routes[event.place]["match_id"] for event in answer.events if event.place in routes)
-        causes = [_by_match(replay, asking, match) for match in list(ids)[:MOST_CAUSES]]
+        causes = [of_match(match) for match in list(ids)[:MOST_CAUSES]]
         if len(ids) > MOST_CAUSES:
             remarks.append(f"{MOST_CAUSES} of {len(ids)} matches are explained that have routed events of one match")
         remarks += [remark for cause in causes for remark in cause.remarks]

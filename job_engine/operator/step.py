@@ -145,12 +145,14 @@ class SeenStep:
     records: by partition group, in the order in which its engine has got them
     clocks: by partition group, where its engine is in time, µs; None = at no time yet
     matches: by query title
+    outputs: what matches have written
     """
 
     bucket: OpenBucket
     records: tuple[tuple[GroupRecords, ...], ...]
     clocks: tuple[int | None, ...]
     matches: tuple[Mapping[str, pa.Table], ...]
+    outputs: tuple[pa.Table, ...]
 
 
 def run_seen_step(
@@ -167,6 +169,7 @@ def run_seen_step(
         ),
         tuple(engine.clock for engine in state.engines),
         tuple(results.matches for results in work.processed.results),
+        tuple(results.outputs for results in work.processed.results),
     )
 
 

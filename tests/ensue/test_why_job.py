@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import ensue
 from ensue.asking_jobs import why_job, why_of_job
 from job_engine.job.stages.start import RunKind
 from job_engine.job.upkeep.keys import job_state
@@ -340,6 +341,40 @@ def test_records_that_several_queries_got_count_once(job: Path) -> None:
     )
     read(job)
     assert "4 records that the job has read were read again" in why_of_job(job, key=["d1"]).remarks
+
+
+CHAIN = """event Login { string host; string user; }
+event Burst { string host; integer count; }
+
+query Bursts {
+    inputs { Login() key user within 1 minute; }
+    find Login as a -> Login as b { route Burst(b.host, 2); }
+}
+query Taken {
+    inputs { Burst() key host within 5 minutes; Login() key host within 5 minutes; }
+    find Burst as burst -> Login as next
+}
+"""
+
+
+def test_a_chain_that_goes_from_bucket_to_bucket_is_followed(job: Path) -> None:
+    (job.parent / "silent.query").write_text(CHAIN)
+    rows = [("12:00:00", "Login", "h1", "u1"), ("12:00:10", "Login", "h2", "u1"), ("12:00:20", "Login", "h2", "u2")]
+    rows += [("12:00:30", "Login", "h3", "u1"), ("12:00:40", "Login", "h1", "u9")]
+    lines = [f"2026-01-01T{at}Z,{event},{host},{user}" for at, event, host, user in rows]
+    text = "\n".join(["at,event,host,user", *lines]) + "\n"
+    (job.parent / "in" / "1.csv").write_text(text)
+    assert read(job) == 3
+    replay = ensue.replay(CHAIN, job.parent / "in" / "1.csv")
+    (match,) = replay.matches[replay.matches["query"] == "Taken"]["match_id"]
+    of_job, of_files = why_of_job(job, match=match), replay.why(match=match)
+    assert [answer.status for answer in of_job.answers] == [Status.MATCHED]
+    assert "routed by Bursts" in of_job.answers[0].says
+    (cause,), (same,) = of_job.answers[0].causes, of_files.answers[0].causes
+    assert (cause.title, cause.match_id, cause.key) == (same.title, same.match_id, same.key)
+    assert [event.text for event in cause.events] == [event.text for event in same.events]
+    (missed,) = [answer for answer in why_of_job(job, key=["host=h3"]).answers if answer.title == "Taken"]
+    assert missed.status is Status.NOT
 
 
 def test_a_field_to_hide_that_no_event_has_is_refused(job: Path) -> None:

@@ -28,8 +28,10 @@ from job_engine.sinks.kinds import sink_kind
 from job_engine.sources.kinds import kind_of
 from job_engine.sources.listing.command_folder import FORGET, Outcome, key_text
 from job_engine.wire.clock_sources import Clock
+from job_engine.wire.gathering import gathered_anew
 from job_engine.wire.packed_rows import COMMANDS, CONTROL, GroupRecords
 from job_engine.wire.partition_groups import PartitionGroup
+from job_engine.wire.program import Program
 from querylang.dataclass import asdict, dataclass, replace
 from querylang.errors import InputError
 from querylang.plan.model import Plan, QueryPlan
@@ -42,6 +44,7 @@ from runtime.json_reader import json_of_text
 from runtime.json_shapes import Count
 from runtime.matching.windows import window_columns
 from runtime.results.for_users import column_cells, plain_value
+from runtime.results.schemas import OUTPUT_SCHEMA
 from runtime.timestamps import format_time
 from runtime.why import HIDDEN, Hidden
 
@@ -57,6 +60,7 @@ class SeenGroup:
     clock: where their time is, µs
     has_ended: whether time was advanced to its end behind the records
     matches: by query title
+    outputs: what matches of all groups have written
     """
 
     plan: Plan
@@ -64,6 +68,7 @@ class SeenGroup:
     clock: int | None
     has_ended: bool
     matches: Mapping[str, Sequence[pa.Table]]
+    outputs: pa.Table
 
 
 MOST_SEEN = 2_000_000
@@ -79,7 +84,7 @@ def seen_again(path: Path | str) -> list[SeenGroup]:
     with in_plain_words(deployment.environment):
         opened = _opened(deployment)
         _refuse_unseen(opened)
-        program = replace(opened.program.without_idle(), seeds=None)
+        program = _in_one_bucket(replace(opened.program.without_idle(), seeds=None))
         seeing = _Seeing(program.groups())
         titles = tuple(query.title for query in program.plan().queries)
         reading = HistoryReading(opened.deployment, program, titles, HistoryCommand("", "", None))
@@ -104,8 +109,17 @@ def _refuse_unseen(opened: Opened) -> None:
         )
     if any(query.tables for query in program.plan().queries):
         raise InputError(f"its queries look something up in tables beside the stream; {way_out} with `--table`")
-    if program.routing() is not None:
-        raise InputError(f"what its queries route goes from bucket to bucket, and is not followed again; {way_out}")
+
+
+def _in_one_bucket(program: Program) -> Program:
+    """The program with queries that feed each other across keys in one bucket, as Spark has them.
+
+    They give the same, and what they route is followed within one engine.
+    """
+    if program.routing() is None:
+        return program
+    gathered = gathered_anew(program.plan(), program.sources)
+    return replace(program, gathered=gathered, crosses=False)
 
 
 class _Seeing:
@@ -114,6 +128,7 @@ class _Seeing:
     def __init__(self, groups: Sequence[PartitionGroup]) -> None:
         self._records: dict[int, list[Arrivals]] = {group.number: [] for group in groups}
         self._matches: dict[str, list[pa.Table]] = {}
+        self._outputs: list[pa.Table] = [OUTPUT_SCHEMA.empty_table()]
         self._clocks: dict[int, int] = {}
         self._count = 0
 
@@ -132,6 +147,7 @@ class _Seeing:
                 f"the job has read more than {MOST_SEEN:,} records, which are not read again for one answer; "
                 "ask files of its sources: `ensue why QUERY FILES`"
             )
+        self._outputs += seen.outputs
         for matches in seen.matches:
             for title, table in matches.items():
                 self._matches.setdefault(title, []).append(table)
@@ -142,7 +158,8 @@ class _Seeing:
         order = np.argsort(records.system("arrival"), kind="stable")
         titles = {query.title for query in group.plan.queries}
         matches = {title: tables for title, tables in self._matches.items() if title in titles}
-        return SeenGroup(group.plan, records.take(order), self._clocks.get(group.number), has_ended, matches)
+        outputs = pa.concat_tables(self._outputs)
+        return SeenGroup(group.plan, records.take(order), self._clocks.get(group.number), has_ended, matches, outputs)
 
 
 def _is_everywhere(item: GroupRecords) -> bool:
