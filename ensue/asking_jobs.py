@@ -176,7 +176,7 @@ def _of_match(group: SeenGroup, queries: Sequence[QueryPlan], match: str) -> Why
 
 
 def _of_cause(group: SeenGroup, match: str) -> Why:
-    """Why a match came whose event another one has: queries that feed each other are in one group."""
+    """Why a match came that has routed an event: queries that feed each other are in one group."""
     found = _of_match(group, group.plan.queries, match)
     assert found is not None, "what has routed an event was seen, too"
     return found
