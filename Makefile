@@ -10,8 +10,8 @@
 
 PYTHON ?= python3
 python := .venv/bin/python
-# Three more than processors, five at most: tests of jobs wait for clocks, brokers and the start of a JVM.
-workers := --numprocesses=$(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 2 ? 4 : 5))) --dist=loadfile --no-loadscope-reorder
+# Two more than processors, four at most: tests of jobs wait for clocks, brokers and the start of a JVM.
+workers := --numprocesses=$(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 2 ? 3 : 4))) --dist=loadfile --no-loadscope-reorder
 as_plain_python := tests/conformance/test_published.py tests/conformance/test_limits_of_time.py tests/runtime/matching \
 	tests/differential/test_patterns.py tests/differential/test_streams.py tests/differential/test_time_patterns.py
 sources := querylang runtime job_engine spark_backend ensue tests benchmarks tools
