@@ -329,9 +329,10 @@ def _later_results(deployment: Deployment, record: Record, batch: int) -> list[P
     for name, sink in deployment.sinks.items():
         kind = publishing(sink)
         results = [result for result in kind.results(sink) if result.identity == record.identity]
-        if not results and (last := kind.last_published(sink, record.identity)) >= 0:
-            results = [Result(record.identity, last, "")]
+        if not results:  # a topic only tells the last one
+            last = kind.last_published(sink, record.identity)
             kind.end(record.identity)
+            results = [Result(record.identity, last, "")]
         later = [result for result in results if result.batch > batch]
         if later:
             found += kind.removable(name, sink, later, batch)
