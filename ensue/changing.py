@@ -17,8 +17,8 @@ from querylang.changes import Applied, Infer, Moment, Schemas, apply, compiled
 from querylang.dataclass import dataclass, field, replace
 from querylang.errors import InputError, QueryErrors
 from querylang.load import NAMELESS, check_text, words_of
-from querylang.plan.changes import Change, DeployQuery, Outcome, ReplaceQuery
 from querylang.plan.model import EventType, Plan, QueryPlan, Table
+from querylang.plan.routing import Change, DeployQuery, Outcome, ReplaceQuery
 from querylang.running import ChangeError, Running, annotated_as
 from querylang.source import Source
 from runtime.admission import furthest_time, selectors_of

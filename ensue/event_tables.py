@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from job_engine.places.place import scheme_of
 from querylang.errors import InputError, counted, did_you_mean
-from querylang.paths import exists, is_folder
 from querylang.system_errors import refused
+from querylang.system_limits import exists, is_folder
 from runtime.file_paths import FileBelow, files_below, is_key
 from runtime.temporary import OTHER_PLACE, own_folder
 

@@ -16,11 +16,11 @@ from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError, Mistake, QueryError, kind_in_words, near_file
 from querylang.load import NAMELESS, PATH_SUFFIXES, Schemas, compile_checked, is_query_text, texts_of, words_of
 from querylang.parameters import NOTHING, Given, with_instances
-from querylang.paths import exists
 from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.routing import source_types
 from querylang.printable import warn
 from querylang.source import Source
+from querylang.system_limits import exists
 from runtime.threads import rare_collections
 
 if TYPE_CHECKING:

@@ -31,10 +31,10 @@ from job_engine.durable_files import RESULT, new_file
 from querylang.dataclass import dataclass, field
 from querylang.errors import InputError
 from querylang.parameters import with_instances
-from querylang.paths import exists, is_folder
 from querylang.plan.model import Plan, QueryPlan
 from querylang.printable import json_text
 from querylang.system_errors import refused
+from querylang.system_limits import exists, is_folder
 from runtime.engine import Engine
 from runtime.matching.choose import slow_queries
 from runtime.policies.plan_policies import parse_orderings

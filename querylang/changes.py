@@ -12,7 +12,10 @@ from querylang.dataclass import dataclass, field, replace
 from querylang.errors import InputError, QueryErrors, did_you_mean, listed
 from querylang.load import compile_for_known
 from querylang.parameters import INSTANCE_NAME, InstanceError, needed
-from querylang.plan.changes import (
+from querylang.plan.expression import Type
+from querylang.plan.lookups import stored_lookups
+from querylang.plan.model import EventType, Input, Plan, QueryPlan, Table, known
+from querylang.plan.routing import (
     UNCHANGED,
     Change,
     DeployQuery,
@@ -21,11 +24,9 @@ from querylang.plan.changes import (
     ReplaceQuery,
     SetParameters,
     UndeployQuery,
+    cycle_of,
+    receivers,
 )
-from querylang.plan.expression import Type
-from querylang.plan.lookups import stored_lookups
-from querylang.plan.model import EventType, Input, Plan, QueryPlan, Table, known
-from querylang.plan.routing import cycle_of, receivers
 from querylang.running import LIVE, ChangeError, Running, RunningQuery, Version, with_events
 from querylang.source import Source
 from querylang.syntax.parser import parse

@@ -20,9 +20,9 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import ClassVar
 
-from querylang.paths import can_be, is_folder
 from querylang.printable import one_line, words
 from querylang.source import Span
+from querylang.system_limits import can_be, is_folder
 
 _PACKAGES = frozenset({"querylang", "runtime", "job_engine", "spark_backend", "ensue"})
 

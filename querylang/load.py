@@ -14,13 +14,12 @@ from functools import cache
 from os import PathLike
 from pathlib import Path, PurePath
 
-from querylang.checker.alike import Alike, alike
+from querylang.checker.alike import Alike, Piece, alike
 from querylang.checker.catalogue import Catalogue
 from querylang.checker.checked import Checked, Diagnostics, Written
 from querylang.checker.routes import check_routes
 from querylang.dataclass import dataclass
 from querylang.errors import InputError, Mistake, QueryError, QueryErrors, limited_hints, near_file
-from querylang.paths import exists, is_folder
 from querylang.plan.expression import Type
 from querylang.plan.model import EventType, Plan, QueryPlan, Table
 from querylang.plan.routing import with_routes
@@ -28,8 +27,8 @@ from querylang.source import Source, Span
 from querylang.syntax import ast
 from querylang.syntax.definition_files import parse_definitions
 from querylang.syntax.parser import parse
-from querylang.syntax.pieces import Piece
 from querylang.system_errors import refused
+from querylang.system_limits import exists, is_folder
 
 QUERY_SUFFIXES = (".query", ".qry")
 DEFINITION_SUFFIX = ".mon"

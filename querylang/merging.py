@@ -21,8 +21,8 @@ from querylang.changes import (
     undeployed,
 )
 from querylang.dataclass import dataclass, replace
-from querylang.plan.changes import Outcome
 from querylang.plan.model import EventType, QueryPlan
+from querylang.plan.routing import Outcome
 from querylang.running import FILE, LIVE, Running, RunningQuery, annotated_as, with_events, without_hidden
 
 Values = Mapping[str, Any]

@@ -19,19 +19,21 @@ from typing import Any
 from querylang.dataclass import dataclass, field, fields, is_dataclass, replace
 from querylang.errors import FileErrors, InputError, counted, did_you_mean, listed
 from querylang.plan import model as plans
-from querylang.plan.constant_folding import (
+from querylang.plan.constants import (
+    Hole,
     NoValueError,
     WrongNumberError,
     count_of,
     decimal_of,
+    free_parameters,
     is_constant,
     microseconds_of,
+    part_with_parameters,
     value_of,
 )
 from querylang.plan.expression import NODES, Binary, Expression, Items, Kind, Literal, ParameterOf, Type, rewritten
 from querylang.plan.library import LARGEST_INTEGER, SMALLEST_INTEGER
 from querylang.plan.model import Input, NewBy, Parameter, Plan, QueryPlan, Stopped, Wait, Within
-from querylang.plan.template import Hole, free_parameters, part_with_parameters
 
 Path = tuple[str, ...]
 """The keys that lead to a value."""

@@ -19,7 +19,7 @@ from functools import lru_cache, reduce
 from typing import Any
 
 from querylang.dataclass import dataclass, field, fields, replace
-from querylang.plan.constant_folding import NoValueError, is_constant, number_of
+from querylang.plan.constants import NoValueError, is_constant, number_of
 from querylang.plan.expression import (
     NODES,
     Aggregate,

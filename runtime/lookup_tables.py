@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 
 from querylang.errors import InputError, did_you_mean
 from querylang.plan.model import Plan, QueryPlan, Table
-from querylang.plan.networks import Network, NotANetworkError, network_of
 from querylang.plan.text import VALID
+from querylang.plan.text_forms import Network, NotANetworkError, network_of
 from querylang.printable import warn
 from runtime.arrow_types import arrow_type, one_chunk
 from runtime.columns.keys import hash_keys, number_keys, number_values

@@ -22,7 +22,7 @@ from ensue.data_options import ARGUMENTS, FrameOptions
 from querylang.errors import Mistake, QueryError, QueryErrors
 from querylang.plan import library as types
 from querylang.plan.expression import NUMBERS, Kind, Type
-from querylang.plan.time_patterns import LETTERS
+from querylang.plan.text_forms import LETTERS
 from querylang.source import Source
 from querylang.syntax.lexer import KEYWORDS
 from runtime.interpreter.values import text_of

@@ -17,8 +17,8 @@ from querylang.checker.checked import Checked
 from querylang.dataclass import dataclass
 from querylang.errors import EnsueError, FileErrors, Mistake, QueryError, QueryErrors, near_file
 from querylang.load import DEFINITION_SUFFIX, STANDARD_INPUT, compile_checked, query_files
-from querylang.paths import exists, is_folder
 from querylang.source import Span
+from querylang.system_limits import exists, is_folder
 
 DEPLOYMENT_SUFFIXES = (".yaml", ".yml")
 

@@ -15,8 +15,8 @@ import querylang
 from querylang.dataclass import dataclass
 from querylang.errors import EnsueError, FileErrors, near_file
 from querylang.load import DEFINITION_SUFFIX, QUERY_SUFFIXES
-from querylang.paths import exists, is_folder
 from querylang.system_errors import refused
+from querylang.system_limits import exists, is_folder
 
 
 @dataclass(frozen=True, slots=True)

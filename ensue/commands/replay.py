@@ -31,7 +31,7 @@ from ensue.data_options import DataOptions
 from ensue.event_tables import NAME, refuse_store, table_paths
 from ensue.queries import load
 from querylang.errors import InputError, near_file
-from querylang.paths import exists
+from querylang.system_limits import exists
 from spark_backend.versions import refuse_missing_spark
 
 if TYPE_CHECKING:

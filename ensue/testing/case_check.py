@@ -17,9 +17,8 @@ from ensue.rendering.replay_table import WIDEST_EVENT, key_text, step_outputs
 from ensue.rendering.text_table import shortened, text_table
 from ensue.testing.cases import Case, Row
 from querylang.dataclass import dataclass, field, replace
-from querylang.plan.changes import DONE
 from querylang.plan.model import Plan
-from querylang.plan.routing import ROUTE_SOURCE
+from querylang.plan.routing import DONE, ROUTE_SOURCE
 from runtime.replay import FileRecords, Records, Step
 from runtime.results.for_users import Plain, PlainMatches, RowOf, plain_outputs, row_number
 from runtime.results.schemas import Results, in_order, matches_in_order

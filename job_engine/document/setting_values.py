@@ -28,8 +28,8 @@ from job_engine.places.place import (
 from job_engine.wire.clock_sources import Idle
 from querylang.dataclass import dataclass, fields
 from querylang.errors import InputError
-from querylang.paths import can_be
 from querylang.plan.model import TimePolicy
+from querylang.system_limits import can_be
 from runtime.policies.plan_policies import OrderingError, parse_ordering
 from runtime.policies.settings_text import parse_duration, parse_size
 

@@ -17,8 +17,8 @@ from job_engine.sources.listing.batch_log import batches_of
 from job_engine.sources.listing.command_folder import CHANGE, EVENT, Command, CommandKind, Outcome
 from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError, did_you_mean
-from querylang.plan.changes import CHANGES
 from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.routing import CHANGES
 from querylang.printable import warn
 from querylang.running import Running, RunningQuery, shadow_of
 from querylang.system_errors import refused

@@ -43,12 +43,12 @@ from querylang.changes import is_same_text
 from querylang.dataclass import asdict, dataclass, replace
 from querylang.errors import InputError, did_you_mean, is_passing, listed
 from querylang.merging import FileChange
-from querylang.paths import exists
 from querylang.plan.model import PLAN_VERSION, EventType, QueryPlan
 from querylang.plan.routing import NOT_FED, has_chains
 from querylang.printable import masked, warn
 from querylang.running import Running
 from querylang.system_errors import reason_of, refused
+from querylang.system_limits import exists
 from runtime.engine import STATE_VERSION as ENGINE_VERSION
 from runtime.json_reader import DamagedJson, json_of_text, part_of
 

@@ -52,8 +52,8 @@ from job_engine.wire.clock_sources import Clock
 from querylang.errors import FileErrors, InputError, did_you_mean, listed, near_file
 from querylang.load import NAMELESS, QUERY_SUFFIXES, is_query_text
 from querylang.parameters import NOTHING
-from querylang.paths import exists
 from querylang.source import Source as QueryText
+from querylang.system_limits import exists
 from runtime.policies.settings_text import EXPECTED, forget_length
 from runtime.threads import thread_count
 from runtime.yaml_reader import file_text

@@ -10,7 +10,7 @@ from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, RemotePath
 from job_engine.sources.kinds import SourceEntry
 from querylang.errors import near_file
-from querylang.paths import exists, is_folder
+from querylang.system_limits import exists, is_folder
 
 LIMITS = ("maxFilesPerTrigger", "maxBytesPerTrigger")
 """Options: most of a micro-batch."""

@@ -20,8 +20,8 @@ from job_engine.wire.kept_lookups import KeptTables, plan_with_kept, without_loo
 from job_engine.wire.partition_groups import PartitionGroup, Routing, partition_groups
 from job_engine.wire.plan_text import fingerprint, plan_text
 from querylang.dataclass import asdict, dataclass, field, replace
-from querylang.plan.changes import Outcome
 from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.routing import Outcome
 from runtime.admission import shared_selectors
 from runtime.json_reader import json_of_text
 from runtime.replay import Script

@@ -13,7 +13,7 @@ from typing import Any
 from querylang.checker.checked import Diagnostics
 from querylang.checker.definitions import with_actions, with_annotations, with_members
 from querylang.checker.expressions.calls import inline_forms
-from querylang.checker.expressions.lookups import check_tables
+from querylang.checker.expressions.members import check_tables
 from querylang.checker.namespaces import ActionSignature, EventSchema, EventTypes, Namespace
 from querylang.dataclass import dataclass, field, replace
 from querylang.errors import Mistake, QueryError

@@ -27,8 +27,8 @@ from querylang.formatter.expression_text import (
     wrapped,
 )
 from querylang.plan.text import repeat_text
-from querylang.recursion import room_for
 from querylang.syntax import ast
+from querylang.system_limits import room_for
 
 _FRAMES = 2_500
 """Enough for all that the checker allows: 200 levels of calls in 50 of statements."""

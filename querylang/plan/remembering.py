@@ -1,8 +1,8 @@
 """What a kernel stores of states that its search has been in, so that it searches nothing twice.
 
 A search that has failed in a state, or has found its best completion, need not be repeated where
-the events on which the state's future depends are the same (`querylang.plan.pasts`). The kernels
-store less: `dead_end_rules` and `memory_rules` say what, and why that is enough.
+the events on which the state's future depends are the same (`querylang.plan.questions`). The
+kernels store less: what, and why that is enough, is said below.
 """
 
 from __future__ import annotations
@@ -14,8 +14,16 @@ from typing import NamedTuple
 from querylang.dataclass import dataclass
 from querylang.plan.expression import terms_of
 from querylang.plan.model import ACCEPT, Automaton, Condition, QueryPlan, Where, Within, Without
-from querylang.plan.pasts import Past, counted_states, from_here_on, is_of_choices, need_of, pasts, pending_of
-from querylang.plan.questions import question_of
+from querylang.plan.questions import (
+    Past,
+    counted_states,
+    from_here_on,
+    is_of_choices,
+    need_of,
+    pasts,
+    pending_of,
+    question_of,
+)
 
 # Which failures of the search are dead ends, so that nothing is searched twice.
 #

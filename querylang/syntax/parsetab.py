@@ -1,6 +1,6 @@
 # fmt: off
 # ruff: noqa: Q000
-"""The LALR tables of `querylang.syntax.grammar`, written by `python -m querylang.syntax.build_tables`: do not edit."""
+"""The LALR tables of `querylang.syntax.grammar`, written by `python -m tools.parser_tables`: do not edit."""
 PRODUCTIONS: list[tuple[str, str, int, str | None]] = [
     ("S' -> text", "S'", 1, None),
     ('text -> items', 'text', 1, 'p_text'),

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from querylang.dataclass import dataclass
-from querylang.plan.constant_folding import NoValueError, is_constant, value_of
+from querylang.plan.constants import NoValueError, is_constant, value_of
 from querylang.plan.expression import Call, IndexOf, Items, Kind
 from runtime.interpreter.values import Dictionary, Value, order_key
 

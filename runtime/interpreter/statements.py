@@ -33,7 +33,7 @@ from querylang.plan.model import (
     Statement,
     While,
 )
-from querylang.recursion import room_for
+from querylang.system_limits import room_for
 from runtime.interpreter.containers import put
 from runtime.interpreter.context import DEEPEST_CALLS, NODE, OUTPUT, PART, Context, Output, text_bytes, value_bytes
 from runtime.interpreter.expressions import evaluate, required, run_call

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from querylang.errors import counted
-from querylang.plan.networks import NotANetworkError, network_of
+from querylang.plan.text_forms import NotANetworkError, network_of
 from runtime.interpreter.decimals import of_text
 from runtime.interpreter.numbers import whole
 from runtime.interpreter.values import EvaluationError, limit_size

@@ -1,7 +1,7 @@
 """The methods of TimeFormat: times to text, text to times. Without a zone they are UTC.
 
 So the answer is the same on every machine. A time is rounded to microseconds, then each letter of
-a pattern (`querylang.plan.time_patterns`) cuts off what it does not show.
+a pattern (`querylang.plan.text_forms`) cuts off what it does not show.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
 from querylang.dataclass import dataclass
-from querylang.plan.constant_folding import LONGEST, of_seconds
-from querylang.plan.time_patterns import Piece, TimePatternError, offset_of, pieces_of, zone_of
+from querylang.plan.constants import LONGEST, of_seconds
+from querylang.plan.text_forms import Piece, TimePatternError, offset_of, pieces_of, zone_of
 from runtime.interpreter.values import EvaluationError
 
 # Days of the Gregorian calendar, before and after the years that `datetime` knows, and zones.

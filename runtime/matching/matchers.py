@@ -16,7 +16,7 @@ from querylang.dataclass import dataclass, replace
 from querylang.plan import remembering
 from querylang.plan.expression import Aggregate, EventOf, Type
 from querylang.plan.model import Plan, QueryPlan, Without
-from querylang.plan.pasts import counted_states
+from querylang.plan.questions import counted_states
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import row_events, to_cell
 from runtime.columns.rows import is_any_of

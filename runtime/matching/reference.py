@@ -33,9 +33,8 @@ from querylang.plan.model import (
     known,
     mentioned_terms,
 )
-from querylang.plan.pasts import counted_states, pasts
-from querylang.plan.questions import Question, question_of
-from querylang.recursion import room_for
+from querylang.plan.questions import Question, counted_states, pasts, question_of
+from querylang.system_limits import room_for
 from runtime.instants import NEVER, NO_TIME
 from runtime.interpreter import (
     BY_RECENCY,

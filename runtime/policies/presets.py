@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 
 from querylang.dataclass import dataclass
 from querylang.errors import InputError
-from querylang.plan.constant_folding import LONGEST
+from querylang.plan.constants import LONGEST
 from querylang.plan.model import TimelineKind, TimePolicy
 from querylang.plan.text import duration_text
 from querylang.printable import one_line

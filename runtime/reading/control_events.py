@@ -7,7 +7,7 @@ in order or by name:
     {"SetDelayedEventsLeeway": [300.0, 10.0]}
     {"Heartbeat": {"event": "A", "time": 1384430400.0}}
 
-Those that change the queries (`querylang.plan.changes`) are parsed here, too, and done by whoever
+Those that change the queries (`querylang.plan.routing`) are parsed here, too, and done by whoever
 runs the engine: it runs one plan.
 """
 
@@ -24,7 +24,9 @@ import pyarrow as pa
 
 from querylang.dataclass import dataclass
 from querylang.errors import counted, nearest
-from querylang.plan.changes import (
+from querylang.plan.constants import LONGEST
+from querylang.plan.model import Plan
+from querylang.plan.routing import (
     CHANGES,
     Change,
     DeployQuery,
@@ -33,8 +35,6 @@ from querylang.plan.changes import (
     SetParameters,
     UndeployQuery,
 )
-from querylang.plan.constant_folding import LONGEST
-from querylang.plan.model import Plan
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import RecordKind
 from runtime.instants import EXPECTED, NEVER, SECOND, is_known_time, parse_moment

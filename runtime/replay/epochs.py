@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.dataclass import dataclass, field, replace
-from querylang.plan.changes import Outcome
 from querylang.plan.model import Plan
+from querylang.plan.routing import Outcome
 from runtime.columns.arrivals import Arrivals, as_known
 from runtime.engine import Engine, metrics_table, output_events
 from runtime.replay.divided import results_with_steps

@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.dataclass import dataclass
-from querylang.plan.changes import Outcome as ChangeOutcome
 from querylang.plan.expression import Kind, Type, type_of
 from querylang.plan.model import EventType, Plan, QueryPlan, Stopped
 from querylang.plan.routing import QUERIES_CHANNEL
+from querylang.plan.routing import Outcome as ChangeOutcome
 from runtime.admission import Outcome
 from runtime.arrow_types import arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import RecordKind, event_of, field_columns, from_cell, looked_up_in, to_cell

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import ACCEPT, Transition, known
-from querylang.recursion import room_for
+from querylang.system_limits import room_for
 from runtime.instants import NEVER
 from runtime.matching.choose import kernel_matcher
 from runtime.matching.interface import Bindings, Matcher, Ordered, as_bindings

@@ -20,8 +20,8 @@ from job_engine.wire.packed_rows import CONTROL
 from job_engine.wire.plan_text import load_plan, plan_text
 from job_engine.wire.program import NullRule, Program, with_script
 from querylang.dataclass import dataclass, replace
-from querylang.plan.changes import CHANGES
 from querylang.plan.model import Plan
+from querylang.plan.routing import CHANGES
 from runtime.admission import furthest_time, selectors_of
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import PLACE, Arrivals, RecordKind, come_before, in_arrival_order, place_of

@@ -18,8 +18,8 @@ from ensue.queries import load
 from job_engine.errors import failed, plain_error, writing_to
 from job_engine.places.local_path import LocalPath
 from querylang.errors import InputError, PassingError
-from querylang.paths import exists, is_folder
 from querylang.system_errors import reason_of, refused
+from querylang.system_limits import exists, is_folder
 from runtime.temporary import folder_of_process
 from spark_backend.plain_errors import refuse_unusable_java
 from tests.ensue.command import Run

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from querylang.checker.alike import pieces
 from querylang.checker.checked import Checked
 from querylang.checker.query.check_query import check_query
 from querylang.errors import QueryErrors
 from querylang.load import check_paths
 from querylang.source import Source
-from querylang.syntax.pieces import pieces
 from tests.support.rule_books import EVENTS, rule_book
 
 

@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from querylang.recursion import room_for
+from querylang.system_limits import room_for
 
 
 def waiting(frames: int) -> Generator[int]:

@@ -21,7 +21,7 @@ from job_engine.wire.program import Program
 from querylang.dataclass import dataclass
 from querylang.errors import InputError
 from querylang.merging import FileChange
-from querylang.plan.changes import Outcome
+from querylang.plan.routing import Outcome
 from querylang.running import LIVE, Running
 from runtime.timestamps import format_time
 

@@ -22,9 +22,8 @@ from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError
 from querylang.merging import FileChange, merge
 from querylang.parameters import bind
-from querylang.plan.changes import Change, DeployQuery, Outcome
 from querylang.plan.model import Plan, QueryPlan
-from querylang.plan.routing import feeders, has_chains, routes_between
+from querylang.plan.routing import Change, DeployQuery, Outcome, feeders, has_chains, routes_between
 from querylang.running import ChangeError, Running, RunningQuery, Version, known_value, with_events
 from runtime.instants import EARLIEST
 

@@ -24,8 +24,7 @@ from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.command_folder import CHANGE, ERROR, Answer, Command, CommandFolder
 from job_engine.wire.program import Program
 from querylang.errors import InputError
-from querylang.plan.changes import UNCHANGED, Outcome
-from querylang.plan.routing import has_chains
+from querylang.plan.routing import UNCHANGED, Outcome, has_chains
 from runtime.instants import EARLIEST
 from runtime.json_reader import DamagedJson
 

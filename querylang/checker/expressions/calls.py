@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from querylang.checker.expressions.lookups import called, table_of
 from querylang.checker.expressions.members import (
+    called,
     fold,
     is_fold,
     is_prev,
     prev_member,
     receiver_of,
+    table_of,
     type_path,
     unknown_type,
 )
@@ -53,8 +54,7 @@ from querylang.plan.library import (
     static_methods_of,
 )
 from querylang.plan.model import Action, Return
-from querylang.plan.networks import NotANetworkError, network_of
-from querylang.plan.time_patterns import TimePatternError, pieces_of, zone_of
+from querylang.plan.text_forms import NotANetworkError, TimePatternError, network_of, pieces_of, zone_of
 from querylang.syntax import ast
 
 _CONVERSIONS = ("toString", "toInteger", "toFloat", "toDecimal")

@@ -14,7 +14,7 @@ from querylang.checker.query.patterns import NO_REPEAT, CheckedPattern
 from querylang.checker.scope import PREV, Scope
 from querylang.dataclass import dataclass, field
 from querylang.errors import Mistake, QueryError, listed
-from querylang.plan.constant_folding import SECOND
+from querylang.plan.constants import SECOND
 from querylang.plan.expression import (
     Binary,
     Call,

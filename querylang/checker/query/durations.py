@@ -15,7 +15,7 @@ from querylang.checker.scope import Scope
 from querylang.dataclass import dataclass
 from querylang.errors import Mistake, QueryError
 from querylang.foreign_words import UNIT_NAMES
-from querylang.plan.constant_folding import (
+from querylang.plan.constants import (
     LONGEST,
     SECOND,
     NoValueError,

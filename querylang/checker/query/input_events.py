@@ -15,7 +15,7 @@ from querylang.checker.query.durations import Constants
 from querylang.checker.scope import Scope, alike, type_of
 from querylang.dataclass import dataclass, replace
 from querylang.errors import Mistake, counted
-from querylang.plan.constant_folding import NoValueError, is_constant, value_of
+from querylang.plan.constants import NoValueError, is_constant, value_of
 from querylang.plan.expression import Binary, EventOf, Expression, FieldOf, Type
 from querylang.plan.library import ARITHMETIC, binary_result
 from querylang.plan.model import Heartbeat

@@ -10,7 +10,7 @@ from querylang.checker.checked import Diagnostics
 from querylang.checker.expressions.inference import conjuncts
 from querylang.dataclass import dataclass, fields, is_dataclass
 from querylang.errors import Mistake
-from querylang.plan.constant_folding import NoValueError, is_constant, value_of
+from querylang.plan.constants import NoValueError, is_constant, value_of
 from querylang.plan.expression import Binary, EndOf, Expression, FieldOf, Fold, KeyOf, PrevOf, Type, walk
 from querylang.plan.model import ACCEPT, Automaton, Between, Duration, Gap, QueryPlan, Where, Within, Without
 from querylang.plan.remembering import MOST_BOUND, search_cost

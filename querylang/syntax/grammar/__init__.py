@@ -2,7 +2,7 @@
 
 Each module has the rules of one part of the language. There are no rules for mistakes:
 `querylang.syntax.mistakes` says what the parser does after one. After a change of the grammar run
-`python -m querylang.syntax.build_tables`.
+`python -m tools.parser_tables`.
 """
 
 from __future__ import annotations

@@ -27,8 +27,7 @@ from querylang.plan.model import (
     known,
     mentioned_terms,
 )
-from querylang.plan.pasts import counted_states
-from querylang.plan.questions import Question, has_additions, question_of
+from querylang.plan.questions import Question, counted_states, has_additions, question_of
 from querylang.plan.remembering import MemoryRule, PartKind, is_leading, memory_rules
 from runtime.exact_times import query_with_exact_times
 from runtime.instants import NEVER

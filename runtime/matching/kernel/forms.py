@@ -16,9 +16,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from querylang.dataclass import dataclass, field, fields, is_dataclass, replace
+from querylang.plan.constants import Constant, Numbers, free_literals_in, numbers_of, part_with
 from querylang.plan.expression import Literal, Type
 from querylang.plan.model import EventType, Input, QueryPlan, Where, Without
-from querylang.plan.template import Constant, Numbers, free_literals_in, numbers_of, part_with
 from runtime.matching.kernel.program import NotForKernel
 
 Made = TypeVar("Made")

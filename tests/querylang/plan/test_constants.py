@@ -9,7 +9,7 @@ from functools import cache
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from querylang.plan.constant_folding import NoValueError, is_calculable, is_constant, value_of
+from querylang.plan.constants import NoValueError, is_calculable, is_constant, value_of
 from querylang.plan.expression import Binary, Call, Expression, FieldOf, Literal, ParameterOf, Type, Unary
 from querylang.plan.library import LARGEST_INTEGER, SMALLEST_INTEGER
 from runtime.interpreter.context import Context

@@ -11,18 +11,19 @@ import pytest
 
 from querylang import check_text, compile_text
 from querylang.source import Source
-from querylang.syntax import ast, build_tables
+from querylang.syntax import ast
 from querylang.syntax.lexer import Token
 from querylang.syntax.parser import Parser, parse
 from tests.support.linear import MOST, growth
 from tests.support.pace import measured
+from tools import parser_tables
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
 def built() -> object:
-    return build_tables.build()
+    return parser_tables.build()
 
 
 def test_the_grammar_has_no_conflict(built: object) -> None:
@@ -31,12 +32,12 @@ def test_the_grammar_has_no_conflict(built: object) -> None:
 
 
 def test_the_shipped_tables_are_those_of_the_grammar(built: object) -> None:
-    hint = "run `python -m querylang.syntax.build_tables`"
-    assert build_tables.written(built) == build_tables.SHIPPED.read_text(), hint
+    hint = "run `python -m tools.parser_tables`"
+    assert parser_tables.written(built) == parser_tables.SHIPPED.read_text(), hint
 
 
 def test_tables_do_not_depend_on_the_order_of_hashing() -> None:
-    program = "from querylang.syntax import build_tables as b; import hashlib; print(hashlib.sha1(b.written(b.build()).encode()).hexdigest())"
+    program = "from tools import parser_tables as b; import hashlib; print(hashlib.sha1(b.written(b.build()).encode()).hexdigest())"
     outputs = {
         subprocess.run(
             [sys.executable, "-c", program],

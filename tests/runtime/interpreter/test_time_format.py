@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from querylang.plan.library import TIME_FORMAT, TIME_FORMAT_METHODS
-from querylang.plan.time_patterns import LETTERS, TimePatternError, pieces_of, zone_of
+from querylang.plan.text_forms import LETTERS, TimePatternError, pieces_of, zone_of
 from runtime.interpreter.times import TIME_FORMAT_METHODS as METHODS
 from runtime.interpreter.values import EvaluationError
 

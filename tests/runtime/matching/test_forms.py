@@ -14,9 +14,9 @@ import querylang
 from querylang.errors import QueryErrors
 from querylang.load import compile_paths
 from querylang.parameters import instances_of
+from querylang.plan.constants import Constant, Numbers, numbers_of
 from querylang.plan.model import QueryPlan
 from querylang.plan.questions import has_additions
-from querylang.plan.template import Constant, Numbers, numbers_of
 from querylang.source import Source
 from runtime.matching.kernel import compilation, forms
 from runtime.matching.kernel.forms import _OWN, Shared, _is_equal

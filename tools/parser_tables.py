@@ -1,6 +1,6 @@
 """Build the parser's LALR tables from the grammar's docstrings; for developers, never at run time.
 
-After a change of the grammar, `python -m querylang.syntax.build_tables` writes
+After a change of the grammar, `python -m tools.parser_tables` writes
 `querylang/syntax/parsetab.py` again. A test holds that the shipped tables fit the grammar, and that
 the grammar has no conflict.
 """
@@ -15,7 +15,7 @@ from ply import yacc
 from querylang.syntax.grammar import PRECEDENCE, START, rules
 from querylang.syntax.lexer import KINDS, PSEUDO_KINDS
 
-SHIPPED = Path(__file__).with_name("parsetab.py")
+SHIPPED = Path(__file__).parents[1] / "querylang" / "syntax" / "parsetab.py"
 
 
 def build() -> Any:
@@ -52,7 +52,7 @@ def written(tables: Any) -> str:
     lines = [
         "# fmt: off",
         "# ruff: noqa: Q000",
-        '"""The LALR tables of `querylang.syntax.grammar`, written by `python -m querylang.syntax.build_tables`: do not edit."""',
+        '"""The LALR tables of `querylang.syntax.grammar`, written by `python -m tools.parser_tables`: do not edit."""',
         "PRODUCTIONS: list[tuple[str, str, int, str | None]] = [",
         *(f"    {(item.str, item.name, item.len, item.func)!r}," for item in tables.lr_productions),
         "]",

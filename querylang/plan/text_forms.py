@@ -1,16 +1,53 @@
-"""Patterns of times as text, `yyyy.MM.dd 'at' HH:mm:ss`, and the zones in which they are read.
-
-Letters as in Apama's TimeFormat (those of ICU's SimpleDateFormat) if they mean the same everywhere.
-The checker refuses wrong literals with it; `runtime.interpreter.time_texts` writes and reads times.
-"""
+"""Forms that texts of users have: networks of IP addresses, patterns of times."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from datetime import UTC, timedelta, timezone, tzinfo
 from functools import lru_cache
 
 from querylang.dataclass import dataclass
+
+# Networks of IP addresses, as texts name them.
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_KEPT = 4096
+"""So many networks are read once."""
+
+
+class NotANetworkError(ValueError):
+    """What is wrong with a text that should name a network.
+
+    instead: what to write; None = it resembles none
+    """
+
+    def __init__(self, problem: str, instead: str | None) -> None:
+        super().__init__(problem)
+        self.instead = instead
+
+
+@lru_cache(_KEPT)
+def network_of(text: str) -> Network:
+    """A network such as `10.0.0.0/8`; an address alone is one, too. Raises NotANetworkError."""
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        pass
+    try:
+        wanted = str(ipaddress.ip_network(text, strict=False))
+    except ValueError:
+        problem = f"'{text}' is not a network of IP addresses, such as 10.0.0.0/8 or 2001:db8::/32"
+        raise NotANetworkError(problem, None) from None
+    raise NotANetworkError(f"'{text}' has bits behind the network's length: it is an address inside of it", wanted)
+
+
+# Patterns of times as text, `yyyy.MM.dd 'at' HH:mm:ss`, and the zones in which they are read.
+#
+# Letters as in Apama's TimeFormat (those of ICU's SimpleDateFormat) if they mean the same
+# everywhere. The checker refuses wrong literals with it; `runtime.interpreter.time_texts` writes
+# and reads times.
 
 LETTERS = {
     "G": ("era", "`AD`", 3),
