@@ -2,7 +2,7 @@
 
 A search that has failed in a state, or has found its best completion, need not be repeated where
 the events on which the state's future depends are the same (`querylang.plan.questions`). The
-kernels store less: what, and why that is enough, is said below.
+kernels store less: `dead_end_rules` and `memory_rules` say what, and why that is enough.
 """
 
 from __future__ import annotations
