@@ -49,7 +49,7 @@ class Pool:
         self._connections: list[socket.socket] = []
         self._pids: list[int] = []
         self._count = count
-        self._has_failed = self._has_no_server = False
+        self._has_failed = self._has_no_server = self._is_closed = False
         self._server = server_for(self._variables, self._held)
 
     @property
@@ -115,7 +115,13 @@ class Pool:
                 os.kill(pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """End all workers, and remove what they have left."""
+        """End all workers, and remove what they have left; once is enough.
+
+        After that the next pool may have the server.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._end_workers()
         give_back(self._server)
         self._held.close()

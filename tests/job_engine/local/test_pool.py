@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 
 from job_engine.errors import WorkerDied
+from job_engine.job.job import run
 from job_engine.job.preflight import checked
 from job_engine.local.frames import Ended, Frame, Word, receive, send
-from job_engine.local.pool import Pool, WorkerFailed
+from job_engine.local.pool import Pool, Server, WorkerFailed
 from job_engine.settings.deployment_file import load_deployment
 from querylang.errors import InputError
 from tests.support.killed_runs import ROOT
 from tests.support.local_jobs import local
-from tests.support.sensors import project
+from tests.support.sensors import add_files, project, table
 from tests.support.waiting import wait_for
 
 
@@ -121,6 +122,38 @@ def test_the_next_pool_has_the_server_of_the_one_before(tmp_path: Path) -> None:
         servers.append(server_of(found))
         found.close()
     assert servers[0] == servers[1]
+
+
+def test_a_pool_that_is_closed_again_leaves_its_server_to_the_next_one(tmp_path: Path) -> None:
+    before = Pool(1)
+    begin(before, tmp_path)
+    server = server_of(before)
+    before.close()
+    before.close()
+    after = Pool(1)
+    begin(after, tmp_path)
+    before.close()
+    begin(after, tmp_path)
+    assert server_of(after) == server
+    after.close()
+
+
+def test_the_next_run_of_a_process_has_the_server_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers: list[Server] = []
+    made = Server.__init__
+
+    def noted(self: Server, variables: dict[str, str]) -> None:
+        servers.append(self)
+        made(self, variables)
+
+    monkeypatch.setattr(Server, "__init__", noted)
+    path = local(project(tmp_path))
+    for number in range(3):
+        add_files(tmp_path, table(10), 1, first=number)
+        run(path, once=True)
+    assert len(servers) <= 1  # an earlier test may have left one
 
 
 def test_pools_at_once_have_servers_of_their_own_and_one_is_kept(tmp_path: Path) -> None:
