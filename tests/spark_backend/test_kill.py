@@ -105,16 +105,17 @@ def test_a_run_that_is_told_to_stop_says_what_it_did(tmp_path: Path, send: Calla
     assert all(line.startswith("batch ") for line in told), errors
 
 
-def test_what_was_too_large_and_never_published_is_planned_anew(tmp_path: Path) -> None:
+def test_what_was_too_large_and_never_published_is_planned_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = project(tmp_path, files=3)
     add_files(tmp_path, table(), 6)
     run(path, once=True)
     forget_results(tmp_path, 1)
     path.write_text(path.read_text().replace("maxFilesPerTrigger: 3", "maxFilesPerTrigger: 1"))
-    process = start(path, "-m", "ensue.cli", "run", "--once", "--flush")
-    _, errors = process.communicate(timeout=LONGEST)
-    assert process.returncode == 0, errors
-    assert "micro-batch 1, which was interrupted, is planned anew, with a smaller `maxFilesPerTrigger: 1`" in errors
+    run(path, once=True, flush=True)
+    said = "micro-batch 1, which was interrupted, is planned anew, with a smaller `maxFilesPerTrigger: 1`"
+    assert said in caplog.text
     manifests = [json.loads(file.read_text()) for file in sorted((tmp_path / "state").rglob("inputs/manifests/*.json"))]
     assert [len(it["sources"]["readings"]["piece"].get("files", ())) for it in manifests][:4] == [3, 1, 1, 1]
     assert streamed(tmp_path) == expected(tmp_path)
