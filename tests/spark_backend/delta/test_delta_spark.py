@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from job_engine.sources.table.commits import UnreadableTable
 from job_engine.sources.table.planning import CommitPlanner
 from job_engine.sources.table.settings import DeltaSource
 from querylang.errors import InputError
+from spark_backend.launch.session_settings import class_options
 from tests.spark_backend.delta.ours import DELTA, OURS, names, rows, write
 from tests.support.maven import ROOT, fetched_jars
 
@@ -44,7 +46,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
     jars = fetched_jars(PROGRAM.with_name("pom.xml"), ROOT / "build" / "delta" / "jars")
     own = str(base / "matches" / "Q")
     command = [sys.executable, str(PROGRAM), ",".join(map(str, sorted(jars.iterdir()))), str(base), own]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    options = {"SPARK_SUBMIT_OPTS": f"{os.environ['SPARK_SUBMIT_OPTS']} {class_options()}"}
+    found = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | options)
     assert found.returncode == 0, found.stderr[-2000:]
     return Tables(base, sink, [json.loads(row) for row in json.loads(found.stdout.splitlines()[-1])[own]])
 
