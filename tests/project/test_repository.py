@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from querylang import format_text
-from tests.conftest import STARTED_FIRST
+from tests.conftest import ON_ONE_BROKER, ON_ONE_SESSION, STARTED_FIRST
 from tests.project.repository import PACKAGES, ROOT, tracked_files
 
 TEXT = {".py", ".md", ".toml", ".yaml", ".yml", ".query", ".mon", ".sh", ".csv", ".jsonl", ".lock", ""}
@@ -35,8 +35,21 @@ def test_continuous_integration_runs_make_test_only() -> None:
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
 
 
-def test_the_files_that_workers_start_first_are_here() -> None:
-    assert [path for path in STARTED_FIRST if not (ROOT / path).exists()] == []
+def test_the_files_that_are_named_for_workers_are_here() -> None:
+    named = (*STARTED_FIRST, *ON_ONE_BROKER, *ON_ONE_SESSION)
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "places"),
+    [("broker: Broker", ON_ONE_BROKER), ("spark: SparkSession", (*ON_ONE_BROKER, *ON_ONE_SESSION))],
+)
+def test_tests_that_ask_for_what_is_slow_to_start_share_a_worker(asked: str, places: tuple[str, ...]) -> None:
+    asks = re.compile(rf"^def test_\w+\([^)]*\b{asked}", re.MULTILINE)
+    files = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
+    found = [file for file, text in files.items() if asks.search(text)]
+    assert found
+    assert [file for file in found if not file.startswith(places)] == []
 
 
 def test_no_file_names_a_place_on_somebody_s_machine() -> None:

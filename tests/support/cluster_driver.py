@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.standalone import Cluster
+from tests.support.standalone import JAVA_OPTIONS, Cluster
 
 DRIVER = """
 import sys
@@ -56,9 +56,12 @@ class Driver:
 
 
 def on_cluster(path: Path, found: Cluster, python: Path | None = None) -> Path:
-    """The deployment file, with small executors of a cluster."""
+    """The deployment file, with small executors of a cluster, of which the first one compiles for all."""
+    kernels = found.folder / "kernels"
+    kernels.mkdir(exist_ok=True)
     options = (
-        f"spark.pyspark.python: {python or found.python}, spark.executor.extraJavaOptions: -XX:TieredStopAtLevel=1"
+        f"spark.pyspark.python: {python or found.python}, spark.executor.extraJavaOptions: {JAVA_OPTIONS}, "
+        f"spark.executorEnv.ENSUE_KERNELS: {kernels}"
     )
     text = f"spark: {{master: '{found.url}', executor_memory: 512m, conf: {{{options}}}}}\n"
     path.write_text(path.read_text() + text)
