@@ -6,8 +6,8 @@ The blocks of one document run in order in one empty folder that holds a copy of
 - `query error=CODE`: query text that must have mistakes of this code and of no other; `query warning=CODE` likewise. The text
   is called example.query; `data=A.x:float,...` are columns of its data, `definitions=FILE,...` were written before;
 - `python`: executed; the blocks of a document share their names;
-- `bash`: executed; commands about installing and `make` are looked up instead, for these tests run inside of them; a command of ours
-  that is quick, or needs a session of Spark, which is shared, runs in this process, and a shell gets what it prints;
+- `bash`: executed; commands about installing and `make` are looked up instead, for these tests run inside of them; a command of ours,
+  or a program that makes no session of Spark itself, runs in this process, whose session is shared; a shell gets what it prints;
 - `ebnf`: a grammar, read by people; `mended`: the lines of a query that have changed, which other tests compile;
 - a language and a file name, as in `csv cards.csv`: written to that file;
 - `text` right after a block that is executed or has mistakes: what that block prints; elsewhere just text.
@@ -32,14 +32,15 @@ import pytest
 
 import querylang
 from ensue import cli
+from spark_backend.launch.session_settings import class_options
 from tests.project.repository import ROOT, tracked_files
 
 BLOCK = re.compile(r"^```(\w+)?(?: +([^\n`]+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LOOKED_UP = ("make ", "pip install ", "git clone ", "cd ")
-QUICK = re.compile(
-    r"""(ensue (?:check|explain|fmt|import|match|replay|run|schema|verify) (?:[^|<>;&$"]|"[^"$]*")+)(?: \| ([^|<>;&$].*))?"""
-)
+OURS = re.compile(r"""(ensue \w+ (?:[^|<>;&$"]|"[^"$]*")+)(?: \| ([^|<>;&$].*))?""")
 """A command of ours whose errors go nowhere else, and what reads the rest of what it prints."""
+
+PROGRAM = re.compile(r"python (\w+\.py)")
 
 DOCUMENTS = [path for path in tracked_files() if path.suffix == ".md" and path.name != "CHANGELOG.md"]
 
@@ -129,17 +130,21 @@ class Reader:
     def bash(self, line: str) -> str:
         if line.startswith(LOOKED_UP):
             return look_up(line)
-        quick = QUICK.fullmatch(line)
-        if quick is not None:
-            printed = self.ours(quick[1])
-            return printed if quick[2] is None else self.shell(quick[2], printed)
+        if (command := OURS.fullmatch(line)) is not None:
+            printed = self.ours(command[1])
+            return printed if command[2] is None else self.shell(command[2], printed)
+        if (program := PROGRAM.fullmatch(line)) is not None:
+            text = (self.folder / program[1]).read_text()
+            if "SparkSession" not in text:
+                return Reader(self.folder, {"__name__": "__main__"}).python(text)
         return self.shell(line)
 
     def shell(self, line: str, given: str = "") -> str:
         """What a shell prints; `given`: its standard input."""
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         command = ["bash", "-euo", "pipefail", "-c", line]
-        environment = {**os.environ, "PATH": path}
+        options = f"{os.environ['SPARK_SUBMIT_OPTS']} {class_options()}"  # of a session that is not ours
+        environment = {**os.environ, "PATH": path, "SPARK_SUBMIT_OPTS": options}
         done = subprocess.run(
             command, check=False, cwd=self.folder, env=environment, capture_output=True, text=True, input=given
         )
