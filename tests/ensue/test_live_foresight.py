@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pandas.testing import assert_frame_equal
@@ -103,18 +104,28 @@ def alone(name: str) -> str:
 def test_the_frame_of_a_single_match_is_that_of_its_table(name: str) -> None:
     """`matches` is made of the events, `matches_of` of an Arrow table."""
     text = alone(name) if name else QUERIES
-    live, seen = ensue.open(text), 0
+    live, frames, tables = ensue.open(text), list[pd.DataFrame](), list[pd.DataFrame]()
     whole = ensue.replay(text, stream(random.Random(5), 250)).matches
     for row in stream(random.Random(5), 250):
         answer = live.send(row)
-        frame, count = answer.matches, len(answer)
-        assert len(frame) == count
+        frames.append(answer.matches)
+        assert len(frames[-1]) == len(answer)
         if name:
-            assert_frame_equal(frame, answer.matches_of(name))
-        part = whole.iloc[seen : seen + count].reset_index(drop=True)
-        assert_frame_equal(frame, part)
-        seen += count
-    assert seen > 10
+            tables.append(answer.matches_of(name))
+    assert_parts_are(frames, whole)
+    if name:
+        assert_parts_are(tables, whole)
+
+
+def assert_parts_are(frames: list[pd.DataFrame], whole: pd.DataFrame) -> None:
+    """Each frame has the columns, the types and the kind of index of the whole, and together they are its beginning."""
+    for frame in frames:
+        assert frame.dtypes.equals(whole.dtypes)
+        assert frame.columns.equals(whole.columns)
+        assert frame.index.equals(pd.RangeIndex(len(frame)))
+    told = pd.concat(frames, ignore_index=True)
+    assert len(told) > 10
+    assert_frame_equal(told, whole.iloc[: len(told)])
 
 
 def test_who_names_the_columns_of_a_frame_changes_no_other() -> None:
