@@ -11,7 +11,9 @@
 PYTHON ?= python3
 python := .venv/bin/python
 # Two more than processors, four at most: tests of jobs wait for clocks, brokers and the start of a JVM.
-workers := --numprocesses=$(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 2 ? 3 : 4))) --dist=loadfile --no-loadscope-reorder
+cores := $(shell getconf _NPROCESSORS_ONLN)
+workers := --numprocesses=$(shell echo $$(($(cores) < 2 ? 3 : 4))) --dist=loadfile --no-loadscope-reorder
+without_waits := --numprocesses=$(shell echo $$(($(cores) < 4 ? $(cores) : 4))) --dist=loadfile --no-loadscope-reorder
 as_plain_python := tests/conformance/test_published.py tests/conformance/test_limits_of_time.py tests/runtime/matching \
 	tests/differential/test_patterns.py tests/differential/test_streams.py tests/differential/test_time_patterns.py
 sources := querylang runtime job_engine spark_backend ensue tests benchmarks tools
@@ -31,7 +33,7 @@ demo-kafka: .venv/.ready
 test: .venv/.ready
 	@$(python) -m tools.class_archive & archive=$$!; $(MAKE) --no-print-directory lint && wait $$archive
 	@$(python) -m pytest $(workers) $(PYTEST)
-	@$(if $(PYTEST),,ENSUE_COMPILE=never $(python) -m pytest $(workers) --quiet --streams=10 $(as_plain_python))
+	@$(if $(PYTEST),,ENSUE_COMPILE=never $(python) -m pytest $(without_waits) --quiet --streams=10 $(as_plain_python))
 
 lint: .venv/.ready
 	@$(python) -m ruff format --check --quiet $(sources)

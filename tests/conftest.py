@@ -104,6 +104,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_configure() -> None:
     """Tests look at what the logger says; that kernels are compiled belongs to no test."""
     tell_on(io.StringIO())
+    gc.set_threshold(*COLLECTIONS)  # thousands of tests are about to be made, and none goes away
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +129,6 @@ def pytest_collection_finish() -> None:
     """Modules and tests live to the end: the garbage collector need not look at them again and again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*COLLECTIONS)
 
 
 def pytest_unconfigure() -> None:
