@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from typing import Any
 
 import pytest
@@ -102,12 +103,12 @@ def _in_calls(find: str, records: list[dict[str, Any]], window: str, matcher: st
 
 
 def test_a_run_may_be_longer_than_the_stack_of_python() -> None:
-    text = (
-        "event A { decimal d; }\nevent B {}\nquery Q { inputs { A() retain 3000; B() retain 1; } find A as a+ -> B as b"
-    )
-    records = [{"at": float(at), "event": "A", "d": "0.5"} for at in range(3000)] + [{"at": 3000.0, "event": "B"}]
-    replay = ensue.replay(text + " where sum(a.d) = 1500.0d }", records)
-    assert [len(match["members"]["a"]) for match in replay.match_objects()] == [3000]
+    count = sys.getrecursionlimit() + 200
+    inputs = f"inputs {{ A() retain {count}; B() retain 1; }}"
+    text = f"query Q {{ {inputs} find A as a+ -> B as b where sum(a.d) = {count / 2}d }}"
+    records = [{"at": float(at), "event": "A", "d": "0.5"} for at in range(count)] + [{"at": count, "event": "B"}]
+    replay = ensue.replay(f"event A {{ decimal d; }}\nevent B {{}}\n{text}", records)
+    assert [len(match["members"]["a"]) for match in replay.match_objects()] == [count]
 
 
 @pytest.mark.parametrize("find", LIMITED)
