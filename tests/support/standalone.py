@@ -18,11 +18,12 @@ from pathlib import Path
 
 import pyspark
 
+from spark_backend.launch.session_settings import class_options
 from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 
-JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+JAVA_OPTIONS = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {class_options()}"
 
 
 @dataclass(slots=True)
