@@ -23,7 +23,7 @@ from job_engine.stopping import SIGNAL_EXIT, Stopped, StopRequest
 from querylang.errors import EnsueError, ExitCode, exit_code_of
 from querylang.printable import forget_secrets, printable
 from querylang.system_errors import has_way_out, refused
-from runtime.compiling.notice import tell_on
+from runtime.progress_line import tell_on
 from runtime.threads import COLLECTIONS
 
 _WrongUsage: Any = typer.BadParameter.__mro__[1]

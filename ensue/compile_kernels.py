@@ -20,7 +20,7 @@ from ensue.data_options import DataOptions
 from querylang.errors import InputError
 from runtime.columns.rows import stable_order
 from runtime.compiling.compiled import Call, Kernel, load_compiler, recorded_calls
-from runtime.compiling.notice import be_silent
+from runtime.progress_line import be_silent
 from runtime.threads import thread_count
 
 PATTERNS = """

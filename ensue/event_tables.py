@@ -21,7 +21,7 @@ from job_engine.places.place import scheme_of
 from querylang.errors import InputError, counted, did_you_mean
 from querylang.system_errors import refused
 from querylang.system_limits import exists, is_folder
-from runtime.file_paths import FileBelow, files_below, is_key
+from runtime.file_forms import FileBelow, files_below, is_key
 from runtime.temporary import OTHER_PLACE, own_folder
 
 if TYPE_CHECKING:

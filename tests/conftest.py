@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from querylang.printable import forget_secrets
-from runtime.compiling.notice import tell_on
+from runtime.progress_line import tell_on
 from runtime.threads import COLLECTIONS
 from tests.support.kafka.broker import Broker, running_broker
 

@@ -12,8 +12,7 @@ from typing import Annotated
 import typer
 
 from ensue.commands.output import print_error, print_line
-from runtime.compiling.notice import ONCE
-from runtime.progress_line import ProgressLine
+from runtime.progress_line import ONCE, ProgressLine
 from runtime.temporary import temporary_folder
 
 _CODE = "from ensue.commands.compile_ahead import compile_and_tell; compile_and_tell()"

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, TextIO, TypedDict, cast
 
 from ensue.commands.output import print_log_line
 from querylang.printable import LOGGER, keep_secret, kept_secrets, masked
-from runtime.compiling.notice import ONCE
 from runtime.json_reader import DamagedJson, json_of_text
+from runtime.progress_line import ONCE
 
 if TYPE_CHECKING:
     from job_engine.job.reports import BatchReport, RunReport
@@ -64,7 +64,7 @@ class JsonLog(logging.Handler):
 
     def install(self) -> None:
         """Take what Ensue, Python, its compiler of kernels, Java and all others say from now on."""
-        from runtime.compiling.notice import tell_on
+        from runtime.progress_line import tell_on
         from spark_backend.launch.jvm import take_lines
 
         self._beside = begin_beside()

@@ -92,7 +92,7 @@ class CaseFile(pytest.File):
         from ensue.testing.cases import read_cases
         from querylang.errors import EnsueError
         from querylang.printable import one_line
-        from runtime.compiling.notice import tell_on
+        from runtime.progress_line import tell_on
 
         chosen = [word.strip() for word in self.config.getoption("--ensue-executors").split(",")]
         unknown = [word for word in chosen if word not in EXECUTORS]

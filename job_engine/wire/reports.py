@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from job_engine.errors import as_settings
 from querylang.dataclass import asdict, dataclass, replace
 from runtime.columns.arrivals import PLACES_OF_A_SOURCE, Arrivals, RecordKind
-from runtime.file_paths import natural_key
+from runtime.file_forms import natural_key
 from runtime.reading import Remark, RemarkKind
 
 REPORT_SCHEMA = pa.schema(

@@ -32,7 +32,7 @@ from numba.core.untyped_passes import (
 )
 
 from runtime.compiling.lowering import KernelLower, KnownTypes
-from runtime.compiling.notice import compiling
+from runtime.progress_line import compiling
 
 # LLVM's part in the compilation of a kernel. Numba optimises each function three times, each kernel
 # that another one calls for itself and within its caller, and makes machine code of all of them.

@@ -16,8 +16,7 @@ from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError, PassingError, did_you_mean, is_passing, listed, near_file
 from querylang.plan.expression import Kind, Type
 from querylang.system_errors import has_way_out, refused
-from runtime.file_forms import COMPRESSIONS, EVERYTHING, UTF_8, Asked, kind_of, shortened
-from runtime.file_paths import keys_of, path_of, shown_name
+from runtime.file_forms import COMPRESSIONS, EVERYTHING, UTF_8, Asked, keys_of, kind_of, path_of, shortened, shown_name
 from runtime.instants import NO_TIME
 from runtime.number_arrays import Integers
 from runtime.policies.settings_text import USUAL_TIMES

@@ -26,7 +26,7 @@ from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.file_forms import Asked, kind_of
 from runtime.instants import NO_TIME
-from runtime.reading.assembly import assemble, in_order_of_arrival
+from runtime.reading.assembly import assemble, in_order_of_arrival, read_times
 from runtime.reading.column_names import (
     ARRIVAL,
     SOURCE,
@@ -52,7 +52,6 @@ from runtime.reading.plan_needs import (
 )
 from runtime.reading.remarks import Refusals, Remark, RemarkKind, warning_of, warnings_of_columns
 from runtime.reading.row_kinds import read_kinds, refuse_types
-from runtime.reading.row_times import read_times
 from runtime.timestamps import given_times
 
 SUFFIXES = tuple(FORMATS)

@@ -19,7 +19,7 @@ from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, RecordKind, in_arrival_order, is_in_order, place_of
-from runtime.file_paths import shown_name
+from runtime.file_forms import shown_name
 from runtime.instants import NEVER, NO_TIME
 from runtime.reading import ColumnNames, TableRecords, iter_table
 from runtime.reading.formats.parquet_files import about_rows

@@ -17,11 +17,10 @@ from runtime.why.answers import (
 )
 from runtime.why.asking import Asking
 from runtime.why.funnel import Funnel, FunnelStep, Stop, funnel_of
-from runtime.why.hiding import HIDDEN, Hidden
 from runtime.why.history import Ending
 from runtime.why.reasons import short_time
 from runtime.why.records import Table
-from runtime.why.text import Why
+from runtime.why.text import HIDDEN, Hidden, Why
 
 __all__ = [
     "HIDDEN",

@@ -53,7 +53,7 @@ def test_a_line_of_others_becomes_an_object(code: str) -> None:
 
 
 def test_a_worker_that_compiles_kernels_says_so_as_the_run_does() -> None:
-    _, log, _ = written_by("from runtime.compiling.notice import ONCE; print(ONCE)")
+    _, log, _ = written_by("from runtime.progress_line import ONCE; print(ONCE)")
     assert [(entry["event"], entry["level"]) for entry in log] == [("compiling", "info")]
 
 

@@ -315,7 +315,7 @@ def test_that_kernels_are_compiled_is_told_although_output_is_captured(pytester:
         """
         import contextlib, io
 
-        from runtime.compiling.notice import compiling
+        from runtime.progress_line import compiling
 
         def test_it():
             with compiling("search", 1):

@@ -14,7 +14,7 @@ import pytest
 from ensue import replay
 from ensue.event_tables import table_paths
 from querylang.errors import InputError
-from runtime.file_paths import name_of_table
+from runtime.file_forms import name_of_table
 
 
 def names(path: Path) -> list[str]:

@@ -36,7 +36,7 @@ FOREIGN = {
 LAYERS = {
     "querylang": "dataclass printable system_limits source foreign_words errors system_errors plan syntax formatter checker parameters load running changes merging",
     "querylang.checker": "checked namespaces scope expressions statements blocks definitions catalogue query alike routes",
-    "runtime": "file_paths number_arrays temporary instants json_shapes json_reader threads progress_line compiling arrow_types yaml_reader exact_times file_forms interpreter policies timestamps columns reading lookup_tables admission matching results engine replay single_events why scoring",
+    "runtime": "number_arrays temporary instants json_shapes json_reader threads progress_line compiling arrow_types yaml_reader exact_times file_forms interpreter policies timestamps columns reading lookup_tables admission matching results engine replay single_events why scoring",
     "job_engine": "clock chance threads worker_memory retrying errors places durable_files stopping delta wire document kafka operator sources sinks settings job local",
     "spark_backend": "versions executors package launch plain_errors session stream frames job_session spark_machine driver",
     "job_engine.operator": "clocks bucket_state epoch_records reading ordering releasing processing joining measures step history_run cases moved_buckets",
@@ -50,7 +50,7 @@ DOORS = {
     "querylang.syntax": "ast definition_files lexer parser",
     "querylang.formatter": "formatting",
     "querylang.checker": "alike catalogue checked routes",
-    "runtime.compiling": "compiled files notice",
+    "runtime.compiling": "compiled files",
     "runtime.interpreter": "__init__ written_values",
     "runtime.policies": "per_input plan_policies settings_text",
     "runtime.columns": "arrivals expressions keys rows",
@@ -87,13 +87,13 @@ door, which lists the names that others use."""
 MOST_IMPORTS = {"job_engine.job.job": 20, "job_engine.operator.step": 20}
 """The files that tell the stages of something: so few modules they import, so that the stages are seen."""
 
-MOST_FILES = {"querylang": 70, "runtime": 177, "job_engine": 174, "spark_backend": 25, "ensue": 68}
+MOST_FILES = {"querylang": 70, "runtime": 173, "job_engine": 174, "spark_backend": 25, "ensue": 68}
 """Files per package, `__init__` files among them. This bound and the next two only go down."""
 
-MOST_DOORS = {"querylang": 21, "runtime": 37, "job_engine": 75, "spark_backend": 10, "ensue": 14}
+MOST_DOORS = {"querylang": 21, "runtime": 36, "job_engine": 75, "spark_backend": 10, "ensue": 14}
 """Modules that others may import, over the folders of a package."""
 
-MOST_IMPORT_LINES = {"querylang": 45, "runtime": 65, "job_engine": 80, "spark_backend": 101, "ensue": 90}
+MOST_IMPORT_LINES = {"querylang": 45, "runtime": 64, "job_engine": 80, "spark_backend": 101, "ensue": 90}
 """Lines of imports among a thousand lines."""
 
 BORROWED = {

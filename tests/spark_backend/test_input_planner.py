@@ -16,7 +16,7 @@ from job_engine.sources.folder.pieces import TakenFile, split
 from job_engine.sources.folder.settings import ListedSource
 from job_engine.sources.listing.batch_log import DamagedManifest, inputs_folder
 from job_engine.sources.listing.manifests import KEPT, Manifest, Task, tasks_of
-from runtime.file_paths import natural_key
+from runtime.file_forms import natural_key
 from tests.support.listed_job import LATER, Job, paths
 from tests.support.manifests import files_in, of_files, with_files
 

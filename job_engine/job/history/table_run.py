@@ -39,7 +39,7 @@ from querylang.errors import InputError, counted, listed
 from querylang.plan.model import Plan, TimelineKind
 from querylang.printable import warn
 from runtime.columns.arrivals import Arrivals, RecordKind
-from runtime.file_paths import is_key, keys_of, natural_key
+from runtime.file_forms import is_key, keys_of, natural_key
 from runtime.instants import NO_TIME
 from runtime.reading import ARRIVAL, ColumnNames, LackedColumns, needed_names
 from runtime.reading.formats.parquet_files import open_parquet

@@ -28,7 +28,7 @@ from job_engine.sources.folder.settings import ListedSource
 from job_engine.sources.kinds import KindPlanner, Planned, PlannedRun, Report, SourcePlanning
 from job_engine.sources.source import Unread
 from querylang.errors import is_passing
-from runtime.file_paths import natural_key
+from runtime.file_forms import natural_key
 from runtime.instants import NO_TIME
 
 # Notice that a file has changed since it was read: what was added is never read.

@@ -32,8 +32,7 @@ from querylang.plan.model import Plan
 from querylang.printable import one_line
 from querylang.system_errors import reason_of
 from runtime.columns.arrivals import place_of
-from runtime.file_forms import COMPRESSIONS, USUAL_CSV, UTF_8, CsvForm, kind_of
-from runtime.file_paths import keys_of
+from runtime.file_forms import COMPRESSIONS, USUAL_CSV, UTF_8, CsvForm, keys_of, kind_of
 from runtime.reading import columns_in
 from runtime.reading.formats.blocks import COMMA, whole_records
 

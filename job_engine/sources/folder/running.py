@@ -23,8 +23,7 @@ from job_engine.sources.folder.settings import ENDINGS, ListedSource
 from job_engine.sources.kinds import FirstTables, MovedSince, SourceRunning
 from job_engine.sources.source import Again, PieceAgain, PiecesAgain, Source, SourceBacklog
 from querylang.errors import InputError, counted, is_passing, listed
-from runtime.file_forms import Asked
-from runtime.file_paths import FileBelow
+from runtime.file_forms import Asked, FileBelow
 from runtime.instants import NO_TIME
 from runtime.json_reader import shaped
 from runtime.reading import ColumnNames, iter_raw

@@ -15,7 +15,7 @@ from job_engine.sources.source import Unread
 from job_engine.sources.table.pieces import ListedFile, TableFile, TableFirsts, TablePosition
 from job_engine.sources.table.settings import DeltaSource
 from querylang.dataclass import dataclass, replace
-from runtime.file_paths import natural_key
+from runtime.file_forms import natural_key
 from runtime.instants import EARLIEST, LATEST
 from runtime.json_reader import DamagedJson, json_of_text, shaped
 from runtime.json_shapes import Count

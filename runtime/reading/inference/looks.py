@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from querylang.dataclass import dataclass, field, replace
 from querylang.printable import warn
-from runtime.file_forms import kind_of
-from runtime.file_paths import path_of
+from runtime.file_forms import kind_of, path_of
 from runtime.reading.column_names import PLACES, SOURCE, STANDARD_NAMES, TYPE, ColumnNames, with_names
 from runtime.reading.files import in_plain_words, iter_raw
 from runtime.reading.formats.encodings import plain_file, without_broken_text

@@ -15,7 +15,7 @@ import pytest
 import runtime
 from runtime.compiling.files import pack, sources_digest
 from runtime.compiling.machine_code import KEPT_DAYS
-from runtime.compiling.notice import ONCE
+from runtime.progress_line import ONCE
 
 CALLER = """
 from runtime.inner.deeper.called import twice

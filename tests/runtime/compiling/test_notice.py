@@ -6,8 +6,8 @@ import io
 
 import pytest
 
-from runtime.compiling import notice
-from runtime.compiling.notice import ONCE, compiling, tell_on
+from runtime import progress_line
+from runtime.progress_line import ONCE, compiling, tell_on
 
 
 class Terminal(io.StringIO):
@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def _silent_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notice, "_told", notice._Told())
+    monkeypatch.setattr(progress_line, "_told", progress_line._Told())
 
 
 def _compile_twice() -> None:
