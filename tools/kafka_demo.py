@@ -25,7 +25,7 @@ import pyarrow.parquet
 from deltalake import DeltaTable
 
 import ensue
-from ensue.demo.comparison import differences, job_totals, replay_totals
+from ensue.demo.__main__ import differences, job_totals, replay_totals
 from ensue.demo.flights import write_event_tables
 from job_engine.job.job import Handle, deploy, run
 from job_engine.job.reports import BatchReport

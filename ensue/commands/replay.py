@@ -475,7 +475,7 @@ def verify(
 ) -> None:
     """Compare embedded, local, batch and stream on this data; exit code 1 if they differ."""
     from ensue import embedded
-    from ensue.verify import compare
+    from ensue.executors import compare
     from runtime.reading import input_types
 
     result = embedded.replay(file, events, data)

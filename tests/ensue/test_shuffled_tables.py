@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 import ensue
 from ensue import executors
 from ensue.data_options import DataOptions
+from ensue.executors import contents
 from ensue.replay_to_file import replay_to_file
 from ensue.spark import match_files
-from ensue.verify import contents
 from runtime.replay.records import ROWS_AT_ONCE
 from spark_backend.session import get_session
 

@@ -41,7 +41,7 @@ LAYERS = {
     "spark_backend": "versions executors package launch plain_errors session stream frames job_session spark_machine driver",
     "job_engine.operator": "clocks bucket_state epoch_records reading ordering releasing processing joining measures step history_run cases moved_buckets",
     "job_engine.job": "checkpoint plan_rules compilation lookup_files forgotten_rows journal reports batch_writer driver commands history preflight watching stages upkeep job",
-    "ensue": "queries event_tables data_options plans changing rendering asking_why asking_jobs answer live background archive_classes embedded compile_kernels replay_to_file sweeping executors spark verify calls testing importing commands cli __main__ demo",
+    "ensue": "queries event_tables data_options plans changing rendering asking_why asking_jobs answer live background archive_classes embedded compile_kernels replay_to_file sweeping executors spark calls testing importing commands cli __main__ demo",
 }
 """Per folder its parts, in order: a part imports only itself and what is left of it. `__init__` files are exempt."""
 
@@ -87,13 +87,13 @@ door, which lists the names that others use."""
 MOST_IMPORTS = {"job_engine.job.job": 20, "job_engine.operator.step": 20}
 """The files that tell the stages of something: so few modules they import, so that the stages are seen."""
 
-MOST_FILES = {"querylang": 70, "runtime": 173, "job_engine": 174, "spark_backend": 25, "ensue": 68}
+MOST_FILES = {"querylang": 70, "runtime": 173, "job_engine": 174, "spark_backend": 25, "ensue": 66}
 """Files per package, `__init__` files among them. This bound and the next two only go down."""
 
 MOST_DOORS = {"querylang": 21, "runtime": 36, "job_engine": 75, "spark_backend": 10, "ensue": 14}
 """Modules that others may import, over the folders of a package."""
 
-MOST_IMPORT_LINES = {"querylang": 45, "runtime": 64, "job_engine": 80, "spark_backend": 101, "ensue": 90}
+MOST_IMPORT_LINES = {"querylang": 45, "runtime": 64, "job_engine": 80, "spark_backend": 101, "ensue": 89}
 """Lines of imports among a thousand lines."""
 
 BORROWED = {

@@ -127,10 +127,10 @@ def test_wrong_imports_are_noticed() -> None:
     assert refused("runtime", "from pyspark.sql import SparkSession\n") == ["pyspark"]
     inside_a_function = "def f():\n    from runtime.engine.engine import Engine\n"
     assert set(imported_names(inside_a_function)) == {"runtime.engine.engine.Engine"}
-    wrong = {"runtime.columns.keys": {"runtime.engine.engine"}, "ensue.verify": {"runtime.matching.kernel.search"}}
+    wrong = {"runtime.columns.keys": {"runtime.engine.engine"}, "ensue.executors": {"runtime.matching.kernel.search"}}
     assert upward("runtime", LAYERS["runtime"], wrong) == ["runtime.columns.keys imports runtime.engine.engine"]
     assert through_walls("runtime.matching", DOORS["runtime.matching"], wrong) == [
-        "ensue.verify imports runtime.matching.kernel.search"
+        "ensue.executors imports runtime.matching.kernel.search"
     ]
     assert from_test_modules("from tests.support import sensors\nfrom tests.a import test_b, c\nimport test_d\n") == [
         "tests.a.test_b",

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import ensue
-from ensue import verify
+from ensue import executors
 from ensue.answer import Replay
 from ensue.data_options import DataOptions
 from ensue.embedded import replay
@@ -94,12 +94,12 @@ def test_random_changes_in_batch_and_in_micro_batches_do_what_they_do_embedded(s
     chance = random.Random(seed)
     start, flush = EVENT + query("Q", chance) + "\n" + query("Z", chance), seed % 2 == 0
     replayed = replay(start, rows_of(chance), DataOptions(), flush=flush)
-    expected = verify.contents(replayed.results)
+    expected = executors.contents(replayed.results)
     assert expected["outputs"]
     splits = even_splits(30, chance.choice([2, 5, 30]))
     case = Case(replayed.plan, replayed.records.arrivals, splits, flush, replayed.script)
-    assert verify.contents(in_buckets(case, 2, is_bounded=True)) == expected
-    assert verify.contents(in_buckets(case, 3, is_bounded=False)) == expected
+    assert executors.contents(in_buckets(case, 2, is_bounded=True)) == expected
+    assert executors.contents(in_buckets(case, 3, is_bounded=False)) == expected
 
 
 CHANGING = 3
