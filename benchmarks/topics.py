@@ -32,7 +32,7 @@ from benchmarks.latency import KEYS, QUERY, percentiles, row_with_length, wait_u
 from job_engine.job.compilation import run_options
 from job_engine.job.job import deploy, run
 from job_engine.job.preflight import checked
-from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.kafka_broker import TopicChoice
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.listing.lister import RunSettings
 from job_engine.sources.reading import Reading

@@ -17,8 +17,8 @@ from job_engine.delta.log import application
 from job_engine.delta.package import refuse_missing_package
 from job_engine.delta.publishing import Transaction, publish_files
 from job_engine.errors import in_plain_words
-from job_engine.kafka.client_options import PREFIX, PRODUCER_OPTIONS, WrongOption, client_options
-from job_engine.kafka.listing import BrokerError
+from job_engine.kafka_broker import BrokerError
+from job_engine.kafka_settings import PREFIX, PRODUCER_OPTIONS, WrongOption, client_options
 from job_engine.places.place import SHOWN, Place, UnknownScheme, place_of
 from job_engine.sinks.kinds import Draft, MicroBatch, Sink, writing
 from job_engine.sinks.table.settings import DAY, TableSink

@@ -53,7 +53,7 @@ def sites() -> Iterator[str]:
 
 def sites_of(source: str, module: str = "") -> list[str]:
     """The functions of one module that leave the process, by their qualified names."""
-    has_client = module.startswith("job_engine/kafka/") or "/topics/" in module
+    has_client = module == "job_engine/kafka_broker" or "/topics/" in module
     durable = {name.rpartition(".")[2] for name in used_names(source) if name.startswith("job_engine.")} & DURABLE
     found: list[str] = []
 

@@ -142,7 +142,7 @@ def test_worlds_meet_what_the_code_has() -> None:
     missing = unmet(functions)
     assert len([*sites()]) - len(missing) > 50
     assert "job_engine/local/run_log:RunLog.begin" not in missing
-    assert "job_engine/kafka/asking:AskedBroker._connect" not in missing
+    assert "job_engine/kafka_broker:AskedBroker._connect" not in missing
 
 
 def test_a_fork_has_no_other_threads_to_hand_on_to() -> None:

@@ -11,10 +11,17 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from job_engine.errors import Unreachable
-from job_engine.kafka.asking import AskedBroker
-from job_engine.kafka.client import QUIET, broker_error, common_options, is_passing, kafka_client, servers
-from job_engine.kafka.first_answer import first_answer
-from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.kafka_broker import (
+    QUIET,
+    AskedBroker,
+    TopicChoice,
+    broker_error,
+    common_options,
+    is_passing,
+    kafka_client,
+    servers,
+)
+from job_engine.kafka_settings import first_answer
 from job_engine.places.local_path import LocalPath
 from job_engine.retrying import Outage, OutageTooLong, patience_of
 from job_engine.sinks import kinds

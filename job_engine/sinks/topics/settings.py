@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from job_engine.kafka.client_options import PRODUCER_OPTIONS
-from job_engine.kafka.client_settings import read_client
-from job_engine.kafka.first_answer import TopicsAt
-from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.kafka_broker import TopicChoice
+from job_engine.kafka_settings import PRODUCER_OPTIONS, TopicsAt, read_client
 from job_engine.sinks.kinds import Sink, SinkEntry, SinkKind
 from job_engine.sinks.names import channel_sink
 from querylang.dataclass import dataclass, field, replace

@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from job_engine.clock import monotonic
-from job_engine.kafka.client import (
+from job_engine.kafka_broker import (
     FORBIDDEN,
     PASSING,
     QUIET,
+    BrokerError,
     broker_error,
     kafka_client,
     no_permission,
     servers,
 )
-from job_engine.kafka.listing import BrokerError
 from job_engine.retrying import USUAL, Outage, OutageTooLong
 from job_engine.sources.topics.pieces import OffsetRange
 from querylang.dataclass import dataclass

@@ -8,10 +8,8 @@ from typing import Any
 
 from job_engine.clock import wall_ns
 from job_engine.errors import Unreachable
-from job_engine.kafka.asking import AskedBroker
-from job_engine.kafka.first_answer import first_answer
-from job_engine.kafka.listing import BrokerError, Listing
-from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.kafka_broker import AskedBroker, BrokerError, Listing, TopicChoice
+from job_engine.kafka_settings import first_answer
 from job_engine.places.place import Place
 from job_engine.sources.kinds import SourceRunning
 from job_engine.sources.source import Again, PartitionBacklog, PieceAgain, PiecesAgain, Source, SourceBacklog

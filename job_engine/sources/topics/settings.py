@@ -12,10 +12,8 @@ from urllib.parse import unquote
 from job_engine.document.setting_keys import Change
 from job_engine.document.setting_values import limit_ahead
 from job_engine.document.yaml_document import Node
-from job_engine.kafka.client_options import CLIENT_OPTIONS, ISOLATION
-from job_engine.kafka.client_settings import read_client
-from job_engine.kafka.first_answer import TopicsAt
-from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.kafka_broker import TopicChoice
+from job_engine.kafka_settings import CLIENT_OPTIONS, ISOLATION, TopicsAt, read_client
 from job_engine.sources.kinds import KindSettings, SourceEntry, SourceKind
 from querylang.dataclass import dataclass, field, replace
 from querylang.errors import near_file

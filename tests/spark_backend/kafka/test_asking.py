@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from job_engine.kafka.asking import AskedBroker
-from job_engine.kafka.listing import BrokerError
-from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.kafka_broker import AskedBroker, BrokerError, TopicChoice
 from job_engine.sources.topics import running
 from job_engine.sources.topics.pieces import TopicPosition
 from job_engine.sources.topics.planning import TopicsMemory

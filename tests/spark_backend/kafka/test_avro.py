@@ -15,7 +15,7 @@ import pytest
 
 import querylang
 from job_engine.errors import Unreachable
-from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.kafka_broker import TopicChoice
 from job_engine.sources.reading import Reading
 from job_engine.sources.topics import reading
 from job_engine.sources.topics.avro.registry import SchemaRegistry

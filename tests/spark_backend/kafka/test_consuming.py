@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.kafka.listing import BrokerError
+from job_engine.kafka_broker import BrokerError
 from job_engine.sources.topics import consuming
 from job_engine.sources.topics.consuming import consumed
 from job_engine.sources.topics.pieces import OffsetRange

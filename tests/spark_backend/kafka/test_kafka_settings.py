@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.kafka_broker import TopicChoice
 from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.source import Source
 from job_engine.sources.topics.settings import AvroForm, KafkaSource, RegistryAddress
@@ -232,8 +232,8 @@ def test_the_client_is_imported_only_where_there_is_such_a_source() -> None:
 import sys
 sys.modules["confluent_kafka"] = None
 import spark_backend.stream.source_stream
-from job_engine.kafka.asking import AskedBroker
-from job_engine.kafka.listing import BrokerError
+from job_engine.kafka_broker import AskedBroker
+from job_engine.kafka_broker import BrokerError
 try:
     AskedBroker({})
 except BrokerError as error:

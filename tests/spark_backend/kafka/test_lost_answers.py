@@ -6,10 +6,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from job_engine.kafka import asking
-from job_engine.kafka.asking import AskedBroker
-from job_engine.kafka.listing import BrokerError
-from job_engine.kafka.topic_choice import TopicChoice
+from job_engine import kafka_broker
+from job_engine.kafka_broker import AskedBroker, BrokerError, TopicChoice
 
 
 def test_an_answer_that_never_comes_holds_no_job_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,7 +27,7 @@ def test_an_answer_that_never_comes_holds_no_job_for_ever(monkeypatch: pytest.Mo
         return client
 
     monkeypatch.setattr(AskedBroker, "_new_client", new_client)
-    monkeypatch.setattr(asking, "ANSWER_WITHIN", 0.01)
+    monkeypatch.setattr(kafka_broker, "ANSWER_WITHIN", 0.01)
     broker = AskedBroker({"bootstrap.servers": "127.0.0.1:1"})
     for number in (2, 3):
         with pytest.raises(BrokerError, match=r"^Kafka at 127\.0\.0\.1:1: the client gives no answer$") as caught:

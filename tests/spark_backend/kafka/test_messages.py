@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import querylang
-from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.kafka_broker import TopicChoice
 from job_engine.operator.step import run_step
 from job_engine.sources.reading import Reading
 from job_engine.sources.topics import reading as topics_reading

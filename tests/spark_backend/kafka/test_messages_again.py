@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from job_engine.kafka.asking import AskedBroker
-from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.kafka_broker import AskedBroker, TopicChoice
 from job_engine.sources.source import Again
 from job_engine.sources.topics.pieces import TopicPosition, Topics, topics_to_plain
 from job_engine.sources.topics.planning import OffsetPlanner

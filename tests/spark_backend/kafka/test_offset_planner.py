@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from job_engine.kafka.listing import BrokerError, Listing, PartitionListing, TopicListing
-from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.kafka_broker import BrokerError, Listing, PartitionListing, TopicChoice, TopicListing
 from job_engine.sources.kinds import Part
 from job_engine.sources.listing.lister import InputPlanner, RunSettings
 from job_engine.sources.listing.manifests import Manifest, Task, ToldSource, sources_of_text, sources_to_text, tasks_of

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from job_engine.kafka.asking import AskedBroker
-from job_engine.kafka.listing import BrokerError
-from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.kafka_broker import AskedBroker, BrokerError, TopicChoice
 from job_engine.sinks.topics import publishing
 from job_engine.sinks.topics.publishing import TopicPublisher, may_not_write, refuse_unwritable, transactional_id
 from job_engine.sinks.topics.settings import TopicSink

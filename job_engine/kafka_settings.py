@@ -1,13 +1,27 @@
-"""Options of Kafka's client: the names that Spark's users know, as librdkafka has them.
+"""What a deployment says of Kafka: options of its client, and topics, asked before a job starts.
 
-Imports only the standard library, so that `ensue check` needs no client and no broker.
+Needs no client and no broker until one is asked, so that `ensue check` needs none.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
+
+from job_engine.document.setting_values import Stream
+from job_engine.document.yaml_document import Node, Template
+from job_engine.errors import Unreachable
+from job_engine.kafka_broker import AskedBroker, BrokerError, TopicChoice, servers
+from job_engine.retrying import Outage, OutageTooLong
+from querylang.dataclass import dataclass, field
+from querylang.errors import InputError
+from querylang.printable import warn
+
+# Options of Kafka's client: the names that Spark's users know, as librdkafka has them.
+#
+# Imports only the standard library, so that `ensue check` needs no client and no broker.
 
 PREFIX = "kafka."
 """What the names of the client's options begin with."""
@@ -154,3 +168,94 @@ def _login(text: str) -> dict[str, str]:
 
 def _plain(value: str) -> str:
     return re.sub(r"\\(.)", r"\1", value[1:-1]) if value[0] in "\"'" else value
+
+
+# The options of Kafka's client in a deployment file; what is wrong with them is reported.
+
+
+def read_client(node: Node, options: Mapping[str, Node], folder: Path) -> dict[str, str]:
+    """The options of Kafka's client, as librdkafka has them; mistakes are reported."""
+    if PREFIX + "bootstrap.servers" not in options:
+        node.wrong("'kafka.bootstrap.servers' is missing, such as `localhost:9092`")
+    given = {key: option.text() for key, option in options.items() if key.startswith(PREFIX) and key != JAAS}
+    login = options[JAAS].template() if JAAS in options else Template("")
+    try:
+        found = client_options(given | ({JAAS: login.text} if login.text else {}), folder)
+    except WrongOption as error:
+        options[error.key].wrong(f"'{error.key}': {error.message}")
+        return {}
+    filled = {key: login.fill(value) for key, value in found.items()}
+    if JAAS in options and "sasl.password" in filled:
+        options[JAAS].mistakes.keep(PREFIX + "sasl.password", filled["sasl.password"])
+    return filled
+
+
+# Ask brokers before a job starts: once, or as long as `retry` says.
+
+Found = TypeVar("Found")
+
+
+def first_answer(
+    name: str, client: Mapping[str, str], retry: float | None, ask: Callable[[AskedBroker], Found]
+) -> Found:
+    """What a broker answers; raises InputError, and Unreachable where it does not answer.
+
+    name: what messages begin with, such as `source 'cards'`
+    """
+    outage = Outage(retry or 0.0, lambda line: warn(f"{name}: {line}"))
+    while True:
+        try:
+            found = ask(AskedBroker(client))
+        except BrokerError as error:
+            if not error.is_passing:
+                raise InputError(f"{name}: {error}") from error
+            try:
+                outage.wait(str(error))
+            except OutageTooLong as problem:
+                raise Unreachable(f"{name}: {problem}") from error
+        else:
+            outage.over(f"Kafka at {servers(client)}")
+            return found
+
+
+_DEFAULT_PORT = "9092"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsAt:
+    """Topics of a broker as a `Stream`; `client`: options of librdkafka, which may be secret."""
+
+    client: Mapping[str, str] = field(repr=False)
+    choice: TopicChoice
+    retry: float | None = None
+
+    def shared(self, written: Stream, *, asks: bool) -> Sequence[str]:
+        """As `Stream.shared`; a broker is asked for its cluster."""
+        if not isinstance(written, TopicsAt):
+            return []
+        topics = [topic for topic in written.choice.named if self._has(topic)]
+        is_same = topics and (
+            _addresses(self.client) & _addresses(written.client) or (asks and self._is_cluster_of(written))
+        )
+        return [f"the topic '{topic}'" for topic in topics] if is_same else []
+
+    def _has(self, topic: str) -> bool:
+        return topic in self.choice.named or (self.choice.pattern is not None and bool(self.choice.of([topic])))
+
+    def _is_cluster_of(self, other: TopicsAt) -> bool:
+        """Whether both are of one cluster, whatever addresses lead there."""
+        first, second = (
+            first_answer("the topics", item.client, item.retry, lambda broker: broker.cluster())
+            for item in (self, other)
+        )
+        return bool(first) and first == second
+
+
+def _addresses(client: Mapping[str, str]) -> frozenset[str]:
+    """Host and port of each broker that is named, in lower case."""
+    found = []
+    for text in client.get("bootstrap.servers", "").split(","):
+        address = text.strip().rpartition("://")[2].lower()
+        is_whole = address.rpartition(":")[2].isdecimal() and not address.endswith("]")
+        found.append(address if is_whole else f"{address}:{_DEFAULT_PORT}")
+    return frozenset(found)

@@ -1,25 +1,193 @@
-"""Ask a broker what topics, partitions and offsets there are."""
+"""A broker of Kafka: what it has, as plain data, and how it is asked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
-from typing import Any
+from types import ModuleType
+from typing import Any, Protocol
 
 from job_engine.clock import monotonic, wall_ns
-from job_engine.kafka.client import (
-    FORBIDDEN,
-    QUIET,
-    broker_error,
-    common_options,
-    kafka_client,
-    no_permission,
-    servers,
-)
-from job_engine.kafka.listing import BrokerError, Listing, PartitionListing, TopicListing
-from job_engine.kafka.topic_choice import TopicChoice
+from job_engine.errors import SourceProblem
+from querylang.dataclass import dataclass, field
 from runtime.instants import LATEST
+
+# Which topics of a broker are meant.
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChoice:
+    """Which topics a source reads; one of these.
+
+    names: of topics, sorted
+    pattern: a regular expression for whole names
+    assigned: partitions by topic
+    """
+
+    names: tuple[str, ...] = ()
+    pattern: str | None = None
+    assigned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The topics that have to exist."""
+        return tuple(sorted(self.assigned)) or self.names
+
+    def of(self, present: Iterable[str]) -> list[str]:
+        """Those of the topics of a broker that the pattern chooses; Kafka's own are never."""
+        assert self.pattern is not None
+        chosen = re.compile(self.pattern)
+        return sorted(name for name in present if chosen.fullmatch(name) and not name.startswith("__"))
+
+    def partitions(self, topic: str, present: Collection[int]) -> list[int]:
+        """The partitions of a topic that are read."""
+        return sorted(self.assigned[topic]) if topic in self.assigned else sorted(present)
+
+
+# What a broker has, as plain data, and what can be asked of it.
+
+
+class BrokerError(SourceProblem):
+    """A broker did not answer, or refused; the text says it for people.
+
+    is_passing: whether it may work when it is asked again
+    """
+
+    def __init__(self, message: str, *, is_passing: bool) -> None:
+        super().__init__(message)
+        self.is_passing = is_passing
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionListing:
+    """A partition.
+
+    first: its least offset
+    until: the offset behind the last message that can be read
+    end: that behind all messages, also those that wait for an open transaction; None = `until`
+    is_settled: whether no message before the end waits for its transaction
+    """
+
+    first: int
+    until: int
+    is_settled: bool = True
+    end: int | None = None
+
+    @property
+    def open(self) -> int:
+        """How many offsets wait for an open transaction."""
+        return 0 if self.end is None else max(0, self.end - self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicListing:
+    """A topic.
+
+    identity: a topic of the same name that is made later has another
+    is_append_time: whether the broker's clock gives the timestamps, and not the producer's
+    """
+
+    identity: str
+    is_append_time: bool
+    partitions: Mapping[int, PartitionListing]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a broker has for a source; `moment`: µs, the lister's clock before it was asked."""
+
+    moment: int
+    topics: Mapping[str, TopicListing]
+
+
+class Broker(Protocol):
+    """A broker that can be asked; each call raises BrokerError."""
+
+    def listing(self, choice: TopicChoice) -> Listing:
+        """The topics of a source. A topic that is missing there does not exist."""
+
+    def arrival_of(self, topic: str, partition: int, offset: int) -> int | None:
+        """The timestamp (µs) of the first message from an offset on; None = not known."""
+
+    def offsets_at(self, partitions: Sequence[tuple[str, int]], moment: int) -> dict[tuple[str, int], int | None]:
+        """By topic and partition: the first offset from a time (µs) on; None = there is none."""
+
+
+# Kafka's client in Python, librdkafka: imported on first use.
+
+QUIET = {"log_level": "0"}
+"""What goes wrong is said by errors, and not by the client's own lines on stderr."""
+
+_HINTS = {
+    "_TRANSPORT": "the broker cannot be reached",
+    "_ALL_BROKERS_DOWN": "no broker can be reached",
+    "_TIMED_OUT": "the broker does not answer",
+    "_RESOLVE": "the name of the broker is not known",
+    "_AUTHENTICATION": "the broker refuses the login",
+    "_SSL": "TLS fails",
+}
+
+PASSING = frozenset(
+    {
+        *("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE", "_TIMED_OUT_QUEUE", "_WAIT_COORD"),
+        *("LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "REQUEST_TIMED_OUT", "BROKER_NOT_AVAILABLE"),
+        *("OFFSET_NOT_AVAILABLE", "NETWORK_EXCEPTION", "COORDINATOR_LOAD_IN_PROGRESS", "KAFKA_STORAGE_ERROR"),
+        *("REPLICA_NOT_AVAILABLE", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "_WAIT_CACHE"),
+        *("COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "UNSTABLE_OFFSET_COMMIT", "_MSG_TIMED_OUT"),
+        *("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
+    }
+)
+"""Names of errors after which the same may work."""
+
+FORBIDDEN = "TOPIC_AUTHORIZATION_FAILED"
+"""The name of the error of a topic that may not be used."""
+
+_OF_CONSUMERS = ("group.id", "isolation.level", "check.crcs", "fetch.", "max.partition.")
+_OF_PRODUCERS = ("acks", "batch.", "compression.", "linger.", "message.", "transaction", "partitioner", "queue.")
+
+
+def common_options(client: Mapping[str, str]) -> dict[str, str]:
+    """The options that every client has, without those of consumers and producers."""
+    return {key: value for key, value in client.items() if not key.startswith((*_OF_CONSUMERS, *_OF_PRODUCERS))}
+
+
+def is_passing(error: Any) -> bool:
+    """Whether the same may work when it is done again; `error`: a KafkaError."""
+    return error.name() in PASSING or bool(error.retriable())
+
+
+def kafka_client() -> ModuleType:
+    """The package; raises BrokerError if it is not installed."""
+    try:
+        import confluent_kafka
+    except ImportError as error:
+        raise BrokerError(
+            "Kafka needs the package confluent-kafka: pip install 'ensue[kafka]'", is_passing=False
+        ) from error
+    return confluent_kafka
+
+
+def servers(client: Mapping[str, str]) -> str:
+    """The addresses of the brokers."""
+    return client.get("bootstrap.servers", "")
+
+
+def no_permission(client: Mapping[str, str], topic: str, what: str) -> BrokerError:
+    """What to raise where a topic may not be used; `what`: `read` or `describe`."""
+    return BrokerError(f"Kafka at {servers(client)}: no permission to {what} the topic '{topic}'", is_passing=False)
+
+
+def broker_error(client: Mapping[str, str], error: object) -> BrokerError:
+    """An error of the client in words for people; `error`: a KafkaError."""
+    name, text = str(error.name()), str(error.str())  # type: ignore[attr-defined] # the package has no types here
+    hint = _HINTS.get(name)
+    reason = text if hint is None else f"{hint} ({text})"
+    return BrokerError(f"Kafka at {servers(client)}: {reason}", is_passing=name in PASSING)
+
+
+# Ask a broker what topics, partitions and offsets there are.
 
 ANSWER_WITHIN = 10.0
 """Seconds that a broker may take to answer."""

@@ -1,1 +1,0 @@
-"""The client of Kafka: its settings, its errors, and what a broker has, for whoever needs it."""
