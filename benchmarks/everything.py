@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 import ensue
 from benchmarks.embedded import significant
+from job_engine.deployment_file import load_deployment
 from job_engine.kafka_broker import Listing, PartitionListing, TopicChoice, TopicListing
-from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.topics.planning import OffsetPlanner
 from job_engine.sources.topics.settings import KafkaSource
 

@@ -28,11 +28,11 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.state import GroupStateTimeout
 
+from job_engine.deployment_file import load_deployment
 from job_engine.job.compilation import run_options
 from job_engine.job.job import deploy
 from job_engine.job.job import run as run_job
 from job_engine.job.preflight import checked
-from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.listing.lister import RunSettings
 from spark_backend.session import get_session, own_session
 from spark_backend.stream.source_stream import packed_stream, spark_options

@@ -29,11 +29,11 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 import querylang
 from benchmarks.latency import KEYS, QUERY, percentiles, row_with_length, wait_until
+from job_engine.deployment_file import load_deployment
 from job_engine.job.compilation import run_options
 from job_engine.job.job import deploy, run
 from job_engine.job.preflight import checked
 from job_engine.kafka_broker import TopicChoice
-from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.listing.lister import RunSettings
 from job_engine.sources.reading import Reading
 from job_engine.sources.topics.consuming import Chunk

@@ -253,8 +253,8 @@ def deploy(
     Raises QueryErrors and InputError before anything starts. What ends the job later is raised by
     `await_termination` as an EnsueError, whose `__cause__` is the first error.
     """
-    from job_engine.document.setting_keys import Engine
     from job_engine.job.job import deploy as start
+    from job_engine.setting_keys import Engine
 
     if not isinstance(deployment, str | Path | Mapping):
         raise InputError(f"deployment: expected a path or a mapping, not {kind_in_words(deployment)}")

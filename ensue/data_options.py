@@ -216,7 +216,7 @@ def read_parameters(given: Parameters) -> Given:
 
 
 def _read_text(text: str, origin: str) -> Given:
-    from job_engine.document.yaml_document import Mistakes, read_document, read_given
+    from job_engine.yaml_document import Mistakes, read_document, read_given
 
     mistakes = Mistakes(origin, os.environ)
     found = read_given(read_document(text, mistakes, NOTHING.origin, "values are written like `{least: 10.0}`"))

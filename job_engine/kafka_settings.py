@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from job_engine.document.setting_values import Stream
-from job_engine.document.yaml_document import Node, Template
-from job_engine.errors import Unreachable
+from job_engine.errors import Outage, OutageTooLong, Unreachable
 from job_engine.kafka_broker import AskedBroker, BrokerError, TopicChoice, servers
-from job_engine.retrying import Outage, OutageTooLong
+from job_engine.setting_values import Stream
+from job_engine.yaml_document import Node, Template
 from querylang.dataclass import dataclass, field
 from querylang.errors import InputError
 from querylang.printable import warn

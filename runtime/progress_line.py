@@ -1,4 +1,4 @@
-"""What a terminal shows while something takes long: how far it is, and that kernels are compiled."""
+"""What a terminal shows while something takes long: how far it is; that kernels are compiled."""
 
 from __future__ import annotations
 

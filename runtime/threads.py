@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from threading import Lock
-from typing import TypeVar
+from time import monotonic
+from typing import Any, TypeVar
 
 from querylang.errors import InputError
+
+# How many threads a process uses, what is divided among them, and when its collector looks.
 
 VARIABLE = "ENSUE_THREADS"
 
@@ -68,3 +71,29 @@ def rare_collections() -> Iterator[None]:
             before = _outer.pop()
             if not _outer:
                 gc.set_threshold(*before)
+
+
+# Python workers collect garbage after every task: make that cheap where much is loaded.
+#
+# A collection looks at every object that is there, and the packages of a worker are half a million.
+# So what a long collection has left is never looked at again.
+
+LONGEST = 0.01
+"""Seconds that a collection may take before what it has left is set aside."""
+
+_started = 0.0
+
+
+def set_objects_aside() -> None:
+    """Do so from now on in this process; again is harmless."""
+    if _after_collection not in gc.callbacks:
+        gc.callbacks.append(_after_collection)
+
+
+def _after_collection(phase: str, _: dict[str, Any]) -> None:
+    global _started  # noqa: PLW0603 # Python calls this before and after a collection, and passes nothing on
+    now = monotonic()
+    if phase == "start":
+        _started = now
+    elif now - _started > LONGEST:
+        gc.freeze()

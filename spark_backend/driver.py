@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from job_engine.deployment import Deployment
 from job_engine.job.driver import Driver, Machine
-from job_engine.settings.deployment import Deployment
 from spark_backend.versions import refuse_jobs_of_old_spark
 
 if TYPE_CHECKING:

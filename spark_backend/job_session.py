@@ -12,9 +12,9 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from job_engine.deployment import Deployment, named_tables, with_places
+from job_engine.deployment_sections import PARTITIONS, SPARKS_NAMES
 from job_engine.places.place import Place, UnknownScheme, is_within, place_of
-from job_engine.settings.deployment import Deployment, named_tables, with_places
-from job_engine.settings.sections import PARTITIONS, SPARKS_NAMES
 from querylang.errors import InputError
 from querylang.printable import masked, one_line, warn
 from spark_backend.executors import await_executors, refuse_unfit_executors, refuse_unseen_folders

@@ -16,11 +16,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from job_engine.deployment_file import load_deployment
 from job_engine.job.checkpoint.checkpoint_record import RECORD_VERSION
 from job_engine.job.commands import send_change
 from job_engine.job.job import deploy, run
 from job_engine.job.upkeep.moving import rebucket
-from job_engine.settings.deployment_file import load_deployment
 
 SAMPLES = Path(__file__).resolve().parent.parent / "tests" / "snapshots"
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import yaml
 
-from job_engine.document.setting_keys import (
+from job_engine.deployment_sections import sink_keys
+from job_engine.setting_keys import (
     HISTORY_KEYS,
     JOB_KEYS,
     SPARK_KEYS,
     TABLE_KEYS,
     Change,
 )
-from job_engine.settings.sections import sink_keys
 from job_engine.sources.kinds import control_keys, kinds, source_keys
 from tools.prose import filled
 

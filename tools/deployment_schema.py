@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from itertools import combinations
 from typing import Any
 
-from job_engine.document.setting_keys import SOURCE_KEYS
-from job_engine.settings.deployment_file import DEFAULT_BUCKETS, MAX_BUCKETS
-from job_engine.settings.sections import HISTORY_FORMATS, LOOKUP_FORMATS
+from job_engine.deployment_file import DEFAULT_BUCKETS, MAX_BUCKETS
+from job_engine.deployment_sections import HISTORY_FORMATS, LOOKUP_FORMATS
+from job_engine.setting_keys import SOURCE_KEYS
 from job_engine.sinks.kinds import FORMATS as SINK_FORMATS
 from job_engine.sinks.kinds import SINKS, SinkKind, sink_kind, sink_kinds
 from job_engine.sources.kinds import FORMATS, SourceKind, control_keys, kind_of, source_keys

@@ -10,7 +10,7 @@ import typer
 from ensue.commands.changes import NoWait
 from ensue.commands.options import DeploymentFile, Json
 from ensue.commands.output import print_error, print_json, print_line
-from job_engine.document.setting_keys import Engine
+from job_engine.setting_keys import Engine
 from querylang.errors import InputError
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def reprocess(
     as_json: Json = False,
 ) -> None:
     """Put mended records back into their sources, with their arrival."""
-    from job_engine.job.upkeep.reprocess import reprocess as put_back
+    from job_engine.job.upkeep.results import reprocess as put_back
     from querylang.errors import counted
 
     done = put_back(file, records, again=again)

@@ -39,8 +39,8 @@ def control(
     as_json: Json = False,
 ) -> None:
     """Send a control event to a job, and wait until it is taken."""
+    from job_engine.deployment_file import load_deployment
     from job_engine.job.commands import send_control
-    from job_engine.settings.deployment_file import load_deployment
 
     print_sent(send_control(load_deployment(file), event, at=at, wait=not no_wait), as_json=as_json)
 
@@ -191,8 +191,8 @@ def _value(written: str) -> tuple[str, Any]:
 
 
 def _send(file: Path, name: str, arguments: list[Any], at: str | None, *, no_wait: bool, as_json: bool) -> None:
+    from job_engine.deployment_file import load_deployment
     from job_engine.job.commands import send_change
-    from job_engine.settings.deployment_file import load_deployment
 
     sent = send_change(load_deployment(file), json.dumps({name: arguments}), at=at, wait=not no_wait)
     print_sent(sent, as_json=as_json)
@@ -201,8 +201,8 @@ def _send(file: Path, name: str, arguments: list[Any], at: str | None, *, no_wai
 def _send_with_history(
     file: Path, text: str, since: str, at: str | None, how: dict[str, bool], *, as_json: bool
 ) -> None:
+    from job_engine.deployment_file import load_deployment
     from job_engine.job.history.running import send_with_history
-    from job_engine.settings.deployment_file import load_deployment
 
     sent = send_with_history(load_deployment(file), text, since, at=at, **how)
     print_sent(sent, as_json=as_json)
@@ -218,8 +218,8 @@ def shadow(
     file: DeploymentFile, query: QueryFile, at: AtTime = None, no_wait: NoWait = False, as_json: Json = False
 ) -> None:
     """Let a changed query run beside the one of its name, to compare what they find."""
+    from job_engine.deployment_file import load_deployment
     from job_engine.job.commands import send_shadow
-    from job_engine.settings.deployment_file import load_deployment
 
     sent = send_shadow(load_deployment(file), text_of(query), str(query), at=at, wait=not no_wait)
     print_sent(sent.sent, as_json=as_json)

@@ -148,7 +148,7 @@ def _is_deployment(path: Path) -> bool:
 
 def _queries_of(path: Path) -> list[Path]:
     """The query files that a deployment names, resolved; none if it has mistakes."""
-    from job_engine.settings.deployment_file import load_deployment
+    from job_engine.deployment_file import load_deployment
 
     try:
         given = [item for item in load_deployment(path).queries if isinstance(item, Path)]
@@ -172,6 +172,7 @@ def _identity(error: EnsueError) -> tuple[object, ...]:
 
 def _check_deployment(path: Path) -> list[EnsueError]:
     """The warnings of a deployment; raises its mistakes."""
+    from job_engine.deployment_file import load_deployment
     from job_engine.errors import in_plain_words
     from job_engine.job.plan_rules import (
         lost_outputs,
@@ -187,7 +188,6 @@ def _check_deployment(path: Path) -> list[EnsueError]:
         with_source_orderings,
         written_by,
     )
-    from job_engine.settings.deployment_file import load_deployment
     from querylang.parameters import with_instances
 
     deployment = load_deployment(path)

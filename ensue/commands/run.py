@@ -18,15 +18,15 @@ from ensue.commands.output import (
     print_json,
     print_line,
 )
-from job_engine.document.setting_keys import Engine
+from job_engine.setting_keys import Engine
 from job_engine.stopping import SIGNAL_EXIT, Stopped
 from querylang.dataclass import dataclass
 from querylang.errors import ExitCode, exit_code_of
 from querylang.printable import LogForm
 
 if TYPE_CHECKING:
+    from job_engine.deployment import Deployment
     from job_engine.job.reports import BatchReport, OnBatch, RunReport
-    from job_engine.settings.deployment import Deployment
 
 
 STOPPED_EARLY = "stopped before the job had started; the next run continues where the last one has ended"
@@ -79,7 +79,7 @@ def run(
         _run_with_json_log(file, settings)
         return
     try:
-        from job_engine.settings.deployment_file import load_deployment
+        from job_engine.deployment_file import load_deployment
 
         # mistakes in the file are reported before Spark is imported
         deployment = load_deployment(file, engine=engine)
@@ -130,7 +130,7 @@ def _run_with_json_log(file: Path, settings: _Settings) -> None:
     log = JsonLog()
     log.install()
     try:
-        from job_engine.settings.deployment_file import load_deployment
+        from job_engine.deployment_file import load_deployment
 
         deployment = load_deployment(file, engine=settings.engine)
         log.know(deployment.name)
@@ -160,8 +160,8 @@ def _run_with_json_log(file: Path, settings: _Settings) -> None:
 
 
 def _run(file: Path, deployment: Deployment, settings: _Settings, progress: OnBatch) -> RunReport:
-    from job_engine.document.setting_keys import Engine
     from job_engine.job.driver import driver_of
+    from job_engine.setting_keys import Engine
     from runtime.arrow_types import load_arrow_alone
 
     if deployment.engine is Engine.LOCAL:

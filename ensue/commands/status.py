@@ -72,8 +72,8 @@ def state(
 
 def start_for_state(file: Path) -> None:
     """Starts what reads the state of a job; mistakes in the file are reported before."""
+    from job_engine.deployment_file import load_deployment
     from job_engine.job.driver import driver_of
-    from job_engine.settings.deployment_file import load_deployment
     from job_engine.sources.listing.batch_log import engine_of
 
     deployment = load_deployment(file)

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from job_engine.document.yaml_document import Mistakes, Node, read_document, read_given
+from job_engine.yaml_document import Mistakes, Node, read_document, read_given
 from querylang.dataclass import dataclass, field, replace
 from querylang.errors import FileErrors, InputError, did_you_mean
 from querylang.load import is_query_text

@@ -11,9 +11,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from job_engine.document.setting_keys import Engine
+from job_engine.deployment import Deployment
 from job_engine.errors import in_plain_words
-from job_engine.settings.deployment import Deployment
+from job_engine.setting_keys import Engine
 from querylang.dataclass import dataclass
 
 if TYPE_CHECKING:  # a driver is asked to start before all else is imported

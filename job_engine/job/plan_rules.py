@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from job_engine.settings.deployment import Deployment
+from job_engine.deployment import Deployment
 from job_engine.sinks.names import channels, in_one_folder
 from job_engine.sources.kinds import kind_of
 from job_engine.wire.clock_sources import Clock, ClockSource, clock_source, sources_of

@@ -7,7 +7,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypedDict
 
-from job_engine.document.setting_keys import Engine
+from job_engine.deployment import Deployment, places_in_words, unplaced
+from job_engine.deployment_file import load_deployment
 from job_engine.durable_files import JobFile
 from job_engine.errors import in_plain_words
 from job_engine.job.checkpoint.checkpoint_record import (
@@ -29,8 +30,7 @@ from job_engine.job.plan_rules import refuse_missing_tables, refuse_name_conflic
 from job_engine.operator.bucket_state import STATE_VERSION
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, RemotePath, names_in, refuse_missing_bucket
-from job_engine.settings.deployment import Deployment, places_in_words, unplaced
-from job_engine.settings.deployment_file import load_deployment
+from job_engine.setting_keys import Engine
 from job_engine.sinks.bucket_results import refuse_unwritable
 from job_engine.sinks.kinds import MATCHES, Sink, publishing
 from job_engine.sinks.tables import refuse_other_layout

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
+from job_engine.deployment import Deployment
 from job_engine.errors import plain_error
 from job_engine.job.driver import Driver, Machine
 from job_engine.local.pool import Pool
-from job_engine.settings.deployment import Deployment
 from querylang.errors import InputError
 from runtime.compiling.files import VARIABLE
 from runtime.threads import thread_count

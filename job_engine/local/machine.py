@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from job_engine.job.checkpoint.run_lock import being_read
+from job_engine.deployment import Deployment
+from job_engine.job.checkpoint.locks import being_read
 from job_engine.job.driver import Order
 from job_engine.local.buckets import Workers
 from job_engine.local.run import PACE, LocalRun, Pace
@@ -12,7 +13,6 @@ from job_engine.local.run_log import RunLog
 from job_engine.operator.bucket_state import read_seed
 from job_engine.places.local_path import LocalPath, own_folder
 from job_engine.places.place import Place
-from job_engine.settings.deployment import Deployment
 from job_engine.threads import in_background
 from job_engine.wire.program import Program
 

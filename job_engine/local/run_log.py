@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NotRequired, TypedDict, TypeVar
 
 from job_engine.durable_files import make_kept_folder, write_durably
-from job_engine.job.checkpoint.run_lock import is_read
+from job_engine.job.checkpoint.locks import is_read
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, files_below, names_in
 from job_engine.sources.listing.batch_log import OFFSET_KEY, driver_files

@@ -26,12 +26,12 @@ from job_engine.wire.packed_rows import fetched, put_aside
 from job_engine.wire.partition_groups import Exchange, Parcel, next_round
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.tagged_rows import TaggedRow
-from job_engine.worker_memory import set_objects_aside
 from querylang.dataclass import dataclass, field, replace
 from querylang.errors import InputError
 from runtime.engine import StateError
 from runtime.json_reader import shaped
 from runtime.json_shapes import Count
+from runtime.threads import set_objects_aside
 
 
 @dataclass(frozen=True, slots=True)

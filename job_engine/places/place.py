@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
+from job_engine.errors import RETRY
 from job_engine.places.local_path import LocalPath, temporary_file, temporary_folder
-from job_engine.retrying import RETRY
 from querylang.dataclass import dataclass, field, replace
 from querylang.errors import InputError
 

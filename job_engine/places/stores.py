@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyarrow import fs
 
-from job_engine.retrying import RETRY, Outage
+from job_engine.errors import RETRY, Outage
 from querylang.dataclass import dataclass
 from querylang.printable import warn
 

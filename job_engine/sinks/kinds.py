@@ -28,8 +28,8 @@ from querylang.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from job_engine.document.setting_values import Folders, Stream
-    from job_engine.document.yaml_document import Node
+    from job_engine.setting_values import Folders, Stream
+    from job_engine.yaml_document import Node
 
 MATCHES = "matches"
 SINKS = (MATCHES, "output", "discarded", "ledger")
@@ -137,7 +137,7 @@ class SinkEntry:
 
     def place(self) -> Place | None:
         """The folder that `path` says, which no other setting may have; None = there is none."""
-        from job_engine.document.setting_values import FolderKind, store_options
+        from job_engine.setting_values import FolderKind, store_options
 
         if "path" not in self.found:
             return None

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from job_engine.delta.log import is_table
+from job_engine.delta_log import is_table
 from job_engine.places.place import Place
 from job_engine.sinks.kinds import Layout, Sink, publishing
 from job_engine.sinks.names import RESULT_FILE

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from job_engine.document.setting_keys import CONTROL_KEYS, SOURCE_KEYS, Change
+from job_engine.setting_keys import CONTROL_KEYS, SOURCE_KEYS, Change
 from querylang.dataclass import asdict, dataclass, field
 from querylang.errors import InputError
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from job_engine.document.setting_values import Folders, Stream
-    from job_engine.document.yaml_document import Node
     from job_engine.places.place import Place
+    from job_engine.setting_values import Folders, Stream
     from job_engine.sources.crash_marks import CrashMarks
     from job_engine.sources.reading import Reading
     from job_engine.sources.source import Again, PiecesAgain, Source, SourceBacklog, Unread
     from job_engine.wire.program import Program
+    from job_engine.yaml_document import Node
     from runtime.file_forms import CsvForm
     from runtime.reading import ColumnNames
 

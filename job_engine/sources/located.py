@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from job_engine.document.setting_values import FolderKind, option_names, store_options
-from job_engine.document.yaml_document import Node
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, RemotePath
+from job_engine.setting_values import FolderKind, option_names, store_options
 from job_engine.sources.kinds import SourceEntry
+from job_engine.yaml_document import Node
 from querylang.errors import near_file
 from querylang.system_limits import exists, is_folder
 

@@ -10,11 +10,10 @@ import pyarrow as pa
 
 from job_engine.errors import failed
 from job_engine.sources.crash_marks import CRASHES, NO_MARKS, CrashMarks
-from job_engine.sources.data_files import shown
 from job_engine.sources.kinds import TaskRun, reading_of
 from job_engine.sources.listing.command_folder import EVENT, Command
 from job_engine.sources.listing.manifests import SOURCES, Task, ToldSource, sources_of_text
-from job_engine.sources.reading import Reading
+from job_engine.sources.reading import Reading, shown
 from job_engine.sources.source import Unread
 from job_engine.wire.packed_rows import (
     COMMANDS,

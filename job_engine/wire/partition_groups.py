@@ -29,7 +29,7 @@ from job_engine.wire.gathering import (
     own_name,
     router_of,
 )
-from job_engine.wire.kept_lookups import without_looking
+from job_engine.wire.plan_text import without_looking
 from querylang.dataclass import dataclass
 from querylang.plan.model import Input, Plan, QueryPlan, TimelineKind
 from querylang.plan.routing import levels, taken_types

@@ -16,9 +16,8 @@ import pyarrow as pa
 
 from job_engine.wire.clock_sources import Clock, ClockSource, IdleTimes
 from job_engine.wire.gathering import Gathered, GroupName, gathered_anew, group_names, router_of
-from job_engine.wire.kept_lookups import KeptTables, plan_with_kept, without_looking
 from job_engine.wire.partition_groups import PartitionGroup, Routing, partition_groups
-from job_engine.wire.plan_text import fingerprint, plan_text
+from job_engine.wire.plan_text import KeptTables, fingerprint, plan_text, plan_with_kept, without_looking
 from querylang.dataclass import asdict, dataclass, field, replace
 from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.routing import Outcome

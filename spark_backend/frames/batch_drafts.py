@@ -13,9 +13,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from job_engine.delta.log import application
-from job_engine.delta.package import refuse_missing_package
-from job_engine.delta.publishing import Transaction, publish_files
+from job_engine.delta_log import application
+from job_engine.delta_package import refuse_missing_package
+from job_engine.delta_publishing import Transaction, publish_files
 from job_engine.errors import in_plain_words
 from job_engine.kafka_broker import BrokerError
 from job_engine.kafka_settings import PREFIX, PRODUCER_OPTIONS, WrongOption, client_options

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as spark_types
 
-from job_engine.settings.deployment_file import DEFAULT_BUCKETS
+from job_engine.deployment_file import DEFAULT_BUCKETS
 from job_engine.sources.reading import Reading
 from job_engine.wire.clock_sources import Clock, Idle, clock_source
 from job_engine.wire.packed_rows import CONTROL

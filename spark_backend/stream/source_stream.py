@@ -164,7 +164,7 @@ class FileStreamReader(Reader):
         """The packed rows of one task, on a worker."""
         from job_engine.sources.task_reading import labelled, read_task
         from job_engine.wire.packed_rows import put_aside
-        from job_engine.worker_memory import set_objects_aside
+        from runtime.threads import set_objects_aside
         from spark_backend.package import use_shipped_kernels
 
         set_objects_aside()

@@ -46,7 +46,7 @@ def on_worker(module: str, function: str, *arguments: Any) -> Callable[..., Any]
         import importlib
 
         try:
-            importlib.import_module("job_engine.worker_memory").set_objects_aside()
+            importlib.import_module("runtime.threads").set_objects_aside()
             importlib.import_module("spark_backend.package").use_shipped_kernels()
             target = getattr(importlib.import_module(module), function)
         except ImportError as error:

@@ -15,10 +15,10 @@ import typer
 
 from ensue.commands import run as commands
 from ensue.commands.run import JsonLog
-from job_engine.document.setting_keys import Engine
+from job_engine.deployment_file import ENGINE_VARIABLE
 from job_engine.errors import Unreachable
 from job_engine.job.batch_writer import Reporter
-from job_engine.settings.deployment_file import ENGINE_VARIABLE
+from job_engine.setting_keys import Engine
 from job_engine.wire.reports import Report
 from querylang.printable import LOGGER, LogForm, keep_secret, warn
 from tests.support.sensors import add_files, project, table

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from job_engine.document.setting_keys import Engine
-from job_engine.job.checkpoint.run_lock import RunLock
-from job_engine.settings.deployment_file import ENGINE_VARIABLE
+from job_engine.deployment_file import ENGINE_VARIABLE
+from job_engine.job.checkpoint.locks import RunLock
+from job_engine.setting_keys import Engine
 from job_engine.stopping import Stopped, StopRequest
 from tests.ensue.command import Run
 from tests.support.sensors import project
@@ -33,7 +33,7 @@ def arrive(number: int) -> Callable[..., object]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("is_once", [False, True])
 @pytest.mark.parametrize(
-    "place", ["job_engine.settings.deployment_file.load_deployment", "job_engine.job.stages.prepare.open_watch"]
+    "place", ["job_engine.deployment_file.load_deployment", "job_engine.job.stages.prepare.open_watch"]
 )
 def test_a_signal_before_a_job_has_started_ends_it_clearly(
     ensue: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, place: str, is_once: bool, number: int

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 import ensue
-from job_engine.document.setting_keys import Engine
+from job_engine.deployment_file import load_deployment
+from job_engine.deployment_sections import unused_settings
 from job_engine.errors import WorkerDied, plain_error
 from job_engine.job.checkpoint.checkpoint_record import read_record, refuse_other_engine, write_record
 from job_engine.job.driver import in_words_of_driver
 from job_engine.job.preflight import checked, note_release, other_release, plan_of
 from job_engine.job.stages.prepare import prepare
 from job_engine.job.upkeep.opened_checkpoint import open_checkpoint
-from job_engine.settings.deployment_file import load_deployment
-from job_engine.settings.sections import unused_settings
+from job_engine.setting_keys import Engine
 from querylang.errors import InputError
 from tests.project.repository import ROOT
 from tests.support.sensors import project

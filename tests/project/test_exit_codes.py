@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from job_engine.errors import KINDS, failed, in_plain_words, plain_error
-from job_engine.job.checkpoint.run_lock import RunLock
+from job_engine.job.checkpoint.locks import RunLock
 from job_engine.local.pool import failure_of
 from job_engine.local.worker import _failed
 from querylang.errors import EnsueError, ExitCode, InputError, Mistake, PassingError, QueryError, exit_code_of

@@ -34,7 +34,7 @@ KNOWN = {
     "job_engine.sources.folder": {
         OLD_LISTS,
         HISTORY,
-        "job_engine.job.upkeep.reprocess",  # it writes files as two formats have them
+        "job_engine.job.upkeep.results",  # it writes files as two formats have them
     },
     "job_engine.sources.table": {OLD_LISTS, HISTORY, *LOOKUPS},
     "job_engine.sources.topics": {OLD_LISTS},

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from job_engine.deployment_file import load_deployment
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.upkeep.backup import back_up, restore
 from job_engine.job.upkeep.moving import rebucket
 from job_engine.job.upkeep.results import compact_job
 from job_engine.places.local_path import LocalPath
-from job_engine.settings.deployment_file import load_deployment
 
 NOT_YET = ("no checkpoint yet", "has not run yet")
 """In refusals of what only a job that has run has."""

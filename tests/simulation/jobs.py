@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from job_engine.deployment_file import load_deployment
 from job_engine.errors import JobError, Unreachable
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.job import deploy, run
-from job_engine.settings.deployment_file import load_deployment
 from querylang.errors import EnsueError, FileErrors, PassingError
 from tests.differential.patterns import random_queries
 from tests.simulation.care import Act, Care

@@ -40,7 +40,7 @@ _WRITING, _SINKS = "job_engine/sinks/folder/writing.py", "job_engine/sinks/run_s
 _LISTER, _PLANNING = "job_engine/sources/listing/lister.py", "job_engine/sources/folder/planning.py"
 
 _MANIFESTS, _CRASHES = "job_engine/sources/listing/manifests.py", "job_engine/sources/crash_marks.py"
-_FOLDER, _LOCK = "job_engine/job/checkpoint/job_folder.py", "job_engine/job/checkpoint/run_lock.py"
+_FOLDER, _LOCK = "job_engine/job/checkpoint/job_folder.py", "job_engine/job/checkpoint/locks.py"
 _WORKER, _STARTED = "job_engine/local/worker.py", "job_engine/job/stages/start.py"
 _TOPICS, _CONSUMING = "job_engine/sinks/topics/publishing.py", "job_engine/sources/topics/consuming.py"
 _ASKING = "job_engine/kafka_broker.py"

@@ -22,7 +22,7 @@ import pyarrow.parquet
 
 from job_engine import chance, clock, durable_files, threads
 from job_engine.errors import WorkerDied
-from job_engine.job.checkpoint import run_lock
+from job_engine.job.checkpoint import locks
 from job_engine.job.stages import start
 from job_engine.local import driver
 from job_engine.local import run as local_run
@@ -181,7 +181,7 @@ class World:
         self.scheduler = Scheduler(random.Random(f"threads {self._names.random()}"))
         self.scheduler.now, self.scheduler.skew = before.now + 1, before.skew
         self.disk.scheduler = self.scheduler
-        run_lock._HELD.clear()  # of a process that has ended
+        locks._HELD.clear()  # of a process that has ended
         driver._early.clear()  # likewise
         durable_files._ON_DISK.clear()  # likewise
 

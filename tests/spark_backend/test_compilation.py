@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from job_engine.deployment_file import load_deployment
 from job_engine.job.compilation import compile_deployment
-from job_engine.settings.deployment_file import load_deployment
 from querylang.errors import FileErrors
 
 JOB = """\

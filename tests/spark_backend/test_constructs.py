@@ -18,9 +18,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import querylang
-from job_engine.document.setting_keys import Engine
 from job_engine.job.job import run
 from job_engine.operator.cases import Case
+from job_engine.setting_keys import Engine
 from job_engine.wire.tagged_rows import Tag, without_order
 from querylang.errors import InputError
 from querylang.parameters import Given, with_instances

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from job_engine.document.setting_keys import Engine
-from job_engine.settings.deployment_file import load_deployment
+from job_engine.deployment_file import load_deployment
+from job_engine.setting_keys import Engine
 from job_engine.sinks.kinds import FORMATS, Sink
 from querylang.errors import FileErrors
 from tests.support.counting_sink.publishing import counts

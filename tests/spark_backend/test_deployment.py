@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-from job_engine.document.setting_keys import Engine
 from job_engine.job.compilation import file_prefixes
 from job_engine.job.job import deploy, run
 from job_engine.job.reports import BatchReport
+from job_engine.setting_keys import Engine
 from job_engine.sources.source import Source
 from querylang.errors import InputError
 from tests.support.engines import ON_BOTH

@@ -12,8 +12,8 @@ from zipfile import ZipFile
 import pytest
 import yaml
 
-from job_engine.settings.deployment import Deployment
-from job_engine.settings.deployment_file import load_deployment
+from job_engine.deployment import Deployment
+from job_engine.deployment_file import load_deployment
 from querylang.errors import InputError
 from runtime.reading.column_names import ARRIVAL, SOURCE_TIME, STANDARD, TYPE
 from spark_backend.launch.session_settings import AT_START

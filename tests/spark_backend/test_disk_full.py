@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from job_engine.document.setting_keys import Engine
 from job_engine.job.job import run
+from job_engine.setting_keys import Engine
 from querylang.errors import InputError
 from tests.support.sensors import add_files, expected, project, streamed, table
 from tests.support.small_disk import enlarge, small_disk

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from job_engine.document.setting_keys import Engine
+from job_engine.setting_keys import Engine
 from tests.support.killed_runs import ROOT, start, wait_until
 from tests.support.readings_job import write_job
 from tests.support.waiting import LONGEST

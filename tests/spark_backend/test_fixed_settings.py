@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from job_engine.document.setting_keys import JOB_KEYS
+from job_engine.deployment_file import load_deployment
+from job_engine.deployment_sections import sink_keys
 from job_engine.job.checkpoint.checkpoint_record import read_record, write_record
 from job_engine.job.preflight import Checked, checked
-from job_engine.settings.deployment_file import load_deployment
-from job_engine.settings.sections import sink_keys
+from job_engine.setting_keys import JOB_KEYS
 from job_engine.sources.kinds import kinds, source_keys
 from querylang.errors import InputError
 from tests.support.sensors import project

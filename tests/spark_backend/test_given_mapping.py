@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from job_engine.settings.deployment_file import load_deployment
+from job_engine.deployment_file import load_deployment
 from querylang.errors import InputError
 from querylang.source import Source
 

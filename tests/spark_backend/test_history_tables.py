@@ -14,9 +14,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import querylang
+from job_engine.deployment import HistoryTable
 from job_engine.job.history import table_run
 from job_engine.job.history.table_run import clusters, column_names, in_order, local_files
-from job_engine.settings.deployment import HistoryTable
 from querylang.errors import InputError
 from querylang.parameters import NOTHING, with_instances
 from runtime.replay import records

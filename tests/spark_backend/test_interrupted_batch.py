@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.deployment_file import load_deployment
 from job_engine.job.preflight import checked
 from job_engine.job.stages.interrupted import (
     Settings,
@@ -16,7 +17,6 @@ from job_engine.job.stages.interrupted import (
     settings_with,
     write_settings,
 )
-from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.listing.batch_log import batches_of
 from querylang.errors import InputError
 from tests.support.sensors import project_of_two

@@ -11,9 +11,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from job_engine.document.setting_keys import Engine
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.job import run
+from job_engine.setting_keys import Engine
 from tests.support.killed_runs import kill_when, restarted, start, wait_until
 from tests.support.sensors import add_files, expected, project, project_of_two, streamed, table, totals
 from tests.support.waiting import LONGEST

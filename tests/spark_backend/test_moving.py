@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from job_engine.document.setting_keys import Engine
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.job import run
@@ -19,6 +18,7 @@ from job_engine.job.upkeep import moving
 from job_engine.job.upkeep.moving import move, rebucket
 from job_engine.job.watching.status import status_of
 from job_engine.places.place import place_of
+from job_engine.setting_keys import Engine
 from querylang.errors import InputError
 from tests.support.killed_runs import ROOT
 from tests.support.moved_jobs import set_file

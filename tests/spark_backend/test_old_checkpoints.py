@@ -20,10 +20,10 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.deployment_file import load_deployment
 from job_engine.job.commands import send_change
 from job_engine.job.job import run
 from job_engine.job.preflight import checked, plan_of
-from job_engine.settings.deployment_file import load_deployment
 from tests.support.job_without_spark import started
 from tests.support.old_checkpoint import continue_as_a_replay, unpacked
 

@@ -10,10 +10,10 @@ import pyarrow.dataset
 import pytest
 from deltalake import DeltaTable
 
+from job_engine.deployment_file import load_deployment
 from job_engine.job.plan_rules import finished
 from job_engine.job.preflight import checked
 from job_engine.job.upkeep.results import compare_queries
-from job_engine.settings.deployment_file import load_deployment
 from job_engine.sinks.bucket_results import Attempt, TaskFiles, put_in_one, refuse_unwritable
 from job_engine.sinks.folder import publishing as of_folders
 from job_engine.sinks.kinds import Layout, MicroBatch, Sink

@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ensue.commands.status_text import status_text
+from job_engine.deployment_file import load_deployment
 from job_engine.job.compilation import compile_deployment
 from job_engine.job.job import run
 from job_engine.job.reports import RunReport
 from job_engine.job.watching.status import Status, status_of
 from job_engine.operator.cases import Case
-from job_engine.settings.deployment_file import load_deployment
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals
 from runtime.reading.tables import read_arrivals

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.deployment import Deployment
+from job_engine.deployment_file import load_deployment
 from job_engine.job.preflight import Release, note_release, other_release, plan_of, this_release
-from job_engine.settings.deployment import Deployment
-from job_engine.settings.deployment_file import load_deployment
 from tests.support.old_checkpoint import unpacked
 
 SAMPLES = Path(__file__).parents[1] / "snapshots"

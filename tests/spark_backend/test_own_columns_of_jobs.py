@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from job_engine.deployment_file import load_deployment
 from job_engine.job.checkpoint.checkpoint_record import read_record, write_record
 from job_engine.job.compilation import source_readings
 from job_engine.job.preflight import Checked, checked
-from job_engine.settings.deployment_file import load_deployment
 from querylang.errors import FileErrors, InputError
 from runtime.columns.arrivals import Arrivals, RecordKind
 from tests.support.readings_job import write_job

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import ensue
+from job_engine.deployment_file import load_deployment
 from job_engine.durable_files import make_checkpoint, new_file, write_durably
 from job_engine.job.job import run
 from job_engine.job.upkeep.backup import back_up, restore
-from job_engine.settings.deployment_file import load_deployment
 from querylang.errors import InputError
 from tests.support.sensors import add_files, project, table
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from ensue.commands.findings import check_files
-from job_engine.document.setting_keys import Engine
+from job_engine.deployment_file import load_deployment
 from job_engine.errors import WorkerDied, in_plain_words
 from job_engine.job.preflight import checked, refuse_damaged_logs
-from job_engine.settings.deployment_file import load_deployment
+from job_engine.setting_keys import Engine
 from job_engine.sinks.kinds import FORMATS, MicroBatch, TaskWriter, writing
 from job_engine.sinks.topics.settings import TopicSink
 from querylang.errors import FileErrors, InputError

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.deployment_file import load_deployment
 from job_engine.job.checkpoint.checkpoint_record import write_record
 from job_engine.job.preflight import checked
-from job_engine.job.upkeep.reprocess import reprocess
-from job_engine.settings.deployment_file import load_deployment
+from job_engine.job.upkeep.results import reprocess
 from querylang.errors import InputError
 from tests.support.old_checkpoint import unpacked
 from tests.support.readings_job import write_job

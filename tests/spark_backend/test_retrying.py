@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from job_engine.retrying import FIRST_PAUSE, LONGEST_PAUSE, Outage, OutageTooLong
+from job_engine.errors import FIRST_PAUSE, LONGEST_PAUSE, Outage, OutageTooLong
 
 
 class Time:

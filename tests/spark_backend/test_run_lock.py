@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from job_engine.job import job
-from job_engine.job.checkpoint import run_lock
+from job_engine.job.checkpoint import locks
 from job_engine.job.checkpoint.checkpoint_record import read_record
-from job_engine.job.checkpoint.run_lock import RunLock
+from job_engine.job.checkpoint.locks import RunLock
 from querylang.errors import InputError
 from tests.support.sensors import project
 
@@ -34,7 +34,7 @@ def test_a_second_lock_is_refused_until_the_first_is_released(tmp_path: Path) ->
 def test_those_who_ask_for_the_lock_at_once_see_the_job_and_not_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_lock, "sleep", lambda _: pytest.fail("asking waits"))
+    monkeypatch.setattr(locks, "sleep", lambda _: pytest.fail("asking waits"))
     lock, asking = RunLock(tmp_path / "at-work"), RunLock(tmp_path / "at-work")
     lock.acquire()
     assert asking.process() == os.getpid()
@@ -82,7 +82,7 @@ def test_a_file_system_without_locks_is_refused_by_name(tmp_path: Path, monkeypa
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(run_lock.fcntl, "flock", refuse)
+    monkeypatch.setattr(locks.fcntl, "flock", refuse)
     with pytest.raises(InputError, match=r"at-work: cannot be locked: No locks available; choose a checkpoint on"):
         RunLock(tmp_path / "at-work").acquire()
-    assert fcntl is run_lock.fcntl
+    assert fcntl is locks.fcntl

@@ -10,9 +10,9 @@ from zipfile import ZipFile
 import pytest
 
 import querylang
+from job_engine.deployment import Deployment
+from job_engine.deployment_file import load_deployment
 from job_engine.job.plan_rules import with_source_orderings
-from job_engine.settings.deployment import Deployment
-from job_engine.settings.deployment_file import load_deployment
 from job_engine.wire.clock_sources import Clock
 from querylang.errors import FileErrors, InputError
 from querylang.parameters import with_instances
@@ -270,7 +270,7 @@ def test_an_empty_file_says_so(folder: Path) -> None:
 
 
 def test_reading_a_deployment_file_needs_neither_spark_nor_pandas() -> None:
-    code = "import sys, job_engine.settings.deployment_file; print([m for m in ('pyspark', 'pandas', 'pyarrow', 'numba') if m in sys.modules])"
+    code = "import sys, job_engine.deployment_file; print([m for m in ('pyspark', 'pandas', 'pyarrow', 'numba') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

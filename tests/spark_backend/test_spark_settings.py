@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from job_engine.settings.deployment_file import load_deployment
+from job_engine.deployment_file import load_deployment
 from querylang.errors import InputError
 from spark_backend.launch.session_settings import OPTIONS, is_local, refuse_silent, settings_of_start, submitted_master
 from spark_backend.session import existing_session, own_session, unmet

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from ensue.cli import main
 from ensue.commands.status_text import status_text
+from job_engine.deployment_file import load_deployment
 from job_engine.job.checkpoint.job_folder import BatchFiles, JobFolder
 from job_engine.job.checkpoint.progress import JobProgress, Recent
 from job_engine.job.job import deploy, run
@@ -25,7 +26,6 @@ from job_engine.job.reports import RunReport, source_of
 from job_engine.job.watching.process_memory import memory_of
 from job_engine.job.watching.status import Rates, Status, rates, read_status, status_of
 from job_engine.operator.measures import METRIC_SCHEMA
-from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.source import SourceBacklog
 from job_engine.wire.tagged_rows import Tag
 from querylang.errors import InputError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from job_engine.document.setting_keys import Engine
+from job_engine.setting_keys import Engine
 from tests.support.killed_runs import kill_when, start
 from tests.support.maven import ROOT, fetched_jars
 from tests.support.sensors import expected

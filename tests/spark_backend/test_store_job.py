@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from job_engine.document.setting_keys import Engine
+from job_engine.setting_keys import Engine
 from tests.support.killed_runs import kill_when, start
 from tests.support.sensors import expected
 from tests.support.store_project import results, store_project

@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from job_engine.job.checkpoint import store_lock
-from job_engine.job.checkpoint.store_lock import StoreLock
+from job_engine.job.checkpoint import locks
+from job_engine.job.checkpoint.locks import StoreLock
 from job_engine.places.place import RemotePath, place_of
 from querylang.errors import InputError
 from tests.support.stores import StoreServer
@@ -20,7 +20,7 @@ from tests.support.stores import StoreServer
 @pytest.fixture
 def file(store: StoreServer, monkeypatch: pytest.MonkeyPatch) -> RemotePath:
     for name, seconds in (("BEAT", 0.05), ("STALE", 0.4), ("SETTLED", 0.1)):
-        monkeypatch.setattr(store_lock, name, seconds)
+        monkeypatch.setattr(locks, name, seconds)
     found = place_of("s3://bucket/state/ensue/at-work")
     assert isinstance(found, RemotePath)
     assert store.keys() == []
@@ -65,7 +65,7 @@ def test_a_process_of_this_machine_that_has_ended_is_not_waited_for(
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     file.write_text(holder(socket.gethostname(), ended.pid))
-    monkeypatch.setattr(store_lock, "STALE", 1e9)
+    monkeypatch.setattr(locks, "STALE", 1e9)
     lock = StoreLock(file)
     lock.acquire()
     lock.release()

@@ -10,14 +10,14 @@ from typing import cast
 
 import pytest
 
-from job_engine.delta.log import last_checkpoint
-from job_engine.document.setting_keys import Engine
+from job_engine.delta_log import last_checkpoint
+from job_engine.deployment import Deployment
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import BatchFiles
 from job_engine.job.history.read_again import read_mark
 from job_engine.job.journal.written import read_files, read_journal
 from job_engine.job.preflight import refuse_damaged_logs
-from job_engine.settings.deployment import Deployment
+from job_engine.setting_keys import Engine
 from job_engine.sources.folder.after_reading import SettledFile
 from job_engine.sources.listing.batch_log import job_notes
 from job_engine.sources.listing.command_folder import CommandFolder

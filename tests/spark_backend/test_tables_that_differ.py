@@ -13,9 +13,9 @@ import pytest
 from deltalake import write_deltalake
 
 import ensue
-from job_engine.document.setting_keys import Engine
 from job_engine.job.job import run
 from job_engine.operator.step import run_step
+from job_engine.setting_keys import Engine
 from job_engine.sources.listing.manifests import tasks_of
 from job_engine.sources.task_reading import read_task
 from job_engine.wire.packed_rows import HOME

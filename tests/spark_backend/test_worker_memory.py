@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from job_engine import worker_memory
+from runtime import threads
 
 
 class Node:
@@ -23,18 +23,18 @@ def _undone() -> Iterator[None]:
     gc.unfreeze()  # other tests run what workers run
     yield
     gc.unfreeze()
-    gc.callbacks.remove(worker_memory._after_collection)
+    gc.callbacks.remove(threads._after_collection)
 
 
 @pytest.mark.usefixtures("_undone")
 def test_what_a_long_collection_leaves_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
-    worker_memory.set_objects_aside()
-    worker_memory.set_objects_aside()
-    assert gc.callbacks.count(worker_memory._after_collection) == 1
-    monkeypatch.setattr(worker_memory, "LONGEST", 1e9)
+    threads.set_objects_aside()
+    threads.set_objects_aside()
+    assert gc.callbacks.count(threads._after_collection) == 1
+    monkeypatch.setattr(threads, "LONGEST", 1e9)
     gc.collect()
     assert gc.get_freeze_count() == 0
-    monkeypatch.setattr(worker_memory, "LONGEST", 0.0)
+    monkeypatch.setattr(threads, "LONGEST", 0.0)
     gc.collect()
     assert gc.get_freeze_count() > 10_000
     later = weakref.ref(Node())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from job_engine.document.setting_keys import Engine
+from job_engine.setting_keys import Engine
 
 ON_BOTH = pytest.mark.parametrize("engine", list(Engine), indirect=True)
 """The test runs its jobs on each engine."""

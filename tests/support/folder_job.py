@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+from job_engine.deployment_file import load_deployment
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.compilation import source_readings, told_sources
 from job_engine.job.preflight import checked
 from job_engine.operator.step import run_step
-from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.folder.listing import watch_of
 from job_engine.sources.folder.settings import ListedSource
 from job_engine.sources.listing.lister import InputPlanner, RunSettings

@@ -15,8 +15,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from job_engine.document.setting_keys import Engine
 from job_engine.job.upkeep.results import compact_job
+from job_engine.setting_keys import Engine
 from tests.torture.answers import Control, replayed, written
 from tests.torture.changes import Changes
 from tests.torture.compaction import Compactor

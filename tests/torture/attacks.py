@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet
 
 import ensue
-from job_engine.delta.log import LOG, transactions
+from job_engine.delta_log import LOG, transactions
+from job_engine.deployment_file import load_deployment
 from job_engine.operator.bucket_state import open_state
 from job_engine.operator.step import run_step
-from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.folder.listing import FileStamp
 from job_engine.sources.folder.pieces import FolderPiece, SourceCount, TakenFile
 from job_engine.sources.kinds import Part

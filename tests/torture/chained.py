@@ -21,8 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import querylang
-from job_engine.document.setting_keys import Engine
 from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.setting_keys import Engine
 from tests.support.books import KEYS, Row, a_query, book, divided, rows
 from tests.torture.answers import deployed_at, from_their_place_on, replayed, without_changes, written
 from tests.torture.project import SINKS

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from job_engine.deployment_file import load_deployment
 from job_engine.job.commands import send_command
-from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.listing.command_folder import CHANGE, CommandFolder
 from runtime.instants import EARLIEST
 from tests.torture.answers import BEHIND, OF_JOBS, Control

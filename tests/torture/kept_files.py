@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from job_engine.deployment_file import load_deployment
 from job_engine.job.checkpoint.job_folder import JobFolder, failed_tries, skip_records
 from job_engine.job.journal.written import read_files
 from job_engine.job.preflight import Checked, checked
@@ -22,7 +23,6 @@ from job_engine.job.stages.interrupted import (
     write_settings,
 )
 from job_engine.job.upkeep.backup import back_up, restore
-from job_engine.settings.deployment_file import load_deployment
 from job_engine.sinks.folder.compaction import interrupted, remove_drafts
 from job_engine.sources.crash_marks import CrashMarks, Deadly
 from job_engine.sources.folder.after_reading import Settled, SettledFile

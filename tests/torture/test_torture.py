@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from job_engine.document.setting_keys import Engine
+from job_engine.setting_keys import Engine
 from tests.torture import attacks
 from tests.torture.__main__ import torture
 from tests.torture.answers import Answers

@@ -19,7 +19,7 @@ import pandas as pd
 from deltalake import DeltaTable
 
 import querylang
-from job_engine.document.setting_keys import Engine
+from job_engine.setting_keys import Engine
 from runtime.reading.tables import read_arrivals
 from tests.support.embedded import embedded, match_ids
 from tests.support.kafka.broker import Broker, running_broker

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from job_engine.document.setting_keys import Engine
+from job_engine.setting_keys import Engine
 from querylang.errors import ExitCode
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,9 +15,8 @@ from typing import Any, TypedDict
 from job_engine.durable_files import JobFile, numbers_in
 from job_engine.errors import WorkerDied
 from job_engine.job.checkpoint.checkpoint_record import LOCK
+from job_engine.job.checkpoint.locks import RunLock, StoreLock
 from job_engine.job.checkpoint.progress import JobProgress
-from job_engine.job.checkpoint.run_lock import RunLock
-from job_engine.job.checkpoint.store_lock import StoreLock
 from job_engine.places.place import Place
 from job_engine.sources.crash_marks import CRASHES, CrashMarks, Deadly, marks_of, marks_of_run
 from job_engine.sources.listing.batch_log import Batches, batches_of

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from job_engine.clock import monotonic, wall_ns
+from job_engine.deployment import Deployment
 from job_engine.errors import in_plain_words
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder
@@ -32,7 +33,6 @@ from job_engine.job.plan_rules import finishing
 from job_engine.operator.clocks import JobClock, SourceWatermark
 from job_engine.operator.history_run import HistoryRun, SeenRun
 from job_engine.places.place import Place
-from job_engine.settings.deployment import Deployment
 from job_engine.sources.crash_marks import CRASHES, marks_of_run
 from job_engine.sources.kinds import kind_of
 from job_engine.sources.listing.command_folder import CHANGE

@@ -18,14 +18,14 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from job_engine.clock import wall_ns
-from job_engine.delta.log import data_file
+from job_engine.delta_log import data_file
+from job_engine.deployment import Deployment, HistoryTable
 from job_engine.job.compilation import file_prefixes
 from job_engine.operator.clocks import JobClock, place_name
 from job_engine.operator.history_run import HistoryRun
 from job_engine.places.arrow_files import write_parquet
 from job_engine.places.local_path import LocalPath, temporary_folder
 from job_engine.places.place import Place, local_copy, names_in, place_to_plain
-from job_engine.settings.deployment import Deployment, HistoryTable
 from job_engine.sources.folder.listing import is_hidden
 from job_engine.sources.kinds import kind_of
 from job_engine.sources.reading import plan_for_event

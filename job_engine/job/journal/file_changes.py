@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from job_engine.deployment import Deployment
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.journal.journal import Journal, Taking, instance_words, moment_of_change
 from job_engine.job.journal.written import (
@@ -15,7 +16,6 @@ from job_engine.job.journal.written import (
     write_journal,
 )
 from job_engine.job.plan_rules import finished, finishing
-from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.command_folder import CHANGE
 from job_engine.wire.program import Program
 from querylang.dataclass import dataclass

@@ -18,6 +18,7 @@ from dataclasses import asdict, replace
 from typing import Any, NotRequired, TypedDict
 
 from job_engine.chance import new_salt
+from job_engine.deployment import Deployment
 from job_engine.durable_files import RESTORE, JobFile, indented
 from job_engine.job.journal.journal import (
     Asked,
@@ -32,7 +33,6 @@ from job_engine.job.journal.journal import (
     instance_words,
 )
 from job_engine.places.place import Place
-from job_engine.settings.deployment import Deployment
 from job_engine.wire.gathering import Gathered
 from job_engine.wire.plan_text import load_alone, load_plan, plan_text, template_text
 from job_engine.wire.program import History

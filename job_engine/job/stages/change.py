@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from job_engine.deployment import Deployment
 from job_engine.job.checkpoint.checkpoint_record import write_record
 from job_engine.job.checkpoint.job_folder import Reached
 from job_engine.job.history.read_again import (
@@ -20,7 +21,6 @@ from job_engine.job.lookup_files import refuse_unknown_tables, with_kept_tables
 from job_engine.job.plan_rules import finishing
 from job_engine.job.preflight import Checked
 from job_engine.places.place import Place
-from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.command_folder import CHANGE, ERROR, Answer, Command, CommandFolder
 from job_engine.wire.program import Program
 from querylang.errors import InputError

@@ -6,20 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from job_engine.document.setting_keys import Engine
+from job_engine.deployment import Deployment, keep_places, places_in_words, shared_streams
+from job_engine.deployment_file import load_deployment
+from job_engine.deployment_sections import unused_settings
 from job_engine.durable_files import make_checkpoint
 from job_engine.errors import in_plain_words
 from job_engine.job.checkpoint.checkpoint_record import read_record, refuse_other_engine, remove_old_files, write_record
 from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.job.checkpoint.run_lock import RunLock
-from job_engine.job.checkpoint.store_lock import StoreLock
+from job_engine.job.checkpoint.locks import RunLock, StoreLock
 from job_engine.job.driver import Driver, Machine, driver_of, in_words_of_driver
 from job_engine.job.journal.file_changes import take_files
 from job_engine.job.preflight import Checked, checked, note_release, other_release
 from job_engine.job.watching.watch import Watch, open_watch
-from job_engine.settings.deployment import Deployment, keep_places, places_in_words, shared_streams
-from job_engine.settings.deployment_file import load_deployment
-from job_engine.settings.sections import unused_settings
+from job_engine.setting_keys import Engine
 from job_engine.sinks.kinds import publishing
 from job_engine.sources.kinds import running_of
 from job_engine.wire.gathering import CHAINS

@@ -1,7 +1,4 @@
-"""Start a job: a run of its driver, with the changes of the queries that wait.
-
-A micro-batch that was interrupted comes first, as `interrupted` says.
-"""
+"""Start a job, and watch it: where it is, its run, and the next one after a worker has died."""
 
 from __future__ import annotations
 
@@ -10,11 +7,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
-from job_engine.clock import monotonic, sleep
-from job_engine.errors import as_job_errors
+from job_engine.clock import monotonic, sleep, wall_seconds
+from job_engine.deployment import Deployment
+from job_engine.errors import JobError, WorkerDied, as_job_errors
 from job_engine.job.batch_writer import BatchWriter, Reporter
 from job_engine.job.checkpoint.checkpoint_record import remove_old_files
-from job_engine.job.checkpoint.job_folder import Reached, marks_of_next_run, told_deaths
+from job_engine.job.checkpoint.job_folder import (
+    CONTINUES,
+    MOST_TRIES,
+    Reached,
+    failed_tries,
+    marks_of_next_run,
+    told_deaths,
+)
 from job_engine.job.commands import send_control
 from job_engine.job.compilation import run_options, told_sources
 from job_engine.job.driver import Order, Running, in_words_of_driver
@@ -37,18 +42,23 @@ from job_engine.job.stages.prepare import Job
 from job_engine.job.watching.status import Status, read_status
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, retry_of
-from job_engine.settings.deployment import Deployment
 from job_engine.sinks import run_sinks
 from job_engine.sources.listing.batch_log import Batches, DamagedManifest
 from job_engine.sources.listing.command_folder import Outcome
 from job_engine.sources.listing.lister import InputPlanner, RunSettings
+from job_engine.stopping import Stopped, StopRequest
 from job_engine.threads import in_background
 from job_engine.wire.packed_rows import Signal
 from job_engine.wire.program import Program
 from job_engine.wire.reports import Report
 from querylang.dataclass import dataclass, replace
+from querylang.errors import EnsueError
 from querylang.plan.model import Plan
 from querylang.printable import warn
+
+# Start a job: a run of its driver, with the changes of the queries that wait.
+#
+# A micro-batch that was interrupted comes first, as `interrupted` says.
 
 
 def start(job: Job, report: OnBatch, kind: RunKind) -> Handle:
@@ -361,3 +371,74 @@ class Handle:
     def status(self) -> Status:
         """What runs, how far time has advanced, and counts of all records."""
         return read_status(self._job.checked.deployment, self._run.running.message, is_active=self.is_active)
+
+
+# Watch a job that runs here and now, until its end or until it has to start again.
+
+TOLERANCE = 5.0
+"""Seconds. Clocks are corrected by less now and then, and Spark waits no longer than that."""
+
+
+class WallClock:
+    """Whether this machine's clock was set back: Spark then waits until its old time comes again.
+
+    Compares the clock that people see with one that nobody can set.
+    """
+
+    def __init__(self, shown: Callable[[], float] = wall_seconds, steady: Callable[[], float] = monotonic) -> None:
+        self._shown, self._steady = shown, steady
+        self._ahead = shown() - steady()
+
+    def set_back(self) -> float:
+        """Seconds that it was set back since the last look; 0 = it was not, or hardly."""
+        ahead = self._shown() - self._steady()
+        back = self._ahead - ahead
+        if 0 <= back < TOLERANCE:
+            return 0.0  # small steps add up
+        self._ahead = ahead
+        return max(0.0, back)
+
+
+def has_ended(job: Job, start: Callable[[Job], Handle], stop: StopRequest, clock: WallClock) -> bool:
+    """Whether a run has reached its end; False = it has to be started again.
+
+    A worker that died did so perhaps for a record: when its micro-batch is tried again, readers
+    find which one.
+    """
+    deployment = job.checked.deployment
+    try:
+        deaths = told_deaths(deployment.checkpoint, told_limits(deployment))
+        with deaths, in_words_of_driver(deployment), stop.noticed_at_once():
+            handle = start(job)
+        return _await(handle, stop, clock)
+    except Stopped:  # as after a crash: the next run repeats what was begun
+        return True
+    except WorkerDied as error:
+        if stop.is_requested or not 0 < failed_tries(deployment.checkpoint) < MOST_TRIES:
+            raise
+        warn(f"{str(error).partition(CONTINUES)[0]}It is tried again")
+        job.close()
+        return False
+
+
+def _await(handle: Handle, stop: StopRequest, clock: WallClock) -> bool:
+    """Wait for the end of a run; False = it has to be started again.
+
+    A clock that was set back would let Spark wait until its next micro-batch is due by that clock.
+    """
+    try:
+        while not stop.is_requested and not handle.await_termination(1):
+            back = clock.set_back()
+            if back and not handle.is_bounded:
+                warn(f"the clock of this machine was set back by {back:.0f} s: the job starts again, and continues")
+                handle.stop()
+                return False
+        if stop.is_requested:
+            handle.stop()
+    except JobError as error:
+        if not stop.is_requested:  # Ctrl-C reaches the whole process group, the JVM included
+            raise error.__cause__ or error from None
+    except EnsueError:
+        if not stop.is_requested:
+            raise
+    return True

@@ -16,6 +16,8 @@ from shutil import copyfileobj
 from typing import Annotated, Any
 
 from job_engine.chance import new_name
+from job_engine.deployment import Deployment
+from job_engine.deployment_file import load_deployment
 from job_engine.durable_files import JobFile, indented, make_checkpoint, make_kept_folder, new_file, sync, sync_names
 from job_engine.errors import in_plain_words
 from job_engine.job.checkpoint.checkpoint_record import (
@@ -32,8 +34,6 @@ from job_engine.job.stages.prepare import finish_compactions
 from job_engine.job.upkeep.opened_checkpoint import kept_record, open_record
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import Place, RemotePath, files_below, inside, is_within, local_copy, names_in
-from job_engine.settings.deployment import Deployment
-from job_engine.settings.deployment_file import load_deployment
 from job_engine.sinks.kinds import Result, publishing
 from job_engine.sources.kinds import MovedSince, running_of
 from job_engine.sources.listing.batch_log import RECORD, last_begun

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from job_engine.clock import sleep
+from job_engine.deployment import Deployment
+from job_engine.deployment_file import load_deployment
 from job_engine.errors import in_plain_words
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.commands import LOOK, Sent, send_command
@@ -22,8 +24,6 @@ from job_engine.job.upkeep.opened_checkpoint import Opened, open_checkpoint, sav
 from job_engine.operator.bucket_state import BucketState, open_state
 from job_engine.operator.history_run import SeenRun
 from job_engine.operator.step import SeenStep
-from job_engine.settings.deployment import Deployment
-from job_engine.settings.deployment_file import load_deployment
 from job_engine.sinks.kinds import sink_kind
 from job_engine.sources.kinds import kind_of
 from job_engine.sources.listing.command_folder import FORGET, Outcome, key_text

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from job_engine.document.setting_keys import Engine, FixedValue
+from job_engine.deployment import Deployment
+from job_engine.deployment_file import MAX_BUCKETS, load_deployment
 from job_engine.errors import in_plain_words
 from job_engine.job.checkpoint.checkpoint_record import Moved, crosses, new_places, remove_unused, write_record
 from job_engine.job.checkpoint.job_folder import JobFolder
@@ -22,8 +23,7 @@ from job_engine.operator.bucket_state import write_seeds
 from job_engine.operator.moved_buckets import moved_buckets
 from job_engine.places.local_path import LocalPath, this_user
 from job_engine.places.place import Place
-from job_engine.settings.deployment import Deployment
-from job_engine.settings.deployment_file import MAX_BUCKETS, load_deployment
+from job_engine.setting_keys import Engine, FixedValue
 from job_engine.sources.listing.batch_log import batches_of, committed_manifest, driver_files, last_batch
 from querylang.dataclass import asdict, dataclass, replace
 from querylang.errors import InputError

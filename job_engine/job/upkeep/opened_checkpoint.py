@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from job_engine.deployment import Deployment
 from job_engine.job.checkpoint.checkpoint_record import (
     Record,
     placed,
@@ -18,7 +19,6 @@ from job_engine.job.plan_rules import clock_sources
 from job_engine.job.preflight import refuse_damaged_logs
 from job_engine.job.stages.change import kept_program
 from job_engine.operator.bucket_state import seeds_of
-from job_engine.settings.deployment import Deployment
 from job_engine.sources.listing.batch_log import last_batch
 from job_engine.wire.program import Program
 from querylang.dataclass import dataclass, replace

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from job_engine.delta.log import is_table
+from job_engine.delta_log import is_table
 from job_engine.durable_files import rename
 from job_engine.errors import writing_to
 from job_engine.places.place import Place, files_below, in_same_system, local_copy

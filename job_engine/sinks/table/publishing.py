@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from job_engine.delta.log import (
+from job_engine.delta_log import (
     application,
     committed_files,
     identity_of,
@@ -25,8 +25,8 @@ from job_engine.delta.log import (
     tables_below,
     transactions,
 )
-from job_engine.delta.package import open_table, refuse_escapes, refuse_missing_package
-from job_engine.delta.publishing import Transaction, new_columns, publish_files
+from job_engine.delta_package import open_table, refuse_escapes, refuse_missing_package
+from job_engine.delta_publishing import Transaction, new_columns, publish_files
 from job_engine.errors import writing_to
 from job_engine.places.place import Place, files_below, in_same_system, names_in
 from job_engine.sinks import kinds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from job_engine.document.setting_values import read_table_name, refuse_unknown_settings
+from job_engine.setting_values import read_table_name, refuse_unknown_settings
 from job_engine.sinks.kinds import MATCHES, Layout, Sink, SinkEntry, SinkKind
 from querylang.dataclass import dataclass
 

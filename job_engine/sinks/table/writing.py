@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from job_engine.chance import new_name
-from job_engine.delta.publishing import DataFile, file_statistics
+from job_engine.delta_publishing import DataFile, file_statistics
 from job_engine.durable_files import complete, make_folder, sync
 from job_engine.errors import writing_to
 from job_engine.places.arrow_files import parquet_writer

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from job_engine.errors import Unreachable
+from job_engine.errors import Outage, OutageTooLong, Unreachable, patience_of
 from job_engine.kafka_broker import (
     QUIET,
     AskedBroker,
@@ -23,7 +23,6 @@ from job_engine.kafka_broker import (
 )
 from job_engine.kafka_settings import first_answer
 from job_engine.places.local_path import LocalPath
-from job_engine.retrying import Outage, OutageTooLong, patience_of
 from job_engine.sinks import kinds
 from job_engine.sinks.kinds import Draft, MicroBatch, Result, Sink
 from job_engine.sinks.topics.settings import TopicSink

@@ -17,12 +17,20 @@ from job_engine.errors import as_settings, failed
 from job_engine.places.local_path import LocalPath, temporary_folder
 from job_engine.places.place import Place, RemotePath
 from job_engine.sources.crash_marks import WHOLE, CrashMarks, Deadly, death_of, living_parts
-from job_engine.sources.data_files import ANY_COLUMN, of_each, of_statistics, readable, reading_of_source, shown
 from job_engine.sources.folder.listing import FileStamp, watch_of
 from job_engine.sources.folder.pieces import FolderWork, TakenFile
 from job_engine.sources.folder.settings import ListedSource
 from job_engine.sources.kinds import SourceReading, TaskRun
-from job_engine.sources.reading import Reading, pack_parts
+from job_engine.sources.reading import (
+    ANY_COLUMN,
+    Reading,
+    of_each,
+    of_statistics,
+    pack_parts,
+    readable,
+    reading_of_source,
+    shown,
+)
 from job_engine.wire.packed_rows import RefusedFile, pack_lost, pack_refused, pack_reports
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.reports import Report

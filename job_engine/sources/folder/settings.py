@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from job_engine.document.setting_keys import Change
-from job_engine.document.setting_values import FolderKind as Overlapping
-from job_engine.document.setting_values import is_true
-from job_engine.document.yaml_document import Node
 from job_engine.places.place import (
     Place,
     RemotePath,
@@ -20,8 +16,12 @@ from job_engine.places.place import (
     place_of_plain,
     place_to_plain,
 )
+from job_engine.setting_keys import Change
+from job_engine.setting_values import FolderKind as Overlapping
+from job_engine.setting_values import is_true
 from job_engine.sources.kinds import KindSettings, SourceEntry, SourceKind
 from job_engine.sources.located import LIMITS, limit, read_options, read_place, refuse_no_path, refuse_other_decoding
+from job_engine.yaml_document import Node
 from querylang.dataclass import dataclass, field, replace
 from querylang.errors import InputError
 from runtime.file_forms import COMPRESSIONS, CSV_KEYS, CSV_LISTS, USUAL_CSV, CsvForm, csv_form, read_csv_setting

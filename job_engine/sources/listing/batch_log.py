@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, NotRequired, TypedDict
 
-from job_engine.document.setting_keys import Engine
 from job_engine.durable_files import JobFile, sync
 from job_engine.places.place import Place, names_in
+from job_engine.setting_keys import Engine
 from querylang.dataclass import dataclass
 from querylang.errors import InputError, is_passing
 from runtime.json_reader import DamagedJson, json_of_text

@@ -8,7 +8,7 @@ from datetime import date, datetime
 from typing import Annotated, Any, NotRequired, TypedDict
 from urllib.parse import unquote
 
-from job_engine.delta.log import READABLE, Action, Add, Metadata, Protocol, data_file, is_below
+from job_engine.delta_log import READABLE, Action, Add, Metadata, Protocol, data_file, is_below
 from job_engine.errors import SourceProblem
 from job_engine.places.place import OutsidePath
 from job_engine.sources.source import Unread
@@ -36,7 +36,7 @@ class UnreadableTable(SourceProblem):
 
 def position_at(source: DeltaSource, version: int | None, *, is_read: bool) -> TablePosition:
     """The position of a new job; `version`: None = the newest; `is_read`: nothing of it is left."""
-    from job_engine.delta.log import fields_of, refuse_unreadable
+    from job_engine.delta_log import fields_of, refuse_unreadable
 
     table = _opened(source, version)
     refuse_unreadable(source.place, table)
@@ -53,8 +53,8 @@ def listed_units(source: DeltaSource, version: int) -> list[tuple[ListedFile, ..
     """As `snapshot_units`, with what the log says of each file."""
     import pyarrow as pa
 
-    from job_engine.delta.log import has_deletion_vectors
-    from job_engine.delta.package import delta_errors
+    from job_engine.delta_log import has_deletion_vectors
+    from job_engine.delta_package import delta_errors
 
     table = _opened(source, version)
     # the package would read them, wherever the log says that they are
@@ -83,7 +83,7 @@ def refuse_outside_files(source: DeltaSource, files: Sequence[TableFile]) -> Non
 
 
 def _opened(source: DeltaSource, version: int | None) -> Any:
-    from job_engine.delta.package import open_table
+    from job_engine.delta_package import open_table
 
     table = open_table(source.place, version)
     if table is None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypedDict
 
-from job_engine.delta.log import REPAIR, commit_file, commits, last_checkpoint, read_commit
+from job_engine.delta_log import REPAIR, commit_file, commits, last_checkpoint, read_commit
 from job_engine.sources.kinds import KindPlanner, Planned, PlannedRun, Report, SourcePlanning
 from job_engine.sources.source import Unread
 from job_engine.sources.table.commits import (

@@ -9,13 +9,21 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from job_engine.delta.log import data_file
-from job_engine.delta.package import open_table, refuse_missing_package, unknown_settings
+from job_engine.delta_log import data_file
+from job_engine.delta_package import open_table, refuse_missing_package, unknown_settings
 from job_engine.places.place import Place, local_copy, place_to_plain
 from job_engine.sources.crash_marks import NO_MARKS, WHOLE, CrashMarks, Deadly, death_of
-from job_engine.sources.data_files import ANY_COLUMN, earliest, of_each, of_statistics, reading_of_source
 from job_engine.sources.kinds import SourceReading, TaskRun
-from job_engine.sources.reading import Read, Reading, pack_parts
+from job_engine.sources.reading import (
+    ANY_COLUMN,
+    Read,
+    Reading,
+    earliest,
+    of_each,
+    of_statistics,
+    pack_parts,
+    reading_of_source,
+)
 from job_engine.sources.table.commits import UnreadableTable, position_at, snapshot_units
 from job_engine.sources.table.pieces import ListedFile, TableFile, TableUnit, TableWork
 from job_engine.sources.table.settings import DeltaSource

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from job_engine.delta.log import fields_of, is_below, refuse_unreadable
-from job_engine.delta.package import open_table, refuse_missing_package
+from job_engine.delta_log import fields_of, is_below, refuse_unreadable
+from job_engine.delta_package import open_table, refuse_missing_package
 from job_engine.places.place import Place
 from job_engine.sources.kinds import FirstTables, SourceRunning
 from job_engine.sources.source import Again, PieceAgain, PiecesAgain, Source, SourceBacklog, Unread

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from job_engine.clock import monotonic
+from job_engine.errors import USUAL, Outage, OutageTooLong
 from job_engine.kafka_broker import (
     FORBIDDEN,
     PASSING,
@@ -20,7 +21,6 @@ from job_engine.kafka_broker import (
     no_permission,
     servers,
 )
-from job_engine.retrying import USUAL, Outage, OutageTooLong
 from job_engine.sources.topics.pieces import OffsetRange
 from querylang.dataclass import dataclass
 from querylang.printable import warn

@@ -7,9 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 from job_engine.clock import sleep, wall_ns
-from job_engine.errors import SourceProblem
+from job_engine.errors import SourceProblem, patience_of
 from job_engine.kafka_broker import AskedBroker, Broker, BrokerError, Listing, PartitionListing, TopicListing
-from job_engine.retrying import patience_of
 from job_engine.sources.kinds import KindPlanner, Planned, PlannedRun, Report, SourcePlanning
 from job_engine.sources.topics.pieces import (
     Advance,

@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from job_engine.errors import Unreachable
+from job_engine.errors import Unreachable, patience_of
 from job_engine.kafka_broker import BrokerError
-from job_engine.retrying import patience_of
 from job_engine.sources.crash_marks import NO_MARKS, CrashMarks, Deadly, LivingPart, living_parts, without_skipped
 from job_engine.sources.kinds import SourceReading, TaskRun
 from job_engine.sources.reading import Read, Reading, pack_parts, pack_refused_records

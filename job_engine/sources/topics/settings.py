@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 from urllib.parse import unquote
 
-from job_engine.document.setting_keys import Change
-from job_engine.document.setting_values import limit_ahead
-from job_engine.document.yaml_document import Node
 from job_engine.kafka_broker import TopicChoice
 from job_engine.kafka_settings import CLIENT_OPTIONS, ISOLATION, TopicsAt, read_client
+from job_engine.setting_keys import Change
+from job_engine.setting_values import limit_ahead
 from job_engine.sources.kinds import KindSettings, SourceEntry, SourceKind
+from job_engine.yaml_document import Node
 from querylang.dataclass import dataclass, field, replace
 from querylang.errors import near_file
 from runtime.instants import parse_moment

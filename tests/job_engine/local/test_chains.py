@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import querylang
-from job_engine.document.setting_keys import Engine
+from job_engine.deployment_file import load_deployment
 from job_engine.job import compilation
 from job_engine.job.checkpoint import checkpoint_record
 from job_engine.job.checkpoint.checkpoint_record import read_record
@@ -27,7 +27,7 @@ from job_engine.job.upkeep.backup import back_up, restore
 from job_engine.job.upkeep.moving import move, rebucket
 from job_engine.job.upkeep.opened_checkpoint import open_checkpoint, saved_states
 from job_engine.operator.bucket_state import close_state, open_state
-from job_engine.settings.deployment_file import load_deployment
+from job_engine.setting_keys import Engine
 from job_engine.wire.program import Program
 from querylang.errors import InputError
 from tests.support.local_jobs import NEVER, Crash, CrashAt, begun, crashed, local, run

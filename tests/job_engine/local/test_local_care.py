@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from job_engine.deployment_file import load_deployment
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.history.running import send_with_history
 from job_engine.job.job import run as run_once
@@ -17,7 +18,6 @@ from job_engine.job.upkeep.backup import back_up, restore
 from job_engine.job.upkeep.keys import forget, job_state
 from job_engine.job.upkeep.moving import rebucket
 from job_engine.job.upkeep.results import compact_job
-from job_engine.settings.deployment_file import load_deployment
 from job_engine.sinks.folder import compaction
 from job_engine.sources.folder import after_reading
 from job_engine.sources.listing.batch_log import last_batch

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from job_engine.deployment_file import load_deployment
 from job_engine.job.commands import send_command
 from job_engine.job.job import run
-from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.listing.command_folder import CHANGE
 
 QUERIES = """\

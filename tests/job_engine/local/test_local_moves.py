@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from job_engine.document.setting_keys import Engine
 from job_engine.job.job import run as run_once
 from job_engine.job.upkeep import moving
 from job_engine.job.upkeep.keys import job_state
 from job_engine.job.upkeep.moving import move, rebucket
+from job_engine.setting_keys import Engine
 from querylang.errors import InputError
 from tests.support.local_jobs import CrashAt, crashed, local, run
 from tests.support.moved_jobs import set_file

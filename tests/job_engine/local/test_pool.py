@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.deployment_file import load_deployment
 from job_engine.errors import WorkerDied
 from job_engine.job.job import run
 from job_engine.job.preflight import checked
 from job_engine.local.frames import Ended, Frame, Word, receive, send
 from job_engine.local.pool import Pool, Server, WorkerFailed
-from job_engine.settings.deployment_file import load_deployment
 from querylang.errors import InputError
 from tests.support.killed_runs import ROOT
 from tests.support.local_jobs import local

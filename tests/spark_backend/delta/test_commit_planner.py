@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 
-from job_engine.delta.log import commit_file
+from job_engine.delta_log import commit_file
 from job_engine.sources.listing.lister import InputPlanner, RunSettings
 from job_engine.sources.listing.manifests import ToldSource
 from job_engine.sources.table.commits import UnreadableTable

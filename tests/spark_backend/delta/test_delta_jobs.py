@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from job_engine.document.setting_keys import Engine
 from job_engine.job.job import deploy, run
 from job_engine.job.reports import BatchReport
+from job_engine.setting_keys import Engine
 from querylang.errors import EnsueError, InputError
 from tests.support.delta_tables import FROM_TABLE, match_ids_in, replayed
 from tests.support.engines import ON_BOTH

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 
-from job_engine.delta import publishing
-from job_engine.delta.log import read_commit
-from job_engine.delta.publishing import ATTEMPTS, CHECKPOINT_EVERY, DataFile, Transaction, publish_files
+from job_engine import delta_publishing
+from job_engine.delta_log import read_commit
+from job_engine.delta_publishing import ATTEMPTS, CHECKPOINT_EVERY, DataFile, Transaction, publish_files
+from job_engine.errors import RETRY, Outage
 from job_engine.places.place import place_of
-from job_engine.retrying import RETRY, Outage
 from job_engine.sinks.folder.publishing import PUBLISHING as FILES
 from job_engine.sinks.kinds import MicroBatch, Sink
 from job_engine.sinks.table.writing import WRITING
@@ -292,10 +292,10 @@ def test_a_store_that_is_away_uses_up_no_attempt(tmp_path: Path, monkeypatch: py
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    monkeypatch.setattr(publishing, "open_table", lambda _: None)
-    monkeypatch.setattr(publishing, "_tried", tried)
-    monkeypatch.setattr(publishing, "Outage", partial(Outage, now=lambda: now[0], sleep=sleep))
-    monkeypatch.setattr(publishing, "warn", told.append)
+    monkeypatch.setattr(delta_publishing, "open_table", lambda _: None)
+    monkeypatch.setattr(delta_publishing, "_tried", tried)
+    monkeypatch.setattr(delta_publishing, "Outage", partial(Outage, now=lambda: now[0], sleep=sleep))
+    monkeypatch.setattr(delta_publishing, "warn", told.append)
     assert publish_files(path, [DataFile("x", 1, {}, "{}")], Transaction("app", 0), pa.schema([]), ())
     assert len(told) == 2
     assert "s3://bucket answers again" in told[1]

@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from job_engine.delta.log import refuse_unreadable, refuse_unwritable
-from job_engine.delta.package import open_table
+from job_engine.delta_log import refuse_unreadable, refuse_unwritable
+from job_engine.delta_package import open_table
 from job_engine.sinks.kinds import Sink
 from job_engine.sinks.table.settings import TableSink
 from job_engine.sources.table.commits import UnreadableTable

@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from job_engine.delta.package import open_table, store_settings, table_uri
-from job_engine.document.setting_keys import Engine
+from job_engine.delta_package import open_table, store_settings, table_uri
+from job_engine.errors import RETRY
 from job_engine.places.place import place_of
-from job_engine.retrying import RETRY
+from job_engine.setting_keys import Engine
 from job_engine.sinks.kinds import MicroBatch, Sink
 from tests.spark_backend.delta.ours import DELTA, OURS, drafts, rows, write
 from tests.support.delta_tables import FROM_TABLE, match_ids_in, replayed

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import ensue
-from job_engine.delta.package import store_settings, table_uri
+from job_engine.delta_package import store_settings, table_uri
 from job_engine.job import lookup_files
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.job import run as run_once

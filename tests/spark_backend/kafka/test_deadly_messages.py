@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from job_engine.document.setting_keys import Engine
+from job_engine.setting_keys import Engine
 from tests.support.kafka.broker import Broker
 from tests.support.waiting import LONGEST
 

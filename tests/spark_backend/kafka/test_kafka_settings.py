@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.deployment_file import load_deployment
 from job_engine.kafka_broker import TopicChoice
-from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.source import Source
 from job_engine.sources.topics.settings import AvroForm, KafkaSource, RegistryAddress
 from querylang.errors import InputError

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from job_engine.document.setting_keys import Engine
 from job_engine.job.job import deploy
 from job_engine.job.stages.prepare import prepare
 from job_engine.job.stages.start import Handle, RunKind, start
 from job_engine.job.upkeep.moving import move
+from job_engine.setting_keys import Engine
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.topic_job import TopicJob
 from tests.support.local_jobs import begun

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from job_engine.document.setting_keys import Engine
+from job_engine.setting_keys import Engine
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.registry import encoded, record, running_registry
 from tests.support.waiting import LONGEST

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from job_engine.document.setting_keys import Change
+from job_engine.setting_keys import Change
 from job_engine.sources.kinds import KindSettings, SourceEntry, SourceKind
 
 

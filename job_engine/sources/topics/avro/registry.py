@@ -11,8 +11,7 @@ from http.client import HTTPException
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from job_engine.errors import Unreachable
-from job_engine.retrying import Outage, OutageTooLong
+from job_engine.errors import Outage, OutageTooLong, Unreachable
 from job_engine.sources.topics.settings import RegistryAddress
 from querylang.errors import InputError
 from runtime.file_forms import shortened

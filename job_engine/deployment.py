@@ -10,9 +10,9 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from job_engine.document.setting_keys import Engine, FixedValues
 from job_engine.durable_files import JobFile
 from job_engine.places.place import Place, asked_again, place_of
+from job_engine.setting_keys import Engine, FixedValues
 from job_engine.sinks.kinds import Sink, sink_kind
 from job_engine.sources.kinds import kind_of
 from job_engine.sources.source import Source
@@ -24,10 +24,11 @@ from querylang.printable import LogForm
 from querylang.source import Source as QueryText
 from runtime.policies.settings_text import USUAL_TIMES, TimeForm
 
-if TYPE_CHECKING:  # `ensue check` of queries loads no reader of YAML
+if TYPE_CHECKING:
     import yaml
 
-    from job_engine.document.yaml_document import Node
+    from job_engine.yaml_document import Node
+
 
 # The settings of what can be watched of a job: its metrics and its log.
 

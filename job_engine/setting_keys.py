@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from querylang.dataclass import dataclass
 
-if TYPE_CHECKING:  # `ensue check` of queries loads no reader of YAML
-    from job_engine.document.yaml_document import Node
+if TYPE_CHECKING:
+    from job_engine.yaml_document import Node
 
 
 class Engine(StrEnum):

@@ -11,8 +11,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from job_engine.delta.package import unknown_settings
-from job_engine.document.yaml_document import Node
+from job_engine.delta_package import unknown_settings
 from job_engine.places.local_path import LocalPath
 from job_engine.places.place import (
     SHOWN,
@@ -26,6 +25,7 @@ from job_engine.places.place import (
     scheme_of,
 )
 from job_engine.wire.clock_sources import Idle
+from job_engine.yaml_document import Node
 from querylang.dataclass import dataclass, fields
 from querylang.errors import InputError
 from querylang.plan.model import TimePolicy

@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from job_engine.document.setting_keys import (
+from job_engine.deployment import HistoryTable, LookupFile
+from job_engine.setting_keys import (
     HISTORY_KEYS,
     SOURCE_KEYS,
     SPARK_KEYS,
@@ -17,7 +18,7 @@ from job_engine.document.setting_keys import (
     fixed_value,
     fixed_values,
 )
-from job_engine.document.setting_values import (
+from job_engine.setting_values import (
     UNSUPPORTED,
     Folders,
     duration,
@@ -31,14 +32,13 @@ from job_engine.document.setting_values import (
     store_options,
     value_of,
 )
-from job_engine.document.yaml_document import Node
-from job_engine.settings.deployment import HistoryTable, LookupFile
 from job_engine.sinks.kinds import FORMATS as SINK_FORMATS
 from job_engine.sinks.kinds import MATCHES, SINKS, Layout, Sink, SinkEntry, SinkKind, sink_kind, sink_kinds
 from job_engine.sinks.names import channel_sink
 from job_engine.sources.kinds import FORMATS as SOURCE_FORMATS
 from job_engine.sources.kinds import KindSettings, SourceEntry, SourceKind, control_keys, kind_of, kinds, source_keys
 from job_engine.sources.source import Source
+from job_engine.yaml_document import Node
 from querylang.errors import did_you_mean, listed, near_file
 from runtime.file_forms import USUAL_CSV
 from runtime.policies.settings_text import PER_SECOND, USUAL_TIMES, TimeForm, read_pattern

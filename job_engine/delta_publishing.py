@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 
 from job_engine.chance import any_length
 from job_engine.clock import sleep, wall_seconds
-from job_engine.delta.log import LOG, commit_file, committed_files, fields_of, fields_of_text, refuse_unwritable
-from job_engine.delta.package import delta_errors, open_table, store_settings, table_uri
+from job_engine.delta_log import LOG, commit_file, committed_files, fields_of, fields_of_text, refuse_unwritable
+from job_engine.delta_package import delta_errors, open_table, store_settings, table_uri
 from job_engine.durable_files import make_folder, sync
+from job_engine.errors import Outage
 from job_engine.places.place import Place, RemotePath, retry_of
-from job_engine.retrying import Outage
 from querylang.dataclass import dataclass
 from querylang.errors import InputError, PassingError, listed
 from querylang.printable import warn

@@ -16,13 +16,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
 
-from job_engine.document.setting_keys import JOB_KEYS, Engine, FixedValue, fixed_value
-from job_engine.document.setting_values import FolderKind, Folders, duration, idle, is_true, overlaps, seconds
-from job_engine.document.yaml_document import Mistakes, Node, read_document, read_given, value_of_written
-from job_engine.errors import in_plain_words
-from job_engine.places.local_path import LocalPath
-from job_engine.places.place import Place, asked_again
-from job_engine.settings.deployment import (
+from job_engine.deployment import (
     NAME,
     Deployment,
     document_of,
@@ -34,7 +28,7 @@ from job_engine.settings.deployment import (
     unplaced,
     with_places,
 )
-from job_engine.settings.sections import (
+from job_engine.deployment_sections import (
     read_channels,
     read_control,
     read_history,
@@ -43,12 +37,18 @@ from job_engine.settings.sections import (
     read_spark,
     read_tables,
 )
+from job_engine.errors import in_plain_words
+from job_engine.places.local_path import LocalPath
+from job_engine.places.place import Place, asked_again
+from job_engine.setting_keys import JOB_KEYS, Engine, FixedValue, fixed_value
+from job_engine.setting_values import FolderKind, Folders, duration, idle, is_true, overlaps, seconds
 from job_engine.sinks.kinds import Sink
 from job_engine.sinks.names import channel_sink
 from job_engine.sources.kinds import kind_of, source_keys
 from job_engine.sources.listing.batch_log import buckets_of
 from job_engine.sources.source import Source
 from job_engine.wire.clock_sources import Clock
+from job_engine.yaml_document import Mistakes, Node, read_document, read_given, value_of_written
 from querylang.errors import FileErrors, InputError, did_you_mean, listed, near_file
 from querylang.load import NAMELESS, QUERY_SUFFIXES, is_query_text
 from querylang.parameters import NOTHING

@@ -1,1 +1,0 @@
-"""Tables of Delta Lake: their log, what they ask of readers and writers, and commits to them."""

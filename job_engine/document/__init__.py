@@ -1,1 +1,0 @@
-"""A deployment file as nodes with lines, and the values that many settings have."""
