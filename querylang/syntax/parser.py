@@ -17,7 +17,7 @@ from querylang.source import Source, Span
 from querylang.syntax import ast
 from querylang.syntax.folded_tokens import folded, with_repeats
 from querylang.syntax.grammar import Grammar, QueryParts, Section, rules
-from querylang.syntax.grammar.base import Parts
+from querylang.syntax.grammar.expressions import Parts
 from querylang.syntax.grammar.statements import offsets
 from querylang.syntax.lexer import Place, Token, tokenize
 from querylang.syntax.mistakes import (

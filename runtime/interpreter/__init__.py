@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runtime.interpreter.aggregates import BY_RECENCY, aggregate
-from runtime.interpreter.constants import Constant, constant_receiver
+from runtime.interpreter.containers import Constant, constant_receiver
 from runtime.interpreter.context import Budget, Context, Output, PlanWorld, event_numbers
 from runtime.interpreter.decimals import decimal, of_float
 from runtime.interpreter.expressions import combine, evaluate, holds, takes_nulls, value_type

@@ -52,8 +52,7 @@ from querylang.plan.library import LOCATION_FIELDS
 from querylang.plan.lookups import Subject, stored_name, subject_of
 from runtime.exact_times import with_exact_sum
 from runtime.interpreter.aggregates import folded
-from runtime.interpreter.constants import Constant, constant_receiver
-from runtime.interpreter.containers import bound_method, element, value_at
+from runtime.interpreter.containers import Constant, bound_method, constant_receiver, element, value_at
 from runtime.interpreter.context import NODE, PART, Context, call_bytes, compared_bytes, text_bytes, value_bytes
 from runtime.interpreter.decimals import DECIMAL_OPERATORS, negated
 from runtime.interpreter.numbers import FLOAT_OPERATORS, INTEGER_OPERATORS, wrap

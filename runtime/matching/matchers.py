@@ -47,7 +47,6 @@ from runtime.matching.kernel.aggregates import (
     new_seen,
 )
 from runtime.matching.kernel.building import RANKED
-from runtime.matching.kernel.chain import search_chain
 from runtime.matching.kernel.collected import collect, form_of, write_values
 from runtime.matching.kernel.columns import Reader
 from runtime.matching.kernel.compilation import (
@@ -62,7 +61,7 @@ from runtime.matching.kernel.evaluator import LoadedProgram
 from runtime.matching.kernel.program import Form, NotForKernel
 from runtime.matching.kernel.run_search import EVERY, NO_ROOM_FOR_MATCHES, NO_ROOM_IN_MEMORY, search_runs
 from runtime.matching.kernel.search import search
-from runtime.matching.kernel.sliding import new_queues, slide
+from runtime.matching.kernel.short_cuts import new_queues, search_chain, slide
 from runtime.matching.kernel.tables import Records
 from runtime.matching.kernel.waits import Waits, WaitsOfRuns, outlive
 from runtime.matching.kernel.workspace import (
@@ -265,8 +264,8 @@ class _Aggregates:
 # The compiled matcher: reads a query's columns from ordered events and runs the search over them.
 #
 # Operands of conditions are computed as columns first. Then each new event starts a depth-first
-# search backwards in time (`runtime.matching.kernel.search`, or `chain` where that is enough). No
-# partial matches are kept; windows, `within` and conditions, checked as early as they can be
+# search backwards in time (`runtime.matching.kernel.search`, or `short_cuts` where that is enough).
+# No partial matches are kept; windows, `within` and conditions, checked as early as they can be
 # decided, cut the search.
 
 

@@ -31,7 +31,6 @@ from runtime.reading.control_events import (
     parse_engine_control,
 )
 from runtime.reading.conversion import Cells, convert, parse_cell
-from runtime.reading.files import SmallTable, iter_raw, read_raw
 from runtime.reading.inference.looks import Decided, TablesElsewhere, columns_in
 from runtime.reading.inference.own_columns import (
     MOST_SOURCES,
@@ -58,13 +57,16 @@ from runtime.reading.plan_needs import fields_read, input_types, leniency, unuse
 from runtime.reading.remarks import LackedColumns, Remark, RemarkKind
 from runtime.reading.tables import (
     SUFFIXES,
+    SmallTable,
     TableRecords,
     is_table,
     iter_arrival_times,
     iter_arrivals,
+    iter_raw,
     iter_table,
     names_of_columns,
     read_following,
+    read_raw,
     read_table,
 )
 

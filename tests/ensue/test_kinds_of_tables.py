@@ -19,7 +19,7 @@ import pytest
 
 import ensue
 from querylang.errors import InputError
-from runtime.reading.files import FORMATS
+from runtime.reading.tables import FORMATS
 
 Rows = list[dict[str, Any]]
 

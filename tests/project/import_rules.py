@@ -47,7 +47,7 @@ LAYERS = {
 
 DOORS = {
     "querylang.plan": "constants describe encoding expression library lookups model questions remembering routing text text_forms",
-    "querylang.syntax": "ast definition_files lexer parser",
+    "querylang.syntax": "ast lexer parser",
     "querylang.formatter": "formatting",
     "querylang.checker": "alike catalogue checked routes",
     "runtime.compiling": "compiled files",
@@ -83,10 +83,10 @@ door, which lists the names that others use."""
 MOST_IMPORTS = {"job_engine.job.job": 20, "job_engine.operator.step": 20}
 """The files that tell the stages of something: so few modules they import, so that the stages are seen."""
 
-MOST_FILES = {"querylang": 70, "runtime": 173, "job_engine": 158, "spark_backend": 25, "ensue": 66}
+MOST_FILES = {"querylang": 68, "runtime": 170, "job_engine": 158, "spark_backend": 25, "ensue": 66}
 """Files per package, `__init__` files among them. This bound and the next two only go down."""
 
-MOST_DOORS = {"querylang": 21, "runtime": 36, "job_engine": 57, "spark_backend": 10, "ensue": 14}
+MOST_DOORS = {"querylang": 20, "runtime": 36, "job_engine": 57, "spark_backend": 10, "ensue": 14}
 """Modules that others may import, over the folders of a package."""
 
 MOST_IMPORT_LINES = {"querylang": 45, "runtime": 64, "job_engine": 78, "spark_backend": 101, "ensue": 89}

@@ -40,9 +40,9 @@ from job_engine.wire.packed_rows import unpack_row
 from job_engine.wire.program import Program
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.file_forms import Asked, CsvForm
-from runtime.reading.files import iter_raw
 from runtime.reading.formats import json_files
 from runtime.reading.formats.raw_table import RawTable
+from runtime.reading.tables import iter_raw
 from tests.support.stores import StoreServer
 
 PLAN = querylang.compile_text("event A { integer n; } query Q { inputs { A() retain 1; } find A as a }").plan

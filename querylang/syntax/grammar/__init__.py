@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from querylang.syntax.grammar.base import Parts, QueryParts, Section
-from querylang.syntax.grammar.expressions import ExpressionRules
+from querylang.syntax.grammar.expressions import ExpressionRules, Parts, QueryParts, Section
 from querylang.syntax.grammar.patterns import PatternRules, RepeatRules
 from querylang.syntax.grammar.queries import FileRules, InputRules, QueryRules
 from querylang.syntax.grammar.statements import EventTypeRules, StatementRules, VendorRules

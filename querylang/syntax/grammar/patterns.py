@@ -10,7 +10,7 @@ from querylang.dataclass import dataclass, replace
 from querylang.errors import Mistake
 from querylang.source import Span
 from querylang.syntax import ast
-from querylang.syntax.grammar.base import Parts, Rules, grown
+from querylang.syntax.grammar.expressions import Parts, Rules, grown
 from querylang.syntax.lexer import Token
 
 

@@ -8,7 +8,7 @@ from querylang.errors import Mistake
 from querylang.source import Span
 from querylang.syntax import ast
 from querylang.syntax.folded_tokens import REASONS
-from querylang.syntax.grammar.base import Parts, QueryParts, Rules, Section, grown, of_kind
+from querylang.syntax.grammar.expressions import Parts, QueryParts, Rules, Section, grown, of_kind
 from querylang.syntax.lexer import SOFT_KEYWORDS, Token
 
 # Rules of a whole file: `package`, `using`, event types and queries in any number; names.

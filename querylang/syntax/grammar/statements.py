@@ -9,7 +9,7 @@ from querylang.errors import Mistake, QueryError, nearest
 from querylang.source import Span
 from querylang.syntax import ast
 from querylang.syntax.folded_tokens import REASONS
-from querylang.syntax.grammar.base import Parts, Rules, grown, of_kind
+from querylang.syntax.grammar.expressions import Parts, Rules, grown, of_kind
 from querylang.syntax.lexer import Token
 
 

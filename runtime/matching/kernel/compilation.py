@@ -34,7 +34,6 @@ from runtime.instants import NEVER
 from runtime.matching.find_every import aggregates_of
 from runtime.matching.kernel.aggregates import Arguments, Function
 from runtime.matching.kernel.building import actions_of, build_program
-from runtime.matching.kernel.chain import chain_ages, for_chain
 from runtime.matching.kernel.collected import (
     COLLECTED,
     Collected,
@@ -62,7 +61,7 @@ from runtime.matching.kernel.program import (
     over_slots,
     slots_of,
 )
-from runtime.matching.kernel.sliding import Window, sliding_window
+from runtime.matching.kernel.short_cuts import Window, chain_ages, for_chain, sliding_window
 from runtime.matching.kernel.tables import (
     CHECK,
     FOLD,

@@ -13,11 +13,11 @@ from querylang.dataclass import dataclass, field, replace
 from querylang.printable import warn
 from runtime.file_forms import kind_of, path_of
 from runtime.reading.column_names import PLACES, SOURCE, STANDARD_NAMES, TYPE, ColumnNames, with_names
-from runtime.reading.files import in_plain_words, iter_raw
 from runtime.reading.formats.encodings import plain_file, without_broken_text
 from runtime.reading.formats.parquet_files import open_parquet
 from runtime.reading.formats.raw_table import RawTable
 from runtime.reading.remarks import lacks_column
+from runtime.reading.tables import in_plain_words, iter_raw
 
 FEW = 4_096
 """Rows that are looked at first."""

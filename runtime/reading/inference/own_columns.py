@@ -37,13 +37,13 @@ from runtime.reading.column_names import (
 )
 from runtime.reading.control_events import control_name
 from runtime.reading.conversion import convert, is_time
-from runtime.reading.files import iter_raw
 from runtime.reading.formats.messages import Messages
 from runtime.reading.formats.raw_table import RawTable, cell_text, joined_parts
 from runtime.reading.inference.looks import FEW, Decided, Look, columns_in, may_lack, remark
 from runtime.reading.inference.types import type_of_text
 from runtime.reading.remarks import Refusals
 from runtime.reading.row_kinds import is_control, read_kinds
+from runtime.reading.tables import iter_raw
 from runtime.timestamps import given_times, is_text
 
 # Types and times: `event`, `at` and `ts` are ordinary names elsewhere. A column of such a name is

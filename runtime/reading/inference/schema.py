@@ -19,7 +19,6 @@ from querylang.plan.model import Plan
 from runtime.file_forms import COMMA, POINT
 from runtime.instants import NO_TIME
 from runtime.reading.column_names import ARRIVAL, STANDARD, STANDARD_NAMES, TYPE, ColumnNames, with_names
-from runtime.reading.files import read_raw
 from runtime.reading.formats.encodings import without_broken_text
 from runtime.reading.formats.raw_table import RawTable, text_column
 from runtime.reading.inference.types import (
@@ -34,6 +33,7 @@ from runtime.reading.inference.types import (
     type_of_text,
 )
 from runtime.reading.plan_needs import fields_divided
+from runtime.reading.tables import read_raw
 from runtime.timestamps import given_times, is_text
 
 # The type of a field that several tables show.

@@ -21,10 +21,9 @@ from runtime.columns.arrivals import RecordKind
 from runtime.file_forms import EVERYTHING
 from runtime.reading.column_names import STANDARD
 from runtime.reading.conversion import convert
-from runtime.reading.files import read_raw
 from runtime.reading.formats import blocks, json_files
 from runtime.reading.inference.schema import infer_schemas
-from runtime.reading.tables import iter_table
+from runtime.reading.tables import iter_table, read_raw
 
 VALUES: Mapping[str, Callable[[random.Random], Any]] = {
     "integer": lambda rng: rng.randint(-5, 30),
@@ -124,7 +123,7 @@ LINES = [
 CHILD = """
 import json, sys
 from pathlib import Path
-from runtime.reading.files import read_raw
+from runtime.reading.tables import read_raw
 from runtime.reading.formats import json_files
 json_files._FIRST_BYTES, json_files._BLOCK = 64, 256
 for path in map(Path, sys.argv[1:]):

@@ -21,10 +21,9 @@ from querylang.plan.model import Plan, plain_field
 from runtime.columns.arrivals import Arrivals, RecordKind, arrivals_schema
 from runtime.instants import NO_TIME
 from runtime.reading.column_names import ColumnNames
-from runtime.reading.files import iter_raw
 from runtime.reading.formats.blocks import Blocks
 from runtime.reading.inference.schema import infer_schemas
-from runtime.reading.tables import iter_arrivals, read_arrivals
+from runtime.reading.tables import iter_arrivals, iter_raw, read_arrivals
 from runtime.timestamps import parse_time
 from tests.support.pace import measured
 
