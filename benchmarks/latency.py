@@ -35,7 +35,7 @@ from job_engine.job.job import run as run_job
 from job_engine.job.preflight import checked
 from job_engine.sources.listing.lister import RunSettings
 from spark_backend.session import get_session, own_session
-from spark_backend.stream.source_stream import packed_stream, spark_options
+from spark_backend.source_stream import packed_stream, spark_options
 
 QUERY = """
 event A { integer k; float v; }

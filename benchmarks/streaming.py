@@ -31,8 +31,8 @@ from job_engine.sources.reading import Reading
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag
 from spark_backend.session import get_session
-from spark_backend.stream.source_stream import packed_stream, spark_options
-from spark_backend.stream.spark_operator import tagged_stream
+from spark_backend.source_stream import packed_stream, spark_options
+from spark_backend.spark_operator import tagged_stream
 
 FILES_A_BATCH = 2
 """As many as there are cores: both jobs read in parallel."""

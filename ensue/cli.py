@@ -17,8 +17,8 @@ from typing import Annotated, Any
 import typer
 
 from ensue.commands.all_commands import COMMANDS
+from ensue.commands.common import print_error, print_failure, print_line, write_nowhere, write_out
 from ensue.commands.json_log import asks_for_objects, begin_beside, end_beside
-from ensue.commands.output import print_error, print_failure, print_line, write_nowhere, write_out
 from job_engine.stopping import SIGNAL_EXIT, Stopped, StopRequest
 from querylang.errors import EnsueError, ExitCode, exit_code_of
 from querylang.printable import forget_secrets, printable

@@ -28,7 +28,7 @@ class SparkDriver(Driver):
     def find_tables(self, deployment: Deployment, given: object) -> Deployment:
         """From the catalog of the session."""
         refuse_jobs_of_old_spark()
-        from spark_backend.job_session import find_tables
+        from spark_backend.session import find_tables
 
         return find_tables(deployment, _session(given))
 

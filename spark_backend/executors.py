@@ -120,7 +120,7 @@ def _looking(names: tuple[str, ...], seconds: float) -> Callable[[Iterable[int]]
                 if find_spec(name) is not None:
                     versions[name] = str(__import__(name).__version__)
         try:
-            spec = find_spec("spark_backend.stream.spark_operator")
+            spec = find_spec("spark_backend.spark_operator")
         except ImportError:
             spec = None
         time.sleep(seconds)

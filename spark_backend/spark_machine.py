@@ -23,12 +23,11 @@ from job_engine.threads import EarlyStart, in_background
 from job_engine.wire.program import Program
 from querylang.dataclass import dataclass
 from querylang.errors import InputError
-from spark_backend.job_session import job_session, keep_tasks, tasks_of
 from spark_backend.package import ship_kernels
-from spark_backend.session import is_on_one_machine
-from spark_backend.stream.source_stream import HAS_AVAILABLE_NOW, packed_stream, spark_options
-from spark_backend.stream.spark_operator import new_folder, start_workers
-from spark_backend.stream.worker_functions import results_stream
+from spark_backend.session import is_on_one_machine, job_session, keep_tasks, tasks_of
+from spark_backend.source_stream import HAS_AVAILABLE_NOW, packed_stream, spark_options
+from spark_backend.spark_operator import new_folder, start_workers
+from spark_backend.worker_functions import results_stream
 
 # End a bounded run whose source Spark cannot tell that it is one: before PySpark 4.2.
 

@@ -344,7 +344,7 @@ def pages() -> dict[Path, str]:
         DOCS / "errors.md": errors_page(),
         DOCS / "cli.md": command_line.page(),
         DOCS / "deployment.md": deployment_keys.page(),
-        DOCS.parent / "job_engine" / "settings" / "deployment.schema.json": deployment_schema.text(),
+        DOCS.parent / "job_engine" / "deployment.schema.json": deployment_schema.text(),
         language: with_tables(language.read_text()),
         python: with_tables(python.read_text()),
         **pattern_catalogue.pages(),

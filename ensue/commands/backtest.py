@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ensue.commands.options import EventFiles, Json, QueryFile, with_data_options
-from ensue.commands.output import (
+from ensue.commands.common import (
+    EventFiles,
+    Json,
+    QueryFile,
     exit_if_types_are_unknown,
     print_error,
     print_json,
     print_query_warnings,
     print_text,
+    with_data_options,
 )
 from ensue.commands.replay import NoFlush, Until
 from ensue.data_options import DataOptions

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ensue.commands.changes import NoWait
-from ensue.commands.options import DeploymentFile, Json
-from ensue.commands.output import print_error, print_json, print_line
+from ensue.commands.common import DeploymentFile, Json, print_error, print_json, print_line
 from job_engine.setting_keys import Engine
 from querylang.errors import InputError
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ensue.commands.options import DeploymentFile, Json
-from ensue.commands.output import print_json, print_line
+from ensue.commands.common import DeploymentFile, Json, print_json, print_line
 from querylang.errors import InputError, counted
 from querylang.system_errors import refused
 from runtime.json_reader import DamagedJson, json_of_text

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from ensue.commands.output import print_error, print_line
+from ensue.commands.common import print_error, print_line
 from runtime.progress_line import ONCE, ProgressLine
 from runtime.temporary import temporary_folder
 

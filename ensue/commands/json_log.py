@@ -22,7 +22,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TextIO, TypedDict, cast
 
-from ensue.commands.output import print_log_line
+from ensue.commands.common import print_log_line
 from querylang.printable import LOGGER, keep_secret, kept_secrets, masked
 from runtime.json_reader import DamagedJson, json_of_text
 from runtime.progress_line import ONCE

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
-from ensue.commands.options import EventFiles, Json, QueryFile, with_data_options
-from ensue.commands.output import (
+from ensue.commands.common import (
+    EventFiles,
+    Json,
+    QueryFile,
     exit_if_types_are_unknown,
     exit_with_no_row_read,
     print_error,
@@ -26,6 +28,7 @@ from ensue.commands.output import (
     print_text,
     print_warnings,
     terminal_width,
+    with_data_options,
 )
 from ensue.data_options import DataOptions
 from ensue.event_tables import NAME, refuse_store, table_paths

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ensue.commands.json_log import JsonLog
-from ensue.commands.options import DeploymentFile, Json
-from ensue.commands.output import (
+from ensue.commands.common import (
     NO_ROW_READ,
+    DeploymentFile,
+    Json,
     exit_with_no_row_read,
     print_error,
     print_idle_queries,
     print_json,
     print_line,
 )
+from ensue.commands.json_log import JsonLog
 from job_engine.setting_keys import Engine
 from job_engine.stopping import SIGNAL_EXIT, Stopped
 from querylang.dataclass import dataclass

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ensue.commands.options import DeploymentFile, Json, QueryPattern, names_like
-from ensue.commands.output import print_json, print_line, print_text
+from ensue.commands.common import DeploymentFile, Json, QueryPattern, names_like, print_json, print_line, print_text
 
 
 def status(file: DeploymentFile, query: QueryPattern = None, as_json: Json = False) -> None:

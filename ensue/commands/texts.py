@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ensue.commands.options import Json, QueryFile, QueryPattern, names_like, with_data_options
-from ensue.commands.output import print_content, print_error, print_json, print_line, print_text
+from ensue.commands.common import (
+    Json,
+    QueryFile,
+    QueryPattern,
+    names_like,
+    print_content,
+    print_error,
+    print_json,
+    print_line,
+    print_text,
+    with_data_options,
+)
 from ensue.data_options import DataOptions
 from ensue.queries import Queries, load
 from querylang.dataclass import dataclass, replace
@@ -58,7 +68,7 @@ def schema() -> None:
     import job_engine
 
     folder = Path(job_engine.__file__).parent
-    print_content((folder / "settings" / "deployment.schema.json").read_text("utf-8"))
+    print_content((folder / "deployment.schema.json").read_text("utf-8"))
 
 
 # `ensue explain`: show what queries compile to.
@@ -262,14 +272,14 @@ def fmt(
     Prints the names of the files that it changed. What comes from a pipe is printed, as of
     standard input.
     """
-    from ensue.commands import layout
+    from ensue.commands import findings
     from querylang.errors import ExitCode, exit_code_of_all
 
     if files == [Path("-")]:
         raise typer.Exit(_format_standard_input(only_check=only_check))
     mistakes: list[EnsueError] = []
     has_changes = False
-    for item in layout.layouts(files):
+    for item in findings.layouts(files):
         if item.mistakes is not None:
             mistakes.append(item.mistakes)
             print_error(str(item.mistakes))
@@ -277,7 +287,7 @@ def fmt(
             print_content(item.after)
         elif item.is_changed:
             if not only_check:
-                layout.write(item)
+                findings.write(item)
             print_line(str(item.path))
         has_changes = has_changes or item.is_changed
     if only_check and has_changes:

@@ -156,7 +156,7 @@ class CaseItem(pytest.Item):
             if self.config.getoption("--ensue-accept") and self.executor == "embedded":
                 accept(self.case, outcome.observed)
                 return
-            from ensue.testing.case_why import why_differs
+            from ensue.testing.case_run import why_differs
 
             tables = side_by_side(outcome.expected, outcome.observed, difference)
             parts = [f"{outcome.what}\n{tables}", why_differs(self.case, outcome, difference)]

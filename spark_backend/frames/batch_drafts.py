@@ -28,7 +28,7 @@ from job_engine.sinks.topics.settings import TopicSink
 from querylang.errors import InputError, did_you_mean
 from runtime.json_reader import json_of_text
 from spark_backend.plain_errors import plain_error
-from spark_backend.stream.spark_operator import on_worker
+from spark_backend.spark_operator import on_worker
 
 _QUERY = "sql.streaming.queryId"
 """What names the checkpoint of a micro-batch in Spark: it stays the same when it restarts."""

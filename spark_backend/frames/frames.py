@@ -33,7 +33,7 @@ from runtime.reading import OFFSET, PARTITION, PLACES, TYPE, needed_names, new_n
 from runtime.replay import source_names
 from runtime.results.for_users import in_common
 from runtime.results.schemas import match_schema
-from spark_backend.stream.spark_operator import on_worker
+from spark_backend.spark_operator import on_worker
 
 # Spark's types in Arrow, times in UTC: PySpark 4.2 asks for the time zone, before it was fixed.
 

@@ -40,7 +40,7 @@ from spark_backend.frames.frames import (
     rows_of_frame,
 )
 from spark_backend.session import with_package_path
-from spark_backend.stream.spark_operator import on_worker, tagged_bounded, tagged_user_stream
+from spark_backend.spark_operator import on_worker, tagged_bounded, tagged_user_stream
 
 # Match streaming DataFrames of events, as a streaming DataFrame of tagged rows.
 

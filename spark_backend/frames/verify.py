@@ -22,7 +22,7 @@ from runtime.results.schemas import Results
 from runtime.temporary import temporary_folder
 from spark_backend.plain_errors import plain_error
 from spark_backend.session import own_session
-from spark_backend.stream.spark_operator import tagged_bounded, tagged_stream
+from spark_backend.spark_operator import tagged_bounded, tagged_stream
 
 
 def run_streams(cases: Sequence[Case], *, buckets: int = DEFAULT_BUCKETS, restart: bool = True) -> list[Results]:

@@ -32,7 +32,7 @@ LOADED = (
     "pyspark.sql.worker.create_data_source",
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.sql.streaming",
-    "spark_backend.stream.source_stream",
+    "spark_backend.source_stream",
     "job_engine.sources.task_reading",
     "job_engine.sources.all_kinds",
     "job_engine.sinks.bucket_results",

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from ensue.commands.output import coloured, wants_colour
+from ensue.commands.common import coloured, wants_colour
 
 TEXT = """cards.query:4:9: unknown-name: 'w3' is not a name of this pattern
   4 |   where w3.country != w1.country

@@ -89,9 +89,9 @@ def test_there_is_one_way_out_for_warnings_and_one_for_commands() -> None:
         "querylang.printable",
         "ensue.commands.json_log",  # takes what the logger says, and writes it as JSON
         "job_engine.sinks.topics.publishing",  # silences the client's own
-        "spark_backend.job_session",  # silences PySpark's own
+        "spark_backend.session",  # silences PySpark's own
     }
-    ways = {"getLogger(": loggers, "sys.stdout.write": {"ensue.commands.output"}}
+    ways = {"getLogger(": loggers, "sys.stdout.write": {"ensue.commands.common"}}
     for call, expected in ways.items():
         assert {name for name, path in FILES.items() if call in path.read_text()} == expected
 

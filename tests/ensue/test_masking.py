@@ -8,7 +8,7 @@ import traceback
 import pytest
 
 from ensue import cli
-from ensue.commands.output import print_error, print_failure
+from ensue.commands.common import print_error, print_failure
 from job_engine.errors import JobError, as_job_errors, in_plain_words
 from job_engine.yaml_document import Mistakes, Node, read_document
 from querylang.printable import keep_secret, masked, warn

@@ -415,8 +415,8 @@ def test_a_match_that_came_at_another_time_says_when(pytester: pytest.Pytester) 
 
 
 def test_cases_that_pass_ask_nothing(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ensue.testing import case_why
+    from ensue.testing import case_run
 
-    monkeypatch.setattr(case_why, "why_differs", None)
+    monkeypatch.setattr(case_run, "why_differs", None)
     write(pytester, CASE)
     pytester.runpytest().assert_outcomes(passed=1)

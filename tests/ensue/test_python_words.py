@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import ensue
-from ensue.commands.options import with_data_options
+from ensue.commands.common import with_data_options
 from ensue.data_options import ARGUMENTS, DataOptions, FrameOptions, TableOptions, in_python_words, python_words
 from querylang.errors import InputError
 from querylang.printable import warn

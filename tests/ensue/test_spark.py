@@ -15,9 +15,9 @@ import ensue
 from ensue import cli
 from ensue.spark import type_of_column
 from runtime.reading.inference.types import EventsOfStructs
+from spark_backend import spark_operator
 from spark_backend.session import get_session
-from spark_backend.stream import spark_operator
-from spark_backend.stream.spark_operator import on_worker
+from spark_backend.spark_operator import on_worker
 
 TEXT = "inputs { A() key card within 30.0 wait 5.0; } find A as a -> A as b where b.v > a.v"
 TABLE = pd.DataFrame(

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import ensue
 from job_engine.wire.tagged_rows import Tag, TaggedRow
 from spark_backend.session import get_session
-from spark_backend.stream.worker_functions import warn_of_first_ones
+from spark_backend.worker_functions import warn_of_first_ones
 from tests.support.waiting import LONGEST
 
 EVENTS = """

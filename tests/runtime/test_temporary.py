@@ -126,7 +126,7 @@ def test_what_a_killed_process_has_unfolded_goes_with_the_next_one(place: Path, 
 
 ELSEWHERE = {
     "ensue/background.py",  # names a lock, which stays
-    "ensue/commands/layout.py",  # a draft beside its file
+    "ensue/commands/findings.py",  # a draft beside its file
     "ensue/replay_to_file.py",  # runs beside their file, which its next run removes
     "runtime/compiling/files.py",  # kernels beside others, which are removed when they are old
     "runtime/temporary.py",

@@ -62,7 +62,7 @@ def test_no_executor_is_told_and_in_the_end_refused(caplog: pytest.LogCaptureFix
 
 VERSIONS = {"numba": "0.68.1", "numpy": "2.4.6", "pandas": "2.3.3", "pyarrow": "26.0.1"}
 FIT = ExecutorState(
-    "host /executor/0", "/usr/bin/python3", VERSIONS, "/executor/0/ensue-1a/spark_backend/stream/spark_operator.py"
+    "host /executor/0", "/usr/bin/python3", VERSIONS, "/executor/0/ensue-1a/spark_backend/spark_operator.py"
 )
 
 
@@ -81,10 +81,10 @@ def test_what_an_executor_lacks_is_named() -> None:
 
 
 def test_another_ensue_on_an_executor_is_refused() -> None:
-    found = ExecutorState("host /executor/1", "python3", VERSIONS, "/opt/lib/spark_backend/stream/spark_operator.py")
+    found = ExecutorState("host /executor/1", "python3", VERSIONS, "/opt/lib/spark_backend/spark_operator.py")
     assert list(problems(found)) == [
         (
-            "the Python of an executor on host, python3, imports Ensue from /opt/lib/spark_backend/stream/spark_operator.py,"
+            "the Python of an executor on host, python3, imports Ensue from /opt/lib/spark_backend/spark_operator.py,"
             " not from what the job has sent"
         )
     ]

@@ -18,8 +18,8 @@ from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
 from spark_backend.frames.frames import decode, matches_frame
 from spark_backend.frames.matching import match_tagged, stream
-from spark_backend.stream.source_stream import register
-from spark_backend.stream.spark_operator import on_worker
+from spark_backend.source_stream import register
+from spark_backend.spark_operator import on_worker
 from tests.support.embedded import embedded, match_ids
 from tests.support.sensors import QUERY, table
 

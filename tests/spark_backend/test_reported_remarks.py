@@ -15,7 +15,7 @@ import ensue
 from job_engine.job.batch_writer import warning_text
 from job_engine.wire.reports import CAUSES, Report, added_up, report_table, reports_to_plain
 from job_engine.wire.tagged_rows import Tag, TaggedRow
-from spark_backend.stream.worker_functions import warn_of_first_ones
+from spark_backend.worker_functions import warn_of_first_ones
 from tests.support.buckets import rows_of
 from tests.support.folder_job import FolderJob
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from job_engine.wire.packed_rows import PACKED_SCHEMA, SMALL, fetched, put_aside, remove_rows
-from spark_backend.stream.spark_operator import new_folder
+from spark_backend.spark_operator import new_folder
 
 LARGE = [b"a" * 10, b"b" * SMALL, b"", b"c" * 1000]
 

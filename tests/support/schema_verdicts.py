@@ -13,7 +13,7 @@ import yaml
 from querylang.errors import InputError
 from tests.project.repository import ROOT
 
-SCHEMA = json.loads((ROOT / "job_engine" / "settings" / "deployment.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "job_engine" / "deployment.schema.json").read_text())
 
 BEYOND_A_SCHEMA = (
     "no such (folder|query file|archive)|'format: kafka'|is a file|lies in that of|have the same folder|not an archive",

@@ -37,7 +37,7 @@ STAGES = {
     "job_engine.sinks.run_sinks": {"publish": "publish files"},
     "job_engine.sources.task_reading": {"read_task": "read and pack"},
     "job_engine.sources.reading": {"pack_arrivals": "pack"},
-    "spark_backend.stream.worker_functions": {"run_and_write": "bucket", "run_step": "step"},
+    "spark_backend.worker_functions": {"run_and_write": "bucket", "run_step": "step"},
     "job_engine.operator.reading": {"unpack_row": "unpack"},
     "job_engine.operator.step": {
         "open_state": "open state",
@@ -47,7 +47,7 @@ STAGES = {
     },
     "runtime.engine.engine": {"Engine.process": "engine"},
     "job_engine.sinks.bucket_results": {"write_results": "write results", "TaskFiles.finish": "finish files"},
-    "spark_backend.stream.source_stream": {
+    "spark_backend.source_stream": {
         "FileStreamReader.end_of_next": "plan the input",
         "FileStreamReader.partitions": "divide the input",
         "FileStreamReader.prepareForTriggerAvailableNow": "list the input",

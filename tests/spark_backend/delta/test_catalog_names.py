@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from job_engine.deployment import Deployment, keep_places, unplaced, with_places
 from job_engine.deployment_file import load_deployment
 from querylang.errors import InputError
-from spark_backend.job_session import find_tables, place_in_catalog
+from spark_backend.session import find_tables, place_in_catalog
 from tests.support.sensors import QUERY
 
 FILE = """\

@@ -231,7 +231,7 @@ def test_the_client_is_imported_only_where_there_is_such_a_source() -> None:
     program = """
 import sys
 sys.modules["confluent_kafka"] = None
-import spark_backend.stream.source_stream
+import spark_backend.source_stream
 from job_engine.kafka_broker import AskedBroker
 from job_engine.kafka_broker import BrokerError
 try:

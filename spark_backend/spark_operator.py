@@ -58,7 +58,7 @@ def on_worker(module: str, function: str, *arguments: Any) -> Callable[..., Any]
 
 
 STATE_DDL = "data binary"
-_FUNCTIONS = "spark_backend.stream.worker_functions"
+_FUNCTIONS = "spark_backend.worker_functions"
 
 
 def tagged_stream(packed: DataFrame, program: Program) -> DataFrame:

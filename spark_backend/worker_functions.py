@@ -24,7 +24,7 @@ from job_engine.wire.tagged_rows import TAGGED_SCHEMA, Tag, TaggedRow
 from querylang.printable import warn
 from runtime.json_reader import json_of_text
 from runtime.reading import RemarkKind
-from spark_backend.stream.spark_operator import bucket_stream, on_worker
+from spark_backend.spark_operator import bucket_stream, on_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -162,7 +162,7 @@ def results_stream(packed: DataFrame, program: Program, sinks: Mapping[str, Sink
     from pyspark.sql import functions
 
     text = sinks_to_text(sinks)
-    run = on_worker("spark_backend.stream.worker_functions", "run_and_write", program.to_text(), text, identity)
+    run = on_worker("spark_backend.worker_functions", "run_and_write", program.to_text(), text, identity)
     sums = [functions.coalesce(functions.sum(name), functions.lit(0)).alias(name) for name in COUNTS]
     return bucket_stream(packed, run, RESULTS_DDL).observe("ensue", *sums)
 
