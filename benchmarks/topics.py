@@ -42,7 +42,7 @@ from job_engine.sources.topics.reading import RangeReader
 from job_engine.sources.topics.settings import KafkaSource
 from job_engine.wire.program import Program
 from runtime.reading.formats.messages import ARRIVAL_COLUMN, Messages
-from spark_backend.frames.batch_drafts import write_delta
+from spark_backend.batch_drafts import write_delta
 from spark_backend.session import own_session
 from spark_backend.source_stream import packed_stream, spark_options
 from tools.local_broker import LocalBroker, local_broker

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ensue.queries import Queries, load
     from ensue.rendering.scores import Backtest
     from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
-    from spark_backend.frames.batches import Batch, Streams
+    from spark_backend.batches import Batch, Streams
 
     __version__: str
 
@@ -68,11 +68,11 @@ _PLACES = {
     **dict.fromkeys(_ERRORS, "querylang.errors"),
     "Answer": "ensue.answer",
     "Backtest": "ensue.rendering.scores",
-    "Batch": "spark_backend.frames.batches",
+    "Batch": "spark_backend.batches",
     "Live": "ensue.live.open_queries",
     "Queries": "ensue.queries",
     "Replay": "ensue.answer",
-    "Streams": "spark_backend.frames.batches",
+    "Streams": "spark_backend.batches",
     "load": "ensue.queries",
 }
 """Where the public names are; imported when somebody asks for one."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ensue.live.open_queries import Live
     from ensue.rendering.scores import Backtest
     from job_engine.job.stages.start import Handle
-    from spark_backend.frames.batches import Batch, Streams
+    from spark_backend.batches import Batch, Streams
 
 
 # What users call to run queries in this process: `ensue.replay` and `ensue.open`.

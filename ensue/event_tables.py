@@ -17,7 +17,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from job_engine.places.place import scheme_of
+from job_engine.place import scheme_of
 from querylang.errors import InputError, counted, did_you_mean
 from querylang.system_errors import refused
 from querylang.system_limits import exists, is_folder
@@ -25,11 +25,11 @@ from runtime.file_forms import FileBelow, files_below, is_key
 from runtime.temporary import OTHER_PLACE, own_folder
 
 if TYPE_CHECKING:
-    from job_engine.places.place import Place, RemotePath
-    from job_engine.places.stores import RemoteStat
+    from job_engine.place import Place, RemotePath
+    from job_engine.stores import RemoteStat
     from querylang.plan.model import Table
     from runtime.lookup_tables import LookupTable
-    from runtime.reading.formats.raw_table import RawTable
+    from runtime.reading import RawTable
 
 
 def table_paths(given: Path | str) -> list[Path]:
@@ -198,8 +198,8 @@ def _copy_of(folder: Path, place: RemotePath, above: RemotePath | None) -> Path:
 
     above: the folder that a user names; None = the file
     """
-    from job_engine.places.local_path import LocalPath
-    from job_engine.places.place import below
+    from job_engine.local_path import LocalPath
+    from job_engine.place import below
 
     base = folder / place.root.partition("://")[2]
     below(LocalPath.of(base), place.path)
@@ -217,7 +217,7 @@ Found = list[tuple["RemotePath", "RemotePath | None"]]
 
 
 def _tables(uri: str) -> Found:
-    from job_engine.places.place import RemotePath, UnknownScheme, place_of, refuse_missing_bucket
+    from job_engine.place import RemotePath, UnknownScheme, place_of, refuse_missing_bucket
 
     try:
         place = place_of(uri)
@@ -289,7 +289,7 @@ def read_given_table(table: Table, given: Any) -> LookupTable:
         if uri is not None:
             given = _table_in_store(table, uri)
         elif is_folder(Path(given)):
-            from job_engine.places.local_path import LocalPath
+            from job_engine.local_path import LocalPath
 
             given = _at_newest_version(table, LocalPath(given))
     return read_lookup_table(table, given)
@@ -297,7 +297,7 @@ def read_given_table(table: Table, given: Any) -> LookupTable:
 
 def _table_in_store(table: Table, uri: str) -> RawTable | Path:
     from job_engine.errors import in_plain_words
-    from job_engine.places.place import UnknownScheme, place_of
+    from job_engine.place import UnknownScheme, place_of
 
     try:
         place = place_of(uri)

@@ -63,17 +63,17 @@ def local(jobs: Sequence[Job]) -> list[Results]:
 def batch(jobs: Sequence[Job]) -> list[Results]:
     """Run all records as bounded Spark DataFrames."""
     refuse_missing_spark()
-    from spark_backend.frames import verify
+    from spark_backend import case_runs
 
-    return verify.run_bounded(_cases(jobs))
+    return case_runs.run_bounded(_cases(jobs))
 
 
 def stream(jobs: Sequence[Job]) -> list[Results]:
     """Run the records as micro-batches on Spark, in a new session after each."""
     refuse_missing_spark()
-    from spark_backend.frames import verify
+    from spark_backend import case_runs
 
-    return verify.run_streams(_cases(jobs))
+    return case_runs.run_streams(_cases(jobs))
 
 
 def spark_is_missing() -> str:

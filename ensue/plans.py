@@ -28,6 +28,7 @@ from runtime.reading import (
     decide_meanings,
     decide_places,
     fields_read,
+    held,
     infer,
     iter_arrivals,
     no_types,
@@ -36,7 +37,6 @@ from runtime.reading import (
     with_nested,
     without_unread,
 )
-from runtime.reading.formats.arrow_tables import held
 from runtime.replay import source_names
 
 _UNTYPED = "; or define the event types: then each table has the only one whose fields it has"

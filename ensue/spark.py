@@ -63,10 +63,10 @@ from runtime.reading import (
     without_unread,
 )
 from runtime.replay import about_rows_of, plan_for_files, refuse_unknown
-from spark_backend.frames import matching
-from spark_backend.frames.batches import Batch, Streams, batch_of, counted
-from spark_backend.frames.frames import arrow_type, matches_frame
-from spark_backend.frames.matching import BoundedSource, changes_of
+from spark_backend import frame_matching
+from spark_backend.batches import Batch, Streams, batch_of, counted
+from spark_backend.frame_matching import BoundedSource, changes_of
+from spark_backend.frames import arrow_type, matches_frame
 from spark_backend.session import get_session
 from spark_backend.versions import refuse_connect
 
@@ -102,11 +102,11 @@ def _bounded(
     def finish(own: Plan) -> Plan:
         return _finished(own, named, options, columns, lookup_tables)
 
-    sources = matching.frame_sources(frames, readings)
+    sources = frame_matching.frame_sources(frames, readings)
     changing = _changing(loaded.template(schemas), plan, sources, infer, finish)
     plan = plan if changing is None else changing.script.plan
     warn_if_slow(plan, None)
-    tagged = matching.match_tagged(frames, plan, reading=readings, changing=changing, logs_discards=logs_discards)
+    tagged = frame_matching.match_tagged(frames, plan, reading=readings, changing=changing, logs_discards=logs_discards)
     return tagged, plan
 
 
@@ -116,7 +116,7 @@ def _changing(
     sources: Sequence[BoundedSource],
     infer: Infer,
     finish: Finish,
-) -> matching.Changing | None:
+) -> frame_matching.Changing | None:
     """How control events among bounded records change the queries; None = they do not."""
     changes = changes_of(sources, instances)
 
@@ -124,7 +124,7 @@ def _changing(
         return max(source.furthest(plan, changes.slice(record, 1)) for source in sources)
 
     script = script_of_changes(template, instances, Arrivals(changes), finish, infer, furthest)
-    return None if script is None else matching.Changing(script, changes)
+    return None if script is None else frame_matching.Changing(script, changes)
 
 
 def _open_types(text: str) -> list[str]:
@@ -172,7 +172,7 @@ def _streaming(
     plan, columns, _ = _plan_for_frames(load_and_warn(queries), frames, options, options.lookup_tables)
     warn_if_slow(plan, None)
     reading = {name: Reading.of_columns(columns[name], name) for name in _by_name(frames)}
-    return matching.stream(
+    return frame_matching.stream(
         frames,
         plan,
         control=how.control,
@@ -243,11 +243,11 @@ def match_files(queries: Queries, paths: Sequence[Path], options: DataOptions) -
         )
         for own in columns
     ]
-    source = matching.file_source(session, paths, readings)
+    source = frame_matching.file_source(session, paths, readings)
     changing = _changing(ready.template, plan, [source], InferredTypes(paths, columns).of_text, finish)
     plan = plan if changing is None else changing.script.plan
     warn_if_slow(plan, about_rows_of(paths) or None)  # folders are not looked into
-    return matches_frame(matching.match_files(session, paths, plan, readings=readings, changing=changing), plan)
+    return matches_frame(frame_matching.match_files(session, paths, plan, readings=readings, changing=changing), plan)
 
 
 def _by_name(frames: Frames) -> Mapping[str, DataFrame]:

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
 from urllib.parse import unquote
 
-from job_engine.places.local_path import LocalPath
-from job_engine.places.place import (
+from job_engine.local_path import LocalPath
+from job_engine.place import (
     OutsidePath,
     Place,
     RemotePath,
@@ -173,7 +173,7 @@ def column_of_checkpoint(file: Place, name: str) -> Iterator[Any]:
     """The values of a column of actions; none if there is no such column. Raises DamagedJson."""
     import pyarrow as pa  # slow, and listers need it for few tables
 
-    from runtime.reading.formats.parquet_files import open_parquet
+    from runtime.reading import open_parquet
 
     with part_of(file, CHECKPOINT_WAY_OUT):
         try:

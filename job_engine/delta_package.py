@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from job_engine.errors import RETRY, Outage
-from job_engine.places.local_path import temporary_folder
-from job_engine.places.place import Place, RemotePath, retry_of, scheme_of
+from job_engine.local_path import temporary_folder
+from job_engine.place import Place, RemotePath, retry_of, scheme_of
 from querylang.errors import InputError
 from querylang.printable import warn
 

@@ -21,7 +21,7 @@ from job_engine.delta_log import LOG, commit_file, committed_files, fields_of, f
 from job_engine.delta_package import delta_errors, open_table, store_settings, table_uri
 from job_engine.durable_files import make_folder, sync
 from job_engine.errors import Outage
-from job_engine.places.place import Place, RemotePath, retry_of
+from job_engine.place import Place, RemotePath, retry_of
 from querylang.dataclass import dataclass
 from querylang.errors import InputError, PassingError, listed
 from querylang.printable import warn

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from job_engine.durable_files import JobFile
-from job_engine.places.place import Place, asked_again, place_of
+from job_engine.place import Place, asked_again, place_of
 from job_engine.setting_keys import Engine, FixedValues
 from job_engine.sinks.kinds import Sink, sink_kind
 from job_engine.sources.kinds import kind_of

@@ -38,8 +38,8 @@ from job_engine.deployment_sections import (
     read_tables,
 )
 from job_engine.errors import in_plain_words
-from job_engine.places.local_path import LocalPath
-from job_engine.places.place import Place, asked_again
+from job_engine.local_path import LocalPath
+from job_engine.place import Place, asked_again
 from job_engine.setting_keys import JOB_KEYS, Engine, FixedValue, fixed_value
 from job_engine.setting_values import FolderKind, Folders, duration, idle, is_true, overlaps, seconds
 from job_engine.sinks.kinds import Sink

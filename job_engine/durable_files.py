@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
 from job_engine.chance import new_name
-from job_engine.places.local_path import LocalPath
-from job_engine.places.place import Place, RemotePath, names_in
+from job_engine.local_path import LocalPath
+from job_engine.place import Place, RemotePath, names_in
 from querylang.dataclass import dataclass
 from querylang.errors import InputError
 from runtime.json_reader import DamagedJson, part_of, read_json

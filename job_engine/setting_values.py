@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import yaml
 
 from job_engine.delta_package import unknown_settings
-from job_engine.places.local_path import LocalPath
-from job_engine.places.place import (
+from job_engine.local_path import LocalPath
+from job_engine.place import (
     SHOWN,
     Mark,
     Place,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import yaml
 from yaml.resolver import Resolver
 
-from job_engine.places.local_path import LocalPath
+from job_engine.local_path import LocalPath
 from querylang.dataclass import dataclass, field
 from querylang.errors import FileErrors, InputError, did_you_mean, listed
 from querylang.parameters import Given, Path

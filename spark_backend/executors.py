@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from job_engine.durable_files import make_folder
-from job_engine.places.local_path import LocalPath
+from job_engine.local_path import LocalPath
 from querylang.dataclass import dataclass, field
 from querylang.errors import InputError, PassingError, counted
 from querylang.printable import warn

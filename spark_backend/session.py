@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from job_engine.deployment import Deployment, named_tables, with_places
 from job_engine.deployment_sections import PARTITIONS, SPARKS_NAMES
-from job_engine.places.place import Place, UnknownScheme, is_within, place_of
+from job_engine.place import Place, UnknownScheme, is_within, place_of
 from job_engine.stopping import listen_again
 from querylang.errors import InputError
 from querylang.printable import masked, one_line, warn

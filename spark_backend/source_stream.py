@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from job_engine.places.place import place_of
+from job_engine.place import place_of
 from job_engine.sources.listing.batch_log import OFFSET_KEY, driver_files
 from job_engine.sources.listing.lister import Lister, RunSettings
 

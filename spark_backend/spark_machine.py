@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from job_engine.deployment import Deployment
 from job_engine.durable_files import sync
 from job_engine.job.driver import Order
-from job_engine.places.place import Place, RemotePath
+from job_engine.place import Place, RemotePath
 from job_engine.sources.listing.batch_log import driver_files
 from job_engine.threads import EarlyStart, in_background
 from job_engine.wire.program import Program

@@ -15,7 +15,7 @@ from querylang.errors import InputError
 if TYPE_CHECKING:
     from job_engine.job.upkeep.backup import BackupReport
     from job_engine.job.upkeep.moving import MoveReport
-    from job_engine.places.place import Place
+    from job_engine.place import Place
     from job_engine.sinks.kinds import Compacted
 
 
@@ -53,7 +53,7 @@ def restore(
 
 
 def _place(folder: str) -> Place:
-    from job_engine.places.place import SHOWN, UnknownScheme, place_of
+    from job_engine.place import SHOWN, UnknownScheme, place_of
     from querylang.errors import InputError
 
     try:

@@ -241,7 +241,7 @@ def _about_rows(events: Sequence[Path]) -> int | None:
     """How many rows the files have together, about; None = unknown."""
     if not sys.stderr.isatty() or NAME in events:
         return None
-    from runtime.reading.formats.parquet_files import about_rows
+    from runtime.reading import about_rows
 
     counts = [about_rows(path) for given in events for path in table_paths(given)]
     return None if None in counts else sum(filter(None, counts))

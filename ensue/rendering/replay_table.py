@@ -13,8 +13,8 @@ from querylang.errors import counted, listed
 from querylang.plan.expression import Type, type_of
 from querylang.plan.model import Plan
 from querylang.printable import one_line
+from runtime.input_policies import adjusts
 from runtime.interpreter import Location, PlanWorld, text_of
-from runtime.policies.per_input import adjusts
 from runtime.reading import Cells, parse_cell
 from runtime.replay import Step
 from runtime.results.for_users import Plain

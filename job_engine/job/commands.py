@@ -22,8 +22,8 @@ from querylang.plan.routing import CHANGES
 from querylang.printable import warn
 from querylang.running import Running, RunningQuery, shadow_of
 from querylang.system_errors import refused
+from runtime.input_policies import NO_WAIT, is_clocked, policy_columns
 from runtime.instants import EXPECTED, parse_moment
-from runtime.policies.per_input import NO_WAIT, is_clocked, policy_columns
 from runtime.reading import (
     ControlError,
     HeartbeatControl,

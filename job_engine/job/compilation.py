@@ -15,7 +15,7 @@ from job_engine.deployment import Deployment
 from job_engine.errors import naming_settings
 from job_engine.job.checkpoint.checkpoint_record import Record, Schemas, crosses
 from job_engine.job.plan_rules import clock_sources, with_source_orderings, would_chain
-from job_engine.places.local_path import temporary_folder
+from job_engine.local_path import temporary_folder
 from job_engine.sources.crash_marks import CRASHES, NO_MARKS, CrashMarks
 from job_engine.sources.kinds import FirstTables, running_of
 from job_engine.sources.listing.lister import RunSettings

@@ -18,7 +18,7 @@ from querylang.dataclass import dataclass
 
 if TYPE_CHECKING:  # a driver is asked to start before all else is imported
     from job_engine.job.batch_writer import BatchWriter
-    from job_engine.places.place import Place
+    from job_engine.place import Place
     from job_engine.sinks.kinds import Sink
     from job_engine.wire.program import Program
 

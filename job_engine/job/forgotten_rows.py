@@ -17,7 +17,7 @@ from job_engine.deployment import Deployment
 from job_engine.durable_files import JobFile
 from job_engine.job.checkpoint.job_folder import Reached
 from job_engine.job.lookup_files import KeptTable, contents, keep_tables, read_tables, with_kept_tables, write_content
-from job_engine.places.place import Place, names_in
+from job_engine.place import Place, names_in
 from job_engine.wire.plan_text import read_kept
 from job_engine.wire.program import Program
 from querylang.dataclass import dataclass, replace

@@ -19,8 +19,8 @@ from job_engine.deployment import Deployment, LookupFile
 from job_engine.durable_files import RESTORE, JobFile, complete, indented, make_kept_folder, new_file, sync
 from job_engine.errors import failed
 from job_engine.job.checkpoint.job_folder import Reached
-from job_engine.places.local_path import LocalPath, temporary_folder
-from job_engine.places.place import Place, asked_again, local_copy, names_in, writable
+from job_engine.local_path import LocalPath, temporary_folder
+from job_engine.place import Place, asked_again, local_copy, names_in, writable
 from job_engine.sources.table.reading import VersionedTable
 from job_engine.threads import begun
 from job_engine.wire.plan_text import KeptTables, read_kept

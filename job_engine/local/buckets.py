@@ -9,8 +9,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from job_engine.local.frames import Frame, Word, sorted_out
-from job_engine.places.local_path import LocalPath
-from job_engine.places.place import Place, place_to_plain
+from job_engine.local_path import LocalPath
+from job_engine.place import Place, place_to_plain
 from job_engine.sinks.kinds import Sink
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag, read_table

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from job_engine.local.buckets import Buckets
 from job_engine.local.pool import Pool
+from job_engine.local_path import own_folder
 from job_engine.operator.cases import DEFAULT_BUCKETS, Case, Cases
-from job_engine.places.local_path import own_folder
 from job_engine.sinks.bucket_results import BucketResults
 from job_engine.wire.tagged_rows import read_table
 from runtime.results.schemas import Results

@@ -26,7 +26,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from job_engine.places.local_path import LocalPath, let_go, write_to
+from job_engine.local_path import LocalPath, let_go, write_to
 
 LOADED = (
     "job_engine.local.worker",

@@ -10,9 +10,9 @@ from job_engine.job.driver import Order
 from job_engine.local.buckets import Workers
 from job_engine.local.run import PACE, LocalRun, Pace
 from job_engine.local.run_log import RunLog
+from job_engine.local_path import LocalPath, own_folder
 from job_engine.operator.bucket_state import read_seed
-from job_engine.places.local_path import LocalPath, own_folder
-from job_engine.places.place import Place
+from job_engine.place import Place
 from job_engine.threads import in_background
 from job_engine.wire.program import Program
 

@@ -19,7 +19,7 @@ from job_engine.clock import monotonic
 from job_engine.errors import KINDS, WorkerDied
 from job_engine.local import fork_server
 from job_engine.local.frames import Ended, Frame, Word, receive, send
-from job_engine.places.local_path import LocalPath, open_outputs
+from job_engine.local_path import LocalPath, open_outputs
 from job_engine.sources.crash_marks import signal_text
 from runtime.json_reader import json_of_text
 from runtime.temporary import HeldFolder, remove_unheld

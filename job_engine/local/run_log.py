@@ -14,8 +14,8 @@ from typing import Any, NotRequired, TypedDict, TypeVar
 
 from job_engine.durable_files import make_kept_folder, write_durably
 from job_engine.job.checkpoint.locks import is_read
-from job_engine.places.local_path import LocalPath
-from job_engine.places.place import Place, files_below, names_in
+from job_engine.local_path import LocalPath
+from job_engine.place import Place, files_below, names_in
 from job_engine.sources.listing.batch_log import OFFSET_KEY, driver_files
 from querylang.dataclass import dataclass, field
 from querylang.errors import InputError

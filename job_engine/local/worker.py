@@ -14,10 +14,10 @@ from typing import Any
 
 from job_engine.errors import WorkerDied, kind_of, plain_error
 from job_engine.local.frames import Ended, Frame, Word, parcels_frame, parcels_of, receive, send
+from job_engine.local_path import LocalPath
 from job_engine.operator.bucket_state import first_state, read_seed, write_seeds
 from job_engine.operator.step import OpenBucket, OpenStep, close_bucket, measured, open_bucket, run_open_step
-from job_engine.places.local_path import LocalPath
-from job_engine.places.place import place_of_plain
+from job_engine.place import place_of_plain
 from job_engine.sinks.bucket_results import Attempt, write_results
 from job_engine.sinks.kinds import MicroBatch, Sink
 from job_engine.sources.task_reading import read_task

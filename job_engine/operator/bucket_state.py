@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from job_engine.durable_files import complete, make_kept_folder, new_file, sync
 from job_engine.operator.clocks import JobClock
-from job_engine.places.place import Place, local_copy, place_of, writable
+from job_engine.place import Place, local_copy, place_of, writable
 from job_engine.wire.container import ContainerError, pack, unpack
 from job_engine.wire.gathering import GroupName
 from job_engine.wire.packed_rows import COMMANDS, CONTROL, HOME, GroupRecords

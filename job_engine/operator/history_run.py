@@ -12,7 +12,7 @@ from job_engine.operator.epoch_records import QueriesAt
 from job_engine.operator.joining import account_file, read_account
 from job_engine.operator.releasing import held_ledger
 from job_engine.operator.step import OpenBucket, SeenStep, open_bucket, run_open_step, run_seen_step
-from job_engine.places.place import Place, place_of
+from job_engine.place import Place, place_of
 from job_engine.wire.packed_rows import HOME, Signal
 from job_engine.wire.partition_groups import Exchange, together
 from job_engine.wire.program import Program

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from job_engine.durable_files import RESTORE, JobFile
 from job_engine.operator.bucket_state import BucketState, SavedBucket, read_seed, refuse_impossible, unjoined
 from job_engine.operator.processing import GroupRounds, in_rounds, with_routing
-from job_engine.places.place import place_of
+from job_engine.place import place_of
 from job_engine.wire.gathering import GroupName
 from job_engine.wire.packed_rows import COMMANDS, CONTROL, HOME, GroupRecords
 from job_engine.wire.partition_groups import Exchange, PartitionGroup, Routing, count_uses

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from job_engine.places.place import Place, asked_again, place_of_plain, place_to_plain
+from job_engine.place import Place, asked_again, place_of_plain, place_to_plain
 from querylang.dataclass import dataclass, fields, replace
 from querylang.errors import InputError
 

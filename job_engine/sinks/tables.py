@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from job_engine.delta_log import is_table
-from job_engine.places.place import Place
+from job_engine.place import Place
 from job_engine.sinks.kinds import Layout, Sink, publishing
 from job_engine.sinks.names import RESULT_FILE
 from querylang.errors import InputError

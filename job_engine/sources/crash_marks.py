@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from job_engine.durable_files import JobFile, make_kept_folder, named
-from job_engine.places.place import Place, names_in, place_of_plain
+from job_engine.place import Place, names_in, place_of_plain
 from querylang.dataclass import asdict, dataclass
 from runtime.json_reader import DamagedJson, json_of_text
 from runtime.json_shapes import Count

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from job_engine.places.place import Place
+    from job_engine.place import Place
     from job_engine.setting_values import Folders, Stream
     from job_engine.sources.crash_marks import CrashMarks
     from job_engine.sources.reading import Reading

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from job_engine.places.local_path import LocalPath
-from job_engine.places.place import Place, RemotePath
+from job_engine.local_path import LocalPath
+from job_engine.place import Place, RemotePath
 from job_engine.setting_values import FolderKind, option_names, store_options
 from job_engine.sources.kinds import SourceEntry
 from job_engine.yaml_document import Node

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from job_engine.clock import wall_seconds
-from job_engine.places.local_path import LocalPath, temporary_folder
-from job_engine.places.place import Place, RemotePath, local_copy
+from job_engine.local_path import LocalPath, temporary_folder
+from job_engine.place import Place, RemotePath, local_copy
 from job_engine.wire.packed_rows import pack_arrivals, pack_reports
 from job_engine.wire.program import Program
 from job_engine.wire.reports import Report, reports_of_remarks
@@ -40,8 +40,8 @@ from runtime.reading import (
     iter_arrival_times,
     iter_table,
     leniency,
+    open_parquet,
 )
-from runtime.reading.formats.parquet_files import open_parquet
 from runtime.threads import in_threads
 from runtime.timestamps import format_time, given_times
 

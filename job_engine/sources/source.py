@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from job_engine.places.place import Place
+from job_engine.place import Place
 from job_engine.setting_keys import FixedValues
 from job_engine.wire.clock_sources import Idle
 from querylang.dataclass import dataclass, field

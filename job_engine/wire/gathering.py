@@ -36,7 +36,7 @@ from querylang.plan.expression import (
 from querylang.plan.model import Assign, EventType, Plan, QueryPlan, plain_field
 from querylang.plan.routing import executed, routed_by, taken_types
 from runtime.columns.keys import has_keys_apart, key_identity, key_sources
-from runtime.policies.per_input import shares_clock
+from runtime.input_policies import shares_clock
 
 GroupName = tuple[str, bool, tuple[str, ...] | None]
 """As `PartitionGroup.name`."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from job_engine.places.local_path import LocalPath, temporary_file
+from job_engine.local_path import LocalPath, temporary_file
 from job_engine.wire.container import pack, unpack
 from job_engine.wire.partition_groups import EVERY_BUCKET, PartitionGroup, Route, refusing_group
 from job_engine.wire.reports import Report, SourceProgress, Unread, UnreadFiles, reports_to_plain, source_progress

@@ -37,8 +37,8 @@ from runtime.admission import Outcome, Selector, shared_selectors
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.columns.keys import bucket_of, has_keys_apart
 from runtime.engine import Crossing, RoutedRecords, only_result
+from runtime.input_policies import is_clocked, shares_clock
 from runtime.interpreter import event_numbers
-from runtime.policies.per_input import is_clocked, shares_clock
 from runtime.results.ledger import Account, count_records
 
 EVERY_BUCKET = -1

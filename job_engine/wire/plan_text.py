@@ -9,8 +9,8 @@ from functools import lru_cache
 from threading import Lock
 from typing import Any, TypeVar
 
-from job_engine.places.arrow_files import mapped_bytes
-from job_engine.places.place import local_copy, place_of
+from job_engine.arrow_files import mapped_bytes
+from job_engine.place import local_copy, place_of
 from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError
 from querylang.plan import model as plans

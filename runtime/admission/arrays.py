@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.compiling.compiled import inlined, kernel
+from runtime.input_policies import PolicyColumns
 from runtime.number_arrays import Integers
-from runtime.policies.per_input import PolicyColumns
 
 
 class RowOrigin(IntEnum):

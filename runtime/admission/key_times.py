@@ -12,8 +12,8 @@ from typing import Generic, NamedTuple, TypeVar
 from querylang.dataclass import dataclass, field
 from querylang.plan.model import QueryPlan
 from runtime.admission.arrays import BoundRule, Waited
+from runtime.input_policies import NO_WAIT, policy_columns
 from runtime.instants import NEVER, NO_TIME
-from runtime.policies.per_input import NO_WAIT, policy_columns
 
 Entry = TypeVar("Entry")
 
@@ -34,7 +34,7 @@ class Release(NamedTuple, Generic[Entry]):
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """The settings of a query's inputs, in µs, as in `runtime.policies.per_input.PolicyColumns`."""
+    """The settings of a query's inputs, in µs, as in `runtime.input_policies.PolicyColumns`."""
 
     delay: tuple[int, ...]
     moves: tuple[bool, ...]

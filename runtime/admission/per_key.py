@@ -57,9 +57,9 @@ from runtime.admission.workspace import (
 )
 from runtime.columns.arrivals import Shape
 from runtime.compiling.compiled import borrowing, inlined
+from runtime.input_policies import BY_CLOCK, NO_WAIT, PolicyColumns
 from runtime.instants import NEVER, NO_TIME
 from runtime.number_arrays import Integers
-from runtime.policies.per_input import BY_CLOCK, NO_WAIT, PolicyColumns
 
 
 class Admitted(NamedTuple):

@@ -37,9 +37,9 @@ from runtime.admission.rules import Outcome, judge, own_settings
 from runtime.admission.workspace import Admission, Advances, Facts, Progress, Workspace, pop, push
 from runtime.columns.arrivals import Shape
 from runtime.compiling.compiled import borrowing, inlined
+from runtime.input_policies import BY_CLOCK, NO_WAIT
 from runtime.instants import NEVER, NO_TIME
 from runtime.number_arrays import Integers
-from runtime.policies.per_input import BY_CLOCK, NO_WAIT
 
 MAX_MOVES = 16
 """Insertion sort is given up for a heap after so many moves per entry.

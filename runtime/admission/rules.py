@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from querylang.dataclass import dataclass
 from runtime.columns.arrivals import Shape
 from runtime.compiling.compiled import inlined
+from runtime.input_policies import PolicyColumns
 from runtime.instants import NEVER, NO_TIME
-from runtime.policies.per_input import PolicyColumns
 
 # The outcomes of a record: used, adjusted, filtered, discarded for a reason, pending. This is the
 # one list of them. The ledger, the table of discarded records, `adjusted` of a match and the

@@ -34,10 +34,10 @@ from runtime.columns.keys import (
 )
 from runtime.columns.rows import is_any_of
 from runtime.compiling.compiled import kernel
+from runtime.input_policies import clock_inputs, is_by_substream, is_clocked, uses_source_time
 from runtime.instants import NO_TIME
 from runtime.interpreter import event_numbers
 from runtime.number_arrays import Integers
-from runtime.policies.per_input import clock_inputs, is_by_substream, is_clocked, uses_source_time
 from runtime.timestamps import microseconds
 
 _USED, _HEARTBEAT = int(Outcome.USED), int(Outcome.HEARTBEAT)

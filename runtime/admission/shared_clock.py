@@ -35,9 +35,9 @@ from runtime.admission.timelines import COLUMNS, Grouping, NewRecords, TimelineS
 from runtime.arrow_types import has_column, one_chunk
 from runtime.columns.arrivals import AT_THE_END
 from runtime.columns.rows import stable_order
+from runtime.input_policies import clock_inputs
 from runtime.instants import NEVER, NO_TIME
 from runtime.number_arrays import Integers
-from runtime.policies.per_input import clock_inputs
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from querylang.plan.model import Condition, EventType, Every, Field, Input, Key,
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import column_name
 from runtime.engine.query_state import QueryParts, query_parts
-from runtime.policies.per_input import adjusts, clock_inputs, has_ends
+from runtime.input_policies import adjusts, clock_inputs, has_ends
 
 OWNER = "#owner"
 """The field with the number of the member; a name that no user can write."""

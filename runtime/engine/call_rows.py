@@ -41,9 +41,9 @@ from runtime.columns.rows import is_any_of, joined
 from runtime.engine.event_marks import EVENT
 from runtime.engine.forgetting import Lives, StoredLives, divide, stored_lives
 from runtime.engine.query_state import CUT_OFF, QueryParts, QueryState
+from runtime.input_policies import NO_WAIT, PolicyColumns
 from runtime.instants import NEVER, NO_TIME
 from runtime.number_arrays import Integers
-from runtime.policies.per_input import NO_WAIT, PolicyColumns
 from runtime.reading import ControlEvents
 
 _NONE = np.empty(0, np.int64)

@@ -23,8 +23,8 @@ from runtime.engine.key_contents import renumbered
 from runtime.engine.query_state import GIVEN, RECORDS, SEEN, query_parts
 from runtime.engine.snapshot import ALIKE, decode, encode
 from runtime.engine.succession import saved_states
+from runtime.input_policies import clock_inputs, key_places
 from runtime.number_arrays import Integers
-from runtime.policies.per_input import clock_inputs, key_places
 
 Header = dict[str, Any]
 Tables = dict[str, pa.Table]

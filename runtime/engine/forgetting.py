@@ -19,9 +19,9 @@ from querylang.plan.model import QueryPlan, known
 from runtime.admission import ClocksRun, KeyedRows, Punctuation, Timelines
 from runtime.columns.keys import group_rows
 from runtime.compiling.compiled import borrowing
+from runtime.input_policies import BY_CLOCK, NO_WAIT, PolicyColumns
 from runtime.instants import NEVER, NO_TIME
 from runtime.number_arrays import Integers
-from runtime.policies.per_input import BY_CLOCK, NO_WAIT, PolicyColumns
 
 TIMER = -1
 

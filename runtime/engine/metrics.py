@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from querylang.plan.model import QueryPlan
 from runtime.engine.engine import Engine
+from runtime.input_policies import clock_inputs, is_clocked, key_places
 from runtime.instants import LATEST, NO_TIME
-from runtime.policies.per_input import clock_inputs, is_clocked, key_places
 from runtime.results.ledger import SUPPRESSED
 from runtime.results.schemas import Results
 

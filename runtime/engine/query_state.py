@@ -24,13 +24,7 @@ from runtime.engine.event_marks import EVENT, NUMBER, RoleRecords, are_numbered
 from runtime.engine.forgetting import LIFE_FIELDS, Forgetting, forgetting_of
 from runtime.engine.snapshot import fitted, integer, refuse_nulls, refuse_other_waits, refuse_outside
 from runtime.engine.stored_values import VALUES_VERSION, StoredValues, given_times, seen_values
-from runtime.instants import NEVER, NO_TIME
-from runtime.matching.choose import choose_matcher
-from runtime.matching.interface import Matcher
-from runtime.matching.trailing_waits import PendingWaits
-from runtime.matching.windows import WindowColumns, window_columns
-from runtime.number_arrays import Integers
-from runtime.policies.per_input import (
+from runtime.input_policies import (
     PolicyColumns,
     adjusts,
     clock_inputs,
@@ -41,6 +35,12 @@ from runtime.policies.per_input import (
     policy_columns,
     shares_clock,
 )
+from runtime.instants import NEVER, NO_TIME
+from runtime.matching.choose import choose_matcher
+from runtime.matching.interface import Matcher
+from runtime.matching.trailing_waits import PendingWaits
+from runtime.matching.windows import WindowColumns, window_columns
+from runtime.number_arrays import Integers
 
 
 @dataclass(frozen=True, slots=True)

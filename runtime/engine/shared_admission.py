@@ -30,11 +30,11 @@ from runtime.engine.event_marks import EVENT, NUMBER, events_of, first_free, wit
 from runtime.engine.forgetting import LIFE_FIELDS, Ends, Lives, definitive_at, ends_of, heartbeats_before
 from runtime.engine.query_state import ALIVE, CUT_OFF, STATE_FIELDS, QueryParts, QueryState
 from runtime.engine.stored_values import old_events, without_old
+from runtime.input_policies import BY_CLOCK, NO_WAIT, clock_inputs, definitive_times, is_clocked
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.interface import Ordered
 from runtime.matching.windows import WindowColumns, rows_to_keep, superseded_by
 from runtime.number_arrays import Integers
-from runtime.policies.per_input import BY_CLOCK, NO_WAIT, clock_inputs, definitive_times, is_clocked
 from runtime.results.ledger import Account, count_pending, count_records
 
 # Eviction at the end of a call: which events and bounds are stored, which keys are forgotten.

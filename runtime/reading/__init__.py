@@ -31,6 +31,12 @@ from runtime.reading.control_events import (
     parse_engine_control,
 )
 from runtime.reading.conversion import Cells, convert, parse_cell
+from runtime.reading.formats.arrow_tables import held
+from runtime.reading.formats.blocks import COMMA, whole_records
+from runtime.reading.formats.messages import ARRIVAL_COLUMN, EVENT_COLUMN, Decode, Decoded, Messages
+from runtime.reading.formats.parquet_files import about_rows, open_parquet
+from runtime.reading.formats.python_rows import PythonCells, cells_of, of_rows
+from runtime.reading.formats.raw_table import Describe, RawTable, Unreadable, joined_parts, of_columns
 from runtime.reading.inference.looks import Decided, TablesElsewhere, columns_in
 from runtime.reading.inference.own_columns import (
     MOST_SOURCES,
@@ -72,6 +78,9 @@ from runtime.reading.tables import (
 
 __all__ = [
     "ARRIVAL",
+    "ARRIVAL_COLUMN",
+    "COMMA",
+    "EVENT_COLUMN",
     "MOST_SOURCES",
     "NONE",
     "NOT_HERE",
@@ -89,26 +98,36 @@ __all__ = [
     "ControlError",
     "ControlEvents",
     "Decided",
+    "Decode",
+    "Decoded",
+    "Describe",
     "Elsewhere",
     "EventsOfStructs",
     "Fields",
     "HeartbeatControl",
     "Inferred",
     "LackedColumns",
+    "Messages",
     "NamedElsewhere",
     "NoTimesError",
+    "PythonCells",
+    "RawTable",
     "Remark",
     "RemarkKind",
     "SetDelayedEventsLeeway",
     "SmallTable",
     "TableRecords",
     "TablesElsewhere",
+    "Unreadable",
+    "about_rows",
+    "cells_of",
     "columns_in",
     "control_name",
     "convert",
     "decide_meanings",
     "decide_places",
     "fields_read",
+    "held",
     "infer",
     "infer_schemas",
     "input_types",
@@ -119,6 +138,7 @@ __all__ = [
     "iter_raw",
     "iter_table",
     "joined_fields",
+    "joined_parts",
     "leaves_types",
     "leniency",
     "names_of_columns",
@@ -127,6 +147,9 @@ __all__ = [
     "new_names",
     "no_types",
     "not_fields",
+    "of_columns",
+    "of_rows",
+    "open_parquet",
     "parse_cell",
     "parse_change",
     "parse_engine_control",
@@ -139,6 +162,7 @@ __all__ = [
     "truncating_divisions",
     "unread_column",
     "unused_source_time",
+    "whole_records",
     "with_nested",
     "without_unread",
 ]

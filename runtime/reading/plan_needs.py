@@ -37,7 +37,7 @@ from querylang.plan.model import (
     plain_field,
 )
 from querylang.plan.routing import source_types
-from runtime.policies.per_input import uses_source_time
+from runtime.input_policies import uses_source_time
 
 FieldPair = tuple[str, str]
 """An event type and one of its fields."""

@@ -21,8 +21,7 @@ from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, RecordKind, in_arrival_order, is_in_order, place_of
 from runtime.file_forms import shown_name
 from runtime.instants import NEVER, NO_TIME
-from runtime.reading import ColumnNames, TableRecords, iter_table
-from runtime.reading.formats.parquet_files import about_rows
+from runtime.reading import ColumnNames, TableRecords, about_rows, iter_table
 from runtime.results.for_users import RowOf, row_is_offset
 
 

@@ -23,9 +23,9 @@ from runtime.arrow_types import has_column
 from runtime.columns.arrivals import AT_THE_END, RecordKind, Shape, column_name, event_of, is_moved
 from runtime.columns.keys import cells_of_values, chosen, key_cells, key_columns, keys_of_layer
 from runtime.engine import Engine
+from runtime.input_policies import uses_source_time
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
 from runtime.interpreter import OrderKey, PlanWorld, event_text, order_key
-from runtime.policies.per_input import uses_source_time
 from runtime.reading import control_name
 from runtime.replay.divided import results_with_steps
 from runtime.replay.records import Records

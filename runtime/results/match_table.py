@@ -33,10 +33,10 @@ from runtime.columns.rows import (
     taken_cells,
 )
 from runtime.compiling.compiled import inlined, kernel
+from runtime.input_policies import adjusts, has_ends
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.interface import columns_of
 from runtime.number_arrays import Integers
-from runtime.policies.per_input import adjusts, has_ends
 from runtime.results.matched import Matched, OrderedMatches, seeds_of, taken_columns, text_hash
 from runtime.results.schemas import (
     fields_struct,

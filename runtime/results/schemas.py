@@ -21,8 +21,8 @@ from querylang.plan.model import METADATA, SEVERITY, EventType, Plan, QueryPlan,
 from querylang.plan.text import SUPPRESSED
 from runtime.arrow_types import arrow_type, made_once
 from runtime.columns.arrivals import AT_THE_END, field_columns
+from runtime.input_policies import adjusts, has_ends
 from runtime.instants import EARLIEST, LATEST, NO_TIME
-from runtime.policies.per_input import adjusts, has_ends
 from runtime.results.matched import FindsMatches, match_order
 
 TIMESTAMP = pa.timestamp("us", "UTC")

@@ -19,9 +19,9 @@ from querylang.plan.routing import has_chains
 from runtime.admission import KeyTimes, Lengths, Release
 from runtime.columns.arrivals import row_events
 from runtime.engine import Engine, StoredEvents
+from runtime.input_policies import NO_WAIT
 from runtime.instants import NEVER, NO_TIME
 from runtime.interpreter import Context, EvaluationError, Event, PlanWorld, evaluate, event_numbers, run_action
-from runtime.policies.per_input import NO_WAIT
 from runtime.single_events.windows import FoundMatch, Key, Known, SingleEvent, UnforeseenError, Windows, part_of_key
 from runtime.timestamps import microseconds
 

@@ -21,12 +21,12 @@ from querylang.plan.routing import has_chains
 from runtime.columns.arrivals import Arrivals, RecordKind, row_events
 from runtime.columns.keys import has_keys_apart, have_key, inputs_of_layer, is_of_key, keys_of_layer, layers
 from runtime.engine import Engine, QueryParts, are_numbered
+from runtime.input_policies import shares_clock
 from runtime.instants import NEVER
 from runtime.interpreter import PlanWorld, event_numbers
 from runtime.matching.interface import Found, Joined, Matcher, Ordered, Waiting, joined_events
 from runtime.matching.reference import Released
 from runtime.number_arrays import Integers
-from runtime.policies.per_input import shares_clock
 from runtime.results.matched import Coordinates
 from runtime.results.outputs import AS_ROLE
 from runtime.results.schemas import Results, match_schema

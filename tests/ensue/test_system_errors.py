@@ -16,7 +16,7 @@ from ensue.calls import deploy, replay
 from ensue.calls import open as open_
 from ensue.queries import load
 from job_engine.errors import failed, plain_error, writing_to
-from job_engine.places.local_path import LocalPath
+from job_engine.local_path import LocalPath
 from querylang.errors import InputError, PassingError
 from querylang.system_errors import reason_of, refused
 from querylang.system_limits import exists, is_folder

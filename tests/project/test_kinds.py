@@ -39,11 +39,11 @@ KNOWN = {
     "job_engine.sources.table": {OLD_LISTS, HISTORY, *LOOKUPS},
     "job_engine.sources.topics": {OLD_LISTS},
     "job_engine.sinks.folder": set[str](),
-    "job_engine.sinks.table": {"spark_backend.frames.batch_drafts"},  # a method for users' own DataFrames
-    "job_engine.sinks.topics": {"spark_backend.frames.batch_drafts"},  # likewise
+    "job_engine.sinks.table": {"spark_backend.batch_drafts"},  # a method for users' own DataFrames
+    "job_engine.sinks.topics": {"spark_backend.batch_drafts"},  # likewise
 }
 LIBRARIES = {
-    "job_engine.kafka_": ("job_engine.sources.topics", "job_engine.sinks.topics", "spark_backend.frames.batch_drafts"),
+    "job_engine.kafka_": ("job_engine.sources.topics", "job_engine.sinks.topics", "spark_backend.batch_drafts"),
 }
 """Beginnings of names of modules that several kinds have in common, and who may import them."""
 """Modules outside of each kind that import from it, or ask for its formats by name."""

@@ -13,7 +13,7 @@ from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.upkeep.backup import back_up, restore
 from job_engine.job.upkeep.moving import rebucket
 from job_engine.job.upkeep.results import compact_job
-from job_engine.places.local_path import LocalPath
+from job_engine.local_path import LocalPath
 
 NOT_YET = ("no checkpoint yet", "has not run yet")
 """In refusals of what only a job that has run has."""

@@ -16,7 +16,18 @@ from types import CodeType
 
 ROOT = str(Path(__file__).resolve().parents[2]) + "/"
 _PRODUCT = tuple(f"{ROOT}{package}/" for package in ("job_engine", "runtime", "ensue"))
-_BELOW = tuple(f"{ROOT}job_engine/{name}" for name in ("places/", "durable_files.py", "clock.py", "threads.py"))
+_BELOW = tuple(
+    f"{ROOT}job_engine/{name}"
+    for name in (
+        "local_path.py",
+        "place.py",
+        "stores.py",
+        "arrow_files.py",
+        "durable_files.py",
+        "clock.py",
+        "threads.py",
+    )
+)
 
 
 class Fault(StrEnum):

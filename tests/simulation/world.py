@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from job_engine import chance, clock, durable_files, threads
+from job_engine import arrow_files, chance, clock, durable_files, threads
 from job_engine.errors import WorkerDied
 from job_engine.job.checkpoint import locks
 from job_engine.job.stages import start
@@ -29,8 +29,7 @@ from job_engine.local import run as local_run
 from job_engine.local.frames import Frame, Word
 from job_engine.local.pool import failure_of
 from job_engine.local.worker import Answering
-from job_engine.places import arrow_files
-from job_engine.places.local_path import LocalPath
+from job_engine.local_path import LocalPath
 from tests.simulation.broker import Broker, simulated_broker
 from tests.simulation.disk import Disk, simulated_files
 from tests.simulation.faults import Fault, Faults, Met

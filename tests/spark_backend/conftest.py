@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 from pyspark.sql import SparkSession
 
+from job_engine import stores
 from job_engine.deployment_file import ENGINE_VARIABLE
-from job_engine.places import stores
 from job_engine.setting_keys import Engine
 from job_engine.sources.folder import reading
 from job_engine.sources.folder.pieces import TakenFile

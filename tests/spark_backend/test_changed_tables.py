@@ -22,7 +22,7 @@ from job_engine.operator.cases import Case, Cases, FoundTable
 from job_engine.operator.step import run_step
 from job_engine.wire.packed_rows import Signal
 from runtime.results.schemas import Results
-from spark_backend.frames.matching import has_change
+from spark_backend.frame_matching import has_change
 
 EVENT = "event A { string k; integer v; }\n"
 PATTERNS = (

@@ -15,7 +15,7 @@ import pytest
 
 from ensue.cli import main
 from job_engine.job.checkpoint.checkpoint_record import Record, write_record
-from job_engine.places.place import Place, files_below, local_copy, place_of
+from job_engine.place import Place, files_below, local_copy, place_of
 from job_engine.sinks.folder.compaction import MERGERS, MOST_FILES, ResultFile, compact_sink, groups_of
 from job_engine.sinks.kinds import FORMATS, Compacted, Compaction, MicroBatch, Sink, publishing, writing
 from querylang.errors import InputError

@@ -29,9 +29,9 @@ from runtime.arrow_types import arrow_type
 from runtime.replay.records import Records
 from runtime.replay.replay import read_records, replay_records
 from runtime.results.for_users import spread_matches
-from spark_backend.frames.frames import decode
-from spark_backend.frames.matching import match_tagged
-from spark_backend.frames.verify import run_bounded, run_streams
+from spark_backend.case_runs import run_bounded, run_streams
+from spark_backend.frame_matching import match_tagged
+from spark_backend.frames import decode
 from tests.support.embedded import by_word, ledger_of, plain
 from tests.support.engines import ON_BOTH
 

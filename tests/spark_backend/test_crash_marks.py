@@ -17,8 +17,8 @@ from job_engine.job.checkpoint.progress import JobProgress
 from job_engine.job.reports import Figures
 from job_engine.job.watching.prometheus import Metrics
 from job_engine.kafka_broker import TopicChoice
-from job_engine.places.local_path import LocalPath
-from job_engine.places.place import RemotePath
+from job_engine.local_path import LocalPath
+from job_engine.place import RemotePath
 from job_engine.sources.crash_marks import (
     CrashMarks,
     Deadly,

@@ -13,7 +13,7 @@ import pytest
 from job_engine import durable_files
 from job_engine.durable_files import make_checkpoint, make_folder, make_kept_folder, write_durably
 from job_engine.job.checkpoint.job_folder import BatchFiles, JobFolder
-from job_engine.places.local_path import LocalPath
+from job_engine.local_path import LocalPath
 from job_engine.sinks.kinds import MicroBatch, publishing, writing
 from querylang.errors import InputError
 from tests.support.sinks import sink_of

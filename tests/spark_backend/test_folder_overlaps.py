@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from job_engine.deployment_file import load_deployment
-from job_engine.places.local_path import LocalPath
+from job_engine.local_path import LocalPath
 from job_engine.setting_values import Folder, FolderKind, overlaps
 from querylang.errors import FileErrors
 

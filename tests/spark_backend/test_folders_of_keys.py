@@ -13,7 +13,7 @@ import ensue
 import querylang
 from job_engine.deployment import HistoryTable
 from job_engine.job.history.table_run import column_names, in_order, local_files
-from job_engine.places.place import place_of
+from job_engine.place import place_of
 from tests.support.folder_job import FolderJob
 from tests.support.stores import StoreServer
 

@@ -16,8 +16,8 @@ from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
-from spark_backend.frames.frames import decode, matches_frame
-from spark_backend.frames.matching import match_tagged, stream
+from spark_backend.frame_matching import match_tagged, stream
+from spark_backend.frames import decode, matches_frame
 from spark_backend.source_stream import register
 from spark_backend.spark_operator import on_worker
 from tests.support.embedded import embedded, match_ids

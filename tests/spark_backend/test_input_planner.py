@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from job_engine.places.local_path import LocalPath
+from job_engine.local_path import LocalPath
 from job_engine.sources.folder import after_reading, planning
 from job_engine.sources.folder.listing import FileStamp, alternatives, is_hidden, name_filter
 from job_engine.sources.folder.pieces import TakenFile, split

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from job_engine.places.local_path import LocalPath
+from job_engine.local_path import LocalPath
 from job_engine.sources.folder import listing
 from job_engine.sources.folder.listing import SourceWatch, watch_of
 from job_engine.sources.folder.settings import ListedSource

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from job_engine.deployment_file import load_deployment
-from job_engine.places.local_path import LocalPath, temporary_file, temporary_folder
-from job_engine.places.place import files_below, place_of, place_of_plain, place_to_plain
+from job_engine.local_path import LocalPath, temporary_file, temporary_folder
+from job_engine.place import files_below, place_of, place_of_plain, place_to_plain
 from tests.support.sensors import project
 
 

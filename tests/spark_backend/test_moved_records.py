@@ -21,7 +21,7 @@ from job_engine.wire.tagged_rows import Tag, TaggedRow
 from runtime.columns.arrivals import place_of
 from runtime.policies.plan_policies import parse_ordering
 from runtime.reading.tables import iter_arrivals
-from spark_backend.frames.frames import pack_rows
+from spark_backend.frames import pack_rows
 from tests.support.buckets import rows_of
 
 SECOND = 1_000_000

@@ -17,7 +17,7 @@ from job_engine.job.job import run
 from job_engine.job.upkeep import moving
 from job_engine.job.upkeep.moving import move, rebucket
 from job_engine.job.watching.status import status_of
-from job_engine.places.place import place_of
+from job_engine.place import place_of
 from job_engine.setting_keys import Engine
 from querylang.errors import InputError
 from tests.support.killed_runs import ROOT

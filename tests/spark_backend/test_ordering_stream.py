@@ -22,7 +22,7 @@ from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals
 from runtime.reading.tables import read_arrivals
 from runtime.results.schemas import Results
-from spark_backend.frames.verify import run_streams
+from spark_backend.case_runs import run_streams
 from tests.spark_backend.samples import POLICIES, ordered, places
 from tests.support.embedded import by_word, embedded, ledger_of, match_ids, plain
 from tests.support.sensors import add_files

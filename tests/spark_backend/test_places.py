@@ -9,7 +9,7 @@ import pyarrow.fs
 import pyarrow.parquet
 import pytest
 
-from job_engine.places.place import RemotePath, UnknownScheme, files_below, is_within, place_of
+from job_engine.place import RemotePath, UnknownScheme, files_below, is_within, place_of
 from job_engine.sinks.kinds import FORMATS, MicroBatch, publishing, writing
 from querylang.errors import InputError
 from tests.support.sinks import sink_of
@@ -168,7 +168,7 @@ def test_options_come_before_the_environment(store: StoreServer, monkeypatch: py
 
 def test_options_are_handed_to_stores_of_all_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrow's classes are asked; no server is. Without options Arrow reads the URI."""
-    from job_engine.places import stores
+    from job_engine import stores
 
     given: list[tuple[object, ...]] = []
     for name in ("AzureFileSystem", "HadoopFileSystem"):

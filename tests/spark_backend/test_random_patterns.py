@@ -8,7 +8,7 @@ from collections.abc import Callable
 from job_engine.operator.cases import Case
 from runtime.columns.arrivals import Arrivals
 from runtime.results.schemas import Results
-from spark_backend.frames.verify import run_bounded, run_streams
+from spark_backend.case_runs import run_bounded, run_streams
 from tests.differential.compare import Observed, expectation, plan_of, same, take
 from tests.differential.patterns import random_queries
 from tests.oracle.pieces import at_once, found_in, loaded

@@ -12,7 +12,7 @@ import pytest
 
 from job_engine.job.checkpoint import locks
 from job_engine.job.checkpoint.locks import StoreLock
-from job_engine.places.place import RemotePath, place_of
+from job_engine.place import RemotePath, place_of
 from querylang.errors import InputError
 from tests.support.stores import StoreServer
 

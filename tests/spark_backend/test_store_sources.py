@@ -10,8 +10,7 @@ import pytest
 
 import ensue
 from job_engine.operator.step import run_step
-from job_engine.places.place import RemotePath
-from job_engine.places.stores import RemoteStat
+from job_engine.place import RemotePath
 from job_engine.sources.folder.listing import StoreWatch
 from job_engine.sources.folder.pieces import FolderWork
 from job_engine.sources.folder.settings import ListedSource
@@ -19,6 +18,7 @@ from job_engine.sources.listing.lister import InputPlanner, RunSettings
 from job_engine.sources.listing.manifests import SOURCES, Manifest, Task, sources_of_text, sources_to_text
 from job_engine.sources.reading import Reading
 from job_engine.sources.task_reading import read_task
+from job_engine.stores import RemoteStat
 from job_engine.wire.packed_rows import HOME, Signal
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag

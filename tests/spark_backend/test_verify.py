@@ -14,7 +14,7 @@ import querylang
 from job_engine.operator.cases import Case
 from runtime.columns.arrivals import Arrivals
 from runtime.reading.tables import read_arrivals
-from spark_backend.frames.verify import run_bounded, run_streams
+from spark_backend.case_runs import run_bounded, run_streams
 from tests.spark_backend.samples import PLAN
 from tests.support.books import book, rows
 from tests.support.cut_cases import CASES

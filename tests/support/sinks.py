@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from job_engine.places.place import Place
+from job_engine.place import Place
 from job_engine.sinks.folder.settings import FolderSink
 from job_engine.sinks.kinds import Sink
 from job_engine.sinks.table.settings import TableSink

@@ -16,8 +16,8 @@ from typing import Annotated, Any, TypedDict
 from job_engine.chance import new_name
 from job_engine.deployment import Deployment
 from job_engine.durable_files import RESTORE, JobFile, make_checkpoint
-from job_engine.places.local_path import LocalPath
-from job_engine.places.place import Place, files_below, names_in
+from job_engine.local_path import LocalPath
+from job_engine.place import Place, files_below, names_in
 from job_engine.setting_keys import Engine, FixedValues, Kept, differences
 from job_engine.sources.listing.batch_log import LATER, RECORD, DriverFiles, driver_files
 from job_engine.wire.gathering import Gathered, across_keys

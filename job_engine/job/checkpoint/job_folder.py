@@ -17,7 +17,7 @@ from job_engine.errors import WorkerDied
 from job_engine.job.checkpoint.checkpoint_record import LOCK
 from job_engine.job.checkpoint.locks import RunLock, StoreLock
 from job_engine.job.checkpoint.progress import JobProgress
-from job_engine.places.place import Place
+from job_engine.place import Place
 from job_engine.sources.crash_marks import CRASHES, CrashMarks, Deadly, marks_of, marks_of_run
 from job_engine.sources.listing.batch_log import Batches, batches_of
 from job_engine.sources.listing.command_folder import CommandFolder

@@ -16,8 +16,8 @@ from typing import IO
 from job_engine.chance import new_name
 from job_engine.clock import monotonic, sleep, wait_for, wall_seconds
 from job_engine.durable_files import JobFile, make_kept_folder, named, sync_names
-from job_engine.places.local_path import LocalPath
-from job_engine.places.place import Place, RemotePath
+from job_engine.local_path import LocalPath
+from job_engine.place import Place, RemotePath
 from job_engine.threads import in_background, new_event
 from querylang.dataclass import asdict, dataclass
 from querylang.errors import InputError, PassingError

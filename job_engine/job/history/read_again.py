@@ -13,8 +13,8 @@ from job_engine.deployment import Deployment
 from job_engine.durable_files import JobFile
 from job_engine.job.journal.journal import HistoryCommand
 from job_engine.job.journal.written import history_of_text
-from job_engine.places.local_path import LocalPath
-from job_engine.places.place import Place, files_below, names_in
+from job_engine.local_path import LocalPath
+from job_engine.place import Place, files_below, names_in
 from job_engine.sources.kinds import running_of
 from job_engine.sources.listing.command_folder import Command
 from job_engine.sources.listing.manifests import ReadList

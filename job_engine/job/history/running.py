@@ -32,7 +32,7 @@ from job_engine.job.lookup_files import refuse_unknown_tables, with_kept_tables
 from job_engine.job.plan_rules import finishing
 from job_engine.operator.clocks import JobClock, SourceWatermark
 from job_engine.operator.history_run import HistoryRun, SeenRun
-from job_engine.places.place import Place
+from job_engine.place import Place
 from job_engine.sources.crash_marks import CRASHES, marks_of_run
 from job_engine.sources.kinds import kind_of
 from job_engine.sources.listing.command_folder import CHANGE

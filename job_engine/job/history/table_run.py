@@ -17,15 +17,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from job_engine.arrow_files import write_parquet
 from job_engine.clock import wall_ns
 from job_engine.delta_log import data_file
 from job_engine.deployment import Deployment, HistoryTable
 from job_engine.job.compilation import file_prefixes
+from job_engine.local_path import LocalPath, temporary_folder
 from job_engine.operator.clocks import JobClock, place_name
 from job_engine.operator.history_run import HistoryRun
-from job_engine.places.arrow_files import write_parquet
-from job_engine.places.local_path import LocalPath, temporary_folder
-from job_engine.places.place import Place, local_copy, names_in, place_to_plain
+from job_engine.place import Place, local_copy, names_in, place_to_plain
 from job_engine.sources.folder.listing import is_hidden
 from job_engine.sources.kinds import kind_of
 from job_engine.sources.reading import plan_for_event
@@ -41,8 +41,7 @@ from querylang.printable import warn
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.file_forms import is_key, keys_of, natural_key
 from runtime.instants import NO_TIME
-from runtime.reading import ARRIVAL, ColumnNames, LackedColumns, needed_names
-from runtime.reading.formats.parquet_files import open_parquet
+from runtime.reading import ARRIVAL, ColumnNames, LackedColumns, needed_names, open_parquet
 from runtime.replay import FileToRead, Reading, concatenated_tables
 from runtime.timestamps import format_time
 

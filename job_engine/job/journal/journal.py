@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from job_engine.job.checkpoint.progress import JobProgress
 from job_engine.job.plan_rules import Finish, would_chain
-from job_engine.places.place import Place
+from job_engine.place import Place
 from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.gathering import Gathered, across_keys, gathered_behind, group_names
 from job_engine.wire.plan_text import plan_text

@@ -32,7 +32,7 @@ from job_engine.job.journal.journal import (
     Taken,
     instance_words,
 )
-from job_engine.places.place import Place
+from job_engine.place import Place
 from job_engine.wire.gathering import Gathered
 from job_engine.wire.plan_text import load_alone, load_plan, plan_text, template_text
 from job_engine.wire.program import History

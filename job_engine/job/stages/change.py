@@ -20,7 +20,7 @@ from job_engine.job.journal.written import asked_of_text, read_journal, write_jo
 from job_engine.job.lookup_files import refuse_unknown_tables, with_kept_tables
 from job_engine.job.plan_rules import finishing
 from job_engine.job.preflight import Checked
-from job_engine.places.place import Place
+from job_engine.place import Place
 from job_engine.sources.listing.command_folder import CHANGE, ERROR, Answer, Command, CommandFolder
 from job_engine.wire.program import Program
 from querylang.errors import InputError

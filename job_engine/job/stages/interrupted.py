@@ -20,7 +20,7 @@ from job_engine.deployment import Deployment
 from job_engine.durable_files import JobFile
 from job_engine.job.checkpoint.job_folder import JobFolder, remove_tries
 from job_engine.job.stages.change import has_change
-from job_engine.places.place import Place
+from job_engine.place import Place
 from job_engine.sinks.kinds import MicroBatch, publishing
 from job_engine.sources.kinds import kind_of
 from job_engine.sources.listing.batch_log import Batches, manifest_of, remove_begun

@@ -40,8 +40,8 @@ from job_engine.job.stages.interrupted import (
 )
 from job_engine.job.stages.prepare import Job
 from job_engine.job.watching.status import Status, read_status
-from job_engine.places.local_path import LocalPath
-from job_engine.places.place import Place, retry_of
+from job_engine.local_path import LocalPath
+from job_engine.place import Place, retry_of
 from job_engine.sinks import run_sinks
 from job_engine.sources.listing.batch_log import Batches, DamagedManifest
 from job_engine.sources.listing.command_folder import Outcome

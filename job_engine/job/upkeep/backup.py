@@ -32,8 +32,8 @@ from job_engine.job.checkpoint.checkpoint_record import (
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.stages.prepare import finish_compactions
 from job_engine.job.upkeep.opened_checkpoint import kept_record, open_record
-from job_engine.places.local_path import LocalPath
-from job_engine.places.place import Place, RemotePath, files_below, inside, is_within, local_copy, names_in
+from job_engine.local_path import LocalPath
+from job_engine.place import Place, RemotePath, files_below, inside, is_within, local_copy, names_in
 from job_engine.sinks.kinds import Result, publishing
 from job_engine.sources.kinds import MovedSince, running_of
 from job_engine.sources.listing.batch_log import RECORD, last_begun

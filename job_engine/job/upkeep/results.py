@@ -21,7 +21,7 @@ from job_engine.job.journal.journal import Journal
 from job_engine.job.journal.written import read_journal
 from job_engine.job.reports import source_of
 from job_engine.job.upkeep.opened_checkpoint import open_checkpoint
-from job_engine.places.place import Place, RemotePath, names_in
+from job_engine.place import Place, RemotePath, names_in
 from job_engine.sinks.kinds import MATCHES, Compacted, Compaction, Layout, Sink, publishing, sink_kind
 from job_engine.sinks.names import folder_name
 from job_engine.sinks.tables import row_of_query

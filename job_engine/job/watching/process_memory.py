@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from job_engine.places.local_path import LocalPath
+from job_engine.local_path import LocalPath
 from querylang.dataclass import dataclass
 
 PROC = LocalPath("/proc")

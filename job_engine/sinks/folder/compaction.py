@@ -11,16 +11,16 @@ from typing import Annotated, BinaryIO, TypedDict
 
 import pyarrow as pa
 
+from job_engine.arrow_files import parquet_rows, parquet_writer
 from job_engine.durable_files import AT_ONCE, RESTORE, JobFile, complete, rename, sync
-from job_engine.places.arrow_files import parquet_rows, parquet_writer
-from job_engine.places.local_path import temporary_folder
-from job_engine.places.place import Place, RemotePath, files_below, files_with_sizes, writable
+from job_engine.local_path import temporary_folder
+from job_engine.place import Place, RemotePath, files_below, files_with_sizes, writable
 from job_engine.sinks.kinds import Compacted, Compaction, Sink
 from job_engine.sinks.names import COMPACTING, FIRST_COMPACTED, RESULT_FILE
 from querylang.dataclass import dataclass
 from querylang.errors import InputError
 from querylang.system_errors import refused
-from runtime.reading.formats.parquet_files import open_parquet
+from runtime.reading import open_parquet
 from runtime.results.for_users import parquet_settings
 from runtime.threads import in_threads
 

@@ -18,13 +18,13 @@ import pyarrow as pa
 from job_engine.delta_log import is_table
 from job_engine.durable_files import rename
 from job_engine.errors import writing_to
-from job_engine.places.place import Place, files_below, in_same_system, local_copy
+from job_engine.place import Place, files_below, in_same_system, local_copy
 from job_engine.sinks import kinds
 from job_engine.sinks.kinds import Compacted, Compaction, Draft, MicroBatch, Result, Sink
 from job_engine.sinks.names import COMPACTING, FIRST_COMPACTED, RESULT_FILE
 from querylang.errors import InputError
 from runtime.json_reader import json_of_text
-from runtime.reading.formats.parquet_files import open_parquet
+from runtime.reading import open_parquet
 
 
 class Publishing(kinds.Publishing):

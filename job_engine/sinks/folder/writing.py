@@ -14,10 +14,10 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from job_engine.arrow_files import csv_writer, parquet_writer
 from job_engine.durable_files import complete, make_folder
 from job_engine.errors import writing_to
-from job_engine.places.arrow_files import csv_writer, parquet_writer
-from job_engine.places.place import Place, writable
+from job_engine.place import Place, writable
 from job_engine.sinks import kinds
 from job_engine.sinks.folder.settings import FolderSink, Formulas
 from job_engine.sinks.kinds import Draft, MicroBatch, Sink

@@ -28,7 +28,7 @@ from job_engine.delta_log import (
 from job_engine.delta_package import open_table, refuse_escapes, refuse_missing_package
 from job_engine.delta_publishing import Transaction, new_columns, publish_files
 from job_engine.errors import writing_to
-from job_engine.places.place import Place, files_below, in_same_system, names_in
+from job_engine.place import Place, files_below, in_same_system, names_in
 from job_engine.sinks import kinds
 from job_engine.sinks.kinds import Compaction, Draft, MicroBatch, Result, Sink
 from job_engine.sinks.table.settings import TableSink

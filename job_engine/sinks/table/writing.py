@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from job_engine.arrow_files import parquet_writer
 from job_engine.chance import new_name
 from job_engine.delta_publishing import DataFile, file_statistics
 from job_engine.durable_files import complete, make_folder, sync
 from job_engine.errors import writing_to
-from job_engine.places.arrow_files import parquet_writer
-from job_engine.places.place import Place, writable
+from job_engine.place import Place, writable
 from job_engine.sinks import kinds
 from job_engine.sinks.kinds import Draft, MicroBatch, Sink
 from job_engine.sinks.table.settings import DAY, TableSink

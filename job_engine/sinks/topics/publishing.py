@@ -22,7 +22,7 @@ from job_engine.kafka_broker import (
     servers,
 )
 from job_engine.kafka_settings import first_answer
-from job_engine.places.local_path import LocalPath
+from job_engine.local_path import LocalPath
 from job_engine.sinks import kinds
 from job_engine.sinks.kinds import Draft, MicroBatch, Result, Sink
 from job_engine.sinks.topics.settings import TopicSink

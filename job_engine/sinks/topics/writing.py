@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from job_engine.arrow_files import mapped_bytes, new_bytes
 from job_engine.chance import new_name
 from job_engine.errors import writing_to
-from job_engine.places.arrow_files import mapped_bytes, new_bytes
-from job_engine.places.local_path import LocalPath
+from job_engine.local_path import LocalPath
 from job_engine.sinks import kinds
 from job_engine.sinks.kinds import Draft, MicroBatch, Sink
 from job_engine.sinks.tables import json_rows, json_texts

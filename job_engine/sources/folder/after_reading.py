@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from job_engine.durable_files import RESTORE, JobFile, make_folder, publish, rename, sync
-from job_engine.places.local_path import LocalPath
-from job_engine.places.place import OutsidePath, Place, RemotePath, has_same_content, inside, is_taken
+from job_engine.local_path import LocalPath
+from job_engine.place import OutsidePath, Place, RemotePath, has_same_content, inside, is_taken
 from job_engine.sources.folder.listing import FileStamp
 from job_engine.sources.folder.pieces import FolderMemory, StampRows, stamps_of_plain, stamps_to_plain
 from job_engine.sources.folder.settings import ListedSource

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from job_engine.clock import monotonic
-from job_engine.places.local_path import LocalPath
-from job_engine.places.place import RemotePath, Stat
+from job_engine.local_path import LocalPath
+from job_engine.place import RemotePath, Stat
 from job_engine.sources.folder.settings import ListedSource
 from querylang.dataclass import dataclass, field
 from querylang.errors import is_passing

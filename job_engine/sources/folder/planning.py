@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from job_engine.places.place import Place
+from job_engine.place import Place
 from job_engine.sources.folder.after_reading import Settled, SettledFile, forget_settled, settle
 from job_engine.sources.folder.listing import FileStamp, SourceWatch, watch_of
 from job_engine.sources.folder.pieces import (

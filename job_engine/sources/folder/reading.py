@@ -14,8 +14,8 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 
 from job_engine.errors import as_settings, failed
-from job_engine.places.local_path import LocalPath, temporary_folder
-from job_engine.places.place import Place, RemotePath
+from job_engine.local_path import LocalPath, temporary_folder
+from job_engine.place import Place, RemotePath
 from job_engine.sources.crash_marks import WHOLE, CrashMarks, Deadly, death_of, living_parts
 from job_engine.sources.folder.listing import FileStamp, watch_of
 from job_engine.sources.folder.pieces import FolderWork, TakenFile
@@ -41,8 +41,7 @@ from querylang.printable import one_line
 from querylang.system_errors import reason_of
 from runtime.columns.arrivals import place_of
 from runtime.file_forms import COMPRESSIONS, USUAL_CSV, UTF_8, CsvForm, keys_of, kind_of
-from runtime.reading import columns_in
-from runtime.reading.formats.blocks import COMMA, whole_records
+from runtime.reading import COMMA, columns_in, whole_records
 
 # Which columns a file of a job may lack: as in a replay those that other files have.
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from job_engine.clock import wall_ns
 from job_engine.durable_files import AT_ONCE, make_folder
-from job_engine.places.local_path import LocalPath
-from job_engine.places.place import Place, RemotePath, below, names_in, refuse_missing_bucket
+from job_engine.local_path import LocalPath
+from job_engine.place import Place, RemotePath, below, names_in, refuse_missing_bucket
 from job_engine.sources.crash_marks import living_parts
 from job_engine.sources.folder.after_reading import SettledFile, forget_settled, move_back
 from job_engine.sources.folder.listing import is_hidden, name_filter, watch_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from job_engine.places.place import (
+from job_engine.place import (
     Place,
     RemotePath,
     StoreOptions,

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Annotated, NotRequired, TypedDict
 
 from job_engine.durable_files import JobFile, sync
-from job_engine.places.place import Place, names_in
+from job_engine.place import Place, names_in
 from job_engine.setting_keys import Engine
 from querylang.dataclass import dataclass
 from querylang.errors import InputError, is_passing

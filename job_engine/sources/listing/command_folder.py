@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 
 from job_engine.clock import wall_ns
 from job_engine.durable_files import JobFile, numbers_in
-from job_engine.places.place import Place, RemotePath
+from job_engine.place import Place, RemotePath
 from querylang.dataclass import asdict, dataclass, field, replace
 from runtime.instants import EARLIEST, LATEST
 from runtime.json_reader import DamagedJson, json_of_text

@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 
 from job_engine.clock import wall_ns
 from job_engine.errors import SourceProblem
-from job_engine.places.place import Place, asked_again, place_of
+from job_engine.place import Place, asked_again, place_of
 from job_engine.sources.kinds import KindPlanner, Part, Planned, PlannedRun, planning_of
 from job_engine.sources.listing.batch_log import (
     DamagedManifest,

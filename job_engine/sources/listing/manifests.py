@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
 
 from job_engine.durable_files import JobFile, numbers_in
-from job_engine.places.place import Place
+from job_engine.place import Place
 from job_engine.sources.kinds import FORMATS, Part, Remembered, SourcePlanning, planning_of
 from job_engine.sources.listing.batch_log import RESTORE_ALL, DamagedManifest, committed_manifest, inputs_folder
 from job_engine.sources.listing.command_folder import Command

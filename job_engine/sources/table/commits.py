@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from job_engine.delta_log import READABLE, Action, Add, Metadata, Protocol, data_file, is_below
 from job_engine.errors import SourceProblem
-from job_engine.places.place import OutsidePath
+from job_engine.place import OutsidePath
 from job_engine.sources.source import Unread
 from job_engine.sources.table.pieces import ListedFile, TableFile, TableFirsts, TablePosition
 from job_engine.sources.table.settings import DeltaSource

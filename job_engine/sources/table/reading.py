@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from job_engine.delta_log import data_file
 from job_engine.delta_package import open_table, refuse_missing_package, unknown_settings
-from job_engine.places.place import Place, local_copy, place_to_plain
+from job_engine.place import Place, local_copy, place_to_plain
 from job_engine.sources.crash_marks import NO_MARKS, WHOLE, CrashMarks, Deadly, death_of
 from job_engine.sources.kinds import SourceReading, TaskRun
 from job_engine.sources.reading import (
@@ -34,9 +34,7 @@ from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError, PassingError, counted, is_passing, listed
 from runtime.columns.arrivals import Arrivals, place_of
 from runtime.json_reader import json_of_text
-from runtime.reading import needed_names
-from runtime.reading.formats.parquet_files import open_parquet
-from runtime.reading.formats.raw_table import RawTable, joined_parts, of_columns
+from runtime.reading import RawTable, joined_parts, needed_names, of_columns, open_parquet
 
 # Read data files of Delta tables on a worker, as packed rows.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from job_engine.delta_log import fields_of, is_below, refuse_unreadable
 from job_engine.delta_package import open_table, refuse_missing_package
-from job_engine.places.place import Place
+from job_engine.place import Place
 from job_engine.sources.kinds import FirstTables, SourceRunning
 from job_engine.sources.source import Again, PieceAgain, PiecesAgain, Source, SourceBacklog, Unread
 from job_engine.sources.table.commits import UnreadableTable, position_at, snapshot_units

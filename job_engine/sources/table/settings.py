@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from job_engine.places.place import Place, StoreOptions, asked_again, place_of_plain, place_to_plain
+from job_engine.place import Place, StoreOptions, asked_again, place_of_plain, place_to_plain
 from job_engine.setting_keys import Change
 from job_engine.setting_values import is_true, read_table_name, refuse_unknown_settings
 from job_engine.sources.kinds import KindSettings, SourceEntry, SourceKind

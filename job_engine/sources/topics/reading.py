@@ -23,8 +23,7 @@ from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals, RecordKind, place_of
 from runtime.instants import NO_TIME
-from runtime.reading import NONE, SOURCE_TIME
-from runtime.reading.formats.messages import ARRIVAL_COLUMN, EVENT_COLUMN, Decode, Messages
+from runtime.reading import ARRIVAL_COLUMN, EVENT_COLUMN, NONE, SOURCE_TIME, Decode, Messages
 
 # Read ranges of offsets on a worker, as packed rows.
 #

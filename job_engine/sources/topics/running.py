@@ -10,7 +10,7 @@ from job_engine.clock import wall_ns
 from job_engine.errors import Unreachable
 from job_engine.kafka_broker import AskedBroker, BrokerError, Listing, TopicChoice
 from job_engine.kafka_settings import first_answer
-from job_engine.places.place import Place
+from job_engine.place import Place
 from job_engine.sources.kinds import SourceRunning
 from job_engine.sources.source import Again, PartitionBacklog, PieceAgain, PiecesAgain, Source, SourceBacklog
 from job_engine.sources.topics.avro.registry import SchemaRegistry

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from job_engine.local.run_log import KEPT, Begun, Committed, RunLog
-from job_engine.places.local_path import LocalPath
+from job_engine.local_path import LocalPath
 from job_engine.sources.listing.batch_log import batches_of, committed_manifest, planned_manifest
 from querylang.errors import InputError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import querylang
-from runtime.policies.per_input import shares_clock
+from runtime.input_policies import shares_clock
 from runtime.policies.plan_policies import SourceOrdering, parse_ordering, with_ordering
 
 QUERY = """

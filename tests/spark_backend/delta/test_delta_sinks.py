@@ -14,7 +14,7 @@ from job_engine import delta_publishing
 from job_engine.delta_log import read_commit
 from job_engine.delta_publishing import ATTEMPTS, CHECKPOINT_EVERY, DataFile, Transaction, publish_files
 from job_engine.errors import RETRY, Outage
-from job_engine.places.place import place_of
+from job_engine.place import place_of
 from job_engine.sinks.folder.publishing import PUBLISHING as FILES
 from job_engine.sinks.kinds import MicroBatch, Sink
 from job_engine.sinks.table.writing import WRITING

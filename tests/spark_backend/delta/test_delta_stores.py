@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from job_engine.delta_package import open_table, store_settings, table_uri
 from job_engine.errors import RETRY
-from job_engine.places.place import place_of
+from job_engine.place import place_of
 from job_engine.setting_keys import Engine
 from job_engine.sinks.kinds import MicroBatch, Sink
 from tests.spark_backend.delta.ours import DELTA, OURS, drafts, rows, write

@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 
 from ensue import EnsueError
 from job_engine.delta_log import LOG, column_of_checkpoint, commit_file, data_file, last_checkpoint
-from job_engine.places.place import OutsidePath, Place, RemotePath, inside
+from job_engine.place import OutsidePath, Place, RemotePath, inside
 from job_engine.sources.table.commits import UnreadableTable, position_at, snapshot_units
 from job_engine.sources.table.pieces import TableFile, TablePosition
 from job_engine.sources.table.planning import CommitPlanner

@@ -23,7 +23,7 @@ from job_engine.job.lookup_files import KeptTable, read_tables, take_tables
 from job_engine.job.stages.prepare import prepare
 from job_engine.job.stages.start import RunKind
 from job_engine.job.watching.status import status_of
-from job_engine.places.place import place_of
+from job_engine.place import place_of
 from querylang.errors import FileErrors, InputError
 from tests.support.local_jobs import Crash, CrashAt, begun, crashed, run
 from tests.support.lookup_jobs import assert_like_a_replay, job, rest, room, versions_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from job_engine.places.place import Place
+from job_engine.place import Place
 from job_engine.sources.kinds import SourceRunning
 from job_engine.sources.source import Again, PieceAgain, PiecesAgain, Source, SourceBacklog
 from querylang.errors import InputError

@@ -19,9 +19,7 @@ from querylang.dataclass import dataclass, field
 from querylang.errors import InputError
 from runtime.file_forms import Asked
 from runtime.json_reader import json_of_text
-from runtime.reading.formats.messages import Decoded
-from runtime.reading.formats.python_rows import PythonCells, cells_of, of_rows
-from runtime.reading.formats.raw_table import Describe, RawTable, Unreadable, joined_parts
+from runtime.reading import Decoded, Describe, PythonCells, RawTable, Unreadable, cells_of, joined_parts, of_rows
 
 _SINGLE = b"\xc3\x01"
 """What messages with a fingerprint of their schema begin with; 8 bytes of it follow."""

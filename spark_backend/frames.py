@@ -28,7 +28,7 @@ from querylang.printable import warn
 from runtime.arrow_types import has_column
 from runtime.columns.arrivals import PLACES_OF_A_SOURCE, Arrivals
 from runtime.columns.keys import hash_rows
-from runtime.policies.per_input import is_clocked
+from runtime.input_policies import is_clocked
 from runtime.reading import OFFSET, PARTITION, PLACES, TYPE, needed_names, new_names
 from runtime.replay import source_names
 from runtime.results.for_users import in_common
@@ -85,7 +85,7 @@ def packed_frame(frame: DataFrame, program: Program, reading: Reading) -> DataFr
         raise next(mistake for mistake in found.values() if mistake is not None)
     _warn_of_missing_places(chosen, reading)
     settings = replace(reading, frame_names=chosen.names)
-    run = on_worker("spark_backend.frames.frames", "pack_rows", program.to_text(), settings.to_text())
+    run = on_worker("spark_backend.frames", "pack_rows", program.to_text(), settings.to_text())
     return chosen.frame.mapInArrow(run, PACKED_DDL)
 
 
@@ -337,7 +337,7 @@ def files_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, Reading]]
 
 def packed_files(paths: DataFrame, program: Program) -> DataFrame:
     """Read and pack the files of `file_list`."""
-    run = on_worker("spark_backend.frames.frames", "pack_files", program.to_text())
+    run = on_worker("spark_backend.frames", "pack_files", program.to_text())
     return paths.mapInArrow(run, PACKED_DDL)
 
 
@@ -376,7 +376,7 @@ def decode(tagged: DataFrame, plan: Plan, tag: Tag, *queries: str, is_flat: bool
     if tag is Tag.MATCH:
         wanted &= f.col("query").isin(*queries)
     query = queries[0] if queries else ""
-    run = on_worker("spark_backend.frames.frames", "decode_batches", plan_text(plan), str(tag), query, is_flat)
+    run = on_worker("spark_backend.frames", "decode_batches", plan_text(plan), str(tag), query, is_flat)
     schema = from_arrow_schema(schema_of(plan, tag, query, is_flat=is_flat))
     return tagged.where(wanted).select("data").mapInArrow(run, schema)
 
@@ -418,4 +418,4 @@ def matches_frame(tagged: DataFrame, plan: Plan, *, is_flat: bool = False) -> Da
     own = match_schema(plan, plan.queries[0]).empty_table()
     common = from_arrow_schema(in_common(plan, own).schema)
     matches = tagged.where(f.col("kind") == str(Tag.MATCH)).select("data")
-    return matches.mapInArrow(on_worker("spark_backend.frames.frames", "common_batches", plan_text(plan)), common)
+    return matches.mapInArrow(on_worker("spark_backend.frames", "common_batches", plan_text(plan)), common)

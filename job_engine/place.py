@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 from job_engine.errors import RETRY
-from job_engine.places.local_path import LocalPath, temporary_file, temporary_folder
+from job_engine.local_path import LocalPath, temporary_file, temporary_folder
 from querylang.dataclass import dataclass, field, replace
 from querylang.errors import InputError
 
 if TYPE_CHECKING:
-    from job_engine.places.stores import RemoteStat, Store
+    from job_engine.stores import RemoteStat, Store
 
 
 # Paths in stores: the part of the interface of `pathlib.Path` that a job uses.
@@ -150,7 +150,7 @@ class RemotePath:
             return False
 
     def _store(self) -> Store:
-        from job_engine.places.stores import open_store  # Arrow, which most jobs' listers do not need
+        from job_engine.stores import open_store  # Arrow, which most jobs' listers do not need
 
         return open_store(self.root, self.options)
 

@@ -19,7 +19,7 @@ from job_engine.delta_publishing import Transaction, publish_files
 from job_engine.errors import in_plain_words
 from job_engine.kafka_broker import BrokerError
 from job_engine.kafka_settings import PREFIX, PRODUCER_OPTIONS, WrongOption, client_options
-from job_engine.places.place import SHOWN, Place, UnknownScheme, place_of
+from job_engine.place import SHOWN, Place, UnknownScheme, place_of
 from job_engine.sinks.kinds import Draft, MicroBatch, Sink, writing
 from job_engine.sinks.table.settings import DAY, TableSink
 from job_engine.sinks.table.writing import Details, with_partitions
@@ -55,7 +55,7 @@ def write_drafts(frame: DataFrame, sink: Sink, batch: MicroBatch) -> list[Draft]
     # Spark gives workers times in the session's zone: Delta refuses it
     schema = b64encode(to_arrow_schema(frame.schema, timezone="UTC").serialize()).decode()
     arguments = json.dumps(sink.to_plain()), batch.identity, batch.number, schema
-    run = on_worker("spark_backend.frames.batch_drafts", "write_rows", *arguments)
+    run = on_worker("spark_backend.batch_drafts", "write_rows", *arguments)
     rows = frame.mapInArrow(run, "path string, place string, details string, data binary").collect()
     drafts = [Draft(**row.asDict()) for row in rows]
     return sorted(drafts, key=lambda draft: draft.place)

@@ -29,7 +29,7 @@ from runtime.instants import NO_TIME
 from runtime.policies.plan_policies import Orderings, policy_of
 from runtime.reading import TYPE
 from runtime.replay import Script
-from spark_backend.frames.frames import (
+from spark_backend.frames import (
     columns_of_all,
     file_list,
     files_of,
@@ -110,7 +110,7 @@ def _reading(reading: Reading | Mapping[str, Reading] | None, name: str) -> Read
 
 # Control events that change the queries, among bounded records: found before these are run.
 
-_THIS = "spark_backend.frames.matching"
+_THIS = "spark_backend.frame_matching"
 _PLAIN = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 """Files whose bytes show whether a name is in them."""
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+
 AVAILABLE_NOW = "availableNow"
 """The trigger that processes what is there, and ends."""
 
@@ -102,7 +103,7 @@ class Batch:
 
         Raises InputError, for a table that has got something of this micro-batch before, too.
         """
-        from spark_backend.frames.batch_drafts import write_delta
+        from spark_backend.batch_drafts import write_delta
 
         name = os.path.realpath(table)
         if name in self._tables:
@@ -124,7 +125,7 @@ class Batch:
 
         Raises InputError, for a topic that has got something of this micro-batch before, too.
         """
-        from spark_backend.frames.batch_drafts import write_kafka
+        from spark_backend.batch_drafts import write_kafka
 
         name = f"kafka://{options.get('kafka.bootstrap.servers')}/{topic}"
         if name in self._tables:
@@ -141,7 +142,7 @@ class Batch:
 
 
 def _decode(tagged: DataFrame, plan: Plan, tag: Tag, *titles: str, is_flat: bool = False) -> DataFrame:
-    from spark_backend.frames.frames import decode
+    from spark_backend.frames import decode
 
     return decode(tagged, plan, tag, *titles, is_flat=is_flat)
 

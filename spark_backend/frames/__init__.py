@@ -1,1 +1,0 @@
-"""DataFrames in, DataFrames out, for users' programs."""
