@@ -21,8 +21,8 @@ from ensue.asking_why import with_causes
 from job_engine.deployment import Deployment
 from job_engine.deployment_file import load_deployment
 from job_engine.errors import in_plain_words
+from job_engine.job.status import QueryStatus, SourceStatus, Status, status_of
 from job_engine.job.upkeep.keys import JobState, KeyState, QuerySize, SeenGroup, job_state, seen_again
-from job_engine.job.watching.status import QueryStatus, SourceStatus, Status, status_of
 from job_engine.operator.clocks import place_name
 from job_engine.sinks.kinds import publishing
 from querylang.errors import InputError, counted, did_you_mean, listed

@@ -22,7 +22,7 @@ def status(file: DeploymentFile, query: QueryPattern = None, as_json: Json = Fal
 
     load_arrow_alone()
     from ensue.commands.status_text import status_text
-    from job_engine.job.watching.status import status_of
+    from job_engine.job.status import status_of
 
     shown = status_of(file)
     if query is not None:

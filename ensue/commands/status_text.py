@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from ensue.rendering.account import account_text, left_text
 from ensue.rendering.text_table import TimeFormat, text_table
+from job_engine.job.status import QueryStatus, SourceStatus, Status, TimelineStatus
 from job_engine.job.upkeep.keys import JobState, KeyState
-from job_engine.job.watching.status import QueryStatus, SourceStatus, Status, TimelineStatus
 from job_engine.operator.clocks import FILE, place_name
 from job_engine.sources.source import PartitionBacklog
 from querylang.errors import counted, listed

@@ -11,8 +11,8 @@ from job_engine.errors import in_plain_words
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.compilation import compiled_as_kept
-from job_engine.job.journal.journal import InstancesCommand
-from job_engine.job.journal.written import instances_text, read_journal
+from job_engine.job.journal import InstancesCommand
+from job_engine.job.written_journal import instances_text, read_journal
 from job_engine.sources.listing.batch_log import batches_of
 from job_engine.sources.listing.command_folder import CHANGE, EVENT, Command, CommandKind, Outcome
 from querylang.dataclass import dataclass, replace

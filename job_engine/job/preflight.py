@@ -23,10 +23,10 @@ from job_engine.job.checkpoint.checkpoint_record import (
 )
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.compilation import Compiled, compiled_as_kept, with_fields
-from job_engine.job.journal.file_changes import foretell, refuse_changed_files
-from job_engine.job.journal.written import JOURNAL_VERSION, is_same, read_files
+from job_engine.job.file_changes import foretell, refuse_changed_files
 from job_engine.job.lookup_files import changed_tables, refuse_unread_tables, with_kept_tables
 from job_engine.job.plan_rules import refuse_missing_tables, refuse_name_conflicts, refuse_unknown_fields
+from job_engine.job.written_journal import JOURNAL_VERSION, is_same, read_files
 from job_engine.local_path import LocalPath
 from job_engine.operator.bucket_state import STATE_VERSION
 from job_engine.place import Place, RemotePath, names_in, refuse_missing_bucket

@@ -14,7 +14,7 @@ import pytest
 import ensue
 from ensue.commands.status_text import status_text
 from ensue.rendering.text_table import text_table
-from job_engine.job.watching.status import QueryStatus, SourceStatus, Status, TimelineStatus
+from job_engine.job.status import QueryStatus, SourceStatus, Status, TimelineStatus
 from job_engine.sources.source import PartitionBacklog, SourceBacklog
 from job_engine.wire.reports import Report
 from querylang.errors import FileErrors, InputError

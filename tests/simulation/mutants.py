@@ -296,7 +296,7 @@ MISTAKES = (
     ),
     Mistake(
         "lost",
-        "job_engine/job/journal/written.py",
+        "job_engine/job/written_journal.py",
         "    journal_file(checkpoint).write(journal_to_plain(journal))\n",
         "",
     ),

@@ -17,8 +17,8 @@ import pytest
 import querylang
 from job_engine.job.history.running import HistoryProgram
 from job_engine.job.history.table_run import limits_of, met_sources
-from job_engine.job.journal.journal import HistoryCommand, Taking, moment_of_change
-from job_engine.job.journal.written import PlainJournal, journal_of_plain, journal_to_plain
+from job_engine.job.journal import HistoryCommand, Taking, moment_of_change
+from job_engine.job.written_journal import PlainJournal, journal_of_plain, journal_to_plain
 from job_engine.operator.history_run import HistoryRun
 from job_engine.wire.packed_rows import Signal, pack_arrivals
 from job_engine.wire.program import Program, load_program

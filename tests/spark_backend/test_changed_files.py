@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from job_engine.deployment_file import load_deployment
+from job_engine.job import file_changes
 from job_engine.job.checkpoint.checkpoint_record import read_record, write_record
 from job_engine.job.commands import send_change, send_shadow
-from job_engine.job.journal import file_changes
-from job_engine.job.journal.file_changes import take_files
-from job_engine.job.journal.written import read_files, read_journal
+from job_engine.job.file_changes import take_files
 from job_engine.job.preflight import StartPlan, checked, note_release, plan_of
-from job_engine.job.watching.status import status_of
+from job_engine.job.status import status_of
+from job_engine.job.written_journal import read_files, read_journal
 from job_engine.wire.program import Program
 from querylang.errors import InputError
 from tests.support.job_without_spark import started

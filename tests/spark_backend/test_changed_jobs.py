@@ -10,7 +10,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from job_engine.job.journal.journal import JournalEpoch
+from job_engine.job.journal import JournalEpoch
 from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.packed_rows import Signal
 from job_engine.wire.tagged_rows import Tag

@@ -14,8 +14,8 @@ import querylang
 from job_engine.errors import WorkerDied
 from job_engine.job.checkpoint.job_folder import failed_tries, skip_records, told_deaths
 from job_engine.job.checkpoint.progress import JobProgress
+from job_engine.job.prometheus import Metrics
 from job_engine.job.reports import Figures
-from job_engine.job.watching.prometheus import Metrics
 from job_engine.kafka_broker import TopicChoice
 from job_engine.local_path import LocalPath
 from job_engine.place import RemotePath

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import querylang
-from job_engine.job.journal.journal import Journal, Taking
-from job_engine.job.journal.written import asked_of_text
+from job_engine.job.journal import Journal, Taking
+from job_engine.job.written_journal import asked_of_text
 from job_engine.operator.bucket_state import open_state
 from job_engine.operator.step import run_step
 from job_engine.sources.listing.command_folder import FORGET, Command

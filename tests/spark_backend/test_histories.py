@@ -12,7 +12,7 @@ import pytest
 
 import querylang
 from job_engine.job.history.table_run import limits_of, met_sources
-from job_engine.job.journal.journal import HistoryCommand, JournalEpoch, Taking, moment_of_change
+from job_engine.job.journal import HistoryCommand, JournalEpoch, Taking, moment_of_change
 from job_engine.operator.history_run import HistoryRun
 from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.packed_rows import Signal, pack_arrivals

@@ -16,7 +16,7 @@ from job_engine.deployment_file import load_deployment
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.history.read_again import histories, remove_done
-from job_engine.job.journal.written import read_journal
+from job_engine.job.written_journal import read_journal
 from job_engine.place import OutsidePath
 from job_engine.sources.folder.after_reading import Settled, settle
 from job_engine.sources.folder.listing import FileStamp

@@ -16,7 +16,7 @@ import querylang
 from job_engine.deployment_file import load_deployment
 from job_engine.job.compilation import told_sources
 from job_engine.job.history.running import send_with_history
-from job_engine.job.watching.status import backlog_of
+from job_engine.job.status import backlog_of
 from job_engine.setting_keys import Engine
 from job_engine.sources.kinds import FORMATS
 from job_engine.sources.listing import manifests as kept_manifests

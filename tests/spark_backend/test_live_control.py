@@ -10,8 +10,8 @@ import pytest
 
 import querylang
 from job_engine.deployment_file import load_deployment
-from job_engine.job.journal.journal import Journal, Taking
-from job_engine.job.journal.written import asked_of_text
+from job_engine.job.journal import Journal, Taking
+from job_engine.job.written_journal import asked_of_text
 from job_engine.sources.listing.command_folder import CHANGE, CommandFolder
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.tagged_rows import Tag

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import querylang
-from job_engine.job.journal.journal import Journal, Taking
-from job_engine.job.journal.written import asked_of_text, journal_to_plain
+from job_engine.job.journal import Journal, Taking
 from job_engine.job.plan_rules import refuse_name_conflicts
+from job_engine.job.written_journal import asked_of_text, journal_to_plain
 from job_engine.sinks import bucket_results
 from job_engine.wire import plan_text as texts
 from job_engine.wire.partition_groups import partition_groups

@@ -14,9 +14,9 @@ import pytest
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.job import run
+from job_engine.job.status import status_of
 from job_engine.job.upkeep import moving
 from job_engine.job.upkeep.moving import move, rebucket
-from job_engine.job.watching.status import status_of
 from job_engine.place import place_of
 from job_engine.setting_keys import Engine
 from querylang.errors import InputError

@@ -16,7 +16,7 @@ from job_engine.deployment_file import load_deployment
 from job_engine.job.compilation import compile_deployment
 from job_engine.job.job import run
 from job_engine.job.reports import RunReport
-from job_engine.job.watching.status import Status, status_of
+from job_engine.job.status import Status, status_of
 from job_engine.operator.cases import Case
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals

@@ -14,7 +14,7 @@ from job_engine.job.batch_writer import FirstRecords, Reporter
 from job_engine.job.checkpoint.job_folder import BatchFiles
 from job_engine.job.checkpoint.progress import JobProgress
 from job_engine.job.reports import BatchReport, RunTotal
-from job_engine.job.watching.status import status_of
+from job_engine.job.status import status_of
 from job_engine.operator.step import run_step
 from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.packed_rows import HOME, pack_reports

@@ -15,8 +15,8 @@ from job_engine.deployment import Deployment
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import BatchFiles
 from job_engine.job.history.read_again import read_mark
-from job_engine.job.journal.written import read_files, read_journal
 from job_engine.job.preflight import refuse_damaged_logs
+from job_engine.job.written_journal import read_files, read_journal
 from job_engine.setting_keys import Engine
 from job_engine.sources.folder.after_reading import SettledFile
 from job_engine.sources.listing.batch_log import job_notes

@@ -20,12 +20,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from job_engine.deployment import Address
 from job_engine.deployment_file import load_deployment
+from job_engine.job import watch
 from job_engine.job.checkpoint.progress import JobProgress
 from job_engine.job.job import deploy, run
+from job_engine.job.prometheus import FRESH, PARTITIONS, Kept, Metrics
 from job_engine.job.reports import Figures, Pulse
 from job_engine.job.stages.start import WallClock
-from job_engine.job.watching import watch
-from job_engine.job.watching.prometheus import FRESH, PARTITIONS, Kept, Metrics
 from job_engine.operator.clocks import JobClock, SourceWatermark
 from job_engine.sources.source import SourceBacklog
 from querylang.errors import InputError

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 import querylang
 from job_engine.job.checkpoint.progress import JobProgress
-from job_engine.job.journal.journal import Journal, Taking, moment_of_change
-from job_engine.job.journal.written import PlainJournal, asked_of_text, journal_of_plain, journal_to_plain
+from job_engine.job.journal import Journal, Taking, moment_of_change
+from job_engine.job.written_journal import PlainJournal, asked_of_text, journal_of_plain, journal_to_plain
 from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.packed_rows import Signal
 from job_engine.wire.program import Program, load_program

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import ensue
 from job_engine.job.job import run
-from job_engine.job.watching.status import status_of
+from job_engine.job.status import status_of
 from runtime.admission.rules import Outcome
 from runtime.results.for_users import Plain
 from runtime.results.ledger import RECEIVED

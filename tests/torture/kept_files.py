@@ -12,7 +12,6 @@ from typing import Any
 
 from job_engine.deployment_file import load_deployment
 from job_engine.job.checkpoint.job_folder import JobFolder, failed_tries, skip_records
-from job_engine.job.journal.written import read_files
 from job_engine.job.preflight import Checked, checked
 from job_engine.job.stages.change import kept_program
 from job_engine.job.stages.interrupted import (
@@ -23,6 +22,7 @@ from job_engine.job.stages.interrupted import (
     write_settings,
 )
 from job_engine.job.upkeep.backup import back_up, restore
+from job_engine.job.written_journal import read_files
 from job_engine.sinks.folder.compaction import interrupted, remove_drafts
 from job_engine.sources.crash_marks import CrashMarks, Deadly
 from job_engine.sources.folder.after_reading import Settled, SettledFile

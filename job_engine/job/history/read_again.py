@@ -11,8 +11,8 @@ import pyarrow as pa
 from job_engine.clock import wall_ns
 from job_engine.deployment import Deployment
 from job_engine.durable_files import JobFile
-from job_engine.job.journal.journal import HistoryCommand
-from job_engine.job.journal.written import history_of_text
+from job_engine.job.journal import HistoryCommand
+from job_engine.job.written_journal import history_of_text
 from job_engine.local_path import LocalPath
 from job_engine.place import Place, files_below, names_in
 from job_engine.sources.kinds import running_of

@@ -26,10 +26,10 @@ from job_engine.job.history.read_again import (
     write_mark,
 )
 from job_engine.job.history.table_run import limits_of, met_sources, run_over_table
-from job_engine.job.journal.journal import HistoryCommand, Journal, Taking, moment_of_change
-from job_engine.job.journal.written import history_text, read_journal
+from job_engine.job.journal import HistoryCommand, Journal, Taking, moment_of_change
 from job_engine.job.lookup_files import refuse_unknown_tables, with_kept_tables
 from job_engine.job.plan_rules import finishing
+from job_engine.job.written_journal import history_text, read_journal
 from job_engine.operator.clocks import JobClock, SourceWatermark
 from job_engine.operator.history_run import HistoryRun, SeenRun
 from job_engine.place import Place

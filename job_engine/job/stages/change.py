@@ -15,11 +15,11 @@ from job_engine.job.history.read_again import (
     remove_unused,
 )
 from job_engine.job.history.running import HistoryProgram, HistoryReading
-from job_engine.job.journal.journal import HistoryCommand, Journal, Taking, moment_of_change
-from job_engine.job.journal.written import asked_of_text, read_journal, write_journal
+from job_engine.job.journal import HistoryCommand, Journal, Taking, moment_of_change
 from job_engine.job.lookup_files import refuse_unknown_tables, with_kept_tables
 from job_engine.job.plan_rules import finishing
 from job_engine.job.preflight import Checked
+from job_engine.job.written_journal import asked_of_text, read_journal, write_journal
 from job_engine.place import Place
 from job_engine.sources.listing.command_folder import CHANGE, ERROR, Answer, Command, CommandFolder
 from job_engine.wire.program import Program

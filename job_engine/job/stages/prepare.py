@@ -15,9 +15,9 @@ from job_engine.job.checkpoint.checkpoint_record import read_record, refuse_othe
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.checkpoint.locks import RunLock, StoreLock
 from job_engine.job.driver import Driver, Machine, driver_of, in_words_of_driver
-from job_engine.job.journal.file_changes import take_files
+from job_engine.job.file_changes import take_files
 from job_engine.job.preflight import Checked, checked, note_release, other_release
-from job_engine.job.watching.watch import Watch, open_watch
+from job_engine.job.watch import Watch, open_watch
 from job_engine.setting_keys import Engine
 from job_engine.sinks.kinds import publishing
 from job_engine.sources.kinds import running_of

@@ -39,7 +39,7 @@ from job_engine.job.stages.interrupted import (
     write_settings,
 )
 from job_engine.job.stages.prepare import Job
-from job_engine.job.watching.status import Status, read_status
+from job_engine.job.status import Status, read_status
 from job_engine.local_path import LocalPath
 from job_engine.place import Place, retry_of
 from job_engine.sinks import run_sinks

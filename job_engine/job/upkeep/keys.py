@@ -18,7 +18,7 @@ from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.commands import LOOK, Sent, send_command
 from job_engine.job.forgotten_rows import ask_for_rows, has_requests
 from job_engine.job.history.running import HistoryReading
-from job_engine.job.journal.journal import HistoryCommand
+from job_engine.job.journal import HistoryCommand
 from job_engine.job.plan_rules import refuse_unknown_fields
 from job_engine.job.upkeep.opened_checkpoint import Opened, open_checkpoint, saved_states
 from job_engine.operator.bucket_state import BucketState, open_state

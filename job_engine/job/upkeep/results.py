@@ -17,10 +17,10 @@ from job_engine.durable_files import RESULT, new_file, publish, sync
 from job_engine.errors import in_plain_words
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.job.journal.journal import Journal
-from job_engine.job.journal.written import read_journal
+from job_engine.job.journal import Journal
 from job_engine.job.reports import source_of
 from job_engine.job.upkeep.opened_checkpoint import open_checkpoint
+from job_engine.job.written_journal import read_journal
 from job_engine.place import Place, RemotePath, names_in
 from job_engine.sinks.kinds import MATCHES, Compacted, Compaction, Layout, Sink, publishing, sink_kind
 from job_engine.sinks.names import folder_name

@@ -15,9 +15,9 @@ from job_engine.job.job import run as run_once
 from job_engine.job.lookup_files import read_tables
 from job_engine.job.stages.prepare import prepare
 from job_engine.job.stages.start import RunKind
+from job_engine.job.status import status_of
 from job_engine.job.upkeep.keys import forget
 from job_engine.job.upkeep.moving import rebucket
-from job_engine.job.watching.status import status_of
 from querylang.errors import FileErrors, InputError
 from tests.support.local_jobs import CrashAt, begun, crashed, run
 from tests.support.lookup_jobs import assert_like_a_replay, content, job, rest, room, versions_of, write_places

@@ -22,7 +22,7 @@ from job_engine.job.job import run as run_once
 from job_engine.job.lookup_files import KeptTable, read_tables, take_tables
 from job_engine.job.stages.prepare import prepare
 from job_engine.job.stages.start import RunKind
-from job_engine.job.watching.status import status_of
+from job_engine.job.status import status_of
 from job_engine.place import place_of
 from querylang.errors import FileErrors, InputError
 from tests.support.local_jobs import Crash, CrashAt, begun, crashed, run

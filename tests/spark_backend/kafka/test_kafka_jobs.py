@@ -16,7 +16,7 @@ import querylang
 from ensue.commands.status_text import status_text
 from job_engine.errors import Unreachable
 from job_engine.job.job import deploy, run
-from job_engine.job.watching.status import Status, status_of
+from job_engine.job.status import Status, status_of
 from job_engine.setting_keys import Engine
 from job_engine.sources.source import PartitionBacklog, SourceBacklog
 from querylang.errors import InputError

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from job_engine.deployment import Deployment
 from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.job.journal.journal import Journal, Taking, instance_words, moment_of_change
-from job_engine.job.journal.written import (
+from job_engine.job.journal import Journal, Taking, instance_words, moment_of_change
+from job_engine.job.plan_rules import finished, finishing
+from job_engine.job.written_journal import (
     asked_of_text,
     files_text,
     is_same,
@@ -15,7 +16,6 @@ from job_engine.job.journal.written import (
     write_files,
     write_journal,
 )
-from job_engine.job.plan_rules import finished, finishing
 from job_engine.sources.listing.command_folder import CHANGE
 from job_engine.wire.program import Program
 from querylang.dataclass import dataclass

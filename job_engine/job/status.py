@@ -18,10 +18,10 @@ from job_engine.deployment_file import load_deployment
 from job_engine.errors import SourceProblem, in_plain_words
 from job_engine.job.checkpoint.job_folder import JobFolder, Ledger
 from job_engine.job.checkpoint.progress import RECENT, JobProgress, QueryTime, Recent, Timeline
-from job_engine.job.journal.journal import Journal
-from job_engine.job.journal.written import read_journal
+from job_engine.job.journal import Journal
 from job_engine.job.lookup_files import KeptTable, read_tables
-from job_engine.job.watching.process_memory import ProcessMemory, memory_of
+from job_engine.job.process_memory import ProcessMemory, memory_of
+from job_engine.job.written_journal import read_journal
 from job_engine.operator.clocks import SourceWatermark, place_name
 from job_engine.sources.kinds import running_of
 from job_engine.sources.listing.batch_log import DamagedManifest

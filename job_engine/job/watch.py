@@ -16,9 +16,9 @@ from job_engine.clock import monotonic, wait_for
 from job_engine.deployment import Address, Deployment
 from job_engine.job.checkpoint.job_folder import JobFolder, failed_tries
 from job_engine.job.driver import Running
+from job_engine.job.prometheus import Metrics
 from job_engine.job.reports import Observed, Pulse, figures_at_start
-from job_engine.job.watching.prometheus import Metrics
-from job_engine.job.watching.status import backlog_of
+from job_engine.job.status import backlog_of
 from job_engine.threads import in_background, new_event
 from querylang.errors import PassingError
 from querylang.plan.model import Plan

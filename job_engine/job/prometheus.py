@@ -9,8 +9,8 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from job_engine.clock import monotonic, wall_seconds
+from job_engine.job.process_memory import memory_of
 from job_engine.job.reports import CONTROL, Figures
-from job_engine.job.watching.process_memory import memory_of
 from job_engine.sources.source import SourceBacklog
 from job_engine.wire.reports import partition_text
 from querylang.errors import InputError
@@ -19,6 +19,7 @@ from runtime.results.ledger import DISCARDS, RECEIVED
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
+
 
 PARTITIONS = 50
 """So many partitions of a source have a metric each; of the others there is the source's."""

@@ -20,7 +20,7 @@ from typing import Any, NotRequired, TypedDict
 from job_engine.chance import new_salt
 from job_engine.deployment import Deployment
 from job_engine.durable_files import RESTORE, JobFile, indented
-from job_engine.job.journal.journal import (
+from job_engine.job.journal import (
     Asked,
     HiddenPlan,
     HistoryCommand,
