@@ -24,12 +24,11 @@ from querylang.plan.model import Plan, QueryPlan, Table
 from querylang.plan.text import VALID
 from querylang.plan.text_forms import Network, NotANetworkError, network_of
 from querylang.printable import warn
-from runtime.arrow_types import arrow_type, one_chunk
+from runtime.column_types import Integers, arrow_type, one_chunk
 from runtime.columns.keys import hash_keys, number_keys, number_values
 from runtime.columns.rows import stable_order
 from runtime.instants import NEVER, NO_TIME
 from runtime.interpreter import TableContent, Value
-from runtime.number_arrays import Integers
 from runtime.reading import SmallTable
 from runtime.temporary import HeldFolder
 

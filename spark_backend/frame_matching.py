@@ -23,7 +23,7 @@ from querylang.dataclass import dataclass, replace
 from querylang.plan.model import Plan
 from querylang.plan.routing import CHANGES
 from runtime.admission import furthest_time, selectors_of
-from runtime.arrow_types import has_column
+from runtime.column_types import has_column
 from runtime.columns.arrivals import PLACE, Arrivals, RecordKind, come_before, in_arrival_order, place_of
 from runtime.instants import NO_TIME
 from runtime.policies.plan_policies import Orderings, policy_of

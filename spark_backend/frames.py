@@ -25,7 +25,7 @@ from querylang.errors import InputError
 from querylang.plan.model import Plan
 from querylang.plan.routing import source_types
 from querylang.printable import warn
-from runtime.arrow_types import has_column
+from runtime.column_types import has_column
 from runtime.columns.arrivals import PLACES_OF_A_SOURCE, Arrivals
 from runtime.columns.keys import hash_rows
 from runtime.input_policies import is_clocked

@@ -20,7 +20,14 @@ from job_engine.place import Place, UnknownScheme, is_within, place_of
 from job_engine.stopping import listen_again
 from querylang.errors import InputError
 from querylang.printable import masked, one_line, warn
-from spark_backend.executors import await_executors, refuse_unfit_executors, refuse_unseen_folders
+from spark_backend.executors import (
+    add_own_packages,
+    await_executors,
+    refuse_unfit_driver_python,
+    refuse_unfit_executors,
+    refuse_unseen_folders,
+    ship_package,
+)
 from spark_backend.launch import jvm
 from spark_backend.launch.session_settings import (
     AT_RUN_TIME,
@@ -32,7 +39,6 @@ from spark_backend.launch.session_settings import (
     settings_of_start,
 )
 from spark_backend.launch.worker_python import ROOT, is_worker_python, refuse_other_python, set_environment
-from spark_backend.package import add_own_packages, refuse_unfit_driver_python, ship_package
 from spark_backend.plain_errors import refuse_unusable_java, start_in_plain_words
 from spark_backend.versions import refuse_connect
 

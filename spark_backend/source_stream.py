@@ -165,7 +165,7 @@ class FileStreamReader(Reader):
         from job_engine.sources.task_reading import labelled, read_task
         from job_engine.wire.packed_rows import put_aside
         from runtime.threads import set_objects_aside
-        from spark_backend.package import use_shipped_kernels
+        from spark_backend.executors import use_shipped_kernels
 
         set_objects_aside()
         use_shipped_kernels()

@@ -23,7 +23,7 @@ from job_engine.threads import EarlyStart, in_background
 from job_engine.wire.program import Program
 from querylang.dataclass import dataclass
 from querylang.errors import InputError
-from spark_backend.package import ship_kernels
+from spark_backend.executors import ship_kernels
 from spark_backend.session import is_on_one_machine, job_session, keep_tasks, tasks_of
 from spark_backend.source_stream import HAS_AVAILABLE_NOW, packed_stream, spark_options
 from spark_backend.spark_operator import new_folder, start_workers

@@ -47,7 +47,7 @@ def on_worker(module: str, function: str, *arguments: Any) -> Callable[..., Any]
 
         try:
             importlib.import_module("runtime.threads").set_objects_aside()
-            importlib.import_module("spark_backend.package").use_shipped_kernels()
+            importlib.import_module("spark_backend.executors").use_shipped_kernels()
             target = getattr(importlib.import_module(module), function)
         except ImportError as error:
             message = f"Ensue cannot be imported on a Spark executor ({error}); install it there, or send it along"

@@ -52,7 +52,7 @@ def backtest(
     as_json: Json = False,
 ) -> None:
     """Compare the matches with what should have fired: precision, recall, delay, misses."""
-    from runtime.arrow_types import load_arrow_alone
+    from runtime.column_types import load_arrow_alone
 
     load_arrow_alone()
     from ensue import embedded
@@ -89,7 +89,7 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Try values of a query's parameters, in one replay, against what should have fired."""
-    from runtime.arrow_types import load_arrow_alone
+    from runtime.column_types import load_arrow_alone
 
     load_arrow_alone()
     from ensue.queries import load

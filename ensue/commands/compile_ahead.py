@@ -101,7 +101,7 @@ def package(
     ] = False,
 ) -> None:
     """Write an archive of Ensue, for executors that have none. Jobs send one by themselves."""
-    from spark_backend.package import dependency_files, write_package
+    from spark_backend.executors import dependency_files, write_package
 
     compiled = _compiled_kernels() if kernels else None
     write_package(out, compiled, dependency_files() if with_dependencies else ())

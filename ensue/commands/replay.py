@@ -82,7 +82,7 @@ def replay(
     report: Annotated[Path | None, typer.Option(metavar="OUT", help="Write the replay as an HTML page, too.")] = None,
 ) -> None:
     """Run queries over event tables, in this process."""
-    from runtime.arrow_types import load_arrow_alone
+    from runtime.column_types import load_arrow_alone
 
     load_arrow_alone()
     from ensue.queries import load
@@ -337,7 +337,7 @@ def why(
     Of a job: what it waits for, what holds time back, and what it has discarded. By a match, a
     moment or a row it reads again what the job has read; a row is an offset in `--source`.
     """
-    from runtime.arrow_types import load_arrow_alone
+    from runtime.column_types import load_arrow_alone
 
     if not events:
         is_of_tables = until is not None or no_flush or data != DataOptions()
@@ -404,7 +404,7 @@ def funnel(
     as_json: Json = False,
 ) -> None:
     """Count how many first steps reached which step of a pattern, and why the others stopped."""
-    from runtime.arrow_types import load_arrow_alone
+    from runtime.column_types import load_arrow_alone
 
     load_arrow_alone()
     from ensue import embedded

@@ -163,7 +163,7 @@ def _run_with_json_log(file: Path, settings: _Settings) -> None:
 def _run(file: Path, deployment: Deployment, settings: _Settings, progress: OnBatch) -> RunReport:
     from job_engine.job.driver import driver_of
     from job_engine.setting_keys import Engine
-    from runtime.arrow_types import load_arrow_alone
+    from runtime.column_types import load_arrow_alone
 
     if deployment.engine is Engine.LOCAL:
         load_arrow_alone()

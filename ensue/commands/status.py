@@ -18,7 +18,7 @@ def status(file: DeploymentFile, query: QueryPattern = None, as_json: Json = Fal
     The clock and the sources that hold it back, what is not processed yet, accounts, sizes, rates,
     memory.
     """
-    from runtime.arrow_types import load_arrow_alone
+    from runtime.column_types import load_arrow_alone
 
     load_arrow_alone()
     from ensue.commands.status_text import status_text

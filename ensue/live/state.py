@@ -15,7 +15,7 @@ from ensue.data_options import DataOptions, read_parameters
 from ensue.plans import decide, fitted
 from ensue.queries import Queries
 from job_engine.durable_files import new_file, publish
-from job_engine.wire.container import ContainerError, pack, unpack
+from job_engine.wire.packed_rows import ContainerError, pack, unpack
 from job_engine.wire.plan_text import fingerprint, plan_text
 from querylang.dataclass import dataclass, field
 from querylang.errors import InputError

@@ -26,11 +26,10 @@ from querylang.plan.expression import Expression, FieldOf, KeyOf, PrevOf
 from querylang.plan.lookups import lookups_in
 from querylang.plan.model import Plan, QueryPlan
 from querylang.printable import warn
-from runtime.arrow_types import one_chunk
+from runtime.column_types import Integers, one_chunk
 from runtime.columns.keys import GivenKey, is_of_key, key_cells, key_sources
 from runtime.json_reader import DamagedJson
 from runtime.lookup_tables import LookupTable, definition_of, tables_of_plan
-from runtime.number_arrays import Integers
 
 
 @dataclass(frozen=True, slots=True)

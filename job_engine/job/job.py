@@ -18,7 +18,7 @@ from job_engine.errors import as_job_errors
 from job_engine.job.checkpoint.job_folder import skip_records
 from job_engine.job.driver import in_words_of_driver
 from job_engine.job.reports import BatchReport, OnBatch, RunReport, RunTotal
-from job_engine.job.stages.change import kept_program
+from job_engine.job.stages.between_batches import kept_program
 from job_engine.job.stages.prepare import Job, prepare
 from job_engine.job.stages.start import Handle, RunKind, WallClock, has_ended, start
 from job_engine.setting_keys import Engine

@@ -20,7 +20,7 @@ from job_engine.job.checkpoint.job_folder import JobFolder, Ledger
 from job_engine.job.checkpoint.progress import RECENT, JobProgress, QueryTime, Recent, Timeline
 from job_engine.job.journal import Journal
 from job_engine.job.lookup_files import KeptTable, read_tables
-from job_engine.job.process_memory import ProcessMemory, memory_of
+from job_engine.job.prometheus import ProcessMemory, memory_of
 from job_engine.job.written_journal import read_journal
 from job_engine.operator.clocks import SourceWatermark, place_name
 from job_engine.sources.kinds import running_of

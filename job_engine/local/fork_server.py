@@ -48,7 +48,7 @@ def main(control: socket.socket) -> None:
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     with suppress(Exception):
-        importlib.import_module("runtime.arrow_types").load_arrow_alone()
+        importlib.import_module("runtime.column_types").load_arrow_alone()
     for name in LOADED:
         with suppress(Exception):  # the worker itself will say what is wrong
             importlib.import_module(name)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
-from job_engine.wire.container import pack, unpack
+from job_engine.wire.packed_rows import pack, unpack
 from job_engine.wire.partition_groups import Parcel
 from querylang.dataclass import dataclass, field
 from runtime.engine import RoutedRecords

@@ -21,8 +21,7 @@ from job_engine.place import place_of_plain
 from job_engine.sinks.bucket_results import Attempt, write_results
 from job_engine.sinks.kinds import MicroBatch, Sink
 from job_engine.sources.task_reading import read_task
-from job_engine.wire.container import ContainerError
-from job_engine.wire.packed_rows import fetched, put_aside
+from job_engine.wire.packed_rows import ContainerError, fetched, put_aside
 from job_engine.wire.partition_groups import Exchange, Parcel, next_round
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.tagged_rows import TaggedRow

@@ -12,15 +12,14 @@ import pyarrow.compute as pc
 from job_engine.durable_files import complete, make_kept_folder, new_file, sync
 from job_engine.operator.clocks import JobClock
 from job_engine.place import Place, local_copy, place_of, writable
-from job_engine.wire.container import ContainerError, pack, unpack
 from job_engine.wire.gathering import GroupName
-from job_engine.wire.packed_rows import COMMANDS, CONTROL, HOME, GroupRecords
+from job_engine.wire.packed_rows import COMMANDS, CONTROL, HOME, ContainerError, GroupRecords, pack, unpack
 from job_engine.wire.partition_groups import PartitionGroup
 from job_engine.wire.program import NullRule, Program, Stage
 from querylang.dataclass import dataclass, field, replace
 from querylang.errors import InputError
 from querylang.plan.model import Plan
-from runtime.arrow_types import has_column
+from runtime.column_types import has_column
 from runtime.columns.arrivals import SYSTEM_FIELDS, Arrivals, RecordKind, arrivals_schema
 from runtime.engine import Engine, StateError
 

@@ -26,7 +26,7 @@ from job_engine.wire.reports import clock_partitions
 from job_engine.wire.tagged_rows import Tag, TaggedRow
 from querylang.dataclass import dataclass, replace
 from querylang.plan.model import Plan
-from runtime.arrow_types import has_column
+from runtime.column_types import has_column
 from runtime.columns.arrivals import MOVED_FIELD, Arrivals, RecordKind, is_moved
 from runtime.instants import EARLIEST, NO_TIME
 from runtime.reading import ControlError, ControlEvents, parse_engine_control

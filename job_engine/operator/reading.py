@@ -25,7 +25,7 @@ from job_engine.wire.tagged_rows import Tag, TaggedRow
 from querylang.dataclass import dataclass, replace
 from querylang.plan.model import Plan
 from runtime.admission import Outcome, furthest_time
-from runtime.arrow_types import one_chunk
+from runtime.column_types import one_chunk
 from runtime.columns.arrivals import Arrivals, RecordKind, in_arrival_order
 from runtime.instants import NEVER, NO_TIME
 from runtime.reading import ControlError, parse_change

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from job_engine.sinks.kinds import MATCHES, Draft, Layout, MicroBatch, Sink, TaskWriter, publishing, writing
 from job_engine.sinks.names import by_channel, channels, match_folder
 from job_engine.sinks.tables import is_in_one, one_schema, one_table
-from job_engine.wire.container import pack, unpack
+from job_engine.wire.packed_rows import pack, unpack
 from job_engine.wire.program import Program, last_label, task_of
 from job_engine.wire.tagged_rows import Tag, TaggedRow, schema_of, spread_schema, user_table
 from querylang.dataclass import dataclass, field, replace

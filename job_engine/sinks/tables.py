@@ -16,7 +16,7 @@ from job_engine.place import Place
 from job_engine.sinks.kinds import Layout, Sink, publishing
 from job_engine.sinks.names import RESULT_FILE
 from querylang.errors import InputError
-from runtime.arrow_types import has_column, one_chunk
+from runtime.column_types import has_column, one_chunk
 from runtime.json_reader import json_of_text
 from runtime.results.for_users import COMMON, Plain, column_cells, plain_value
 

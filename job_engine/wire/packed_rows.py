@@ -7,10 +7,12 @@ gets one row per batch, with records or without: it reports the progress of the 
 from __future__ import annotations
 
 import json
+import struct
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -20,19 +22,87 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from job_engine.local_path import LocalPath, temporary_file
-from job_engine.wire.container import pack, unpack
 from job_engine.wire.partition_groups import EVERY_BUCKET, PartitionGroup, Route, refusing_group
 from job_engine.wire.reports import Report, SourceProgress, Unread, UnreadFiles, reports_to_plain, source_progress
 from querylang.dataclass import dataclass, field
 from querylang.plan.model import Plan
 from runtime.admission import Outcome, furthest_time
-from runtime.arrow_types import has_column
+from runtime.column_types import has_column
 from runtime.columns.arrivals import MOVED_FIELD, SHAPE_FIELDS, SYSTEM_FIELDS, Arrivals, arrivals_schema
 from runtime.instants import NO_TIME
-from runtime.json_reader import json_of_text
+from runtime.json_reader import DamagedJson, json_of_text
 from runtime.json_shapes import Count
 from runtime.results.ledger import RECEIVED, Account, ledger_table
 from runtime.results.schemas import LEDGER_SCHEMA
+
+# A JSON header and byte strings in one versioned binary value: packed rows and saved state.
+#
+# Every use has its own word and version: a value of another use or release is refused by name
+# instead of being misread. The content is plain data, never pickled classes.
+
+_BEGINNING = b"ENSUE\x02"
+_PREFIX = struct.Struct("<6sII")
+
+
+class ContainerError(ValueError):
+    """The bytes are not a container, or one of another use or version, or they are damaged."""
+
+
+def pack(
+    use: str, version: int, header: Mapping[str, Any], parts: Sequence[bytes], *, is_stored: bool = False
+) -> bytes:
+    """One value; `header` is anything that JSON can hold, `parts` follow it in order.
+
+    is_stored: the checksum covers the parts, too; without it, the header only
+    """
+    lengths = [len(part) for part in parts]
+    outer = {"use": use, "version": version, "header": dict(header), "lengths": lengths}
+    text = json.dumps(outer).encode()
+    checksum = _checksum(text, parts if is_stored else ())
+    return b"".join((_PREFIX.pack(_BEGINNING, len(text), checksum), text, *parts))
+
+
+class _Outer(TypedDict):
+    use: str
+    version: int
+    header: dict[str, Any]
+    lengths: list[Count]
+
+
+def unpack(use: str, version: int, data: bytes) -> tuple[dict[str, Any], list[memoryview]]:
+    """The inverse of `pack`, without copying the parts.
+
+    Raises ContainerError for another use or version, and for damage.
+    """
+    view = memoryview(data)
+    if len(view) < _PREFIX.size or bytes(view[: len(_BEGINNING)]) != _BEGINNING:
+        raise ContainerError(f"not a {use} value of this release of Ensue")
+    _, length, checksum = _PREFIX.unpack_from(view)
+    start = _PREFIX.size
+    text, content = bytes(view[start : start + length]), view[start + length :]
+    # of a stored value with parts, only the second one fits
+    if len(text) < length or (checksum != _checksum(text, ()) and checksum != _checksum(text, (content,))):
+        raise ContainerError(f"this {use} value is damaged: its checksum does not fit")
+    try:
+        outer = json_of_text(text, _Outer)
+    except DamagedJson as error:
+        raise ContainerError(f"this {use} value is damaged: {error}") from error
+    if outer["use"] != use or outer["version"] != version:
+        raise ContainerError(
+            f"{outer['use']} value of version {outer['version']}; this release reads {use} of version {version}"
+        )
+    if sum(outer["lengths"]) != len(content):
+        raise ContainerError(f"a {use} value is truncated: {len(content)} of {sum(outer['lengths'])} bytes")
+    ends = [*accumulate(outer["lengths"])]
+    return outer["header"], [content[end - size : end] for end, size in zip(ends, outer["lengths"], strict=True)]
+
+
+def _checksum(text: bytes, parts: Sequence[bytes | memoryview]) -> int:
+    checksum = zlib.crc32(text, len(text))
+    for part in parts:
+        checksum = zlib.crc32(part, checksum)
+    return checksum
+
 
 # Tables of records as Arrow IPC bytes; columns with one value are sent once, in the schema.
 #

@@ -17,10 +17,10 @@ from querylang.plan import model as plans
 from querylang.plan.encoding import WrongPart
 from querylang.plan.lookups import lookups_in
 from querylang.plan.model import ACCEPT, EventType, Plan, QueryPlan, Table
+from runtime.column_types import Integers
 from runtime.interpreter import Value
 from runtime.json_reader import DamagedJson, json_of_text, refuse_deep
 from runtime.lookup_tables import LookupTable, definition_of, tables_of_plan, with_content, with_read_places
-from runtime.number_arrays import Integers
 
 # Plans as JSON text: the form in which they are sent to workers and fingerprinted.
 #

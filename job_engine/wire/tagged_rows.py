@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from querylang.dataclass import dataclass
 from querylang.plan.model import Plan, QueryPlan
-from runtime.arrow_types import has_column
+from runtime.column_types import has_column
 from runtime.results.for_users import (
     flat_discards,
     flat_matches,

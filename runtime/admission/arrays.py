@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.column_types import Integers
 from runtime.compiling.compiled import inlined, kernel
 from runtime.input_policies import PolicyColumns
-from runtime.number_arrays import Integers
 
 
 class RowOrigin(IntEnum):

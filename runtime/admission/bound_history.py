@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from runtime.column_types import Integers
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER, NO_TIME
-from runtime.number_arrays import Integers
 
 TIMER = -1
 

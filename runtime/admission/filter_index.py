@@ -26,11 +26,10 @@ from numpy.typing import NDArray
 from querylang.dataclass import dataclass, field
 from querylang.plan.expression import Binary, Call, Expression, FieldOf, IndexOf, Items, Literal, Type, Unary, walk
 from querylang.plan.model import Plan, QueryPlan
-from runtime.arrow_types import arrow_type, has_column, one_chunk
+from runtime.column_types import Integers, arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import column_name
 from runtime.columns.expressions import as_array
 from runtime.columns.keys import group_rows
-from runtime.number_arrays import Integers
 
 _HASHED = (Type.INTEGER, Type.STRING)
 """Types of fields whose values are hashed. Of floats 0.0 equals -0.0, which hashes do not know."""

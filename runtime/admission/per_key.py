@@ -55,11 +55,11 @@ from runtime.admission.workspace import (
     push,
     times_to_fill,
 )
+from runtime.column_types import Integers
 from runtime.columns.arrivals import Shape
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.input_policies import BY_CLOCK, NO_WAIT, PolicyColumns
 from runtime.instants import NEVER, NO_TIME
-from runtime.number_arrays import Integers
 
 
 class Admitted(NamedTuple):

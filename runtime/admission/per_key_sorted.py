@@ -35,11 +35,11 @@ from runtime.admission.arrays import (
 )
 from runtime.admission.rules import Outcome, judge, own_settings
 from runtime.admission.workspace import Admission, Advances, Facts, Progress, Workspace, pop, push
+from runtime.column_types import Integers
 from runtime.columns.arrivals import Shape
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.input_policies import BY_CLOCK, NO_WAIT
 from runtime.instants import NEVER, NO_TIME
-from runtime.number_arrays import Integers
 
 MAX_MOVES = 16
 """Insertion sort is given up for a heap after so many moves per entry.

@@ -20,7 +20,7 @@ from querylang.plan.lookups import lookups_in
 from querylang.plan.model import EventType, Plan, QueryPlan
 from runtime.admission.filter_index import Filtered, Lookup, lookup_of, read_of
 from runtime.admission.rules import ADMITTED, Outcome
-from runtime.arrow_types import has_column, one_chunk
+from runtime.column_types import Integers, has_column, one_chunk
 from runtime.columns.arrivals import RecordKind, Shape, column_name
 from runtime.columns.expressions import as_array
 from runtime.columns.keys import (
@@ -37,7 +37,6 @@ from runtime.compiling.compiled import kernel
 from runtime.input_policies import clock_inputs, is_by_substream, is_clocked, uses_source_time
 from runtime.instants import NO_TIME
 from runtime.interpreter import event_numbers
-from runtime.number_arrays import Integers
 from runtime.timestamps import microseconds
 
 _USED, _HEARTBEAT = int(Outcome.USED), int(Outcome.HEARTBEAT)

@@ -32,12 +32,11 @@ from runtime.admission.shared_clock_kernel import (
     run_records,
 )
 from runtime.admission.timelines import COLUMNS, Grouping, NewRecords, TimelineStore, clock_settings, rules_of_kind
-from runtime.arrow_types import has_column, one_chunk
+from runtime.column_types import Integers, has_column, one_chunk
 from runtime.columns.arrivals import AT_THE_END
 from runtime.columns.rows import stable_order
 from runtime.input_policies import clock_inputs
 from runtime.instants import NEVER, NO_TIME
-from runtime.number_arrays import Integers
 
 
 @dataclass(frozen=True, slots=True)

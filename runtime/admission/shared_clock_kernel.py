@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from runtime.admission.bound_history import TIMER, BoundHistory, Groups, record_bound
 from runtime.admission.rules import Settings, judge, moves
+from runtime.column_types import Integers
 from runtime.columns.arrivals import Shape
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER, NO_TIME
-from runtime.number_arrays import Integers
 
 ALL_TIMELINES = -1
 OWN, IMPORTED = 0, 1

@@ -16,12 +16,11 @@ from querylang.plan.model import Plan, QueryPlan, TimelineKind, TimePolicy
 from runtime.admission.bound_history import ClockLag
 from runtime.admission.rules import Action, Settings
 from runtime.admission.shared_clock_kernel import ALL_TIMELINES, IMPORTED, Rules, Timelines
-from runtime.arrow_types import arrow_type, one_chunk
+from runtime.column_types import Integers, arrow_type, one_chunk
 from runtime.columns.keys import hash_keys, is_of_key, number_keys, plain_columns, substream_columns
 from runtime.columns.rows import ColdRows, is_small, joined
 from runtime.input_policies import key_places
 from runtime.instants import NEVER, NO_TIME
-from runtime.number_arrays import Integers
 
 # The settings of a shared clock, as numbers, from the policy that its inputs have in common.
 

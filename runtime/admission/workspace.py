@@ -11,11 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from runtime.admission.arrays import BoundRule, KeyedRows, Places, Punctuation, Ready, Released, Timers
-from runtime.arrow_types import made_once
+from runtime.column_types import Integers, made_once
 from runtime.compiling.compiled import borrowing
 from runtime.input_policies import BY_CLOCK, NO_WAIT, PolicyColumns
 from runtime.instants import NO_TIME
-from runtime.number_arrays import Integers
 
 
 class Admission(NamedTuple):

@@ -21,7 +21,7 @@ from querylang.plan.expression import Kind, Type
 from querylang.plan.library import LOCATION_FIELDS
 from querylang.plan.lookups import LOOKUP, failed_name
 from querylang.plan.model import EventType, Plan
-from runtime.arrow_types import arrow_type, has_column, made_once
+from runtime.column_types import arrow_type, has_column, made_once
 from runtime.columns.rows import stable_order
 from runtime.interpreter import Dictionary, EvaluationError, Event, Location, Value, World
 

@@ -39,7 +39,7 @@ from querylang.plan.expression import (
 )
 from querylang.plan.lookups import failed_name, stored_lookups, stored_name
 from querylang.plan.model import EventType, Field, Plan, QueryPlan
-from runtime.arrow_types import arrow_type, has_column, made_once, one_chunk
+from runtime.column_types import Integers, arrow_type, has_column, made_once, one_chunk
 from runtime.columns.arrivals import column_name, column_values, row_events, to_cell
 from runtime.columns.methods import Mask, both_valid, native_call, seconds_of
 from runtime.columns.rows import is_any_of
@@ -62,7 +62,6 @@ from runtime.interpreter import (
     takes_nulls,
     value_type,
 )
-from runtime.number_arrays import Integers
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError, listed
 from querylang.plan.expression import Expression, FieldOf
 from querylang.plan.model import Plan, QueryPlan, expression_to_dict, plain_field
-from runtime.arrow_types import arrow_type, has_column, made_once, one_chunk
+from runtime.column_types import arrow_type, has_column, made_once, one_chunk
 from runtime.columns.arrivals import Arrivals
 from runtime.columns.expressions import as_array
 from runtime.columns.rows import is_any_of

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan.expression import Call, Kind, Literal
+from runtime.column_types import Integers
 from runtime.interpreter import (
     WHITE_SPACE,
     EvaluationError,
@@ -24,7 +25,6 @@ from runtime.interpreter import (
     match_whole,
     regular_expression,
 )
-from runtime.number_arrays import Integers
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]

@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from runtime.arrow_types import has_column, one_chunk
+from runtime.column_types import Integers, has_column, one_chunk
 from runtime.compiling.compiled import kernel
 from runtime.instants import NEVER, NO_TIME
-from runtime.number_arrays import Integers
 
 BITS = 63
 """The bits of an int64 that is not negative."""

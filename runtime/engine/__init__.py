@@ -6,7 +6,7 @@ from runtime.engine.chains import Crossing
 from runtime.engine.division import NOWHERE, JoinRule, by_rules, divided_snapshot, equal_in_all, united_snapshot
 from runtime.engine.engine import Engine, Rounds, StoredEvents, only_result
 from runtime.engine.event_marks import are_numbered
-from runtime.engine.key_contents import KeyContents
+from runtime.engine.kept_states import KeyContents
 from runtime.engine.metrics import metrics_table, output_events
 from runtime.engine.paths import RoutedRecords
 from runtime.engine.query_state import QueryParts

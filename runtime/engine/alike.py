@@ -40,7 +40,7 @@ from querylang.plan.expression import (
     walk,
 )
 from querylang.plan.model import Condition, EventType, Every, Field, Input, Key, Plan, QueryPlan, Where, Without
-from runtime.arrow_types import arrow_type
+from runtime.column_types import arrow_type
 from runtime.columns.arrivals import column_name
 from runtime.engine.query_state import QueryParts, query_parts
 from runtime.input_policies import adjusts, clock_inputs, has_ends

@@ -33,7 +33,7 @@ from runtime.admission import (
     no_clocks_run,
     of_layers,
 )
-from runtime.arrow_types import has_column, one_chunk
+from runtime.column_types import Integers, has_column, one_chunk
 from runtime.columns.arrivals import Shape
 from runtime.columns.expressions import with_lookups
 from runtime.columns.keys import INPUT, group_rows, key_columns, key_values, number_keys
@@ -43,7 +43,6 @@ from runtime.engine.forgetting import Lives, StoredLives, divide, stored_lives
 from runtime.engine.query_state import CUT_OFF, QueryParts, QueryState
 from runtime.input_policies import NO_WAIT, PolicyColumns
 from runtime.instants import NEVER, NO_TIME
-from runtime.number_arrays import Integers
 from runtime.reading import ControlEvents
 
 _NONE = np.empty(0, np.int64)

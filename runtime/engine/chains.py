@@ -23,6 +23,7 @@ from querylang.dataclass import dataclass, replace
 from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.routing import levels, taken_types
 from runtime.admission import Moves
+from runtime.column_types import Integers
 from runtime.columns.arrivals import (
     AT_THE_END,
     PLACE,
@@ -36,7 +37,6 @@ from runtime.engine.paths import OF_END, OF_RECORD, OF_TIMER, Causes, Path, Rout
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
 from runtime.engine.shared_admission import SharedAdmission
 from runtime.interpreter import event_numbers
-from runtime.number_arrays import Integers
 from runtime.reading import ControlEvents
 from runtime.results.matched import routed_places
 from runtime.results.outputs import Routed

@@ -14,17 +14,15 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.plan.model import Plan, QueryPlan
-from runtime.arrow_types import has_column, one_chunk
+from runtime.column_types import Integers, has_column, one_chunk
 from runtime.columns.keys import hash_keys
 from runtime.columns.rows import joined
 from runtime.engine.engine import Engine
 from runtime.engine.event_marks import EVENT
-from runtime.engine.key_contents import renumbered
+from runtime.engine.kept_states import renumbered, saved_states
 from runtime.engine.query_state import GIVEN, RECORDS, SEEN, query_parts
 from runtime.engine.snapshot import ALIKE, decode, encode
-from runtime.engine.succession import saved_states
 from runtime.input_policies import clock_inputs, key_places
-from runtime.number_arrays import Integers
 
 Header = dict[str, Any]
 Tables = dict[str, pa.Table]

@@ -22,14 +22,24 @@ from runtime.columns.arrivals import Arrivals, RecordKind, in_arrival_order, is_
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.chains import Chains, Crossing
 from runtime.engine.families import Families
-from runtime.engine.key_contents import Key, KeyContents, forget_key, key_contents, query_sizes
+from runtime.engine.kept_states import (
+    NOTHING_SAVED,
+    Key,
+    KeyContents,
+    Saved,
+    forget_key,
+    handed_on,
+    key_contents,
+    query_sizes,
+    runners_of,
+    saved_states,
+)
 from runtime.engine.looking import EVERYTHING, FEW, LookedAt, Looking, Pairs
 from runtime.engine.paths import RoutedRecords
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
 from runtime.engine.query_state import QueryParts, QueryState, all_parts
 from runtime.engine.shared_admission import AdmittedCall, Carry, SharedAdmission, renamed
 from runtime.engine.snapshot import ALIKE, StateError, decode, encode, integer
-from runtime.engine.succession import NOTHING_SAVED, Saved, handed_on, runners_of, saved_states
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
 from runtime.matching.interface import Matcher
 from runtime.matching.serving import Search, Searches

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import QueryPlan
 from runtime.admission import ADMITTED, Outcome, Released, of_layers
-from runtime.arrow_types import has_column, one_chunk
+from runtime.column_types import Integers, has_column, one_chunk
 from runtime.compiling.compiled import borrowing
 from runtime.engine.snapshot import fitted, integer, refuse_nulls, refuse_outside
-from runtime.number_arrays import Integers
 from runtime.results.ledger import ROLE_DISCARDED, UNDEPLOYED, Account, count_records
 
 # The running numbers of a key's events, for patterns that ask what directly follows an event. Only

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import Plan
-from runtime.arrow_types import one_chunk
+from runtime.column_types import Integers, different_numbers, one_chunk
 from runtime.columns.rows import NumberedRows, joined, plain_cells, stable_order
 from runtime.engine.alike import OWNER_COLUMN, ROW_COLUMN, Family, families_of
 from runtime.engine.call_rows import CallRecords, Wanted
@@ -29,7 +29,6 @@ from runtime.engine.shared_admission import Carry, SharedAdmission
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.interface import Found
 from runtime.matching.trailing_waits import joined_waits
-from runtime.number_arrays import Integers, different_numbers
 from runtime.results.ledger import Account
 from runtime.results.match_table import gather_tables
 from runtime.results.matched import Matched, OrderedMatches, already_found, taken_columns

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from querylang.dataclass import dataclass, replace
 from querylang.plan.model import QueryPlan, known
 from runtime.admission import ClocksRun, KeyedRows, Punctuation, Timelines
+from runtime.column_types import Integers
 from runtime.columns.keys import group_rows
 from runtime.compiling.compiled import borrowing
 from runtime.input_policies import BY_CLOCK, NO_WAIT, PolicyColumns
 from runtime.instants import NEVER, NO_TIME
-from runtime.number_arrays import Integers
 
 TIMER = -1
 

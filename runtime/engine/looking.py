@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from querylang.dataclass import dataclass, replace
 from querylang.plan.model import Plan
 from runtime.admission import FilterIndex, Moves, Outcome
-from runtime.arrow_types import one_chunk
+from runtime.column_types import Integers, one_chunk
 from runtime.columns.arrivals import RecordKind
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.query_runner import QueryOutcome
 from runtime.engine.shared_admission import SharedAdmission
-from runtime.number_arrays import Integers
 from runtime.reading import ControlEvents
 from runtime.results.ledger import RECEIVED, Account
 

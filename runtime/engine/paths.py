@@ -21,10 +21,10 @@ import pyarrow as pa
 
 from querylang.dataclass import dataclass
 from querylang.plan.model import QueryPlan
+from runtime.column_types import Integers
 from runtime.columns.arrivals import AT_THE_END, Arrivals
 from runtime.interpreter import order_key
 from runtime.json_reader import json_of_text
-from runtime.number_arrays import Integers
 from runtime.results.outputs import Routed
 
 Path = tuple[tuple[Any, ...], ...]

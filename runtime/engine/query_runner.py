@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from querylang.dataclass import dataclass, replace
 from querylang.plan.model import QueryPlan
 from runtime.admission import ClocksRun, Outcome, Ready, Released, Waited, of_layers, reason_words
-from runtime.arrow_types import has_column
+from runtime.column_types import Integers, has_column
 from runtime.columns.arrivals import AT_THE_END
 from runtime.columns.rows import taken_by_term, taken_rows
 from runtime.engine.call_rows import CallRecords, Wanted
@@ -31,7 +31,6 @@ from runtime.matching.find_every import selected
 from runtime.matching.interface import Found, Ordered
 from runtime.matching.serving import Search
 from runtime.matching.trailing_waits import timers_of
-from runtime.number_arrays import Integers
 from runtime.results.ledger import FOUND, GIVEN, SUPPRESSED, Account
 from runtime.results.match_table import gather_table
 from runtime.results.matched import (

@@ -15,7 +15,7 @@ from querylang.dataclass import dataclass, replace
 from querylang.plan.lookups import stored_lookups
 from querylang.plan.model import EventType, Plan, QueryPlan
 from runtime.admission import QueryClocks, Selector
-from runtime.arrow_types import arrow_type, has_column, one_chunk
+from runtime.column_types import Integers, arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import SYSTEM_FIELDS, field_columns
 from runtime.columns.expressions import lookup_fields
 from runtime.columns.keys import INPUT, hash_keys, is_of_key, key_columns, key_identity
@@ -40,7 +40,6 @@ from runtime.matching.choose import choose_matcher
 from runtime.matching.interface import Matcher
 from runtime.matching.trailing_waits import PendingWaits
 from runtime.matching.windows import WindowColumns, window_columns
-from runtime.number_arrays import Integers
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from querylang.dataclass import dataclass, replace
 from querylang.plan.expression import Call, EndOf, EventOf, Expression, FieldOf, Fold, Type, terms_of, type_of, walk
 from querylang.plan.lookups import LOOKUP, failed_name, with_stored
-from runtime.arrow_types import arrow_type, has_column, one_chunk
+from runtime.column_types import Integers, arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import column_name, from_cell, row_events, to_cell
 from runtime.columns.expressions import over_columns
 from runtime.columns.keys import key_values
@@ -21,7 +21,6 @@ from runtime.columns.rows import plain_cells, taken_cells
 from runtime.exact_times import with_exact_times
 from runtime.interpreter import Context, EvaluationError, Event, PlanWorld, Value, evaluate, run_action, seconds
 from runtime.matching.interface import columns_of
-from runtime.number_arrays import Integers
 from runtime.results.match_table import match_ids
 from runtime.results.matched import OrderedMatches, taken_columns
 from runtime.results.outputs import error_outputs

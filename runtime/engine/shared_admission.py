@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from querylang.dataclass import dataclass, replace
 from querylang.plan.model import QueryPlan, known
 from runtime.admission import ADMITTED, Admitted, Outcome, Released, RowOrigin, Timers, Waited, admit, after_admission
-from runtime.arrow_types import has_column, one_chunk
+from runtime.column_types import Integers, has_column, one_chunk
 from runtime.columns.keys import layer_of_inputs, unique_numbers
 from runtime.columns.rows import taken_rows
 from runtime.compiling.compiled import borrowing
@@ -34,7 +34,6 @@ from runtime.input_policies import BY_CLOCK, NO_WAIT, clock_inputs, definitive_t
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.interface import Ordered
 from runtime.matching.windows import WindowColumns, rows_to_keep, superseded_by
-from runtime.number_arrays import Integers
 from runtime.results.ledger import Account, count_pending, count_records
 
 # Eviction at the end of a call: which events and bounds are stored, which keys are forgotten.

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from querylang.errors import InputError
-from runtime.arrow_types import has_column
+from runtime.column_types import has_column
 from runtime.json_reader import DamagedJson, json_of_text
 from runtime.json_shapes import Count
 

@@ -21,14 +21,13 @@ from querylang.plan.expression import type_of
 from querylang.plan.model import Plan, QueryPlan, known
 from querylang.plan.text import INPUT_NAMES, Names, expression_text
 from runtime.admission import Released
-from runtime.arrow_types import arrow_type, one_chunk
+from runtime.column_types import Integers, arrow_type, one_chunk
 from runtime.columns.expressions import as_array
 from runtime.columns.keys import filled, group_rows, hash_keys, is_of_key, key_types, number_values
 from runtime.columns.rows import ColdRows, Hashes
 from runtime.compiling.compiled import borrowing
 from runtime.engine.snapshot import fitted, refuse_nulls
 from runtime.instants import NO_TIME
-from runtime.number_arrays import Integers
 
 LEAST = 4_096
 """So many values are stored before expired ones are looked for."""

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from querylang.dataclass import dataclass, field
 from querylang.plan.expression import Aggregate, Expression, SelectOf, Type, type_of, walk
 from querylang.plan.model import EventType, Every, MatchLimit, Plan, QueryPlan
-from runtime.arrow_types import arrow_type
+from runtime.column_types import Integers, arrow_type
 from runtime.columns.arrivals import from_cell, row_events, to_cell
 from runtime.columns.expressions import over_columns
 from runtime.columns.keys import key_columns, key_values
 from runtime.exact_times import with_exact_times
 from runtime.interpreter import Context, EvaluationError, Event, PlanWorld, Value, World, evaluate, run_action
-from runtime.number_arrays import Integers
 
 
 def aggregates_of(query: QueryPlan) -> tuple[Aggregate, ...]:

@@ -15,8 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.dataclass import dataclass, field, fields, replace
+from runtime.column_types import Integers
 from runtime.instants import NEVER
-from runtime.number_arrays import Integers
 
 Bindings = Mapping[int, tuple[int, ...]]
 """By term, the positions of its events, newest first; a term without events is missing."""

@@ -17,7 +17,7 @@ from querylang.plan import remembering
 from querylang.plan.expression import Aggregate, EventOf, Type
 from querylang.plan.model import Plan, QueryPlan, Without
 from querylang.plan.questions import counted_states
-from runtime.arrow_types import arrow_type
+from runtime.column_types import Integers, arrow_type
 from runtime.columns.arrivals import row_events, to_cell
 from runtime.columns.rows import is_any_of
 from runtime.compiling.compiled import borrowing
@@ -79,7 +79,6 @@ from runtime.matching.kernel.workspace import (
     new_workspace,
 )
 from runtime.matching.reference import ReferenceMatcher, Released
-from runtime.number_arrays import Integers
 
 # The reference matcher behind the matcher interface: table rows become Python events.
 

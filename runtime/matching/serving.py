@@ -25,10 +25,10 @@ from querylang.plan.expression import Binary, Expression, Literal, Type, Unary, 
 from querylang.plan.model import Every, Plan, QueryPlan, Where, Within, Without
 from querylang.plan.questions import has_additions
 from runtime.admission import Filtered, FilterIndex, lookup_of
+from runtime.column_types import Integers
 from runtime.interpreter import event_numbers
 from runtime.matching.find_every import aggregates_of
 from runtime.matching.interface import Found, Matcher, Ordered
-from runtime.number_arrays import Integers
 
 FEW = 4
 """For so few queries all events are searched: an index costs more."""

@@ -21,10 +21,10 @@ import pyarrow.compute as pc
 from querylang.dataclass import dataclass, replace
 from querylang.plan.model import QueryPlan, known
 from runtime.admission import Timers
+from runtime.column_types import Integers
 from runtime.columns.rows import stable_order
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.interface import Found, Ordered, Waiting, columns_of, relaid, wider
-from runtime.number_arrays import Integers
 
 _MOST_ROUNDS = 100_000
 """More than any wait is due."""

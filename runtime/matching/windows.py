@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import QueryPlan, Without, known
 from runtime.admission import Released
+from runtime.column_types import Integers
 from runtime.compiling.compiled import kernel
 from runtime.instants import NEVER
-from runtime.number_arrays import Integers
 
 
 class WindowColumns(NamedTuple):

@@ -35,7 +35,7 @@ from querylang.plan.routing import (
     SetParameters,
     UndeployQuery,
 )
-from runtime.arrow_types import one_chunk
+from runtime.column_types import one_chunk
 from runtime.columns.arrivals import RecordKind
 from runtime.instants import EXPECTED, NEVER, SECOND, is_known_time, parse_moment
 from runtime.interpreter.written_values import (

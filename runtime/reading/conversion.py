@@ -20,7 +20,7 @@ from querylang.dataclass import dataclass, field
 from querylang.plan.expression import Kind, Type
 from querylang.plan.library import DECIMAL_PLACES, LARGEST_INTEGER, LOCATION_FIELDS, SMALLEST_INTEGER
 from querylang.plan.model import EventType, Field, Plan
-from runtime.arrow_types import arrow_type
+from runtime.column_types import arrow_type
 from runtime.columns.arrivals import to_cell
 from runtime.instants import NO_TIME, SECOND, micros_of
 from runtime.interpreter import Dictionary, EvaluationError, Event, Location, PlanWorld, Value, World, decimal, of_float

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from querylang.errors import InputError, listed
 from querylang.plan.expression import NUMBERS, Kind, Type
 from querylang.plan.model import EventType, Field, Plan
-from runtime.arrow_types import arrow_type
+from runtime.column_types import arrow_type
 from runtime.columns.arrivals import RecordKind, column_name, to_cell
 from runtime.file_forms import COMMA, POINT, hint_of_cell
 from runtime.policies.settings_text import TimeForm, look_of, patterns_of, time_format_options, unit_of

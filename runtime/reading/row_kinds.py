@@ -14,7 +14,7 @@ from querylang.errors import InputError, listed
 from querylang.plan.expression import Kind
 from querylang.plan.model import EventType, Plan
 from querylang.plan.routing import source_types
-from runtime.arrow_types import one_chunk
+from runtime.column_types import one_chunk
 from runtime.columns.arrivals import RecordKind
 from runtime.columns.rows import counts_of
 from runtime.interpreter import Event, PlanWorld, World

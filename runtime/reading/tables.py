@@ -29,10 +29,10 @@ from querylang.errors import InputError, PassingError, did_you_mean, is_passing,
 from querylang.plan.expression import Kind, Type
 from querylang.plan.model import Plan
 from querylang.system_errors import has_way_out, refused
+from runtime.column_types import Integers
 from runtime.columns.arrivals import Arrivals
 from runtime.file_forms import COMPRESSIONS, EVERYTHING, UTF_8, Asked, keys_of, kind_of, path_of, shortened, shown_name
 from runtime.instants import NO_TIME
-from runtime.number_arrays import Integers
 from runtime.policies.settings_text import USUAL_TIMES
 from runtime.reading.assembly import assemble, in_order_of_arrival, read_times
 from runtime.reading.column_names import (

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.routing import has_chains
+from runtime.column_types import Integers
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.columns.keys import bucket_of, has_keys_apart, key_identity
 from runtime.engine import Engine
 from runtime.input_policies import shares_clock
-from runtime.number_arrays import Integers
 from runtime.results.ledger import ledger_table
 from runtime.results.matched import OrderedMatches
 from runtime.results.matched import found_with_steps as later_steps

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.dataclass import dataclass, field, replace
+from runtime.column_types import Integers
 from runtime.columns.arrivals import AT_THE_END, Arrivals
 from runtime.engine import Engine
 from runtime.instants import NO_TIME
-from runtime.number_arrays import Integers
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import Results, in_order
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import Plan, QueryPlan
 from runtime.admission import BoundRule, KeyTimes, Lengths, Outcome, Selector
-from runtime.arrow_types import has_column
+from runtime.column_types import has_column
 from runtime.columns.arrivals import AT_THE_END, RecordKind, Shape, column_name, event_of, is_moved
 from runtime.columns.keys import cells_of_values, chosen, key_cells, key_columns, keys_of_layer
 from runtime.engine import Engine

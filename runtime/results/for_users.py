@@ -21,7 +21,7 @@ from querylang.plan.library import LOCATION_FIELDS
 from querylang.plan.model import METADATA, SEVERITY, Plan, QueryPlan
 from querylang.plan.routing import QUERIES_CHANNEL, ROUTE_SOURCE
 from querylang.plan.text import SUPPRESSED
-from runtime.arrow_types import has_column, one_chunk
+from runtime.column_types import has_column, one_chunk
 from runtime.columns.arrivals import field_columns
 from runtime.interpreter import Dictionary, Event, Location, decimal_text, floating_text, text_of
 from runtime.results.matched import Coordinates, routed_place

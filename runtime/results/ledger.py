@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import EDITION, public_title
 from runtime.admission import ADMITTED, Group, Outcome
-from runtime.arrow_types import has_column, one_chunk
+from runtime.column_types import has_column, one_chunk
 from runtime.columns.rows import counts_of
 from runtime.results.schemas import LEDGER_SCHEMA
 

@@ -19,7 +19,7 @@ from querylang.plan.expression import EndOf, Type, type_of
 from querylang.plan.model import EventType, Field, Gap, Plan, QueryPlan, known, plain_field
 from querylang.plan.text import SUPPRESSED
 from runtime.admission import Waited, reason_words
-from runtime.arrow_types import arrow_type, has_column, one_chunk
+from runtime.column_types import Integers, arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import column_name
 from runtime.columns.keys import MIX_STEP, hash_keys, key_values, mix
 from runtime.columns.rows import (
@@ -36,7 +36,6 @@ from runtime.compiling.compiled import inlined, kernel
 from runtime.input_policies import adjusts, has_ends
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.interface import columns_of
-from runtime.number_arrays import Integers
 from runtime.results.matched import Matched, OrderedMatches, seeds_of, taken_columns, text_hash
 from runtime.results.schemas import (
     fields_struct,

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.routing import ROUTE_SOURCE
+from runtime.column_types import Integers
 from runtime.columns.arrivals import AT_THE_END
 from runtime.columns.keys import FNV_FACTOR, FNV_START, MIX_FIRST, MIX_SECOND, MIX_STEP, sort_columns
 from runtime.columns.rows import stable_order, taken_rows
 from runtime.interpreter import Value
 from runtime.matching.interface import relaid, wider
-from runtime.number_arrays import Integers
 
 # The guaranteed order of matches: by step, then key, match time, and candidate (oldest first).
 

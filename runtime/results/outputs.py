@@ -21,14 +21,13 @@ from querylang.plan.model import EventType, Plan, QueryPlan, Stopped
 from querylang.plan.routing import QUERIES_CHANNEL
 from querylang.plan.routing import Outcome as ChangeOutcome
 from runtime.admission import Outcome
-from runtime.arrow_types import arrow_type, has_column, one_chunk
+from runtime.column_types import Integers, arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import RecordKind, event_of, field_columns, from_cell, looked_up_in, to_cell
 from runtime.columns.keys import key_values
 from runtime.instants import NO_TIME, micros_of
 from runtime.interpreter import Context, EvaluationError, Event, LimitError, Output, PlanWorld, Value, World, run_action
 from runtime.interpreter import run_block as run_statements
 from runtime.matching.interface import columns_of
-from runtime.number_arrays import Integers
 from runtime.results.for_users import column_cells, plain_value
 from runtime.results.plain_blocks import Put, plain_block, put_out
 from runtime.results.schemas import (

@@ -19,7 +19,7 @@ from querylang.dataclass import dataclass, field, replace
 from querylang.plan.expression import EndOf, type_of
 from querylang.plan.model import METADATA, SEVERITY, EventType, Plan, QueryPlan, Select
 from querylang.plan.text import SUPPRESSED
-from runtime.arrow_types import arrow_type, made_once
+from runtime.column_types import arrow_type, made_once
 from runtime.columns.arrivals import AT_THE_END, field_columns
 from runtime.input_policies import adjusts, has_ends
 from runtime.instants import EARLIEST, LATEST, NO_TIME

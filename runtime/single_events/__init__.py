@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.single_events.events import SingleEvents, can_foresee
-from runtime.single_events.results import CallResults, EarlyResults
+from runtime.single_events.events import CallResults, EarlyResults, SingleEvents, can_foresee
 from runtime.single_events.windows import FoundMatch, SingleEvent, UnforeseenError
 
 __all__ = [

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from querylang.dataclass import dataclass
 from querylang.plan.model import Plan, QueryPlan
+from runtime.column_types import Integers
 from runtime.columns.arrivals import Arrivals
 from runtime.columns.keys import number_values
 from runtime.engine import Engine, QueryParts
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.interface import Found, Matcher, Ordered, Waiting, joined_events
-from runtime.number_arrays import Integers
 from runtime.results.schemas import Results
 from runtime.why.history import (
     Also,

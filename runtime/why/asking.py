@@ -17,9 +17,9 @@ from querylang.errors import InputError, counted, did_you_mean
 from querylang.plan.model import QueryPlan
 from querylang.plan.routing import taken_types
 from runtime.admission import Outcome, Selection, Selector, of_layers
+from runtime.column_types import Integers
 from runtime.columns.keys import GivenKey, keys_of_layer, number_keys
 from runtime.instants import NO_TIME
-from runtime.number_arrays import Integers
 from runtime.timestamps import format_time, parse_time
 from runtime.why.answers import Explanation, Reason, Status
 from runtime.why.clauses import What

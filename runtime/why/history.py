@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import Input, Plan, QueryPlan, known
 from querylang.plan.routing import has_chains
+from runtime.column_types import Integers
 from runtime.columns.arrivals import Arrivals, RecordKind, row_events
 from runtime.columns.keys import has_keys_apart, have_key, inputs_of_layer, is_of_key, keys_of_layer, layers
 from runtime.engine import Engine, QueryParts, are_numbered
@@ -26,7 +27,6 @@ from runtime.instants import NEVER
 from runtime.interpreter import PlanWorld, event_numbers
 from runtime.matching.interface import Found, Joined, Matcher, Ordered, Waiting, joined_events
 from runtime.matching.reference import Released
-from runtime.number_arrays import Integers
 from runtime.results.matched import Coordinates
 from runtime.results.outputs import AS_ROLE
 from runtime.results.schemas import Results, match_schema

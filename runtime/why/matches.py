@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from querylang.dataclass import dataclass
 from querylang.plan.model import QueryPlan
+from runtime.column_types import Integers
 from runtime.matching.interface import Bindings, as_bindings, relaid, wider
-from runtime.number_arrays import Integers
 from runtime.results.matched import Coordinates
 
 PLACE_COLUMNS = ("_source", "_partition", "_offset")

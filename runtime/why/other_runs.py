@@ -19,12 +19,12 @@ from querylang.plan.model import Input, Plan, QueryPlan, Without, known
 from querylang.plan.routing import has_chains
 from querylang.plan.text import duration_text
 from runtime.admission import Outcome
+from runtime.column_types import Integers
 from runtime.columns.keys import key_columns, keys_of_layer, layers
 from runtime.input_policies import shares_clock
 from runtime.interpreter import Context, EvaluationError, PlanWorld, evaluate, holds, run_action
 from runtime.matching.interface import Bindings
 from runtime.matching.reference import ReferenceMatcher, positions_of
-from runtime.number_arrays import Integers
 from runtime.results.for_users import RowOf
 from runtime.results.matched import Coordinates
 from runtime.why.answers import Candidate, Change, EventAt, Reason, Side

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from querylang.dataclass import dataclass, field
 from querylang.plan.model import Plan, QueryPlan
-from runtime.arrow_types import has_column
+from runtime.column_types import Integers, has_column
 from runtime.columns.arrivals import RecordKind, column_name, event_of
 from runtime.columns.keys import is_of_key, keys_of_layer, layers
 from runtime.instants import NO_TIME
 from runtime.interpreter import Event, PlanWorld, event_text
-from runtime.number_arrays import Integers
 from runtime.results.for_users import RowOf, plain_value, row_number
 from runtime.results.matched import Coordinates
 from runtime.timestamps import format_time

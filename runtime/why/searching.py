@@ -16,11 +16,11 @@ import pyarrow as pa
 from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import ACCEPT, Transition, known
 from querylang.system_limits import room_for
+from runtime.column_types import Integers
 from runtime.instants import NEVER
 from runtime.matching.choose import kernel_matcher
 from runtime.matching.interface import Bindings, Matcher, Ordered, as_bindings
 from runtime.matching.reference import EndedError, ReferenceMatcher, Released, Search, joined, positions_of
-from runtime.number_arrays import Integers
 from runtime.why.clauses import Clause, What, clauses_of, lifted
 from runtime.why.history import KeyEvents, KeyHistory
 

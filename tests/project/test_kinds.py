@@ -27,6 +27,9 @@ OLD_LISTS = "job_engine.sources.old_lists"
 HISTORY = "job_engine.job.history.table_run"
 """A history table is a folder or a table of Delta that no job reads as a stream: its files are found in the same way."""
 
+PUT_BACK = "job_engine.job.upkeep.results"
+"""It puts records back into files, as two formats of sources have them."""
+
 LOOKUPS = {"job_engine.job.lookup_files", "ensue.event_tables"}
 """A table beside the stream may be one of Delta, of which one version is read."""
 
@@ -34,11 +37,11 @@ KNOWN = {
     "job_engine.sources.folder": {
         OLD_LISTS,
         HISTORY,
-        "job_engine.job.upkeep.results",  # it writes files as two formats have them
+        PUT_BACK,
     },
     "job_engine.sources.table": {OLD_LISTS, HISTORY, *LOOKUPS},
     "job_engine.sources.topics": {OLD_LISTS},
-    "job_engine.sinks.folder": set[str](),
+    "job_engine.sinks.folder": {PUT_BACK},  # sinks have formats of the same names
     "job_engine.sinks.table": {"spark_backend.batch_drafts"},  # a method for users' own DataFrames
     "job_engine.sinks.topics": {"spark_backend.batch_drafts"},  # likewise
 }

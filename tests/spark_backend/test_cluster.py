@@ -12,8 +12,20 @@ from pathlib import Path
 import pytest
 
 from querylang.errors import InputError
-from spark_backend.executors import LONGEST_WAIT, NEEDED, ExecutorState, fits, problems_of, settled_number
-from spark_backend.package import KERNELS, PACKAGES, dependency_files, digest, package, refuse_unfit_driver_python
+from spark_backend.executors import (
+    KERNELS,
+    LONGEST_WAIT,
+    NEEDED,
+    PACKAGES,
+    ExecutorState,
+    dependency_files,
+    digest,
+    fits,
+    package,
+    problems_of,
+    refuse_unfit_driver_python,
+    settled_number,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 

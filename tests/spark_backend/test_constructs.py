@@ -25,7 +25,7 @@ from job_engine.wire.tagged_rows import Tag, without_order
 from querylang.errors import InputError
 from querylang.parameters import Given, with_instances
 from querylang.plan.model import Plan
-from runtime.arrow_types import arrow_type
+from runtime.column_types import arrow_type
 from runtime.replay.records import Records
 from runtime.replay.replay import read_records, replay_records
 from runtime.results.for_users import spread_matches

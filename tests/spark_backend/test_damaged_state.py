@@ -13,8 +13,7 @@ import pytest
 import querylang
 from job_engine.operator.bucket_state import STATE_VERSION, open_state
 from job_engine.operator.step import run_step
-from job_engine.wire.container import ContainerError, pack, unpack
-from job_engine.wire.packed_rows import pack_arrivals
+from job_engine.wire.packed_rows import ContainerError, pack, pack_arrivals, unpack
 from job_engine.wire.program import Program
 from querylang.errors import InputError
 from querylang.plan.model import Plan

@@ -15,7 +15,7 @@ from ensue.commands.changes import deploy
 from job_engine.job.commands import send_change
 from job_engine.job.history import running as history_running
 from job_engine.job.history.running import send_with_history, write_history
-from job_engine.job.stages import change as taking
+from job_engine.job.stages import between_batches as taking
 from job_engine.sources.folder import running as folder_running
 from querylang.errors import InputError
 from tests.support.job_without_spark import EVENT, FALLING, RISING, JobWithoutSpark

@@ -9,7 +9,7 @@ import pytest
 
 from job_engine.deployment_file import load_deployment
 from job_engine.job.preflight import checked
-from job_engine.job.stages.interrupted import (
+from job_engine.job.stages.between_batches import (
     Settings,
     limits_of,
     settings_of,

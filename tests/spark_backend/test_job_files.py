@@ -19,7 +19,7 @@ from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.history.read_again import HistoryMark, read_mark, write_mark
 from job_engine.job.journal import Journal, JournalEpoch, Taken
 from job_engine.job.lookup_files import KeptTable, TableVersion, write_tables
-from job_engine.job.stages.interrupted import Settings, write_settings
+from job_engine.job.stages.between_batches import Settings, write_settings
 from job_engine.job.written_journal import write_files, write_journal
 from job_engine.sinks.folder.compaction import Replacement
 from job_engine.sources.crash_marks import CrashMarks, Deadly

@@ -11,7 +11,7 @@ import pytest
 from pyspark import SparkFiles
 
 from runtime.compiling.files import VARIABLE
-from spark_backend.package import ship_kernels, use_shipped_kernels
+from spark_backend.executors import ship_kernels, use_shipped_kernels
 
 
 class Context:

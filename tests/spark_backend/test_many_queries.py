@@ -22,7 +22,7 @@ from querylang.running import Running
 from runtime.columns.arrivals import Arrivals
 from runtime.engine import query_state
 from runtime.engine.engine import Engine
-from runtime.engine.succession import Saved
+from runtime.engine.kept_states import Saved
 from runtime.json_reader import DamagedJson
 from runtime.policies.settings_text import with_forget_keys
 from tests.support.sinks import sink_of

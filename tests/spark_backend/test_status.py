@@ -22,7 +22,7 @@ from job_engine.deployment_file import load_deployment
 from job_engine.job.checkpoint.job_folder import BatchFiles, JobFolder
 from job_engine.job.checkpoint.progress import JobProgress, Recent
 from job_engine.job.job import deploy, run
-from job_engine.job.process_memory import memory_of
+from job_engine.job.prometheus import memory_of
 from job_engine.job.reports import RunReport, source_of
 from job_engine.job.status import Rates, Status, rates, read_status, status_of
 from job_engine.operator.measures import METRIC_SCHEMA

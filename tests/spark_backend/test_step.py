@@ -9,8 +9,7 @@ import pytest
 import querylang
 from job_engine.operator.step import StepResult, run_step
 from job_engine.wire.clock_sources import Clock
-from job_engine.wire.container import pack
-from job_engine.wire.packed_rows import Signal, pack_arrivals, unpack_row
+from job_engine.wire.packed_rows import Signal, pack, pack_arrivals, unpack_row
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag, TaggedRow
 from querylang.errors import InputError

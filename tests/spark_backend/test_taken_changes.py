@@ -14,8 +14,8 @@ from job_engine.job.checkpoint.checkpoint_record import write_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.commands import send_change, send_control, what_it_waits_for
 from job_engine.job.preflight import Checked, checked
-from job_engine.job.stages import change as taking
-from job_engine.job.stages.change import has_change
+from job_engine.job.stages import between_batches as taking
+from job_engine.job.stages.between_batches import has_change
 from job_engine.job.written_journal import journal_file, read_journal, write_journal
 from job_engine.sources.listing.command_folder import CHANGE, CommandFolder
 from job_engine.wire.plan_text import load_plan

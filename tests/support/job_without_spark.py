@@ -13,7 +13,7 @@ from job_engine.job.checkpoint.checkpoint_record import write_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.compilation import source_readings, told_sources
 from job_engine.job.preflight import Checked, checked
-from job_engine.job.stages.change import changed_program
+from job_engine.job.stages.between_batches import changed_program
 from job_engine.operator.step import run_step
 from job_engine.sources.listing.lister import InputPlanner, RunSettings
 from job_engine.sources.listing.manifests import reading_options, tasks_of

@@ -13,8 +13,8 @@ from typing import Any
 from job_engine.deployment_file import load_deployment
 from job_engine.job.checkpoint.job_folder import JobFolder, failed_tries, skip_records
 from job_engine.job.preflight import Checked, checked
-from job_engine.job.stages.change import kept_program
-from job_engine.job.stages.interrupted import (
+from job_engine.job.stages.between_batches import (
+    kept_program,
     limits_of,
     settings_of,
     settings_of_interrupted,

@@ -28,8 +28,9 @@ from job_engine.job.lookup_files import LookupWatch, take_tables
 from job_engine.job.plan_rules import said_at_start
 from job_engine.job.preflight import Checked
 from job_engine.job.reports import OnBatch
-from job_engine.job.stages.change import changed_program, has_change
-from job_engine.job.stages.interrupted import (
+from job_engine.job.stages.between_batches import (
+    changed_program,
+    has_change,
     limits_of,
     plan_anew,
     settings_of,
@@ -58,7 +59,7 @@ from querylang.printable import warn
 
 # Start a job: a run of its driver, with the changes of the queries that wait.
 #
-# A micro-batch that was interrupted comes first, as `interrupted` says.
+# A micro-batch that was interrupted comes first, as `between_batches` says.
 
 
 def start(job: Job, report: OnBatch, kind: RunKind) -> Handle:

@@ -35,7 +35,7 @@ from job_engine.wire.program import Program
 from querylang.dataclass import asdict, dataclass, replace
 from querylang.errors import InputError
 from querylang.plan.model import Plan, QueryPlan
-from runtime.arrow_types import has_column
+from runtime.column_types import has_column
 from runtime.columns.arrivals import Arrivals, column_name
 from runtime.columns.keys import INPUT, GivenKey, KeyValues, bucket_of_key, have_key, key_cells
 from runtime.engine import Engine, KeyContents

@@ -17,7 +17,7 @@ from job_engine.job.compilation import compiled_as_kept
 from job_engine.job.driver import driver_of, in_words_of_driver
 from job_engine.job.plan_rules import clock_sources
 from job_engine.job.preflight import refuse_damaged_logs
-from job_engine.job.stages.change import kept_program
+from job_engine.job.stages.between_batches import kept_program
 from job_engine.operator.bucket_state import seeds_of
 from job_engine.sources.listing.batch_log import last_batch
 from job_engine.wire.program import Program

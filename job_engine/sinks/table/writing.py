@@ -25,7 +25,7 @@ from job_engine.sinks.kinds import Draft, MicroBatch, Sink
 from job_engine.sinks.table.settings import DAY, TableSink
 from querylang.dataclass import dataclass, field
 from querylang.errors import InputError
-from runtime.arrow_types import has_column
+from runtime.column_types import has_column
 from runtime.json_reader import json_of_text
 from runtime.json_shapes import Count
 from runtime.results.for_users import parquet_settings

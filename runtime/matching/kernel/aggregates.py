@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.column_types import Integers
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.matching.kernel.evaluator import KNOWN, NULL, LoadedProgram, Stacks, state_of, state_of_operand
 from runtime.matching.kernel.tables import Records
 from runtime.matching.kernel.workspace import Matches, is_more_recent
-from runtime.number_arrays import Integers
 
 # Exact sums of floats and means of integers, rounded once, when they are read.
 #

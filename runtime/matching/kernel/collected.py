@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from querylang.dataclass import dataclass
 from querylang.plan.expression import Aggregate, Expression, Type, terms_of
 from querylang.plan.model import QueryPlan
+from runtime.column_types import Integers
 from runtime.compiling.compiled import borrowing
 from runtime.matching.kernel.aggregates import (
     CHUNK_BITS,
@@ -38,7 +39,6 @@ from runtime.matching.kernel.evaluator import KNOWN, LoadedProgram, Stacks
 from runtime.matching.kernel.program import Form, KernelProgram, NotForKernel, operand_of
 from runtime.matching.kernel.tables import Records, ends_of
 from runtime.matching.kernel.workspace import Matches
-from runtime.number_arrays import Integers
 
 Floats = NDArray[np.float64]
 Values = Integers | Floats

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from querylang.dataclass import dataclass, replace
 from querylang.plan.expression import EventOf, FieldOf, Invoke, KeyOf, Kind, Type, terms_of, walk
 from querylang.plan.model import Plan, QueryPlan
-from runtime.arrow_types import has_column, one_chunk
+from runtime.column_types import Integers, has_column, one_chunk
 from runtime.columns.arrivals import column_name
 from runtime.columns.expressions import Column, as_array, evaluate, with_keys
 from runtime.columns.keys import key_columns, key_values
@@ -28,7 +28,6 @@ from runtime.matching.interface import Ordered
 from runtime.matching.kernel.evaluator import FAILED, KNOWN, NULL, LoadedProgram
 from runtime.matching.kernel.program import Form, KernelProgram, Operand
 from runtime.matching.kernel.workspace import Events
-from runtime.number_arrays import Integers
 
 Mask = NDArray[np.bool_]
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.column_types import Integers
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
 from runtime.matching.kernel.evaluator import LoadedProgram, Stacks, comparison_holds, holds
 from runtime.matching.kernel.questions import FAILS, each_compares, each_holds, has_blocking_event, names_all, verdict
 from runtime.matching.kernel.tables import CheckKind, Records, RunTables
 from runtime.matching.kernel.workspace import Bound, Events, first_position, last_position
-from runtime.number_arrays import Integers
 
 
 @borrowing

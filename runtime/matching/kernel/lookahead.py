@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.column_types import Integers
 from runtime.columns.expressions import divide, remainder
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
@@ -29,7 +30,6 @@ from runtime.matching.kernel.functions import (
     to_integer,
 )
 from runtime.matching.kernel.program import STACK, KernelProgram, Operation, instructions
-from runtime.number_arrays import Integers
 
 FIRST_LANES = 32
 LANES = 128

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from querylang.plan.remembering import PartKind
+from runtime.column_types import Integers
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.matching.kernel.tables import AutomatonTables, Falling, Records
 from runtime.matching.kernel.workspace import FIRST_BUCKETS, Bound, DeadEnds, Failures, Memory
-from runtime.number_arrays import Integers
 
 # Record where the search found nothing, so that it does not look there again.
 #

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from runtime.column_types import Integers
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
 from runtime.matching.kernel.aggregates import mean_of_integers
@@ -24,7 +25,6 @@ from runtime.matching.kernel.evaluator import (
 )
 from runtime.matching.kernel.tables import FoldFunction, Records, RunTables
 from runtime.matching.kernel.workspace import Bound, Events, first_position
-from runtime.number_arrays import Integers
 
 FAILS, HOLDS, NOT_ASKED = range(3)
 

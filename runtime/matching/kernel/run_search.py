@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.column_types import Integers
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.matching.kernel.conditions import all_hold, checks_hold
 from runtime.matching.kernel.evaluator import LoadedProgram
@@ -49,7 +50,6 @@ from runtime.matching.kernel.workspace import (
     last_position,
 )
 from runtime.matching.windows import WindowColumns
-from runtime.number_arrays import Integers
 
 DONE, NO_ROOM_FOR_MATCHES, NO_ROOM_IN_MEMORY = range(3)
 """How `search` ends."""

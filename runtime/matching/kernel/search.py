@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.column_types import Integers
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
 from runtime.matching.kernel.aggregates import Aggregation, add_candidate, finish_match
@@ -35,7 +36,6 @@ from runtime.matching.kernel.workspace import (
     last_position,
 )
 from runtime.matching.windows import WindowColumns
-from runtime.number_arrays import Integers
 
 # One step of the search: the next event, and the transition that may take it.
 #

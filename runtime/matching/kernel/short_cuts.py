@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from querylang.plan.model import QueryPlan, Where, known
+from runtime.column_types import Integers
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
 from runtime.matching.kernel.aggregates import Aggregation, Arguments, Function, add_to_sum, clear, finish_match, see
@@ -20,7 +21,6 @@ from runtime.matching.kernel.search import bind, link_events, next_older
 from runtime.matching.kernel.tables import AutomatonTables, is_whole
 from runtime.matching.kernel.workspace import Events, Links, Workspace, first_position, last_position
 from runtime.matching.windows import WindowColumns
-from runtime.number_arrays import Integers
 
 # The compiled search of chains: patterns whose steps take one event each and only compare events.
 #

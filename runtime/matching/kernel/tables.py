@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import ACCEPT, Automaton, Condition, QueryPlan, Transition, Where, Within, Without, known
 from querylang.plan.remembering import dead_end_rules, is_leading, rows_of
+from runtime.column_types import Integers
 from runtime.instants import NEVER
 from runtime.matching.kernel.lookahead import lookahead_after
 from runtime.matching.kernel.program import KernelProgram, comparison, truth
-from runtime.number_arrays import Integers
 
 Records = NDArray[Any]
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from querylang.plan.expression import Expression, terms_of
 from querylang.plan.model import Condition, Plan, QueryPlan, Within, Without, known, mentioned_terms
 from querylang.plan.questions import question_of
+from runtime.column_types import Integers
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.exact_times import query_with_exact_times
 from runtime.instants import NEVER
@@ -41,7 +42,6 @@ from runtime.matching.kernel.tables import (
 )
 from runtime.matching.kernel.workspace import Events, Query, Workspace, last_position, new_workspace
 from runtime.matching.windows import WindowColumns, window_columns
-from runtime.number_arrays import Integers
 
 
 class Waits(NamedTuple):

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.column_types import Integers
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.matching.kernel.evaluator import LoadedProgram, Stacks, new_stacks
 from runtime.matching.kernel.lookahead import Lanes, new_lanes
 from runtime.matching.kernel.tables import AutomatonTables, ConditionTables, RunTables
 from runtime.matching.windows import WindowColumns
-from runtime.number_arrays import Integers
 
 MOST_DIRECT = 1 << 26
 """The most entries by one event; if more are needed, no dead ends are recorded."""

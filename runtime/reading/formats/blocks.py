@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from querylang.dataclass import dataclass
+from runtime.column_types import Integers
 from runtime.file_forms import shortened
-from runtime.number_arrays import Integers
 
 BLOCK = 4 << 20
 """How many bytes are read at a time, at least: few enough for the processor's caches."""

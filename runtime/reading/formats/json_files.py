@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from querylang.errors import InputError
-from runtime.arrow_types import has_column
+from runtime.column_types import has_column
 from runtime.file_forms import MOST_NAMES, Asked, shortened
 from runtime.interpreter.written_values import (
     DEEPEST,

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.dataclass import dataclass, replace
-from runtime.arrow_types import has_column
+from runtime.column_types import has_column
 from runtime.file_forms import Asked, shortened
 from runtime.reading.column_names import PLACES
 from runtime.reading.formats.json_files import decode_json

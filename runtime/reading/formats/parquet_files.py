@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from querylang.dataclass import dataclass
 from querylang.errors import InputError
-from runtime.arrow_types import one_chunk
+from runtime.column_types import one_chunk
 from runtime.columns.rows import counts_of
 from runtime.file_forms import Asked, size_text
 from runtime.reading.formats.raw_table import RawTable, is_bytes_or_text, of_columns, refuse_repeated, without_long_rows

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from querylang.dataclass import dataclass, field, replace
 from querylang.errors import InputError
-from runtime.arrow_types import has_column, one_chunk
+from runtime.column_types import has_column, one_chunk
 from runtime.file_forms import Asked, shortened
 from runtime.timestamps import is_text
 

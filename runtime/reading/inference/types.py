@@ -19,7 +19,7 @@ from querylang.dataclass import dataclass, field
 from querylang.errors import InputError
 from querylang.plan.expression import SIMPLE, Kind, Type
 from querylang.plan.library import DECIMAL_PLACES, LARGEST_INTEGER, SMALLEST_INTEGER
-from runtime.arrow_types import arrow_type
+from runtime.column_types import arrow_type
 from runtime.file_forms import MOST_NAMES, POINT, WITH_COMMA, WITH_THOUSANDS, hint_of_cell, hint_of_number
 from runtime.interpreter.written_values import JsonError, parse_json
 from runtime.reading.conversion import NO_PLAN, convert, is_time

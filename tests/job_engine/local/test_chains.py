@@ -20,7 +20,7 @@ from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.history.running import send_with_history
 from job_engine.job.job import run as run_once
-from job_engine.job.stages import change
+from job_engine.job.stages import between_batches
 from job_engine.job.stages.prepare import prepare
 from job_engine.job.stages.start import RunKind, start
 from job_engine.job.upkeep.backup import back_up, restore
@@ -229,7 +229,7 @@ def test_a_killed_start_takes_a_history_across_buckets_once(tmp_path: Path, monk
     send_with_history(load_deployment(path), TYPES + LATER["beside one of its key"][1], wait=False)
     job = prepare(path)
     with monkeypatch.context() as patch:
-        patch.setattr(change, "_answer", killed)
+        patch.setattr(between_batches, "_answer", killed)
         with pytest.raises(Crash):
             start(job, id, RunKind())
     job.close()

@@ -18,7 +18,7 @@ from querylang import compile_text
 from querylang.errors import InputError
 from querylang.plan.expression import Type
 from querylang.plan.model import Plan
-from runtime.arrow_types import arrow_type
+from runtime.column_types import arrow_type
 from runtime.columns.arrivals import RecordKind, from_cell, row_events, to_cell
 from runtime.engine.snapshot import decode, encode
 from runtime.interpreter.context import PlanWorld

@@ -10,8 +10,8 @@ import pytest
 from numba.core.compiler import run_frontend
 from numpy.typing import NDArray
 
+from runtime.column_types import Integers
 from runtime.compiling.compiled import Kernel, borrowing, inlined, kernel
-from runtime.number_arrays import Integers
 
 
 class Pair(NamedTuple):

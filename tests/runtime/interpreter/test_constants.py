@@ -15,7 +15,7 @@ import ensue
 from querylang import compile_text
 from querylang.plan.expression import Expression, Type
 from querylang.plan.model import Plan, QueryPlan
-from runtime.arrow_types import arrow_type
+from runtime.column_types import arrow_type
 from runtime.columns.arrivals import column_name
 from runtime.columns.expressions import as_array
 from runtime.interpreter.context import Context, PlanWorld

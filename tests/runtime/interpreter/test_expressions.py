@@ -31,7 +31,7 @@ from querylang.plan.expression import (
 )
 from querylang.plan.library import METHODS, method_of
 from querylang.plan.model import Action, EventType, Field, Plan, Return
-from runtime.arrow_types import arrow_type
+from runtime.column_types import arrow_type
 from runtime.columns.arrivals import column_name, from_cell
 from runtime.columns.expressions import as_array, evaluate
 from runtime.columns.methods import native_call

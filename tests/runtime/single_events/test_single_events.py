@@ -19,8 +19,7 @@ from runtime.interpreter.values import Value
 from runtime.matching.find_every import aggregates_of
 from runtime.results.schemas import Results, in_order
 from runtime.single_events import windows
-from runtime.single_events.events import SingleEvents, can_foresee
-from runtime.single_events.results import CallResults
+from runtime.single_events.events import CallResults, SingleEvents, can_foresee
 from runtime.single_events.windows import FoundMatch, SingleEvent, UnforeseenError
 from tests.differential.compare import plan_of
 from tests.differential.patterns import random_queries

@@ -1,9 +1,4 @@
-"""The Arrow type of each type of the language.
-
-boolean is bool, integer int64, float float64, decimal decimal128(38, 18), string string. A location
-is a struct of four floats, a sequence a list, a dictionary a map, an event a struct of its fields.
-An optional has the type of its content; an empty one is null.
-"""
+"""Types of columns: Arrow's of the language's types, and numpy's of integers."""
 
 from __future__ import annotations
 
@@ -12,10 +7,36 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from querylang.plan.expression import Kind, Type
 from querylang.plan.model import Plan
+
+# Arrays of numbers: their type, and what all parts ask of them.
+
+Integers = NDArray[np.int64]
+
+
+def different_numbers(numbers: Integers, limit: int) -> tuple[Integers, Integers]:
+    """The different ones, ascending, and by place which of them it has.
+
+    They are from 0 to below `limit`, so none is compared with others unless they are few.
+    """
+    if limit > 8 * len(numbers):
+        different, places = np.unique(numbers, return_inverse=True)
+        return different, places.astype(np.int64)
+    is_there = np.zeros(limit, np.bool_)
+    is_there[numbers] = True
+    return np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[numbers]
+
+
+# The Arrow type of each type of the language.
+#
+# boolean is bool, integer int64, float float64, decimal decimal128(38, 18), string string. A
+# location is a struct of four floats, a sequence a list, a dictionary a map, an event a struct of
+# its fields. An optional has the type of its content; an empty one is null.
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
