@@ -13,17 +13,7 @@ import yaml
 
 from job_engine.delta_package import unknown_settings
 from job_engine.local_path import LocalPath
-from job_engine.place import (
-    SHOWN,
-    Mark,
-    Place,
-    StoreOptions,
-    UnknownScheme,
-    is_within,
-    marks_of,
-    place_of,
-    scheme_of,
-)
+from job_engine.place import SHOWN, Mark, Place, StoreOptions, UnknownScheme, is_within, marks_of, place_of, scheme_of
 from job_engine.wire.clock_sources import Idle
 from job_engine.yaml_document import Node
 from querylang.dataclass import dataclass, fields

@@ -16,17 +16,7 @@ from collections import abc
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import lru_cache
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NotRequired,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from querylang.dataclass import dataclass
 from querylang.errors import listed

@@ -24,13 +24,7 @@ from querylang.running import Running, RunningQuery, shadow_of
 from querylang.system_errors import refused
 from runtime.input_policies import NO_WAIT, is_clocked, policy_columns
 from runtime.instants import EXPECTED, parse_moment
-from runtime.reading import (
-    ControlError,
-    HeartbeatControl,
-    control_name,
-    parse_change,
-    parse_engine_control,
-)
+from runtime.reading import ControlError, HeartbeatControl, control_name, parse_change, parse_engine_control
 
 # Send a command to a job, and wait for what becomes of it.
 

@@ -8,14 +8,7 @@ from job_engine.deployment import Deployment
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.journal import Journal, Taking, instance_words, moment_of_change
 from job_engine.job.plan_rules import finished, finishing
-from job_engine.job.written_journal import (
-    asked_of_text,
-    files_text,
-    is_same,
-    read_journal,
-    write_files,
-    write_journal,
-)
+from job_engine.job.written_journal import asked_of_text, files_text, is_same, read_journal, write_files, write_journal
 from job_engine.sources.listing.command_folder import CHANGE
 from job_engine.wire.program import Program
 from querylang.dataclass import dataclass

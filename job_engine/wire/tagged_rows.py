@@ -22,14 +22,7 @@ from runtime.results.for_users import (
     without_empty_structs,
     without_order_columns,
 )
-from runtime.results.schemas import (
-    LEDGER_SCHEMA,
-    OUTPUT_SCHEMA,
-    Results,
-    discard_schema,
-    match_schema,
-    shown_outputs,
-)
+from runtime.results.schemas import LEDGER_SCHEMA, OUTPUT_SCHEMA, Results, discard_schema, match_schema, shown_outputs
 
 TAGGED_DDL = "bucket int, kind string, query string, rows long, data binary"
 TAGGED_SCHEMA = pa.schema(

@@ -24,14 +24,7 @@ from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.routing import levels, taken_types
 from runtime.admission import Moves
 from runtime.column_types import Integers
-from runtime.columns.arrivals import (
-    AT_THE_END,
-    PLACE,
-    Arrivals,
-    arrivals_schema,
-    column_name,
-    field_columns,
-)
+from runtime.columns.arrivals import AT_THE_END, PLACE, Arrivals, arrivals_schema, column_name, field_columns
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.paths import OF_END, OF_RECORD, OF_TIMER, Causes, Path, RoutedOrder, RoutedRecords
 from runtime.engine.query_runner import QueryOutcome, QueryRunner

@@ -26,16 +26,7 @@ from runtime.interpreter import PlanWorld
 from runtime.matching import reference
 from runtime.matching.candidates import MOST_MATCHES, TOO_MANY
 from runtime.matching.find_every import aggregates_of
-from runtime.matching.interface import (
-    Bindings,
-    Found,
-    Joined,
-    Ordered,
-    Waiting,
-    as_bindings,
-    as_columns,
-    joined_events,
-)
+from runtime.matching.interface import Bindings, Found, Joined, Ordered, Waiting, as_bindings, as_columns, joined_events
 from runtime.matching.kernel.aggregates import (
     Aggregated,
     Aggregation,

@@ -19,16 +19,7 @@ from runtime.engine import Engine, QueryParts
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.interface import Found, Matcher, Ordered, Waiting, joined_events
 from runtime.results.schemas import Results
-from runtime.why.history import (
-    Also,
-    Ending,
-    KeptEvents,
-    KeyEvents,
-    at_the_end,
-    engine_of,
-    last_superseded,
-    note,
-)
+from runtime.why.history import Also, Ending, KeptEvents, KeyEvents, at_the_end, engine_of, last_superseded, note
 from runtime.why.matches import PLACE_COLUMNS
 
 _NONE = np.empty(0, np.int64)

@@ -11,12 +11,7 @@ from job_engine.deployment import Deployment
 from job_engine.durable_files import JobFile
 from job_engine.job.checkpoint.checkpoint_record import write_record
 from job_engine.job.checkpoint.job_folder import JobFolder, Reached, remove_tries
-from job_engine.job.history.read_again import (
-    histories,
-    joined_folder,
-    remove_done,
-    remove_unused,
-)
+from job_engine.job.history.read_again import histories, joined_folder, remove_done, remove_unused
 from job_engine.job.history.running import HistoryProgram, HistoryReading
 from job_engine.job.journal import HistoryCommand, Journal, Taking, moment_of_change
 from job_engine.job.lookup_files import refuse_unknown_tables, with_kept_tables

@@ -15,15 +15,7 @@ from querylang.checker.scope import Scope
 from querylang.dataclass import dataclass
 from querylang.errors import Mistake, QueryError
 from querylang.foreign_words import UNIT_NAMES
-from querylang.plan.constants import (
-    LONGEST,
-    SECOND,
-    NoValueError,
-    is_calculable,
-    is_constant,
-    number_of,
-    of_seconds,
-)
+from querylang.plan.constants import LONGEST, SECOND, NoValueError, is_calculable, is_constant, number_of, of_seconds
 from querylang.plan.expression import Expression, Type
 from querylang.plan.library import UNITS
 from querylang.plan.model import Count, Duration

@@ -11,16 +11,7 @@ from querylang.checker.checked import Diagnostics
 from querylang.checker.namespaces import EventSchema
 from querylang.checker.query.durations import Constants
 from querylang.checker.query.inputs import CheckedInputs
-from querylang.checker.query.remainders import (
-    Both,
-    Either,
-    Pattern,
-    Repeated,
-    Sequence,
-    Served,
-    TermOf,
-    may_be_empty,
-)
+from querylang.checker.query.remainders import Both, Either, Pattern, Repeated, Sequence, Served, TermOf, may_be_empty
 from querylang.dataclass import dataclass, field, replace
 from querylang.errors import Mistake
 from querylang.plan.expression import EventOf, Expression, Type
