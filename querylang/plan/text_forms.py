@@ -46,8 +46,8 @@ def network_of(text: str) -> Network:
 # Patterns of times as text, `yyyy.MM.dd 'at' HH:mm:ss`, and the zones in which they are read.
 #
 # Letters as in Apama's TimeFormat (those of ICU's SimpleDateFormat) if they mean the same
-# everywhere. The checker refuses wrong literals with it; `runtime.interpreter.time_texts` writes
-# and reads times.
+# everywhere. The checker refuses wrong literals with it; `runtime.interpreter.times` writes and
+# reads times.
 
 LETTERS = {
     "G": ("era", "`AD`", 3),

@@ -37,6 +37,10 @@ def test_a_package_has_few_doors(package: str) -> None:
     assert doors(package) <= MOST_DOORS[package]
 
 
+def test_at_most_one_module_in_four_is_a_door() -> None:
+    assert 4 * sum(map(doors, PACKAGES)) <= len(FILES)
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_few_lines_of_a_package_are_imports(package: str) -> None:
     texts = sources(package)
