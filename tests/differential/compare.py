@@ -251,8 +251,9 @@ def run_together(plan: Plan, scenarios: Sequence[Scenario], matcher: str) -> dic
     balanced(engine)
     take(plan, observed, engine.flush())
     balanced(engine)
+    ledger = engine.ledger().to_pylist()
     for name, own in observed.items():
-        assert totals(engine.ledger(), name) == counted(own.ledger), "the ledger is the sum of its changes"
+        assert totals(ledger, name) == counted(own.ledger), "the ledger is the sum of its changes"
     return observed
 
 
@@ -332,10 +333,10 @@ def pieces_of(scenario: Scenario, chooser: random.Random, parts: Sequence[int]) 
 def take(plan: Plan, observed: Mapping[str, Observed], results: Results) -> None:
     """Add one call's results for each query, in the promised order; what concerns no query counts for all."""
     results = in_order(plan, results)
-    discarded, outputs = columns(results.discarded), columns(results.outputs)
+    discarded, outputs, ledger = columns(results.discarded), columns(results.outputs), results.ledger.to_pylist()
     for name, own in observed.items():
         query = plan.query(name)
-        for what, count in totals(results.ledger, name).items():
+        for what, count in totals(ledger, name).items():
             own.ledger[what] += count
         for row in columns(results.matches.get(name)):
             own.ids.append(row["match_id"])
@@ -373,10 +374,10 @@ def columns(table: pa.Table | None) -> list[dict[str, Any]]:
     return rows
 
 
-def totals(ledger: pa.Table, name: str) -> Counter[str]:
-    """The ledger's counts of a query, over all sources; what concerns no query counts too."""
+def totals(ledger: list[dict[str, Any]], name: str) -> Counter[str]:
+    """The counts of a query in the ledger's rows, over all sources; what concerns no query counts too."""
     found: Counter[str] = Counter()
-    for row in ledger.to_pylist():
+    for row in ledger:
         if row["query"] in {name, ""}:
             found[row["what"]] += row["count"]
     return counted(found)

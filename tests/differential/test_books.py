@@ -282,9 +282,9 @@ def outcome(plan: Plan, cuts: list[tuple[pa.Table, int | None, bool]]) -> dict[s
     def add(results: Results) -> None:
         for title, own in given.items():
             own.extend(_rows_of(results.matches.get(title)))
-            for table in (results.outputs, results.discarded):
-                given_rows = [] if table is None else table.to_pylist()
-                own.extend(_without_rank(row) for row in given_rows if row["query"] == title)
+        for table in (results.outputs, results.discarded):
+            for row in [] if table is None else table.to_pylist():
+                given.get(row["query"], []).append(_without_rank(row))
         for row in results.ledger.to_pylist():
             account[row["query"], row["source"], row["what"]] += row["count"]
 
