@@ -21,15 +21,7 @@ from querylang.dataclass import dataclass
 from querylang.errors import InputError, listed
 from querylang.plan.model import Plan, QueryPlan
 from runtime.replay import FileRecords, Records, Script, Step, are_quick, epoch_steps, replay_steps, waiting_matches
-from runtime.results.for_users import (
-    Plain,
-    PlainMatches,
-    RowOf,
-    flat_discards,
-    plain_outputs,
-    row_is_offset,
-    without_order_columns,
-)
+from runtime.results import for_users
 from runtime.results.ledger import late_warning
 from runtime.results.schemas import Results, matches_in_order, shown_outputs
 
@@ -60,9 +52,9 @@ class Answer:
         return self.results
 
     @cached_property
-    def _row_of(self) -> RowOf:
+    def _row_of(self) -> for_users.RowOf:
         """The number of a record's row in its table."""
-        return row_is_offset
+        return for_users.row_is_offset
 
     @cached_property
     def matches(self) -> pd.DataFrame:
@@ -122,14 +114,14 @@ class Answer:
         """What became of all records: `query`, `source`, `what`, `count`."""
         return self._frame(self.results.ledger)
 
-    def match_objects(self) -> list[Plain]:
+    def match_objects(self) -> list[for_users.Plain]:
         """The matches as `--format matches` prints them."""
-        plain = PlainMatches(self._row_of).of(self._found)
+        plain = for_users.PlainMatches(self._row_of).of(self._found)
         return [plain[name][row] for name, row in matches_in_order(self.plan, self._found)]
 
-    def output_objects(self) -> list[Plain]:
+    def output_objects(self) -> list[for_users.Plain]:
         """The outputs as `--format outputs` prints them."""
-        return plain_outputs(self._found.outputs)
+        return for_users.plain_outputs(self._found.outputs)
 
     def account(self) -> str:
         """What became of all records: a line, or a table for several queries or sources."""
@@ -193,11 +185,11 @@ class Answer:
         }
 
     def _outputs(self) -> pa.Table:
-        return shown_outputs(self.plan, without_order_columns(self._found.outputs))
+        return shown_outputs(self.plan, for_users.without_order_columns(self._found.outputs))
 
     def _discards(self) -> pa.Table:
         assert self._found.discarded is not None, "the engine fills the table in"
-        return flat_discards(self.plan, self._found.discarded)
+        return for_users.flat_discards(self.plan, self._found.discarded)
 
     @staticmethod
     def _frame(table: pa.Table) -> pd.DataFrame:
@@ -244,7 +236,7 @@ class Replay(Answer):
         return self.records.warnings if late is None else (*self.records.warnings, late)
 
     @cached_property
-    def _row_of(self) -> RowOf:
+    def _row_of(self) -> for_users.RowOf:
         return self.records.row_of()
 
     @cached_property
@@ -257,7 +249,7 @@ class Replay(Answer):
         return self.figures.to_pandas()
 
     @cached_property
-    def steps(self) -> list[Plain]:
+    def steps(self) -> list[for_users.Plain]:
         """One object per row and timer, as `--format steps` prints them."""
         return [step.to_plain() for step in self._steps]
 
@@ -265,7 +257,7 @@ class Replay(Answer):
     def _steps(self) -> list[Step]:
         return list(self._all_steps())
 
-    def iter_steps(self) -> Iterator[Plain]:
+    def iter_steps(self) -> Iterator[for_users.Plain]:
         """The same as `steps`, one by one: the first ones are there before the last are known."""
         for step in self._all_steps():
             yield step.to_plain()

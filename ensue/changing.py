@@ -21,21 +21,12 @@ from querylang.plan.model import EventType, Plan, QueryPlan, Table
 from querylang.plan.routing import Change, DeployQuery, Outcome, ReplaceQuery
 from querylang.running import ChangeError, Running, annotated_as
 from querylang.source import Source
+from runtime import replay
 from runtime.admission import furthest_time, selectors_of
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.instants import NO_TIME
 from runtime.policies.plan_policies import Orderings, for_reading, policy_of
 from runtime.reading import NOT_HERE, PLACES, ColumnNames, ControlError, infer, parse_change, with_nested
-from runtime.replay import (
-    ChangeNotice,
-    Epoch,
-    Records,
-    Script,
-    events_by_source,
-    read_all,
-    source_names,
-    with_orderings,
-)
 from runtime.results.schemas import Results
 
 Finish = Callable[[Plan], Plan]
@@ -143,12 +134,12 @@ def _as_it_is(plan: Plan) -> Plan:
 def script_of(
     template: Plan,
     instances: Plan,
-    records: Records,
+    records: replay.Records,
     tables: Sequence[Any],
     columns: Sequence[ColumnNames],
     orderings: Orderings,
     finish: Finish = _as_it_is,
-) -> tuple[Script, Records] | None:
+) -> tuple[replay.Script, replay.Records] | None:
     """All plans of a replay, and its records, read for all of them; None = nothing changes.
 
     template, instances: the queries of the start
@@ -163,12 +154,14 @@ def script_of(
         return None
     seen = InferredTypes(tables, columns).of_text
     reading = plan_for_reading(template, asked, seen)
-    names = source_names(tables)
-    whole = read_all(tables, reading, columns, [for_reading(reading, policy_of(orderings, name)) for name in names])
-    brought = events_by_source([whole.arrivals], reading) if orderings else {}
+    names = replay.source_names(tables)
+    whole = replay.read_all(
+        tables, reading, columns, [for_reading(reading, policy_of(orderings, name)) for name in names]
+    )
+    brought = replay.events_by_source([whole.arrivals], reading) if orderings else {}
 
     def finished(plan: Plan) -> Plan:
-        return finish(with_orderings(plan, orderings, names, brought) if orderings else plan)
+        return finish(replay.with_orderings(plan, orderings, names, brought) if orderings else plan)
 
     def furthest(record: int, plan: Plan) -> int:
         return furthest_time(whole.arrivals.table.slice(0, record), selectors_of(plan))
@@ -179,7 +172,7 @@ def script_of(
 
 def script_of_changes(
     template: Plan, instances: Plan, changes: Arrivals, finish: Finish, infer: Infer, furthest: Furthest
-) -> Script | None:
+) -> replay.Script | None:
     """As `script_of`, for records that are elsewhere; None = nothing changes.
 
     changes: only the control events that change queries, in order of arrival
@@ -206,23 +199,23 @@ class _Director:
     finish: Finish
     infer: Infer
     furthest: Furthest
-    epochs: list[Epoch] = field(default_factory=list)
-    notices: list[ChangeNotice] = field(default_factory=list)
+    epochs: list[replay.Epoch] = field(default_factory=list)
+    notices: list[replay.ChangeNotice] = field(default_factory=list)
 
-    def script(self, running: Running, asked: Sequence[Asked]) -> Script:
+    def script(self, running: Running, asked: Sequence[Asked]) -> replay.Script:
         """All epochs, and the plan of all queries that run in one of them."""
         self._begin(self._plan(running), running, 0)
         for item in asked:
             running = self._settled(running, item.place)
             moment = Moment(item.place, self._furthest(item))
             done = self._done(item, running, moment)
-            self.notices.append(ChangeNotice(done.outcomes, item.place, item.record))
+            self.notices.append(replay.ChangeNotice(done.outcomes, item.place, item.record))
             if done.plan is not None:
                 running = done.running
                 self._begin(done.plan, running, item.record + 1, heirs=done.heirs)
         self._settled(running, None)
         whole = Plan(self.reading.events, _all_queries(self.epochs), self.epochs[0].plan.stopped)
-        return Script(whole, tuple(self.epochs), tuple(self.notices))
+        return replay.Script(whole, tuple(self.epochs), tuple(self.notices))
 
     def _done(self, item: Asked, running: Running, moment: Moment) -> Applied:
         return apply(item.change, running, moment, infer=self.infer, check=self._check)
@@ -246,7 +239,7 @@ class _Director:
         heirs: Mapping[str, str] | None = None,
     ) -> None:
         known = frozenset(event.name for event in running.events)
-        self.epochs.append(Epoch(plan, first, begins, heirs or {}, known))
+        self.epochs.append(replay.Epoch(plan, first, begins, heirs or {}, known))
 
     def _settled(self, running: Running, before: int | None) -> Running:
         """What runs once the texts have ended that are done before a place; None = ever."""
@@ -255,12 +248,12 @@ class _Director:
             outcomes = tuple(Outcome("handed_over", name, "", f"the old text of '{name}' has ended") for name in names)
             arrival = self.arrivals.system("arrival")
             first = int(np.searchsorted(arrival, done, side="right"))
-            self.notices.append(ChangeNotice(outcomes, done, None))
+            self.notices.append(replay.ChangeNotice(outcomes, done, None))
             self._begin(self._plan(running), running, first, done)
         return running
 
 
-def _all_queries(epochs: Sequence[Epoch]) -> tuple[QueryPlan, ...]:
+def _all_queries(epochs: Sequence[replay.Epoch]) -> tuple[QueryPlan, ...]:
     """The queries of all epochs, in the order that they have within each."""
     queries: dict[str, QueryPlan] = {}
     places: dict[str, tuple[int, int]] = {}

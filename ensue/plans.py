@@ -17,26 +17,8 @@ from querylang.load import Schemas
 from querylang.parameters import NOTHING, Given, with_instances
 from querylang.plan.model import Plan
 from querylang.printable import warn
+from runtime import reading
 from runtime.columns.arrivals import RecordKind
-from runtime.reading import (
-    STANDARD_NAMES,
-    TYPE,
-    ColumnNames,
-    Decided,
-    Inferred,
-    TablesElsewhere,
-    decide_meanings,
-    decide_places,
-    fields_read,
-    held,
-    infer,
-    iter_arrivals,
-    no_types,
-    refuse_untyped,
-    truncating_divisions,
-    with_nested,
-    without_unread,
-)
 from runtime.replay import source_names
 
 _UNTYPED = "; or define the event types: then each table has the only one whose fields it has"
@@ -48,14 +30,14 @@ def as_tables(events: Any) -> list[Any]:
 
     Paths of folders and patterns become the files that they mean. What can be read once is read.
     """
-    events = held(events)
+    events = reading.held(events)
     if not isinstance(events, list | tuple) or (events and isinstance(events[0], Mapping)):
         events = [events]
     return [table for item in events for table in _files_of(item)]
 
 
 def _files_of(table: Any) -> list[Any]:
-    return table_paths(table) if isinstance(table, str | Path) else [held(table)]
+    return table_paths(table) if isinstance(table, str | Path) else [reading.held(table)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +50,7 @@ class Fitted:
     """
 
     template: Plan
-    columns: tuple[ColumnNames, ...]
+    columns: tuple[reading.ColumnNames, ...]
     schemas: Schemas
 
     def plan(self, parameters: Given = NOTHING) -> Plan:
@@ -76,7 +58,7 @@ class Fitted:
         return with_instances(self.template, parameters)
 
 
-def fitted(queries: Queries, tables: Sequence[Any], columns: ColumnNames) -> Fitted:
+def fitted(queries: Queries, tables: Sequence[Any], columns: reading.ColumnNames) -> Fitted:
     """Compile for these tables, which say the fields of types that nothing defines.
 
     What may surprise is logged. Raises QueryErrors, InputError.
@@ -84,7 +66,7 @@ def fitted(queries: Queries, tables: Sequence[Any], columns: ColumnNames) -> Fit
     columns = queries.columns(columns)
     decided = decide(queries, tables, columns)
     if len(tables) > 1:
-        elsewhere = TablesElsewhere(tables, columns)
+        elsewhere = reading.TablesElsewhere(tables, columns)
         decided = replace(decided, columns=tuple(replace(own, elsewhere=elsewhere) for own in decided.columns))
     if not queries.open_types:
         return Fitted(queries.template(), decided.columns, {})
@@ -95,7 +77,9 @@ def fitted(queries: Queries, tables: Sequence[Any], columns: ColumnNames) -> Fit
     return Fitted(template, whole.columns, schemas)
 
 
-def decide(queries: Queries, tables: Sequence[Any], columns: ColumnNames, *, is_whole: bool = True) -> Decided:
+def decide(
+    queries: Queries, tables: Sequence[Any], columns: reading.ColumnNames, *, is_whole: bool = True
+) -> reading.Decided:
     """Which columns of tables are ours, by what they hold and by definitions; logs remarks.
 
     is_whole: as in `decide_meanings`
@@ -106,27 +90,31 @@ def decide(queries: Queries, tables: Sequence[Any], columns: ColumnNames, *, is_
     plan = Plan(known.events, known.queries)
     have_own_times = bool(list(plan.time_sources()))
     types = queries.known_types
-    meanings = decide_meanings(tables, sources, columns, types, have_own_times=have_own_times, is_whole=is_whole)
+    meanings = reading.decide_meanings(
+        tables, sources, columns, types, have_own_times=have_own_times, is_whole=is_whole
+    )
     _refuse_open_types(queries, tables, meanings, columns)
-    refuse_untyped(tables, meanings, plan, columns)
-    decided = decide_places(tables, sources, meanings.columns, plan)
+    reading.refuse_untyped(tables, meanings, plan, columns)
+    decided = reading.decide_places(tables, sources, meanings.columns, plan)
     for remark in (*meanings.remarks, *decided.remarks):
         warn(remark)
     return decided
 
 
-def _refuse_open_types(queries: Queries, tables: Sequence[Any], decided: Decided, columns: ColumnNames) -> None:
+def _refuse_open_types(
+    queries: Queries, tables: Sequence[Any], decided: reading.Decided, columns: reading.ColumnNames
+) -> None:
     """Raise InputError if neither a column of types nor a definition says what the rows are."""
     inputs = queries.input_types
     if len(inputs) < 2 or len(decided.untyped) < len(tables) or not set(inputs) <= set(queries.open_types):
         return
-    name, source, shown = columns.of(TYPE) or TYPE, decided.sources[0], decided.untyped[0]
-    told = no_types(source, name, shown, inputs, "and nothing defines these types")
+    name, source, shown = columns.of(reading.TYPE) or reading.TYPE, decided.sources[0], decided.untyped[0]
+    told = reading.no_types(source, name, shown, inputs, "and nothing defines these types")
     raise InputError(f"{told}{_UNTYPED}{_shown(tables, decided.columns, inputs)}")
 
 
 def _of_data(
-    queries: Queries, tables: Sequence[Any], given: ColumnNames, columns: Sequence[ColumnNames]
+    queries: Queries, tables: Sequence[Any], given: reading.ColumnNames, columns: Sequence[reading.ColumnNames]
 ) -> tuple[Plan, Schemas, set[str]]:
     """The plan whose open event types have the tables' fields, these, and what it reads of them.
 
@@ -134,18 +122,18 @@ def _of_data(
     """
     inputs = queries.input_types
     event = inputs[0] if len(inputs) == 1 else ""
-    named = queries.words(STANDARD_NAMES)
-    inferred = infer(*tables, names=columns, event=event, fields=named)
+    named = queries.words(reading.STANDARD_NAMES)
+    inferred = reading.infer(*tables, names=columns, event=event, fields=named)
     if not inferred.schemas and not event:
         raise InputError(_without_types(tables, given, columns, inputs))
     for remark in inferred.remarks:
         warn(remark)
-    schemas: Schemas = with_nested(inferred.schemas, queries.open_types)
+    schemas: Schemas = reading.with_nested(inferred.schemas, queries.open_types)
     plan, schemas = _compiled(queries, schemas, inferred)
     if not named:
         return _told(plan, schemas), schemas, set()
-    read = {name.casefold() for name in fields_read(plan, queries.open_types)}
-    whole, schemas = schemas, without_unread(schemas, queries.open_types, read, named, columns)
+    read = {name.casefold() for name in reading.fields_read(plan, queries.open_types)}
+    whole, schemas = schemas, reading.without_unread(schemas, queries.open_types, read, named, columns)
     if schemas != whole:
         plan, schemas = _compiled(queries, schemas, inferred)
     return _told(plan, schemas), schemas, read
@@ -153,12 +141,12 @@ def _of_data(
 
 def _told(plan: Plan, schemas: Schemas) -> Plan:
     """The plan; what is not plain about inferred types is logged."""
-    for remark in truncating_divisions(plan, schemas):
+    for remark in reading.truncating_divisions(plan, schemas):
         warn(remark)
     return plan
 
 
-def _compiled(queries: Queries, schemas: Schemas, inferred: Inferred) -> tuple[Plan, Schemas]:
+def _compiled(queries: Queries, schemas: Schemas, inferred: reading.Inferred) -> tuple[Plan, Schemas]:
     """The plan, and the schemas that it is for: numbers where a query needs them and most are."""
     try:
         return queries.template(schemas), schemas
@@ -185,28 +173,28 @@ def _read_as_numbers(schemas: Schemas, most: Schemas) -> Iterator[str]:
 
 
 def _without_types(
-    tables: Sequence[Any], given: ColumnNames, columns: Sequence[ColumnNames], inputs: Sequence[str]
+    tables: Sequence[Any], given: reading.ColumnNames, columns: Sequence[reading.ColumnNames], inputs: Sequence[str]
 ) -> str:
     """Why nothing says which of these event types a row has, and the ways out."""
-    name = given.of(TYPE) or TYPE
+    name = given.of(reading.TYPE) or reading.TYPE
     column = f"add one, or name it, `--type NAME`{_UNTYPED}"
     shown = _shown(tables, columns, inputs)
     return f"no table has rows with {name!r}, and the queries need {', '.join(inputs)}; {column}{shown}"
 
 
-def _shown(tables: Sequence[Any], columns: Sequence[ColumnNames], inputs: Sequence[str]) -> str:
+def _shown(tables: Sequence[Any], columns: Sequence[reading.ColumnNames], inputs: Sequence[str]) -> str:
     """The end of a message: the definitions that fit the tables, if they have any."""
     pairs = zip(tables, columns, strict=True)
     shown = " ".join(text for table, own in pairs for text in _shown_by(table, own, inputs))
     return f". By what the data shows: {shown}" if shown else ""
 
 
-def _shown_by(table: Any, columns: ColumnNames, inputs: Sequence[str]) -> Iterator[str]:
+def _shown_by(table: Any, columns: reading.ColumnNames, inputs: Sequence[str]) -> Iterator[str]:
     """The definition that fits a table; a file has the event type of its name, if there is one."""
     stem = Path(table).name.split(".")[0] if isinstance(table, str | Path) else ""
     event = next((name for name in inputs if name.casefold() == stem.casefold()), "NAME")
     with suppress(InputError):
-        yield definitions(infer(table, names=columns, event=event).schemas)
+        yield definitions(reading.infer(table, names=columns, event=event).schemas)
 
 
 def any_row_is_read(queries: Queries, paths: Sequence[Path], options: DataOptions) -> bool:
@@ -215,7 +203,7 @@ def any_row_is_read(queries: Queries, paths: Sequence[Path], options: DataOption
     plan = ready.plan(read_parameters(options.parameters))
     has_rows = False
     for path, columns in zip(paths, ready.columns, strict=True):
-        for part in iter_arrivals(path, plan, columns):
+        for part in reading.iter_arrivals(path, plan, columns):
             kinds = part.system("kind")
             if ((kinds != RecordKind.MALFORMED) & (kinds != RecordKind.UNKNOWN_TYPE)).any():
                 return True

@@ -35,30 +35,12 @@ from querylang.plan.model import Plan, QueryPlan
 from querylang.printable import json_text
 from querylang.system_errors import refused
 from querylang.system_limits import exists, is_folder
+from runtime import replay
 from runtime.engine import Engine
 from runtime.matching.choose import slow_queries
 from runtime.policies.plan_policies import parse_orderings
 from runtime.policies.settings_text import parse_forget_keys, with_forget_keys
-from runtime.replay import (
-    FileToRead,
-    NotSortedError,
-    Reading,
-    about_rows_of,
-    arrived_by,
-    files_to_read,
-    plan_for_files,
-    replay_calls,
-)
-from runtime.results.for_users import (
-    PlainMatches,
-    RowOf,
-    column_cells,
-    flat_matches,
-    parquet_settings,
-    plain_value,
-    without_empty_structs,
-    without_order_columns,
-)
+from runtime.results import for_users
 from runtime.results.ledger import late_warning
 from runtime.results.schemas import Results, in_order, match_schema, matches_in_order
 from runtime.threads import thread_count
@@ -143,16 +125,16 @@ def replay_to_file(
     template = ready.template
     orderings = parse_orderings(options.ordering)
     instances = with_instances(template, read_parameters(options.parameters))
-    files = files_to_read(paths, instances, ready.columns, orderings)
-    plan = plan_for_files(paths, instances, ready.columns, orderings)
+    files = replay.files_to_read(paths, instances, ready.columns, orderings)
+    plan = replay.plan_for_files(paths, instances, ready.columns, orderings)
     plan = options.lookup_tables.bound(with_forget_keys(plan, parse_forget_keys(options.forget_keys)))
     refuse_several_queries(out, plan)
     if tell_slow is not None:
-        tell_slow(slow_queries(plan, about_rows_of(file.path for file in files)))
+        tell_slow(slow_queries(plan, replay.about_rows_of(file.path for file in files)))
     run = _Run(plan, files, out, stop, flush=flush, progress=progress, most_shown=most_shown)
     try:
-        written = run.with_pieces(Reading.sorted_pieces)
-    except NotSortedError:
+        written = run.with_pieces(replay.Reading.sorted_pieces)
+    except replay.NotSortedError:
         parent, name = out.parent, f".{out.name}."
         with TemporaryDirectory(".runs", name, parent) as folder, held(Path(folder)):
             written = run.with_pieces(lambda reading: reading.pieces_by_runs(Path(folder)))
@@ -164,15 +146,15 @@ def replay_to_file(
 @dataclass(frozen=True, slots=True)
 class _Run:
     plan: Plan
-    files: Sequence[FileToRead]
+    files: Sequence[replay.FileToRead]
     out: Path
     until: int | None
     flush: bool
     progress: Progress | None
     most_shown: int
 
-    def with_pieces(self, pieces_of: Callable[[Reading], Iterator[pa.Table]]) -> Written:
-        reading, written, engine = Reading(self.files), Written(), Engine(self.plan)
+    def with_pieces(self, pieces_of: Callable[[replay.Reading], Iterator[pa.Table]]) -> Written:
+        reading, written, engine = replay.Reading(self.files), Written(), Engine(self.plan)
 
         def report(rows: int) -> None:
             written.rows = rows
@@ -180,8 +162,8 @@ class _Run:
                 self.progress(rows)
 
         with match_file(self.out, self.plan, reading.row_of) as file:
-            pieces = arrived_by(pieces_of(reading), self.until)
-            for results in replay_calls(engine, pieces, until=self.until, flush=self.flush, progress=report):
+            pieces = replay.arrived_by(pieces_of(reading), self.until)
+            for results in replay.replay_calls(engine, pieces, until=self.until, flush=self.flush, progress=report):
                 if asks_for_changes(results):
                     raise InputError("control events change the queries in these tables; replay them without --out")
                 ordered = in_order(self.plan, results)
@@ -214,16 +196,16 @@ class _Parquet:
     `members`, and an event without fields no `fields`.
     """
 
-    def __init__(self, file: BinaryIO, plan: Plan, _row_of: RowOf) -> None:
-        nothing = without_order_columns(match_schema(plan, plan.queries[0]).empty_table())
-        self._schema = without_empty_structs(nothing).schema
-        self._writer = pa.parquet.ParquetWriter(file, self._schema, **parquet_settings(self._schema))
+    def __init__(self, file: BinaryIO, plan: Plan, _row_of: for_users.RowOf) -> None:
+        nothing = for_users.without_order_columns(match_schema(plan, plan.queries[0]).empty_table())
+        self._schema = for_users.without_empty_structs(nothing).schema
+        self._writer = pa.parquet.ParquetWriter(file, self._schema, **for_users.parquet_settings(self._schema))
         self._plan = plan
 
     def write(self, results: Results) -> None:
         table = _in_one(self._plan, results)
         if table is not None:
-            self._writer.write_table(without_empty_structs(table))
+            self._writer.write_table(for_users.without_empty_structs(table))
 
     def close(self) -> None:
         self._writer.close()
@@ -232,9 +214,11 @@ class _Parquet:
 class _Csv:
     """A column for each field of each event."""
 
-    def __init__(self, file: BinaryIO, plan: Plan, row_of: RowOf) -> None:
+    def __init__(self, file: BinaryIO, plan: Plan, row_of: for_users.RowOf) -> None:
         self._plan, self._row_of = plan, row_of
-        nothing = csv_matches(without_order_columns(match_schema(plan, plan.queries[0]).empty_table()), row_of)
+        nothing = csv_matches(
+            for_users.without_order_columns(match_schema(plan, plan.queries[0]).empty_table()), row_of
+        )
         self._writer = pa.csv.CSVWriter(file, nothing.schema)
 
     def write(self, results: Results) -> None:
@@ -249,8 +233,8 @@ class _Csv:
 class _JsonLines:
     """The objects of `--format matches`, one a line."""
 
-    def __init__(self, file: BinaryIO, plan: Plan, row_of: RowOf) -> None:
-        self._file, self._plan, self._plain = file, plan, PlainMatches(row_of)
+    def __init__(self, file: BinaryIO, plan: Plan, row_of: for_users.RowOf) -> None:
+        self._file, self._plan, self._plain = file, plan, for_users.PlainMatches(row_of)
 
     def write(self, results: Results) -> None:
         plain = self._plain.of(results)
@@ -286,7 +270,7 @@ class _Beside:
             written.result()
 
 
-_FORMATS: Mapping[str, Callable[[BinaryIO, Plan, RowOf], MatchFile]] = {
+_FORMATS: Mapping[str, Callable[[BinaryIO, Plan, for_users.RowOf], MatchFile]] = {
     ".parquet": _Parquet,
     ".csv": _Csv,
     ".jsonl": _JsonLines,
@@ -316,7 +300,7 @@ def refuse_several_queries(path: Path, plan: Plan) -> None:
 
 
 @contextmanager
-def match_file(path: Path, plan: Plan, row_of: RowOf) -> Iterator[MatchFile]:
+def match_file(path: Path, plan: Plan, row_of: for_users.RowOf) -> Iterator[MatchFile]:
     """A new file of matches. It appears when it is complete, and not at all if something fails."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
@@ -345,9 +329,9 @@ def _in_one(plan: Plan, results: Results) -> pa.Table | None:
 # Matches as CSV can hold them: a column for each part of the key and each field.
 
 
-def csv_matches(matches: pa.Table, row_of: RowOf) -> pa.Table:
+def csv_matches(matches: pa.Table, row_of: for_users.RowOf) -> pa.Table:
     """The matches of one query, flat. Moments are text as in JSON, lists and objects are JSON."""
-    flat = flat_matches(matches, row_of)
+    flat = for_users.flat_matches(matches, row_of)
     return pa.table([_plain(column.combine_chunks()) for column in flat.columns], names=flat.column_names)
 
 
@@ -357,7 +341,9 @@ def _plain(column: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(kind):
         return pc.replace_substring(pc.cast(column, pa.string()), " ", "T", max_replacements=1)
     if pa.types.is_nested(kind):
-        texts = [None if cell is None else json_text(plain_value(cell)) for cell in column_cells(column)]
+        texts = [
+            None if cell is None else json_text(for_users.plain_value(cell)) for cell in for_users.column_cells(column)
+        ]
         return pa.array(texts, pa.string())
     return column
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
 
+from job_engine import deployment_sections
 from job_engine.deployment import (
     NAME,
     Deployment,
@@ -27,15 +28,6 @@ from job_engine.deployment import (
     shared_streams,
     unplaced,
     with_places,
-)
-from job_engine.deployment_sections import (
-    read_channels,
-    read_control,
-    read_history,
-    read_sinks,
-    read_sources,
-    read_spark,
-    read_tables,
 )
 from job_engine.errors import in_plain_words
 from job_engine.local_path import LocalPath
@@ -184,15 +176,15 @@ def _deployment(file: Path, root: Node, folders: Folders, engine: Engine | None,
     buckets = _buckets(found, checkpoint, chosen)
     fixed = {"clock": str(clock or Clock.ARRIVAL), "buckets": str(buckets), "forget_keys": forgets}
     sources = _with_idle(found, clock or Clock.ARRIVAL, folders) if "sources" in found else ()
-    sinks = (read_sinks(found["sinks"], folders) if "sinks" in found else {}) | (
-        read_channels(found["channels"], folders) if "channels" in found else {}
+    sinks = (deployment_sections.read_sinks(found["sinks"], folders) if "sinks" in found else {}) | (
+        deployment_sections.read_channels(found["channels"], folders) if "channels" in found else {}
     )
     return Deployment(
         file=file,
         name=_name(found),
         queries=_queries(found["queries"], folders.base, takes_text=takes_text) if "queries" in found else (),
         sources=sources,
-        control=read_control(found["control"], folders) if "control" in found else None,
+        control=deployment_sections.read_control(found["control"], folders) if "control" in found else None,
         sinks=sinks,
         clock=clock or Clock.ARRIVAL,
         buckets=buckets,
@@ -203,16 +195,20 @@ def _deployment(file: Path, root: Node, folders: Folders, engine: Engine | None,
         forget_keys=forget_keys,
         hide=tuple(item.text() for item in found["hide"].items()) if "hide" in found else (),
         kernels=_archive(found["kernels"], folders) if "kernels" in found else None,
-        spark=read_spark(found["spark"], folders, written if engine is None else None) if "spark" in found else {},
+        spark=deployment_sections.read_spark(found["spark"], folders, written if engine is None else None)
+        if "spark" in found
+        else {},
         metrics=read_metrics(found),
         log=read_log(found),
         mode=found["mode"].parsed(_permissions, _MODES) if "mode" in found else None,
         retry=seconds(found, "retry"),
         live=_is_live(found),
         history=(
-            read_history(found["history"], folders, [item.name for item in sources]) if "history" in found else None
+            deployment_sections.read_history(found["history"], folders, [item.name for item in sources])
+            if "history" in found
+            else None
         ),
-        tables=read_tables(found["tables"], folders) if "tables" in found else {},
+        tables=deployment_sections.read_tables(found["tables"], folders) if "tables" in found else {},
         fixed={key: fixed_value(found[key], text) if key in found else FixedValue(text) for key, text in fixed.items()},
     )
 
@@ -320,7 +316,7 @@ def _with_idle(found: Mapping[str, Node], clock: Clock, folders: Folders) -> tup
     common = idle(found)
     sources = tuple(
         source if source.idle is not None else replace(source, idle=common)
-        for source in read_sources(found["sources"], folders)
+        for source in deployment_sections.read_sources(found["sources"], folders)
     )
     if clock is Clock.PROCESSING:
         nodes = [found, *(node.mapping(source_keys()) for node in found["sources"].mapping().values())]

@@ -6,18 +6,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
+from job_engine import setting_keys
 from job_engine.deployment import HistoryTable, LookupFile
-from job_engine.setting_keys import (
-    HISTORY_KEYS,
-    SOURCE_KEYS,
-    SPARK_KEYS,
-    TABLE_KEYS,
-    Change,
-    Engine,
-    FixedValue,
-    fixed_value,
-    fixed_values,
-)
 from job_engine.setting_values import (
     UNSUPPORTED,
     Folders,
@@ -75,7 +65,7 @@ HISTORY_WORDS = ("source", "event", "type_field", "source_time", "arrival")
 
 def read_history(node: Node, folders: Folders, sources: Collection[str]) -> HistoryTable | None:
     """The table of the history; None = mistakes were reported. `sources`: the names of all."""
-    found = node.mapping(HISTORY_KEYS)
+    found = node.mapping(setting_keys.HISTORY_KEYS)
     for key in ("format", "path"):
         if key not in found:
             node.wrong(f"'history' has no '{key}'")
@@ -108,7 +98,7 @@ def read_tables(node: Node, folders: Folders) -> dict[str, LookupFile]:
 
 
 def _lookup_file(name: str, node: Node, folders: Folders) -> LookupFile | None:
-    found = node.mapping(TABLE_KEYS)
+    found = node.mapping(setting_keys.TABLE_KEYS)
     if "path" not in found:
         node.wrong(f"the table '{name}' has no 'path'")
         return None
@@ -140,7 +130,7 @@ def _source(name: str, node: Node, folders: Folders) -> Source:
     if "ordering" not in found:
         return source
     ordering = read_ordering(found["ordering"])
-    fixed = {**source.fixed, "ordering": fixed_value(found["ordering"], ordering_text(ordering))}
+    fixed = {**source.fixed, "ordering": setting_keys.fixed_value(found["ordering"], ordering_text(ordering))}
     return replace(source, ordering=ordering, ordering_line=found["ordering"].line, fixed=fixed)
 
 
@@ -170,7 +160,9 @@ def _of_kind(entry: SourceEntry) -> Source:
     _refuse_keys_of_other_sources(kind, found)
     own = kind.read(entry)
     columns = ("event", *TYPE_KEYS, "source_time", "partition", "offset", *(() if kind.tells_arrival else ("arrival",)))
-    words = {key: found[key].text() for key in columns if key in found and key in (*SOURCE_KEYS, *kind.keys)}
+    words = {
+        key: found[key].text() for key in columns if key in found and key in (*setting_keys.SOURCE_KEYS, *kind.keys)
+    }
     return Source(
         entry.name,
         entry.format,
@@ -190,26 +182,26 @@ def _of_kind(entry: SourceEntry) -> Source:
 
 def _refuse_keys_of_other_sources(kind: SourceKind, found: Mapping[str, Node]) -> None:
     for key in found:
-        if key not in SOURCE_KEYS and key not in kind.keys:
+        if key not in setting_keys.SOURCE_KEYS and key not in kind.keys:
             owners = listed(other.title for other in kinds() if key in other.keys)
             found[key].wrong(f"'{key}' is not a setting of {kind.title}; {owners} have it")
 
 
-def _fixed(found: Mapping[str, Node], kind: SourceKind, own: KindSettings) -> dict[str, FixedValue]:
+def _fixed(found: Mapping[str, Node], kind: SourceKind, own: KindSettings) -> dict[str, setting_keys.FixedValue]:
     """The fixed settings of a source, with its options that choose records."""
-    fixed = fixed_values(found, source_keys())
+    fixed = setting_keys.fixed_values(found, source_keys())
     if "type" in fixed:
         fixed["type_field"] = fixed.pop("type")  # two words for one setting
     for key, usual in kind.usual.items():
         if key in fixed and fixed[key].text == usual:
             del fixed[key]  # the same as none
     if "path" in fixed and own.place is not None:
-        fixed["path"] = fixed_value(found["path"], str(own.place.resolve()))
+        fixed["path"] = setting_keys.fixed_value(found["path"], str(own.place.resolve()))
     if "options" not in found:
         return fixed
     options = found["options"].mapping()
-    chosen = {key for key, change in kind.options.items() if change is Change.FIXED}
-    return fixed | {f"options.{key}": fixed_value(node) for key, node in options.items() if key in chosen}
+    chosen = {key for key, change in kind.options.items() if change is setting_keys.Change.FIXED}
+    return fixed | {f"options.{key}": setting_keys.fixed_value(node) for key, node in options.items() if key in chosen}
 
 
 def _times(found: Mapping[str, Node]) -> TimeForm:
@@ -224,9 +216,9 @@ _SINK_KEYS = ("format", "options")
 """The keys of all sinks."""
 
 
-def sink_keys() -> dict[str, Change]:
+def sink_keys() -> dict[str, setting_keys.Change]:
     """All keys that a sink may have, of whatever kind it is."""
-    return dict.fromkeys((*_SINK_KEYS, *(key for kind in sink_kinds() for key in kind.keys)), Change.FREE)
+    return dict.fromkeys((*_SINK_KEYS, *(key for kind in sink_kinds() for key in kind.keys)), setting_keys.Change.FREE)
 
 
 def read_sinks(node: Node, folders: Folders) -> dict[str, Sink]:
@@ -311,12 +303,12 @@ _MEMORY = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
 _URI = re.compile(r"[A-Za-z][\w+.-]*:/")
 
 
-def read_spark(node: Node, folders: Folders, engine: Engine | None = None) -> dict[str, str]:
+def read_spark(node: Node, folders: Folders, engine: setting_keys.Engine | None = None) -> dict[str, str]:
     """Spark's settings by their names; mistakes are reported.
 
     engine: what the file names; only Spark has a cluster
     """
-    found = node.mapping(SPARK_KEYS)
+    found = node.mapping(setting_keys.SPARK_KEYS)
     chosen: dict[str, str] = {}
     if "master" in found:
         _note(chosen, "master", _master(found["master"]))
@@ -330,7 +322,7 @@ def read_spark(node: Node, folders: Folders, engine: Engine | None = None) -> di
             _note(chosen, key, found[key].parsed(lambda text: text if _MEMORY.fullmatch(text) else None, is_size))
     if "conf" in found:
         chosen |= _conf(found["conf"], found)
-    if engine is Engine.LOCAL and not _LOCAL.fullmatch(chosen.get(MASTER, "local")):
+    if engine is setting_keys.Engine.LOCAL and not _LOCAL.fullmatch(chosen.get(MASTER, "local")):
         found.get("master", node).wrong(
             f"'{chosen[MASTER]}' is a cluster, and `engine: local` runs on this machine alone; leave the master out, or"
             " choose `engine: spark`"
@@ -338,9 +330,9 @@ def read_spark(node: Node, folders: Folders, engine: Engine | None = None) -> di
     return chosen
 
 
-def unused_settings(file: object, spark: Mapping[str, str], engine: Engine) -> Iterator[str]:
+def unused_settings(file: object, spark: Mapping[str, str], engine: setting_keys.Engine) -> Iterator[str]:
     """A line for settings of Spark where it does not run: a file may be for both engines."""
-    if spark and engine is not Engine.SPARK:
+    if spark and engine is not setting_keys.Engine.SPARK:
         yield f"{file}: what `spark` sets is for `engine: spark`; `engine: {engine}` does not use it"
 
 

@@ -18,19 +18,8 @@ from typing import Any
 
 from querylang.dataclass import dataclass, field, fields, is_dataclass, replace
 from querylang.errors import FileErrors, InputError, counted, did_you_mean, listed
+from querylang.plan import constants
 from querylang.plan import model as plans
-from querylang.plan.constants import (
-    Hole,
-    NoValueError,
-    WrongNumberError,
-    count_of,
-    decimal_of,
-    free_parameters,
-    is_constant,
-    microseconds_of,
-    part_with_parameters,
-    value_of,
-)
 from querylang.plan.expression import NODES, Binary, Expression, Items, Kind, Literal, ParameterOf, Type, rewritten
 from querylang.plan.library import LARGEST_INTEGER, SMALLEST_INTEGER
 from querylang.plan.model import Input, NewBy, Parameter, Plan, QueryPlan, Stopped, Wait, Within
@@ -226,7 +215,7 @@ class Binding:
         self._names = [parameter.name for parameter in query.parameters]
         self._count = 0
         self._free: frozenset[str] = frozenset()
-        self._parts: dict[tuple[str, ...], tuple[QueryPlan, Hole | None]] = {}
+        self._parts: dict[tuple[str, ...], tuple[QueryPlan, constants.Hole | None]] = {}
 
     def bind(self, values: Mapping[str, Any], instance: str = "", hidden: Mapping[str, str] = NONE_HIDDEN) -> QueryPlan:
         """As the function of that name."""
@@ -245,14 +234,14 @@ class Binding:
         """The query with values, whose durations are numbers."""
         self._count += 1
         if self._count == _FEWEST and self._names:
-            self._free = free_parameters(self._query)
+            self._free = constants.free_parameters(self._query)
         if not self._free:
             return _with_numbers(_with_values(self._query, literals) if literals else self._query, where, hidden)
         others = {name: literal for name, literal in literals.items() if name not in self._free}
         key = tuple(map(repr, others.values()))
         if key not in self._parts:
             bound = _with_numbers(_with_values(self._query, others), where, hidden)
-            self._parts[key] = bound, part_with_parameters(bound)
+            self._parts[key] = bound, constants.part_with_parameters(bound)
         bound, part = self._parts[key]
         made: QueryPlan = bound if part is None else part.filled(literals)
         return made
@@ -345,10 +334,10 @@ def _decimal(given: Any) -> Decimal:
         raise TypeError
     text = given.strip().removesuffix("d") if isinstance(given, str) else str(given)
     try:
-        return decimal_of(Decimal(text))
+        return constants.decimal_of(Decimal(text))
     except DecimalException:
         raise TypeError from None
-    except NoValueError as error:
+    except constants.NoValueError as error:
         raise ValueError(str(error)) from None
 
 
@@ -406,7 +395,7 @@ def _decided(node: Expression) -> Expression:
         case Binary(operator="and", right=Literal(value=True)) | Binary(operator="or", right=Literal(value=False)):
             return node.left
         case Binary(type=Type.BOOLEAN, left=Literal(), right=Literal()) if node.operator not in ("and", "or", "xor"):
-            return Literal(Type.BOOLEAN, bool(value_of(node)))
+            return Literal(Type.BOOLEAN, bool(constants.value_of(node)))
         case _:
             return node
 
@@ -418,37 +407,37 @@ def _with_numbers(query: QueryPlan, where: str, hidden: Mapping[str, str]) -> Qu
     def number(value: int | Expression | None, what: str, read: Callable[[Expression], int]) -> Any:
         if value is None or isinstance(value, int):
             return value
-        assert is_constant(value), "durations are over parameters only"
+        assert constants.is_constant(value), "durations are over parameters only"
         try:
             return read(value)
-        except WrongNumberError as error:
+        except constants.WrongNumberError as error:
             raise StoppedError(f"{where}: {what} {shown if hidden else error}") from None
-        except NoValueError as error:
+        except constants.NoValueError as error:
             raise StoppedError(f"{where}: {what} {shown if hidden else f'has no value: {error}'}") from None
 
     def of_input(item: Input) -> Input:
         of = f"of '{item.event}'"
         return replace(
             item,
-            within=number(item.within, f"`within` {of}", microseconds_of),
-            retain=number(item.retain, f"`retain` {of}", count_of),
-            wait=number(item.wait, f"`wait` {of}", microseconds_of),
+            within=number(item.within, f"`within` {of}", constants.microseconds_of),
+            retain=number(item.retain, f"`retain` {of}", constants.count_of),
+            wait=number(item.wait, f"`wait` {of}", constants.microseconds_of),
             new=of_new(item.new, of),
         )
 
     def of_new(new: NewBy | None, of: str) -> NewBy | None:
-        return new and replace(new, within=number(new.within, f"`within` of `new by` {of}", microseconds_of))
+        return new and replace(new, within=number(new.within, f"`within` of `new by` {of}", constants.microseconds_of))
 
     def of_wait(wait: Wait | None, place: str) -> Wait | None:
         return wait and replace(
-            wait, duration=number(wait.duration, f"the `wait` {place} of the pattern", microseconds_of)
+            wait, duration=number(wait.duration, f"the `wait` {place} of the pattern", constants.microseconds_of)
         )
 
     def of_condition(condition: plans.Condition) -> plans.Condition:
         if isinstance(condition, plans.Where | plans.Without):
             return condition
         what = "`within` of the pattern" if isinstance(condition, Within) else "a `wait` between steps of the pattern"
-        return replace(condition, duration=number(condition.duration, what, microseconds_of))
+        return replace(condition, duration=number(condition.duration, what, constants.microseconds_of))
 
     return replace(
         query,
@@ -457,8 +446,8 @@ def _with_numbers(query: QueryPlan, where: str, hidden: Mapping[str, str]) -> Qu
         at_most=query.at_most
         and replace(
             query.at_most,
-            count=number(query.at_most.count, "the number of `at most`", count_of),
-            duration=number(query.at_most.duration, "the time of `at most`", microseconds_of),
+            count=number(query.at_most.count, "the number of `at most`", constants.count_of),
+            duration=number(query.at_most.duration, "the time of `at most`", constants.microseconds_of),
         ),
         leading=of_wait(query.leading, "at the beginning"),
         trailing=of_wait(query.trailing, "at the end"),

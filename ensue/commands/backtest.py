@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ensue.commands.common import (
-    EventFiles,
-    Json,
-    QueryFile,
-    exit_if_types_are_unknown,
-    print_error,
-    print_json,
-    print_query_warnings,
-    print_text,
-    with_data_options,
-)
+from ensue.commands import common
 from ensue.commands.replay import NoFlush, Until
 from ensue.data_options import DataOptions
 
@@ -37,10 +27,10 @@ Query = Annotated[str | None, typer.Option("--query", metavar="NAME", help="One 
 Picture = Annotated[Path | None, typer.Option(metavar="OUT", help="Draw the scores as an SVG picture, too.")]
 
 
-@with_data_options
+@common.with_data_options
 def backtest(
-    file: QueryFile,
-    events: EventFiles,
+    file: common.QueryFile,
+    events: common.EventFiles,
     data: DataOptions,
     *,
     labels: Labels,
@@ -49,7 +39,7 @@ def backtest(
     until: Until = None,
     no_flush: NoFlush = False,
     svg: Picture = None,
-    as_json: Json = False,
+    as_json: common.Json = False,
 ) -> None:
     """Compare the matches with what should have fired: precision, recall, delay, misses."""
     from runtime.column_types import load_arrow_alone
@@ -59,17 +49,17 @@ def backtest(
     from ensue.queries import load
 
     queries = load(file)
-    print_query_warnings(queries)
+    common.print_query_warnings(queries)
     result = embedded.replay(queries, events, data, until=until, flush=not no_flush)
-    exit_if_types_are_unknown(result.records.unknown_types, queries.input_types)
+    common.exit_if_types_are_unknown(result.records.unknown_types, queries.input_types)
     _print(result.backtest(labels, within=within, query=query), svg, as_json=as_json)
-    print_error(result.account())
+    common.print_error(result.account())
 
 
-@with_data_options
+@common.with_data_options
 def sweep(
-    file: QueryFile,
-    events: EventFiles,
+    file: common.QueryFile,
+    events: common.EventFiles,
     data: DataOptions,
     *,
     labels: Labels,
@@ -86,7 +76,7 @@ def sweep(
     until: Until = None,
     no_flush: NoFlush = False,
     svg: Picture = None,
-    as_json: Json = False,
+    as_json: common.Json = False,
 ) -> None:
     """Try values of a query's parameters, in one replay, against what should have fired."""
     from runtime.column_types import load_arrow_alone
@@ -97,7 +87,7 @@ def sweep(
     from ensue.sweeping import sweep as swept
 
     queries = load(file)
-    print_query_warnings(queries)
+    common.print_query_warnings(queries)
     found = swept(
         queries, events, data, labels, read_vary(vary), within=within, query=query, until=until, flush=not no_flush
     )
@@ -110,6 +100,6 @@ def _print(found: Backtest, svg: Path | None, *, as_json: bool) -> None:
 
         draw(found.scores, svg)
     if as_json:
-        print_json(found.to_plain())
+        common.print_json(found.to_plain())
     else:
-        print_text(str(found))
+        common.print_text(str(found))

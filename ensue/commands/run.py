@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ensue.commands.common import (
-    NO_ROW_READ,
-    DeploymentFile,
-    Json,
-    exit_with_no_row_read,
-    print_error,
-    print_idle_queries,
-    print_json,
-    print_line,
-)
+from ensue.commands import common
 from ensue.commands.json_log import JsonLog
 from job_engine.setting_keys import Engine
 from job_engine.stopping import SIGNAL_EXIT, Stopped
@@ -35,7 +26,7 @@ STOPPED = "stopped before all input was processed; the next run continues from h
 
 
 def run(
-    file: DeploymentFile,
+    file: common.DeploymentFile,
     once: Annotated[bool, typer.Option("--once", help="Process all available input, then stop.")] = False,
     flush: Annotated[
         bool, typer.Option("--flush", help="Before stopping, advance time until no timer is left.")
@@ -72,7 +63,7 @@ def run(
     log: Annotated[
         LogForm | None, typer.Option("--log", help="Write the log as lines of text or as JSON objects, a line each.")
     ] = None,
-    as_json: Json = False,
+    as_json: common.Json = False,
 ) -> None:
     """Run the job of a deployment file, on Spark or on this machine alone."""
     settings = _Settings(once, flush, accept_loss, apply, tuple(accept or ()), tuple(skip or ()), engine, as_json)
@@ -89,7 +80,7 @@ def run(
         else:
             _run_with_text(file, deployment, settings)
     except Stopped as stop:
-        print_error(STOPPED_EARLY)
+        common.print_error(STOPPED_EARLY)
         raise typer.Exit(_code_of_signal(stop.number, settings)) from None
 
 
@@ -109,16 +100,16 @@ class _Settings:
 
 def _run_with_text(file: Path, deployment: Deployment, settings: _Settings) -> None:
     report = _run(file, deployment, settings, _print_progress)
-    print_idle_queries(report.idle)
+    common.print_idle_queries(report.idle)
     if settings.as_json:
-        print_json(_as_one_object(report))
+        common.print_json(_as_one_object(report))
     else:
         _print_report(report)
     code = _exit_code(report, settings)
     if settings.once and report.stopped_by is not None:
-        print_error(STOPPED)
+        common.print_error(STOPPED)
     elif code:
-        exit_with_no_row_read()
+        common.exit_with_no_row_read()
     if code:
         raise typer.Exit(code)
 
@@ -152,10 +143,10 @@ def _run_with_json_log(file: Path, settings: _Settings) -> None:
     if settings.once and report.stopped_by is not None:
         warn(STOPPED)
     elif code:
-        warn(NO_ROW_READ)
+        warn(common.NO_ROW_READ)
     log.end(report, code)
     if settings.as_json:
-        print_json(_as_one_object(report))
+        common.print_json(_as_one_object(report))
     if code:
         raise typer.Exit(code)
 
@@ -209,7 +200,7 @@ def _print_progress(batch: BatchReport) -> None:
 
     records = counted(batch.records, "record")
     matches = counted(sum(batch.matches.values()), "match", "matches")
-    print_error(f"batch {batch.batch}: {records}, {matches}, {batch.seconds:.1f} s")
+    common.print_error(f"batch {batch.batch}: {records}, {matches}, {batch.seconds:.1f} s")
 
 
 def _as_one_object(report: RunReport) -> dict[str, object]:
@@ -227,8 +218,8 @@ def _print_report(report: RunReport) -> None:
     from runtime.results.ledger import ledger_table
 
     batches, records = counted(report.batches, "batch", "batches"), counted(report.records, "record")
-    print_line(f"{batches}, {records}, {report.discarded} discarded, {report.seconds:.1f} s")
+    common.print_line(f"{batches}, {records}, {report.discarded} discarded, {report.seconds:.1f} s")
     for query, count in report.matches.items():
-        print_line(f"{query}: {counted(count, 'match', 'matches')}")
+        common.print_line(f"{query}: {counted(count, 'match', 'matches')}")
     for line in left_text(report.waiting, report.next_due, ledger_table(Counter(report.ledger))):
-        print_line(line)
+        common.print_line(line)

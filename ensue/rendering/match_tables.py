@@ -9,26 +9,18 @@ import pyarrow as pa
 
 from querylang.errors import InputError, nearest
 from querylang.plan.model import Plan, QueryPlan
-from runtime.results.for_users import (
-    COMMON,
-    RowOf,
-    flat_matches,
-    flat_paths,
-    in_common,
-    spread_matches,
-    without_order_columns,
-)
+from runtime.results import for_users
 from runtime.results.schemas import Results, match_schema, order_of_matches, told_of
 
 
-def matches_table(plan: Plan, results: Results, row_of: RowOf) -> pa.Table:
+def matches_table(plan: Plan, results: Results, row_of: for_users.RowOf) -> pa.Table:
     """The matches of all queries, flat and in order.
 
     Of several queries there are the columns that all can have: the common ones and their keys.
     """
     names = list(dict.fromkeys(query.name for query in plan.queries))
     if len(names) == 1:
-        return flat_matches(own_matches(plan, results, names[0]), row_of)
+        return for_users.flat_matches(own_matches(plan, results, names[0]), row_of)
     tables = [_in_common(plan, _own(plan, results, query)) for query in plan.queries]
     return _in_order(plan, results, tables)
 
@@ -39,27 +31,27 @@ def matches_paths(plan: Plan) -> list[tuple[str, ...]]:
     They are in `match_schema` under these names, one in the other.
     """
     if len({query.name for query in plan.queries}) == 1:
-        return flat_paths(match_schema(plan, plan.queries[0]))
-    first, others = COMMON[:3], (*COMMON[3:], *told_of(plan))
+        return for_users.flat_paths(match_schema(plan, plan.queries[0]))
+    first, others = for_users.COMMON[:3], (*for_users.COMMON[3:], *told_of(plan))
     return [*((name,) for name in first), *(("key", name) for name in _shared(plan)), *((name,) for name in others)]
 
 
-def matches_of(plan: Plan, results: Results, row_of: RowOf, query: str) -> pa.Table:
+def matches_of(plan: Plan, results: Results, row_of: for_users.RowOf, query: str) -> pa.Table:
     """The matches of one query, of all its instances, flat and in order.
 
     Raises InputError for a name that the plan does not have.
     """
-    return flat_matches(own_matches(plan, results, query), row_of)
+    return for_users.flat_matches(own_matches(plan, results, query), row_of)
 
 
 def nested_matches(plan: Plan, results: Results, query: str | None) -> pa.Table:
     """The matches as on Spark: a struct per name; of several queries the common columns."""
     names = list(dict.fromkeys(item.name for item in plan.queries))
     if query is None and len(names) != 1:
-        tables = [in_common(plan, _own(plan, results, item)) for item in plan.queries]
+        tables = [for_users.in_common(plan, _own(plan, results, item)) for item in plan.queries]
         return _in_order(plan, results, tables)
     chosen = _named(plan, names[0] if query is None else query)
-    return spread_matches(_joined(plan, results, chosen), chosen[0])
+    return for_users.spread_matches(_joined(plan, results, chosen), chosen[0])
 
 
 def own_matches(plan: Plan, results: Results, query: str) -> pa.Table:
@@ -81,7 +73,7 @@ def _named(plan: Plan, query: str) -> list[QueryPlan]:
 def _own(plan: Plan, results: Results, query: QueryPlan) -> pa.Table:
     """The matches of one instance; none if there are none."""
     found = results.matches.get(query.title)
-    return without_order_columns(match_schema(plan, query).empty_table() if found is None else found)
+    return for_users.without_order_columns(match_schema(plan, query).empty_table() if found is None else found)
 
 
 def _joined(plan: Plan, results: Results, queries: Sequence[QueryPlan]) -> pa.Table:
@@ -96,7 +88,7 @@ def _in_order(
     """The rows of tables of matches, by default of all queries, in the order of their steps."""
     chosen = plan.queries if queries is None else queries
     if not chosen:
-        return pa.table({name: pa.nulls(0, pa.string()) for name in COMMON})
+        return pa.table({name: pa.nulls(0, pa.string()) for name in for_users.COMMON})
     firsts = np.cumsum([0, *map(len, tables)])
     starts = dict(zip([query.title for query in chosen], firsts[:-1].tolist(), strict=True))
     titles, number, row = order_of_matches(plan, results)
@@ -107,9 +99,9 @@ def _in_order(
 def _in_common(plan: Plan, table: pa.Table) -> pa.Table:
     """The columns of a query's matches that every query of the plan can have."""
     parts = table.column("key").combine_chunks()
-    own = {f"{name}_" if name in COMMON else name: parts.field(name) for name in _shared(plan)}
-    first, others = COMMON[:3], (*COMMON[3:], *told_of(plan))
-    common = in_common(plan, table)
+    own = {f"{name}_" if name in for_users.COMMON else name: parts.field(name) for name in _shared(plan)}
+    first, others = for_users.COMMON[:3], (*for_users.COMMON[3:], *told_of(plan))
+    common = for_users.in_common(plan, table)
     return pa.table({name: common[name] for name in first} | own | {name: common[name] for name in others})
 
 

@@ -13,16 +13,7 @@ from ensue.changing import script_of
 from ensue.executors import Job, even_splits
 from ensue.plans import Fitted, fitted
 from ensue.queries import Compiled, Queries, load
-from ensue.testing.case_check import (
-    Line,
-    at_times,
-    clock_text,
-    expected_lines,
-    observed_by_step,
-    observed_by_time,
-    results_by_match,
-    text_of_result,
-)
+from ensue.testing import case_check
 from ensue.testing.cases import Case
 from querylang.dataclass import dataclass
 from querylang.errors import EnsueError, InputError, QueryErrors
@@ -48,8 +39,8 @@ class Outcome:
     """The lines of a case, expected and observed; `what` says how the case was run."""
 
     what: str
-    expected: list[Line]
-    observed: list[Line]
+    expected: list[case_check.Line]
+    observed: list[case_check.Line]
 
 
 def prepare(case: Case) -> Job:
@@ -102,7 +93,9 @@ def run_embedded(case: Case) -> Iterator[Outcome]:
     else:
         assert isinstance(job.records, Records), "the rows of a case are in memory"
         steps = list(epoch_steps(job.script, job.records, flush=job.flush))
-    yield Outcome("embedded, row by row", expected_lines(case), observed_by_step(case, job.plan, steps))
+    yield Outcome(
+        "embedded, row by row", case_check.expected_lines(case), case_check.observed_by_step(case, job.plan, steps)
+    )
     yield _outcome("embedded, all at once", case, job, executors.embedded(job))
 
 
@@ -159,8 +152,8 @@ class JobRuns:
 
 
 def _outcome(what: str, case: Case, job: Job, results: Results) -> Outcome:
-    observed = observed_by_time(case, job.plan, job.records, results)
-    return Outcome(what, at_times(expected_lines(case)), observed)
+    observed = case_check.observed_by_time(case, job.plan, job.records, results)
+    return Outcome(what, case_check.at_times(case_check.expected_lines(case)), observed)
 
 
 # Why the first difference of a failing case: what a missing match lacked, how another came.
@@ -211,7 +204,7 @@ class _Differing:
                 surplus = []
             yield from lines[: MOST_LINES // 2] if surplus else lines
         for item in surplus:
-            yield f"why: {text_of_result(item)} came"
+            yield f"why: {case_check.text_of_result(item)} came"
             yield from self._of_match(item, line.at)
         if not self._missing and not self._surplus and self._discards_differ() and line.row is not None:
             word = "not discarded" if self._got is None or self._got.discard is None else "discarded"
@@ -224,12 +217,15 @@ class _Differing:
 
     # A match that did not come.
 
-    def _of_missing(self, item: object, line: Line) -> tuple[list[str], bool]:
+    def _of_missing(self, item: object, line: case_check.Line) -> tuple[list[str], bool]:
         """The lines, and whether they explain the match that came instead."""
-        name = text_of_result(item)
+        name = case_check.text_of_result(item)
         other = next((found for found in self._outcome.observed if item in found.out), None)
         if other is not None:
-            return [f"why: {name} came at {clock_text(other.at)} instead", *self._of_match(item, other.at)], False
+            return [
+                f"why: {name} came at {case_check.clock_text(other.at)} instead",
+                *self._of_match(item, other.at),
+            ], False
         rows = self._rows_of(item) or self._rows_at(line)
         answers = [answer for row in rows for answer in self._of_row(row)] or list(self._replay.why())
         members = frozenset(row + self._case.rows_before for row in self._rows_of(item))
@@ -264,7 +260,7 @@ class _Differing:
         each = (one for part in item for one in (part if isinstance(part, list) else [part]))
         return sorted({rows[one] for one in each if isinstance(one, int | str) and one in rows}, reverse=True)
 
-    def _rows_at(self, line: Line) -> list[int]:
+    def _rows_at(self, line: case_check.Line) -> list[int]:
         """The rows of a line, or of its time where executors do not say more, that are events."""
         rows = enumerate(self._outcome.expected, 1)
         numbers = [number for number, other in rows if other.row == line.row or other.at == line.at]
@@ -274,7 +270,9 @@ class _Differing:
 
     def _of_match(self, item: object, at: int) -> Iterator[str]:
         replayed = self._replay
-        for time, match, results in results_by_match(self._case, replayed.plan, replayed.records, replayed.results):
+        for time, match, results in case_check.results_by_match(
+            self._case, replayed.plan, replayed.records, replayed.results
+        ):
             if time == at and item in results:
                 yield from _shown(next(iter(replayed.why(match=match["match_id"]))))
                 return

@@ -33,29 +33,8 @@ from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.routing import has_chains
 from querylang.printable import warn
 from querylang.running import Hidden, Running
+from runtime import reading
 from runtime.policies.settings_text import with_forget_keys
-from runtime.reading import (
-    ARRIVAL,
-    NONE,
-    SOURCE,
-    SOURCE_TIME,
-    STANDARD,
-    STANDARD_NAMES,
-    TYPE,
-    ColumnNames,
-    Decided,
-    Fields,
-    decide_meanings,
-    decide_places,
-    fields_read,
-    infer,
-    input_types,
-    joined_fields,
-    leaves_types,
-    truncating_divisions,
-    with_nested,
-    without_unread,
-)
 
 _MOST_COPIED = 16 << 20
 """A larger file in a store is copied only where the types of fields come from it."""
@@ -170,29 +149,29 @@ def _compiled(
     ]
     if plan is not None and is_defined:
         return plan, {}, told_fields(samples, ())
-    named = words_of(texts) & set(STANDARD_NAMES)
+    named = words_of(texts) & set(reading.STANDARD_NAMES)
     whole = schemas_from_data(deployment, samples, checked, named)
     if not whole:
         plan = querylang.compile_paths(texts).plan if plan is None else plan
         return plan, {}, told_fields(samples, ())
     plan = querylang.compile_paths(texts, whole).plan
     open_types = [event.name for event in checked.events if not event.fields]
-    read = {name.casefold() for name in fields_read(plan, open_types)}
+    read = {name.casefold() for name in reading.fields_read(plan, open_types)}
     columns = [own for sample in samples for own in sample.decided.columns]
-    schemas = without_unread(whole, open_types, read, named, columns)
+    schemas = reading.without_unread(whole, open_types, read, named, columns)
     if schemas != whole:
         plan = querylang.compile_paths(texts, schemas).plan
-    for remark in truncating_divisions(plan, schemas):
+    for remark in reading.truncating_divisions(plan, schemas):
         warn(remark)
     return plan, schemas, told_fields(samples, read)
 
 
-def _columns(source: Source) -> ColumnNames:
-    return ColumnNames(
+def _columns(source: Source) -> reading.ColumnNames:
+    return reading.ColumnNames(
         source.arrival,
-        source.type_field if source.event is None else NONE,
+        source.type_field if source.event is None else reading.NONE,
         source.source_time,
-        source.max_record or STANDARD.max_record,
+        source.max_record or reading.STANDARD.max_record,
         source.csv,
         source.times,
         source=source.source_column,
@@ -212,7 +191,7 @@ class Sample:
 
     source: Source
     tables: Sequence[Any]
-    decided: Decided
+    decided: reading.Decided
     have_types: bool = True
 
     @staticmethod
@@ -222,15 +201,20 @@ class Sample:
         shown = running_of(source).first_tables(source, names, copies, most) or FirstTables((), (), ())
         tables, own = shown.tables, shown.judged
         if not own:
-            return Sample(source, tables, Decided(()), shown.have_types)
-        types = dict.fromkeys([*(event.name for event in checked.events), *input_types(plan)])
+            return Sample(source, tables, reading.Decided(()), shown.have_types)
+        types = dict.fromkeys([*(event.name for event in checked.events), *reading.input_types(plan)])
         decide = partial(
-            decide_meanings, own, shown.labels, names, list(types), have_own_times=bool(list(plan.time_sources()))
+            reading.decide_meanings,
+            own,
+            shown.labels,
+            names,
+            list(types),
+            have_own_times=bool(list(plan.time_sources())),
         )
         meanings = decide()
-        if not leaves_types(own, meanings, plan, names):
+        if not reading.leaves_types(own, meanings, plan, names):
             meanings = decide(has_all_types=False)  # more files follow, and no other column tells what a row is
-        decided = decide_places(own, shown.labels, meanings.columns, plan)
+        decided = reading.decide_places(own, shown.labels, meanings.columns, plan)
         return Sample(source, tables, replace(decided, remarks=(*meanings.remarks, *decided.remarks)), shown.have_types)
 
 
@@ -244,7 +228,7 @@ def told_fields(samples: Sequence[Sample], read: Collection[str]) -> Mapping[str
         decided, names = sample.decided.with_read(read), _columns(sample.source)
         found = [
             role
-            for role in STANDARD_NAMES
+            for role in reading.STANDARD_NAMES
             if names.given(role) is None and any(own.of(role) is None for own in decided.columns)
         ]
         for role in found:
@@ -257,13 +241,18 @@ def told_fields(samples: Sequence[Sample], read: Collection[str]) -> Mapping[str
 
 def with_fields(deployment: Deployment, fields: Mapping[str, Sequence[str]]) -> Deployment:
     """The deployment, with sources whose columns of these roles are fields."""
-    words = {TYPE: "type_field", ARRIVAL: "arrival", SOURCE_TIME: "source_time", SOURCE: "source_column"}
+    words = {
+        reading.TYPE: "type_field",
+        reading.ARRIVAL: "arrival",
+        reading.SOURCE_TIME: "source_time",
+        reading.SOURCE: "source_column",
+    }
     sources = []
     for source in deployment.sources:
-        changes: dict[str, Any] = {words.get(role, role): NONE for role in fields.get(source.name, ())}
+        changes: dict[str, Any] = {words.get(role, role): reading.NONE for role in fields.get(source.name, ())}
         if source.event is not None:
             changes.pop("type_field", None)  # it is not asked for
-        sources.append(replace(source, **changes, is_typeless=changes.get("type_field") == NONE))
+        sources.append(replace(source, **changes, is_typeless=changes.get("type_field") == reading.NONE))
     return replace(deployment, sources=tuple(sources))
 
 
@@ -275,22 +264,24 @@ def schemas_from_data(
     Raises FileErrors for a source whose files do not say the types, unless it may infer them.
     """
     open_types = [event.name for event in checked.events if not event.fields]
-    read = input_types(Plan(checked.events, checked.queries))
+    read = reading.input_types(Plan(checked.events, checked.queries))
     only = read[0] if len(read) == 1 else ""
-    found: dict[str, Fields] = {}
+    found: dict[str, reading.Fields] = {}
     refused: list[tuple[int | None, str]] = []
     for sample in samples:
         source = sample.source
         if not sample.tables:
             continue
-        inferred = infer(*sample.tables, names=sample.decided.columns, event=source.event or only, fields=fields)
-        own = with_nested(inferred.schemas, open_types)
+        inferred = reading.infer(
+            *sample.tables, names=sample.decided.columns, event=source.event or only, fields=fields
+        )
+        own = reading.with_nested(inferred.schemas, open_types)
         if not sample.have_types and not source.infers and any(own.values()):
             refused.append((None, _refusal(source, own)))
         for remark in inferred.remarks:
             warn(remark)
         for name, types in own.items():
-            found[name] = joined_fields(found.get(name, {}), types, name, source.name)
+            found[name] = reading.joined_fields(found.get(name, {}), types, name, source.name)
     if refused:
         raise FileErrors(str(deployment.file), refused)
     return found
@@ -349,7 +340,7 @@ def source_readings(deployment: Deployment, inferred: Iterable[str] = ()) -> dic
             name=source.name,
             rank=rank,
             is_control=source is deployment.control,
-            max_record=source.max_record or STANDARD.max_record,
+            max_record=source.max_record or reading.STANDARD.max_record,
             csv=plain_csv(source.csv),
             time_unit=source.times.unit,
             time_format=source.times.pattern,

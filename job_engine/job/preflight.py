@@ -11,16 +11,7 @@ from job_engine.deployment import Deployment, places_in_words, unplaced
 from job_engine.deployment_file import load_deployment
 from job_engine.durable_files import JobFile
 from job_engine.errors import in_plain_words
-from job_engine.job.checkpoint.checkpoint_record import (
-    RECORD_VERSION,
-    SPARK_VERSION,
-    Record,
-    placed,
-    read_record,
-    refuse_difference,
-    refuse_half_restored,
-    refuse_other_engine,
-)
+from job_engine.job.checkpoint import checkpoint_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.compilation import Compiled, compiled_as_kept, with_fields
 from job_engine.job.file_changes import foretell, refuse_changed_files
@@ -121,7 +112,7 @@ class Checked:
 
     deployment: Deployment
     program: Program
-    record: Record
+    record: checkpoint_record.Record
     is_new: bool
     idle: tuple[QueryPlan, ...]
     files: FileChange
@@ -141,7 +132,9 @@ class Checked:
     def divided_among(self, tasks: int | None) -> Checked:
         """The same for a checkpoint whose buckets are divided among so many tasks."""
         record = replace(self.record, tasks=tasks)
-        return replace(self, program=placed(self.program, record, self.deployment.checkpoint), record=record)
+        return replace(
+            self, program=checkpoint_record.placed(self.program, record, self.deployment.checkpoint), record=record
+        )
 
 
 def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
@@ -158,8 +151,8 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
     for folder in (deployment.checkpoint, *places):
         refuse_missing_bucket(folder)
         _refuse_unwritable(folder)
-    refuse_half_restored(deployment.checkpoint)
-    kept = read_record(deployment.checkpoint)
+    checkpoint_record.refuse_half_restored(deployment.checkpoint)
+    kept = checkpoint_record.read_record(deployment.checkpoint)
     refuse_damaged_logs(deployment.checkpoint, deployment.engine)
     before = None if kept is None else read_files(deployment)
     compiled = compiled_as_kept(deployment, kept, before)
@@ -171,13 +164,15 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
     earlier = compiled if kept is None else _by_kept_rules(compiled, before, kept, deployment)
     is_written, same, program = before is not None, earlier.running, earlier.program(deployment)
     if kept is not None:
-        _refuse_difference(deployment, kept, Record.of(deployment, program, earlier.schemas), is_written=is_written)
+        _refuse_difference(
+            deployment, kept, checkpoint_record.Record.of(deployment, program, earlier.schemas), is_written=is_written
+        )
     before = same if before is None else before.annotated_by(same)
     unapplied = change = FileChange(before, same, returns=False)
     compiled = compiled if apply else earlier
     if apply:
         change, program = FileChange(before, compiled.running, returns=True), compiled.program(deployment)
-    wanted = Record.of(deployment, program, compiled.schemas, compiled.fields)
+    wanted = checkpoint_record.Record.of(deployment, program, compiled.schemas, compiled.fields)
     if kept is not None:
         wanted = replace(kept, plan=wanted.plan, queries=wanted.queries)
         wanted = wanted.feeding() if has_chains(program.plan().queries) else wanted
@@ -194,7 +189,9 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
     return checked.divided_among(checked.record.tasks)
 
 
-def _by_kept_rules(compiled: Compiled, before: Running | None, kept: Record, deployment: Deployment) -> Compiled:
+def _by_kept_rules(
+    compiled: Compiled, before: Running | None, kept: checkpoint_record.Record, deployment: Deployment
+) -> Compiled:
     """What the files say, by the rules that each text had when it was last applied.
 
     before: what the files said then; None = nobody has written it down
@@ -211,13 +208,15 @@ def _by_kept_rules(compiled: Compiled, before: Running | None, kept: Record, dep
     return compiled.by_rules_of(same)
 
 
-def _refuse_difference(deployment: Deployment, kept: Record, wanted: Record, *, is_written: bool) -> None:
+def _refuse_difference(
+    deployment: Deployment, kept: checkpoint_record.Record, wanted: checkpoint_record.Record, *, is_written: bool
+) -> None:
     """Raise InputError for another deployment; `is_written`: what the files said is known."""
     known = replace(kept, plan=wanted.plan, queries=wanted.queries) if is_written else kept
-    refuse_difference(deployment.checkpoint, known, wanted, deployment)
+    checkpoint_record.refuse_difference(deployment.checkpoint, known, wanted, deployment)
 
 
-def _refuse_doubled_results(deployment: Deployment, record: Record) -> None:
+def _refuse_doubled_results(deployment: Deployment, record: checkpoint_record.Record) -> None:
     folder = JobFolder(deployment.checkpoint)
     totals = {files.folder.name: files.numbers() for files in (folder.ledger.files, folder.progress)}
     refuse_other_results(deployment.checkpoint, record.identity, deployment.sinks, totals)
@@ -331,9 +330,9 @@ class _Record(TypedDict):
 def this_release(checkpoint: Place) -> Release:
     """What writes a checkpoint now."""
     has = JobFile(checkpoint / RECORD, _Record).readable()
-    is_newest = has is not None and has["version"] == RECORD_VERSION
+    is_newest = has is not None and has["version"] == checkpoint_record.RECORD_VERSION
     formats = {
-        "record": RECORD_VERSION if is_newest else SPARK_VERSION,
+        "record": checkpoint_record.RECORD_VERSION if is_newest else checkpoint_record.SPARK_VERSION,
         "state": STATE_VERSION,
         "engine": ENGINE_VERSION,
         "rows": PACKED_VERSION,
@@ -407,7 +406,7 @@ def plan_of(path: Path | str) -> StartPlan:
     """Plan a start of a deployment; writes nothing. Raises InputError or QueryErrors."""
     deployment = load_deployment(path)
     with in_plain_words(deployment.environment), places_in_words(deployment.places):
-        refuse_other_engine(deployment)
+        checkpoint_record.refuse_other_engine(deployment)
         ready = checked(deployment, apply=True)
         if ready.is_new:
             return StartPlan(is_new=True)

@@ -11,16 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from job_engine.sinks.bucket_results import (
-    FOR_DRIVER,
-    Attempt,
-    BucketResults,
-    TaskFiles,
-    Written,
-    has_sink,
-    put_in_one,
-    put_in_sinks,
-)
+from job_engine.sinks import bucket_results
 from job_engine.sinks.kinds import MATCHES, Draft, MicroBatch, Publishing, Sink, publishing
 from job_engine.sinks.tables import is_in_one
 from job_engine.wire.program import Program
@@ -73,13 +64,13 @@ FROM_DRIVER = 99_999
 
 def publish_batch(
     results: Iterable[bytes], program: Program, sinks: Mapping[str, Sink], batch: MicroBatch, *, is_first: bool
-) -> list[Written]:
+) -> list[bucket_results.Written]:
     """Make what the tasks of a micro-batch wrote visible.
 
     results: `BucketResults` of its buckets
     is_first: whether an earlier run may have been interrupted in this micro-batch
     """
-    found = [BucketResults.from_bytes(data) for data in results]
+    found = [bucket_results.BucketResults.from_bytes(data) for data in results]
     drafts = [draft for bucket in found for draft in bucket.drafts]
     tables = [table for bucket in found for table in bucket.tables]
     _refuse_unfinished(tables, drafts)
@@ -93,7 +84,7 @@ def publish_batch(
     return written
 
 
-def _refuse_unfinished(tables: Sequence[Written], drafts: Sequence[tuple[str, Draft]]) -> None:
+def _refuse_unfinished(tables: Sequence[bucket_results.Written], drafts: Sequence[tuple[str, Draft]]) -> None:
     """Raise RuntimeError if a file was begun that nobody finished: its results would be lost."""
     missing = {row.file for row in tables if row.file is not None} - {draft.place for _, draft in drafts}
     if missing:
@@ -107,18 +98,20 @@ def _refuse_others(drafts: Sequence[tuple[str, Draft]], name: str) -> None:
         raise RuntimeError(f"a task of micro-batch {name} has written files of another one: {', '.join(others)}")
 
 
-def _joined(tables: Sequence[Written], sinks: Mapping[str, Sink]) -> Iterator[tuple[Written, pa.Table | None]]:
+def _joined(
+    tables: Sequence[bucket_results.Written], sinks: Mapping[str, Sink]
+) -> Iterator[tuple[bucket_results.Written, pa.Table | None]]:
     """The tables of buckets, those that the driver writes as one per kind, query and schema.
 
     The table is None for what is written already, and for what no sink takes.
     """
     own: dict[tuple[Tag, str], list[list[pa.Table]]] = {}
     for row in tables:
-        if row.file is not None or row.data is None or not has_sink(row.tag, sinks):
+        if row.file is not None or row.data is None or not bucket_results.has_sink(row.tag, sinks):
             yield row, None
             continue
         table = read_table(row.data)
-        if row.tag in FOR_DRIVER:
+        if row.tag in bucket_results.FOR_DRIVER:
             yield row, table
             continue
         groups = own.setdefault((row.tag, row.query), [])
@@ -130,19 +123,19 @@ def _joined(tables: Sequence[Written], sinks: Mapping[str, Sink]) -> Iterator[tu
     for (tag, query), groups in own.items():
         for group in groups:
             table = pa.concat_tables(group)
-            yield Written(tag, query, len(table), None, None), table
+            yield bucket_results.Written(tag, query, len(table), None, None), table
 
 
 def _with_own_files(
-    tables: Sequence[Written], program: Program, sinks: Mapping[str, Sink], batch: MicroBatch
-) -> tuple[list[Written], list[tuple[str, Draft]]]:
+    tables: Sequence[bucket_results.Written], program: Program, sinks: Mapping[str, Sink], batch: MicroBatch
+) -> tuple[list[bucket_results.Written], list[tuple[str, Draft]]]:
     """Write what buckets have sent for sinks, all of it together."""
     plan = program.plan()
-    files = TaskFiles.open(sinks, Attempt(batch, FROM_DRIVER, 0))
+    files = bucket_results.TaskFiles.open(sinks, bucket_results.Attempt(batch, FROM_DRIVER, 0))
     written, in_one = [], list[tuple[str, pa.Table]]()
     try:
         for row, sent in _joined(tables, sinks):
-            data = row.data if row.tag in FOR_DRIVER else None
+            data = row.data if row.tag in bucket_results.FOR_DRIVER else None
             if sent is None:
                 written.append(replace(row, data=data))
                 continue
@@ -150,9 +143,11 @@ def _with_own_files(
             if row.tag is Tag.MATCH and is_in_one(sinks, MATCHES):
                 in_one.append((row.query, table))
                 continue
-            written += [replace(part, data=data) for part in put_in_sinks(table, row.tag, row.query, files, plan)]
+            written += [
+                replace(part, data=data) for part in bucket_results.put_in_sinks(table, row.tag, row.query, files, plan)
+            ]
         if in_one:
-            written += put_in_one(in_one, files)
+            written += bucket_results.put_in_one(in_one, files)
         return written, files.finish()
     except BaseException:
         files.abort()

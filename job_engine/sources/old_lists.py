@@ -9,16 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, NotRequired, TypedDict
 
+from job_engine.sources.folder import pieces
 from job_engine.sources.folder.listing import FileStamp
-from job_engine.sources.folder.pieces import (
-    FolderMemory,
-    FolderPiece,
-    SourceCount,
-    TakenFile,
-    Waited,
-    WaitingFile,
-    read_long_ago,
-)
 from job_engine.sources.kinds import Part, Remembered
 from job_engine.sources.table.pieces import TableMemory, TablePiece, TablePosition, TableUnit
 from job_engine.sources.topics.pieces import Advance, OffsetRange, Positions, TopicsMemory, TopicsPiece
@@ -31,7 +23,7 @@ _FOLDER, _TOPICS, _TABLE = "parquet", "kafka", "delta"
 _Inode = Annotated[int, range(2**64)]
 _FileRow = tuple[str, Count, str, Count, int, _Inode]
 _WaitingRow = tuple[str, Count, str, Count, int, _Inode, int]
-_Counts = Mapping[str, Annotated[SourceCount, ROW]]
+_Counts = Mapping[str, Annotated[pieces.SourceCount, ROW]]
 
 
 class _Offsets(TypedDict):
@@ -68,8 +60,8 @@ def old_parts(plain: Mapping[str, Any]) -> dict[str, Part]:
     found = {
         source: Part(
             _FOLDER,
-            FolderPiece(
-                counts.get(source, SourceCount()),
+            pieces.FolderPiece(
+                counts.get(source, pieces.SourceCount()),
                 tuple(file for file in files if file.source == source),
                 tuple(file for file in changed if file.source == source),
                 tuple(item for item in waiting if item.file.source == source),
@@ -80,7 +72,7 @@ def old_parts(plain: Mapping[str, Any]) -> dict[str, Part]:
     }
     for source, position in positions.items():
         own = tuple(unit for unit in units if unit.source == source)
-        found[source] = Part(_TABLE, TablePiece(position, counts.get(source, SourceCount()).files, own))
+        found[source] = Part(_TABLE, TablePiece(position, counts.get(source, pieces.SourceCount()).files, own))
     for source, topics in offsets.get("positions", {}).items():
         found[source] = Part(
             _TOPICS,
@@ -114,12 +106,16 @@ def old_memories(plain: Mapping[str, Any]) -> dict[str, Remembered]:
     waiting = list(map(_waiting, data.get("waiting", ())))
     found: dict[str, Remembered] = {}
     for source in sorted({*data["files"], *data["gone"], *counts} - tables.keys()):
-        own = {item.file.path: Waited(item, 0) for item in waiting if item.file.source == source}
-        files = {row[0]: read_long_ago(*row[1:]) for row in data["files"].get(source, ())}
-        memory = FolderMemory(source, files, counts.get(source, SourceCount()), data["gone"].get(source, set()), own)
+        own = {item.file.path: pieces.Waited(item, 0) for item in waiting if item.file.source == source}
+        files = {row[0]: pieces.read_long_ago(*row[1:]) for row in data["files"].get(source, ())}
+        memory = pieces.FolderMemory(
+            source, files, counts.get(source, pieces.SourceCount()), data["gone"].get(source, set()), own
+        )
         found[source] = Remembered(_FOLDER, memory)
     for source, position in tables.items():
-        found[source] = Remembered(_TABLE, TableMemory(source, position, counts.get(source, SourceCount()).files))
+        found[source] = Remembered(
+            _TABLE, TableMemory(source, position, counts.get(source, pieces.SourceCount()).files)
+        )
     for source, topics in data.get("positions", {}).items():
         found[source] = Remembered(_TOPICS, TopicsMemory(source, topics))
     return found
@@ -137,10 +133,10 @@ def old_done(plain: Mapping[str, Any]) -> dict[str, Any]:
     return {**data["files"], **data["positions"], **data["tables"]}
 
 
-def _file(row: _FileRow) -> TakenFile:
+def _file(row: _FileRow) -> pieces.TakenFile:
     source, number, path, *stamp = row
-    return TakenFile(source, number, path, FileStamp(*stamp))
+    return pieces.TakenFile(source, number, path, FileStamp(*stamp))
 
 
-def _waiting(row: _WaitingRow) -> WaitingFile:
-    return WaitingFile(_file(row[:-1]), row[-1])
+def _waiting(row: _WaitingRow) -> pieces.WaitingFile:
+    return pieces.WaitingFile(_file(row[:-1]), row[-1])

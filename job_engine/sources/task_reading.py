@@ -15,15 +15,7 @@ from job_engine.sources.listing.command_folder import EVENT, Command
 from job_engine.sources.listing.manifests import SOURCES, Task, ToldSource, sources_of_text
 from job_engine.sources.reading import Reading, shown
 from job_engine.sources.source import Unread
-from job_engine.wire.packed_rows import (
-    COMMANDS,
-    Signal,
-    pack_arrivals,
-    pack_commands,
-    pack_reports,
-    pack_signal,
-    pack_unread,
-)
+from job_engine.wire import packed_rows
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.reports import Report, UnreadFiles
 from querylang.plan.model import Plan
@@ -40,12 +32,18 @@ def packed_commands(commands: Sequence[Command], program: Program, rank: int) ->
 
     rank: number of all sources: commands come behind their records
     """
-    yield pack_commands(program.buckets, [command.to_plain() for command in commands])
+    yield packed_rows.pack_commands(program.buckets, [command.to_plain() for command in commands])
     events = [command for command in commands if command.kind == EVENT]
     if events:
         arrivals = control_records(events, program.plan(), rank)
-        yield pack_arrivals(
-            arrivals, program.groups(), program.buckets, source=COMMANDS, rank=rank, is_control=True, by_partition=False
+        yield packed_rows.pack_arrivals(
+            arrivals,
+            program.groups(),
+            program.buckets,
+            source=packed_rows.COMMANDS,
+            rank=rank,
+            is_control=True,
+            by_partition=False,
         )
 
 
@@ -60,7 +58,7 @@ def control_records(commands: Sequence[Command], plan: Plan, rank: int = 0) -> A
     own = {
         "_kind": pa.repeat(pa.scalar(int(RecordKind.CONTROL), pa.int16()), count),
         "_arrival": arrival,
-        "_source": pa.array([COMMANDS] * count).dictionary_encode(),
+        "_source": pa.array([packed_rows.COMMANDS] * count).dictionary_encode(),
         "_partition": [0] * count,
         "_offset": [command.number for command in commands],
         "_source_time": arrival,
@@ -81,9 +79,9 @@ def read_task(options: Mapping[str, str], text: str) -> Iterator[pa.RecordBatch]
     program = load_program(options["program"])
     task = Task.of_text(text, sources)
     if task.signal is not None:
-        yield pack_signal(program.buckets, Signal(task.signal))
+        yield packed_rows.pack_signal(program.buckets, packed_rows.Signal(task.signal))
     if task.reports:
-        yield pack_reports(
+        yield packed_rows.pack_reports(
             [Report(cause, source, count, shown(example)) for cause, source, count, example in task.reports]
         )
     if task.commands:
@@ -97,7 +95,7 @@ def read_task(options: Mapping[str, str], text: str) -> Iterator[pa.RecordBatch]
     for name, news in task.news.items():
         yield from reading_of(sources[name].format).news(sources[name].own, news, run_of(name))
     if task.unread:
-        yield pack_unread(program.buckets, unread_of(task.unread, readings))
+        yield packed_rows.pack_unread(program.buckets, unread_of(task.unread, readings))
     for name, work in task.work.items():
         with _stopped_by_stores():
             yield from reading_of(sources[name].format).packed(sources[name].own, work, run_of(name))

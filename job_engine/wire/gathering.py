@@ -20,19 +20,7 @@ from typing import Any
 
 from job_engine.wire.clock_sources import ClockSource, sources_of
 from querylang.errors import InputError, listed
-from querylang.plan.expression import (
-    Aggregate,
-    EndOf,
-    EventOf,
-    Expression,
-    FieldOf,
-    KeyOf,
-    LocalOf,
-    MemberOf,
-    New,
-    SelectOf,
-    type_of,
-)
+from querylang.plan import expression as nodes
 from querylang.plan.model import Assign, EventType, Plan, QueryPlan, plain_field
 from querylang.plan.routing import executed, routed_by, taken_types
 from runtime.columns.keys import has_keys_apart, key_identity, key_sources
@@ -205,13 +193,13 @@ def _meet(members: Sequence[QueryPlan], events: Sequence[EventType]) -> bool:
 def _is_local(query: QueryPlan, target: QueryPlan, events: Sequence[EventType]) -> bool:
     """Whether what a query routes has the key of its match where the target has its key."""
     parts = list(executed(query, events))
-    is_changing = any(isinstance(part, Assign) and not isinstance(part.target, LocalOf) for part in parts)
+    is_changing = any(isinstance(part, Assign) and not isinstance(part.target, nodes.LocalOf) for part in parts)
     fields = {event.name: [field.name for field in event.fields] for event in events}
     keys, taken = key_sources(target), taken_types(target)
     for event in (found for part in parts if (found := routed_by(part)) is not None):
-        if type_of(event).required.name not in taken:
+        if nodes.type_of(event).required.name not in taken:
             continue
-        if not isinstance(event, New) or len(keys.get(event.type.name, ())) != len(query.keys):
+        if not isinstance(event, nodes.New) or len(keys.get(event.type.name, ())) != len(query.keys):
             return False
         names = fields[event.type.name]
         for place, key in enumerate(keys.get(event.type.name, ())):
@@ -221,34 +209,34 @@ def _is_local(query: QueryPlan, target: QueryPlan, events: Sequence[EventType]) 
     return True
 
 
-def _is_key(value: Expression, place: int, query: QueryPlan, *, is_changing: bool) -> bool:
+def _is_key(value: nodes.Expression, place: int, query: QueryPlan, *, is_changing: bool) -> bool:
     """Whether a value of a block is the key of its match at a place.
 
     is_changing: whether the block may have changed fields of events before
     """
     match value:
-        case KeyOf(index=index):
+        case nodes.KeyOf(index=index):
             return index == place
-        case SelectOf(index=index) if not is_changing:
+        case nodes.SelectOf(index=index) if not is_changing:
             return _is_key(query.selected[index].value, place, query, is_changing=False)
-        case Aggregate(function="first" | "last", arguments=(argument,)):
+        case nodes.Aggregate(function="first" | "last", arguments=(argument,)):
             return _is_key(argument, place, query, is_changing=is_changing)
-        case FieldOf(term=term, field=field) if not is_changing:
+        case nodes.FieldOf(term=term, field=field) if not is_changing:
             return _is_key_field(term, field, place, query)
-        case MemberOf(receiver=receiver, field=field) if not is_changing:
+        case nodes.MemberOf(receiver=receiver, field=field) if not is_changing:
             return _is_key_field(_term(receiver, query), field, place, query)
         case _:
             return False
 
 
-def _term(value: Expression, query: QueryPlan) -> int | None:
+def _term(value: nodes.Expression, query: QueryPlan) -> int | None:
     """The term that an event of a block is bound to; None = it is not known."""
     match value:
-        case EventOf(term=term) | EndOf(term=term):
+        case nodes.EventOf(term=term) | nodes.EndOf(term=term):
             return term
-        case SelectOf(index=index):
+        case nodes.SelectOf(index=index):
             return _term(query.selected[index].value, query)
-        case Aggregate(function="first" | "last", arguments=(argument,)):
+        case nodes.Aggregate(function="first" | "last", arguments=(argument,)):
             return _term(argument, query)
         case _:
             return None

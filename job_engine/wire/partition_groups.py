@@ -18,17 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from job_engine.wire import gathering
 from job_engine.wire.clock_sources import ClockSource
-from job_engine.wire.gathering import (
-    CHAINS,
-    Gathered,
-    GroupName,
-    crossing_queries,
-    gathered_anew,
-    group_names,
-    own_name,
-    router_of,
-)
 from job_engine.wire.plan_text import without_looking
 from querylang.dataclass import dataclass
 from querylang.plan.model import Input, Plan, QueryPlan, TimelineKind
@@ -86,7 +77,7 @@ class PartitionGroup:
         return self.router or self.plan.queries[0]
 
     @property
-    def name(self) -> GroupName:
+    def name(self) -> gathering.GroupName:
         """What tells it from the other groups, whichever queries it has at a time."""
         return self.identity, self.is_shared, self.sources
 
@@ -226,7 +217,7 @@ class Routing:
     def of(groups: Sequence[PartitionGroup]) -> Routing:
         """That of the queries of these groups."""
         names = {query.title: group.name for group in groups for query in group.plan.queries}
-        crossing = crossing_queries([query for group in groups for query in group.plan.queries], names)
+        crossing = gathering.crossing_queries([query for group in groups for query in group.plan.queries], names)
         titles = {query.title for query in crossing}
         own = [(group, [query for query in group.plan.queries if query.title in titles]) for group in groups]
         numbers = event_numbers(groups[0].plan) if groups else {}
@@ -296,15 +287,17 @@ def _different(uses: Mapping[str, NDArray[np.int8]]) -> Iterable[NDArray[np.int8
 
 
 def partition_groups(
-    plan: Plan, sources: Sequence[ClockSource] = (), gathered: Gathered | None = None
+    plan: Plan, sources: Sequence[ClockSource] = (), gathered: gathering.Gathered | None = None
 ) -> tuple[PartitionGroup, ...]:
     """The groups of a plan's queries, in order of their first query.
 
     sources: those of the job; none = not known
     gathered: of the job; None = as of a new one
     """
-    members: dict[GroupName, list[QueryPlan]] = {}
-    names = group_names(plan.queries, sources, gathered_anew(plan, sources) if gathered is None else gathered)
+    members: dict[gathering.GroupName, list[QueryPlan]] = {}
+    names = gathering.group_names(
+        plan.queries, sources, gathering.gathered_anew(plan, sources) if gathered is None else gathered
+    )
     for query in plan.queries:
         members.setdefault(names[query.title], []).append(query)
     parts = (
@@ -312,7 +305,9 @@ def partition_groups(
         for number, queries in enumerate(members.values())
     )
     return tuple(
-        PartitionGroup(number, part, shared_selectors(without_looking(part)), *identity, router=router_of(part.queries))
+        PartitionGroup(
+            number, part, shared_selectors(without_looking(part)), *identity, router=gathering.router_of(part.queries)
+        )
         for number, (identity, part) in enumerate(zip(members, parts, strict=True))
     )
 
@@ -334,12 +329,12 @@ def refusing_group(groups: Sequence[PartitionGroup], source: str) -> int:
     return next((group.number for group in [*(group for group in able if group.meets(source)), *able]), 0)
 
 
-def shared_order(query: QueryPlan, name: GroupName) -> str | None:
+def shared_order(query: QueryPlan, name: gathering.GroupName) -> str | None:
     """What forces all records of a query into one task; None: it has a task per bucket.
 
     name: of its group
     """
-    if name[0] == CHAINS:
+    if name[0] == gathering.CHAINS:
         return "in a chain of queries whose keys differ"
     if has_keys_apart(query) and not shares_clock(query):
         return "one may count in several keys, by the roles of its type, and is one record of the ledger"
@@ -369,13 +364,17 @@ def describe_pushdown(plan: Plan, query: QueryPlan) -> list[str]:
 
 
 def _buckets(plan: Plan, query: QueryPlan) -> str:
-    name = group_names([query], (), gathered_anew(plan, ()))[query.title]
-    order = shared_order(query, own_name(query, ()) if name[0] == CHAINS else name)
+    name = gathering.group_names([query], (), gathering.gathered_anew(plan, ()))[query.title]
+    order = shared_order(query, gathering.own_name(query, ()) if name[0] == gathering.CHAINS else name)
     if order is not None:
         return f"one, for all records: {order}"
     if not query.keys:
         return "one, for all records"
-    is_one = f"; with `engine: spark` one, for all records: {shared_order(query, name)}" if name[0] == CHAINS else ""
+    is_one = (
+        f"; with `engine: spark` one, for all records: {shared_order(query, name)}"
+        if name[0] == gathering.CHAINS
+        else ""
+    )
     return f"by {', '.join(query.key_names)}{is_one}"
 
 

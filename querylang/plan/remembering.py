@@ -12,18 +12,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from querylang.dataclass import dataclass
+from querylang.plan import questions
 from querylang.plan.expression import terms_of
 from querylang.plan.model import ACCEPT, Automaton, Condition, QueryPlan, Where, Within, Without
-from querylang.plan.questions import (
-    Past,
-    counted_states,
-    from_here_on,
-    is_of_choices,
-    need_of,
-    pasts,
-    pending_of,
-    question_of,
-)
 
 # Which failures of the search are dead ends, so that nothing is searched twice.
 #
@@ -60,7 +51,7 @@ def dead_end_rules(query: QueryPlan) -> list[DeadEndRule | None]:
     """By state; None: none are recorded, as the search would never use them."""
     states = query.automaton.states
     bound = _bound(query.automaton)
-    pending, again = pending_of(query.automaton), _entered_again(query.automaton)
+    pending, again = questions.pending_of(query.automaton), _entered_again(query.automaton)
     is_limit_moving_back = query.every is not None and query.within is not None
     rules: list[DeadEndRule | None] = [None for _ in states]
     for index in range(1, len(states)):
@@ -165,10 +156,10 @@ class MemoryRule:
 def memory_rules(query: QueryPlan) -> list[MemoryRule | None]:
     """By state; None: nothing is stored."""
     bound = _bound(query.automaton)
-    pending, again = pending_of(query.automaton), _entered_again(query.automaton)
+    pending, again = questions.pending_of(query.automaton), _entered_again(query.automaton)
     oldest = _OldestRead(query)
     rules: list[MemoryRule | None] = []
-    for number, past in enumerate(pasts(query)):
+    for number, past in enumerate(questions.pasts(query)):
         if past.is_all or number not in again:
             rules.append(None)
             continue
@@ -190,7 +181,7 @@ def memory_rules(query: QueryPlan) -> list[MemoryRule | None]:
         withouts = [check for check in checks if isinstance(check, Without)]
         reads_members = any(_may_be_member(check, query, bound.before[number]) for check in withouts)
         # A search that may be ended must store just what the reference matcher does.
-        is_exact = is_of_choices(past, query.terms)
+        is_exact = questions.is_of_choices(past, query.terms)
         rules.append(
             MemoryRule(
                 parts,
@@ -207,7 +198,7 @@ class _OldestRead:
 
     def __init__(self, query: QueryPlan) -> None:
         self._query, self._states = query, query.automaton.states
-        self._open = from_here_on(query.automaton, lambda transition: transition.binds)
+        self._open = questions.from_here_on(query.automaton, lambda transition: transition.binds)
         self._at_ends = [self._at_end(number) for number in range(len(self._states))]
         self.by_state = [set(at_end) for at_end in self._at_ends]
         size = -1
@@ -215,7 +206,7 @@ class _OldestRead:
             for number in reversed(range(len(self._states))):
                 self.by_state[number] |= self._on_the_way(number, None)
 
-    def is_alike(self, number: int, past: Past, last: frozenset[int]) -> bool:
+    def is_alike(self, number: int, past: questions.Past, last: frozenset[int]) -> bool:
         """`MemoryRule.is_alike`, in a query without `without`."""
         loops = [item for item in self._states[number].transitions if item.target == number]
         if len(loops) != 1 or loops[0].follows:
@@ -240,13 +231,13 @@ class _OldestRead:
         return found
 
     def _oldest_of(self, check: int, number: int) -> set[int]:
-        need = need_of(self._query.conditions[check], self._query, self._open[number])
+        need = questions.need_of(self._query.conditions[check], self._query, self._open[number])
         return set(range(len(self._query.terms))) if need.is_all else {*need.oldest, *need.ends}
 
     def _reads_before(self, check: int) -> bool:
         """Whether a condition reads the event bound before that which is being bound."""
         condition = self._query.conditions[check]
-        question = question_of(condition, self._query.terms)
+        question = questions.question_of(condition, self._query.terms)
         return isinstance(condition, Without) or (question is not None and bool(question.prevs))
 
 
@@ -259,7 +250,7 @@ def _may_be_member(condition: Without, query: QueryPlan, before: frozenset[int])
     return condition.between is None and any(query.terms[term].input == condition.input for term in before)
 
 
-def _needed(query: QueryPlan, past: Past) -> Iterator[tuple[PartKind, int]]:
+def _needed(query: QueryPlan, past: questions.Past) -> Iterator[tuple[PartKind, int]]:
     for term in past.whole:
         yield (PartKind.EVENT if query.terms[term].group is None else PartKind.RUN), term
     for term in past.ends:
@@ -379,4 +370,4 @@ def search_cost(query: QueryPlan) -> SearchCost:
         if rule is not None:
             tries = not (rule.is_alike or all(transition.follows for transition in state.transitions))
             powers.append(len(rule.parts) + (not rule.is_falling) + tries - rule.is_lasting)
-    return SearchCost(any(counted_states(query)), max(powers))
+    return SearchCost(any(questions.counted_states(query)), max(powers))

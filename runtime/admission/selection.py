@@ -21,17 +21,9 @@ from querylang.plan.model import EventType, Plan, QueryPlan
 from runtime.admission.filter_index import Filtered, Lookup, lookup_of, read_of
 from runtime.admission.rules import ADMITTED, Outcome
 from runtime.column_types import Integers, has_column, one_chunk
+from runtime.columns import keys
 from runtime.columns.arrivals import RecordKind, Shape, column_name
 from runtime.columns.expressions import as_array
-from runtime.columns.keys import (
-    INPUT,
-    inputs_of_layer,
-    key_sources,
-    keys_of_layer,
-    layers,
-    number_keys,
-    substream_columns,
-)
 from runtime.columns.rows import is_any_of
 from runtime.compiling.compiled import kernel
 from runtime.input_policies import clock_inputs, is_by_substream, is_clocked, uses_source_time
@@ -79,8 +71,8 @@ class Selector:
 
     def __init__(self, plan: Plan, query: QueryPlan, layer: int = 0) -> None:
         self._plan, self._query, self._layer = plan, query, layer
-        self._inputs = inputs_of_layer(query, layer)
-        further = () if layer else layers(query)[1:]
+        self._inputs = keys.inputs_of_layer(query, layer)
+        further = () if layer else keys.layers(query)[1:]
         self.layers: tuple[Selector, ...] = (self, *(Selector(plan, query, number) for number in further))
         numbers, self.nulls_fail = event_numbers(plan), query.nulls_fail
         self.time_from = tuple((numbers[event], source) for event, source in query.time_sources())
@@ -103,7 +95,7 @@ class Selector:
 
     def _event_types(self) -> set[str]:
         """Those that have a role: a plan may have ten thousand others."""
-        found = set(key_sources(self._query, self._layer))
+        found = set(keys.key_sources(self._query, self._layer))
         for item in (self._query.inputs[index] for index in self._inputs):
             found.add(item.event)
             if item.policy is not None and item.policy.imports is not None:
@@ -125,7 +117,7 @@ class Selector:
             if item.heartbeat is not None and item.heartbeat.event == event:
                 self._heartbeats[kind] |= 1 << index
                 self._needs_time[kind] = True
-        self._keyed[kind] = bool(key_sources(self._query, self._layer).get(event))
+        self._keyed[kind] = bool(keys.key_sources(self._query, self._layer).get(event))
         if self._input[kind] >= 0:
             self._outcome[kind] = Outcome.USED
         elif self._heartbeats[kind] or self._exports[kind]:
@@ -188,12 +180,12 @@ class Selector:
         outcome, input_of = self._outcome.take(kinds), self._input.take(kinds)
         self._filter(table, input_of, outcome, is_found=is_found)
         time = self.source_times(table, kinds)
-        for column in keys_of_layer(table, kinds, self._plan, self._query, self._layer):
+        for column in keys.keys_of_layer(table, kinds, self._plan, self._query, self._layer):
             if column.null_count:
                 missing = column.is_null().to_numpy(zero_copy_only=False)
                 outcome[_is_selected(outcome) & self._keyed[kinds] & missing] = Outcome.NULL_KEY
         for inputs in self._substreams:
-            columns = substream_columns(table, kinds, self._plan, self._query, inputs)
+            columns = keys.substream_columns(table, kinds, self._plan, self._query, inputs)
             for column in columns:
                 if column.null_count:
                     missing = column.is_null().to_numpy(zero_copy_only=False)
@@ -337,7 +329,7 @@ def interval_ends(
     kinds = table.column("_kind").to_numpy()
     for kind in np.unique(kinds[is_edge]):
         rows = np.flatnonzero(is_edge & (kinds == kind))
-        numbers, count = number_keys(_identity(table.take(pa.array(rows)), plan.events[kind]), len(rows))
+        numbers, count = keys.number_keys(_identity(table.take(pa.array(rows)), plan.events[kind]), len(rows))
         arrival = table.column("_arrival").to_numpy()
         is_end = shape[rows] == Shape.END_EDGE
         _close(rows, numbers, is_end, moments, released, arrival, first, np.full(count, -1, np.int64))
@@ -347,8 +339,8 @@ def interval_ends(
 def _identity(table: pa.Table, event: EventType) -> list[pa.Array]:
     """The columns in which both edges of an event agree; a null equals a null."""
     columns = [one_chunk(table.column("_source_time"))]
-    if has_column(table, INPUT.name):
-        columns.append(one_chunk(table.column(INPUT.name)))
+    if has_column(table, keys.INPUT.name):
+        columns.append(one_chunk(table.column(keys.INPUT.name)))
     for field in event.fields:
         name = column_name(field.name, field.type)
         if field.name not in _OF_EDGES and has_column(table, name):

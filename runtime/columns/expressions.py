@@ -39,6 +39,7 @@ from querylang.plan.expression import (
 )
 from querylang.plan.lookups import failed_name, stored_lookups, stored_name
 from querylang.plan.model import EventType, Field, Plan, QueryPlan
+from runtime import interpreter
 from runtime.column_types import Integers, arrow_type, has_column, made_once, one_chunk
 from runtime.columns.arrivals import column_name, column_values, row_events, to_cell
 from runtime.columns.methods import Mask, both_valid, native_call, seconds_of
@@ -46,22 +47,6 @@ from runtime.columns.rows import is_any_of
 from runtime.compiling.compiled import kernel
 from runtime.exact_times import MICROSECONDS, with_exact_sum
 from runtime.instants import NO_TIME
-from runtime.interpreter import (
-    Budget,
-    Constant,
-    Context,
-    EvaluationError,
-    PlanWorld,
-    Value,
-    World,
-    combine,
-    constant_receiver,
-    default_value,
-    event_numbers,
-    run_action,
-    takes_nulls,
-    value_type,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +75,7 @@ class EventRows:
 
     table: pa.Table
     event: EventType
-    world: World
+    world: interpreter.World
     key_types: tuple[Type, ...] = ()
 
     @property
@@ -127,7 +112,7 @@ def as_array(
 
     query: its actions, and its keys if the table has them (`with_keys`), may be in the expression
     """
-    type_ = value_type(expression)
+    type_ = interpreter.value_type(expression)
     if isinstance(expression, FieldOf) and type_ in _ARROW:
         cells = _cells(table, expression.field, type_)
         if cells.type == _ARROW[type_]:
@@ -152,7 +137,7 @@ def evaluate(
 ) -> Column:
     """The value of an expression on every row; see `as_array` and `EventRows`."""
     keys = () if query is None else tuple(key.type for key in query.keys)
-    return _value(expression, EventRows(table, event, PlanWorld(plan, query), keys))
+    return _value(expression, EventRows(table, event, interpreter.PlanWorld(plan, query), keys))
 
 
 _ARRAYS = (Type.BOOLEAN, Type.INTEGER, Type.FLOAT)
@@ -181,7 +166,7 @@ def _value(expression: Expression, rows: EventRows) -> Column:
         case Binary(type=Type.BOOLEAN, operator="and" | "or"):
             return _logical(expression, rows)
         case Binary(operator=operator, left=left, right=right) if left.type in _ARRAYS:
-            return _operation(operator, value_type(left), _value(left, rows), _value(right, rows))
+            return _operation(operator, interpreter.value_type(left), _value(left, rows), _value(right, rows))
         case Binary(operator=operator, left=left, right=right) if left.type == Type.STRING:
             one, two = _value(left, rows), _value(right, rows)
             return _joined(_strings(operator, one.values, two.values), [one, two])
@@ -189,7 +174,7 @@ def _value(expression: Expression, rows: EventRows) -> Column:
             return _lookup(expression, rows)
         case Call(method="getTime" | "microseconds" as method, receiver=EventOf()) if (times := rows.times) is not None:
             return _joined(times if method == MICROSECONDS else seconds_of(times), (), times != NO_TIME)
-        case Call() | IndexOf() if (known := constant_receiver(expression)) is not None:
+        case Call() | IndexOf() if (known := interpreter.constant_receiver(expression)) is not None:
             return _of_constant(expression, known, [_value(part, rows) for part in children(expression)[1:]], rows)
         case Call():
             return _call(expression, rows)
@@ -288,7 +273,7 @@ def _nulls(operand: Expression, rows: EventRows) -> Column:
         if has_column(rows.table, name):
             return Column(one_chunk(rows.table.column(name)).is_null().to_numpy(zero_copy_only=False))
     inner = _value(operand, rows)
-    if value_type(operand).kind is Kind.OPTIONAL:
+    if interpreter.value_type(operand).kind is Kind.OPTIONAL:
         null = np.fromiter((value is None for value in inner.values), np.bool_, len(rows))
     else:
         null = np.zeros(len(rows), np.bool_) if inner.valid is None else ~inner.valid
@@ -313,7 +298,7 @@ def _lookup(node: Lookup, rows: EventRows) -> Column:
         return Column(is_there, known.valid, known.failed)
     column = content.column(node.field).take(pa.array(places, mask=~is_there))
     if node.has_default and not is_there.all():
-        default = pa.scalar(default_value(node.type, rows.world), column.type)
+        default = pa.scalar(interpreter.default_value(node.type, rows.world), column.type)
         column = pc.if_else(pa.array(is_there), column, default)
     found = _of_scalars(column, node.type, rows)
     failed = known.failed if node.has_default else _either(known.failed, has_keys & ~is_there)
@@ -427,10 +412,12 @@ def _call(call: Call, rows: EventRows) -> Column:
     return _joined(values, parts, fits)
 
 
-def _of_constant(node: Call | IndexOf, known: Constant, arguments: Sequence[Column], rows: EventRows) -> Column:
+def _of_constant(
+    node: Call | IndexOf, known: interpreter.Constant, arguments: Sequence[Column], rows: EventRows
+) -> Column:
     """What a node reads in a container that is the same for all rows."""
     if isinstance(node, Call) and node.method in ("contains", "indexOf"):
-        type_, wanted = value_type(node.arguments[0]), arguments[0].values
+        type_, wanted = interpreter.value_type(node.arguments[0]), arguments[0].values
         if node.method == "contains" and type_ in _ARROW:
             return _joined(_are_in(known, type_, wanted), arguments)
         places = _places(known, type_, wanted)
@@ -438,7 +425,7 @@ def _of_constant(node: Call | IndexOf, known: Constant, arguments: Sequence[Colu
     return _each(node, [Column([known.value] * len(rows)), *arguments], rows)
 
 
-def _places(known: Constant, type_: Type, wanted: Any) -> Integers:
+def _places(known: interpreter.Constant, type_: Type, wanted: Any) -> Integers:
     """Where values are in a constant sequence; -1 = nowhere."""
     if type_ not in _ARROW:
         return np.fromiter(map(known.place_of, wanted), np.int64, len(wanted))
@@ -447,7 +434,7 @@ def _places(known: Constant, type_: Type, wanted: Any) -> Integers:
     return np.append(places, -1)[found.fill_null(len(places)).to_numpy()]
 
 
-def _are_in(known: Constant, type_: Type, wanted: Any) -> Mask:
+def _are_in(known: interpreter.Constant, type_: Type, wanted: Any) -> Mask:
     """Whether values are in a constant sequence."""
     numbers = _numbers(known) if type_ == Type.INTEGER and isinstance(wanted, np.ndarray) else None
     if numbers is not None:
@@ -459,7 +446,7 @@ def _are_in(known: Constant, type_: Type, wanted: Any) -> Mask:
 
 
 @lru_cache(1_000)
-def _numbers(known: Constant) -> tuple[int, Mask] | None:
+def _numbers(known: interpreter.Constant) -> tuple[int, Mask] | None:
     """The least number of a constant sequence; and from there on which numbers are in it, behind
     the largest one that it is not. None = they are too far apart."""
     numbers = np.array([known.value[place] for place in known.places.values()], np.int64)
@@ -472,7 +459,7 @@ def _numbers(known: Constant) -> tuple[int, Mask] | None:
 
 
 @lru_cache(1_000)
-def _elements(known: Constant, type_: Type) -> pa.Array:
+def _elements(known: interpreter.Constant, type_: Type) -> pa.Array:
     """The elements of a constant sequence, in the order of their places."""
     return _plain(type_, pa.array([known.value[place] for place in known.places.values()], _ARROW[type_]))
 
@@ -491,25 +478,25 @@ def _each(node: Expression, parts: Sequence[Column], rows: EventRows) -> Column:
     failed = np.zeros(count, np.bool_) if inner.failed is None else inner.failed.copy()
     good = np.ones(count, np.bool_) if inner.valid is None else inner.valid.copy()
     lists = [_as_list(part.values) for part in parts]
-    if takes_nulls(node):
+    if interpreter.takes_nulls(node):
         good = ~failed
         lists = [_with_nulls(part, values) for part, values in zip(parts, lists, strict=True)]
-    values: list[Value] = [None] * count
-    context = Context(world=rows.world, invoke=run_action)
+    values: list[interpreter.Value] = [None] * count
+    context = interpreter.Context(world=rows.world, invoke=interpreter.run_action)
     is_call = isinstance(node, Invoke)
     keys = [
         _as_list(_field(rows, key_field(index), type_).values)
         for index, type_ in enumerate(rows.keys if is_call else ())
     ]
     for row in np.flatnonzero(good).tolist():
-        context.budget = Budget()
+        context.budget = interpreter.Budget()
         if is_call:
             context.keys = [key[row] for key in keys]
         try:
-            values[row] = combine(node, [part[row] for part in lists], context)
-        except EvaluationError:
+            values[row] = interpreter.combine(node, [part[row] for part in lists], context)
+        except interpreter.EvaluationError:
             failed[row] = True
-    type_ = value_type(node)
+    type_ = interpreter.value_type(node)
     good &= ~failed
     if type_.kind is not Kind.OPTIONAL:
         good &= np.fromiter((value is not None for value in values), np.bool_, count)
@@ -530,7 +517,7 @@ def _as_list(values: Any) -> list[Any]:
     return plain
 
 
-def _as_values(values: list[Value], type_: Type, good: Mask) -> Any:
+def _as_values(values: list[interpreter.Value], type_: Type, good: Mask) -> Any:
     """The interpreter's values as `Column.values`; rows without a value hold an arbitrary one."""
     if type_ == Type.STRING:
         return pa.array(values, pa.string())
@@ -604,7 +591,7 @@ def with_lookups(table: pa.Table, plan: Plan, query: QueryPlan, keys: Sequence[p
     names = [field.name for field in lookup_fields(plan, query)]
     bare = table.drop_columns([name for name in names if has_column(table, name)])
     read = with_keys(bare, query, keys) if any(_mentions_keys(item.lookup) for item in stored) else bare
-    kinds, numbers = bare.column("_kind").to_numpy(), event_numbers(plan)
+    kinds, numbers = bare.column("_kind").to_numpy(), interpreter.event_numbers(plan)
     for item in stored:
         column = evaluate(item.lookup, read, plan, plan.event(item.events[0]), query)
         is_own = is_any_of(kinds, [numbers[event] for event in item.events])

@@ -15,16 +15,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan.expression import Call, Kind, Literal
+from runtime import interpreter
 from runtime.column_types import Integers
-from runtime.interpreter import (
-    WHITE_SPACE,
-    EvaluationError,
-    equal_ignoring_case,
-    in_network,
-    like_ignoring_case,
-    match_whole,
-    regular_expression,
-)
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -58,7 +50,7 @@ def native_call(call: Call, parts: Sequence[Any]) -> Result | None:
         return None
     try:
         found = with_constant(parts[0], argument.value)
-    except (pa.ArrowInvalid, EvaluationError):  # an invalid regular expression or network
+    except (pa.ArrowInvalid, interpreter.EvaluationError):  # an invalid regular expression or network
         return None
     return _flags(found), None
 
@@ -154,8 +146,8 @@ _METHODS: Mapping[Kind, Mapping[str, Callable[..., Result]]] = {
     Kind.STRING: {
         "length": lambda text: (_lengths(text), None),
         "isEmpty": lambda text: (_lengths(text) == 0, None),
-        "ltrim": lambda text: (pc.utf8_ltrim(text, characters=WHITE_SPACE), None),
-        "rtrim": lambda text: (pc.utf8_rtrim(text, characters=WHITE_SPACE), None),
+        "ltrim": lambda text: (pc.utf8_ltrim(text, characters=interpreter.WHITE_SPACE), None),
+        "rtrim": lambda text: (pc.utf8_rtrim(text, characters=interpreter.WHITE_SPACE), None),
         "toString": _same,
         "clone": _same,
         "intern": _same,
@@ -166,10 +158,10 @@ _WITH_CONSTANT: Mapping[str, Callable[[pa.Array, Any], pa.Array]] = {
     "contains": lambda text, part: pc.match_substring(text, pattern=part),
     "startsWith": lambda text, part: pc.starts_with(text, pattern=part),
     "endsWith": lambda text, part: pc.ends_with(text, pattern=part),
-    "matches": match_whole,
-    "like": lambda text, pattern: pc.match_substring_regex(text, pattern=regular_expression(pattern)),
-    "likeIgnoreCase": _for_each_value(like_ignoring_case),
-    "equalsIgnoreCase": _for_each_value(equal_ignoring_case),
-    "inNetwork": _for_each_value(in_network),
+    "matches": interpreter.match_whole,
+    "like": lambda text, pattern: pc.match_substring_regex(text, pattern=interpreter.regular_expression(pattern)),
+    "likeIgnoreCase": _for_each_value(interpreter.like_ignoring_case),
+    "equalsIgnoreCase": _for_each_value(interpreter.equal_ignoring_case),
+    "inNetwork": _for_each_value(interpreter.in_network),
 }
 """Methods of strings that can be computed for a column if the argument is a constant."""

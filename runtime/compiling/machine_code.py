@@ -27,15 +27,7 @@ from numba.core.registry import CPUDispatcher
 
 from querylang.printable import warn
 from querylang.system_errors import reason_of
-from runtime.compiling.files import (
-    VARIABLE,
-    cache_of_user,
-    digest_of_kernels,
-    has_archive,
-    is_private,
-    name_on_disk,
-    shipped_folder,
-)
+from runtime.compiling import files
 from runtime.compiling.pipeline import KernelCompiler
 
 # Compiled kernels on disk: private to their owner, and checked before they are loaded. Numba's
@@ -63,7 +55,7 @@ class _Private:
         path = Path(self.get_cache_path())  # type: ignore[attr-defined]
         for missing in reversed([place for place in (path, *path.parents) if not place.exists()]):
             missing.mkdir(mode=0o700, exist_ok=True)
-        if not is_private(path.resolve()):
+        if not files.is_private(path.resolve()):
             raise PermissionError(f"{path}: others may write there")
         super().ensure_cache_path()  # type: ignore[misc]
 
@@ -73,14 +65,16 @@ class _Shipped(_Private, caching.UserWideCacheLocator):  # type: ignore[misc]
 
     def __init__(self, function: Any, file: str) -> None:
         super().__init__(function, file)
-        self._cache_path = str(shipped_folder(cache_of_user()))
+        self._cache_path = str(files.shipped_folder(files.cache_of_user()))
 
     def get_source_stamp(self) -> str:
-        return digest_of_kernels()
+        return files.digest_of_kernels()
 
     @classmethod
     def from_function(cls, function: Any, file: str) -> Any:
-        return super().from_function(function, file) if shipped_folder(cache_of_user()) is not None else None
+        return (
+            super().from_function(function, file) if files.shipped_folder(files.cache_of_user()) is not None else None
+        )
 
 
 class _Given(_Private, caching.UserProvidedCacheLocator):  # type: ignore[misc]
@@ -96,7 +90,7 @@ class _OfUser(_Private, caching.UserWideCacheLocator):  # type: ignore[misc]
 
     def __init__(self, function: Any, file: str) -> None:
         super().__init__(function, file)
-        self._cache_path = str(cache_of_user() / self.get_suitable_cache_subpath(file))
+        self._cache_path = str(files.cache_of_user() / self.get_suitable_cache_subpath(file))
 
 
 class _Kernels(caching.CompileResultCacheImpl):  # type: ignore[misc]
@@ -122,10 +116,11 @@ class KernelCache(caching.FunctionCache):  # type: ignore[misc]
     def load_overload(self, signature: Any, context: Any) -> Any:
         """What is on disk; a warning if an archive was named and does not have it."""
         found = super().load_overload(signature, context)
-        if found is None and has_archive():
+        if found is None and files.has_archive():
             name = self._py_func.__name__.strip("_")
             _warn(
-                f"{os.environ[VARIABLE]}: no code of '{name}' for this release and processor; it is compiled", VARIABLE
+                f"{os.environ[files.VARIABLE]}: no code of '{name}' for this release and processor; it is compiled",
+                files.VARIABLE,
             )
         return found
 
@@ -217,7 +212,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
 def _checked(path: Path) -> Any:
     """The content of a file; None = there is none, or it was damaged and is removed."""
     try:
-        if not is_private(path.resolve(strict=True)):
+        if not files.is_private(path.resolve(strict=True)):
             return None
         written = path.read_bytes()
     except OSError:
@@ -257,7 +252,7 @@ def entry(function: FunctionType, options: Mapping[str, Any]) -> Any:
     Its globals hold what `called` has made of the kernels that it calls. It compiles when it is
     called, or loads what is on disk.
     """
-    function.__qualname__ = name_on_disk(function)
+    function.__qualname__ = files.name_on_disk(function)
     made = _dispatcher(function, options)
     with suppress(RuntimeError):  # no folder for the cache is private and can be written
         made._cache = KernelCache(function)  # noqa: SLF001  what `cache=True` does, with numba's own cache

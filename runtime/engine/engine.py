@@ -19,21 +19,10 @@ from querylang.dataclass import dataclass, replace
 from querylang.plan.model import Plan
 from runtime.admission import CLOCK_SCHEMA, NO_MOVES, Moves
 from runtime.columns.arrivals import Arrivals, RecordKind, in_arrival_order, is_moved
+from runtime.engine import kept_states
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.chains import Chains, Crossing
 from runtime.engine.families import Families
-from runtime.engine.kept_states import (
-    NOTHING_SAVED,
-    Key,
-    KeyContents,
-    Saved,
-    forget_key,
-    handed_on,
-    key_contents,
-    query_sizes,
-    runners_of,
-    saved_states,
-)
 from runtime.engine.looking import EVERYTHING, FEW, LookedAt, Looking, Pairs
 from runtime.engine.paths import RoutedRecords
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
@@ -104,11 +93,11 @@ class Engine:
         *,
         gathers_later: bool = False,
         has_changes: bool = False,
-        saved: Mapping[str, Saved] = NOTHING_SAVED,
+        saved: Mapping[str, kept_states.Saved] = kept_states.NOTHING_SAVED,
     ) -> None:
         self.plan = plan
         self._matcher, self._gathers_later, self._has_changes = matcher, gathers_later, has_changes
-        self._runners = runners_of(all_parts(plan, matcher), saved, gathers_later=gathers_later)
+        self._runners = kept_states.runners_of(all_parts(plan, matcher), saved, gathers_later=gathers_later)
         self._by_title = {runner.query.title: runner for runner in self._runners}
         self._chains = Chains(plan, self._runners)
         self._clock = NO_TIME
@@ -189,7 +178,7 @@ class Engine:
         heirs: by title the title of the query whose state it takes over instead
         """
         self._load_cold()
-        saved, changes = handed_on(self._runners, [query.title for query in plan.queries], heirs)
+        saved, changes = kept_states.handed_on(self._runners, [query.title for query in plan.queries], heirs)
         engine = Engine(
             plan, self._matcher, gathers_later=self._gathers_later, has_changes=self._has_changes, saved=saved
         )
@@ -217,7 +206,7 @@ class Engine:
         other._load_cold()
         runners = [runner for runner in self._runners if runner.query.title not in titles]
         runners += [runner for runner in other._runners if runner.query.title in titles]
-        saved, _ = handed_on(runners, [query.title for query in self.plan.queries], {})
+        saved, _ = kept_states.handed_on(runners, [query.title for query in self.plan.queries], {})
         engine = Engine(
             self.plan, self._matcher, gathers_later=self._gathers_later, has_changes=self._has_changes, saved=saved
         )
@@ -311,15 +300,15 @@ class Engine:
         """By the query's title, the numbers of its keys, events, pending events and waits. Loads
         the cold keys; many keys are estimated."""
         self._load_cold()
-        return {runner.query.title: query_sizes(runner.state) for runner in self._runners}
+        return {runner.query.title: kept_states.query_sizes(runner.state) for runner in self._runners}
 
-    def key_contents(self, title: str, key: Key) -> KeyContents:
+    def key_contents(self, title: str, key: kept_states.Key) -> kept_states.KeyContents:
         """What is kept of a key of a query. Loads the cold keys."""
         self._load_cold()
         runner = self._by_title[title]
-        return key_contents(runner.parts, runner.state, key)
+        return kept_states.key_contents(runner.parts, runner.state, key)
 
-    def forget_key(self, title: str, key: Key) -> tuple[KeyContents, Account]:
+    def forget_key(self, title: str, key: kept_states.Key) -> tuple[kept_states.KeyContents, Account]:
         """Removes all that is kept of a key of a query, which a user asks for; gives what it was,
         and the changes of the ledger. Loads the cold keys."""
         self._load_cold()
@@ -327,7 +316,7 @@ class Engine:
         if len(self._members()[runner.admission]) > 1:
             runner.admission = runner.admission.parted(runner.parts)
             self._own, self._searches = None, {}
-        found, account = forget_key(runner.parts, runner.state, key)
+        found, account = kept_states.forget_key(runner.parts, runner.state, key)
         self._account.update(account)
         return found, account
 
@@ -376,7 +365,7 @@ class Engine:
         StateError."""
         header, tables = decode(data)
         try:
-            engine = Engine(plan, matcher, has_changes=has_changes, saved=saved_states(header, tables))
+            engine = Engine(plan, matcher, has_changes=has_changes, saved=kept_states.saved_states(header, tables))
             engine._clock = integer(header["clock"])
             # older states have none
             engine._clock_without_idle = integer(header.get("clock_without_idle", header["clock"]))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from querylang.dataclass import dataclass, replace
 from querylang.plan.lookups import stored_lookups
 from querylang.plan.model import EventType, Plan, QueryPlan
+from runtime import input_policies
 from runtime.admission import QueryClocks, Selector
 from runtime.column_types import Integers, arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import SYSTEM_FIELDS, field_columns
@@ -24,17 +25,6 @@ from runtime.engine.event_marks import EVENT, NUMBER, RoleRecords, are_numbered
 from runtime.engine.forgetting import LIFE_FIELDS, Forgetting, forgetting_of
 from runtime.engine.snapshot import fitted, integer, refuse_nulls, refuse_other_waits, refuse_outside
 from runtime.engine.stored_values import VALUES_VERSION, StoredValues, given_times, seen_values
-from runtime.input_policies import (
-    PolicyColumns,
-    adjusts,
-    clock_inputs,
-    definitive_times,
-    has_ends,
-    is_clocked,
-    key_places,
-    policy_columns,
-    shares_clock,
-)
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.choose import choose_matcher
 from runtime.matching.interface import Matcher
@@ -58,7 +48,7 @@ class QueryParts:
     plan: Plan
     query: QueryPlan
     selector: Selector
-    policies: PolicyColumns
+    policies: input_policies.PolicyColumns
     windows: WindowColumns
     matcher: Matcher
     schema: pa.Schema
@@ -82,7 +72,7 @@ def query_parts(plan: Plan, query: QueryPlan, matcher: str, admission: str | Non
 
     admission: of `QueryParts`; None = it is made here
     """
-    policies = policy_columns(query)
+    policies = input_policies.policy_columns(query)
     return QueryParts(
         plan=plan,
         query=query,
@@ -179,9 +169,9 @@ def _event_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
     used = {item.event for item in query.inputs}
     used |= {item.heartbeat.event for item in query.inputs if item.heartbeat is not None}
     system = [field for field in SYSTEM_FIELDS if field.name not in _OF_CALLS]
-    system += [pa.field("_adjusted", pa.int8())] if adjusts(query) else []
+    system += [pa.field("_adjusted", pa.int8())] if input_policies.adjusts(query) else []
     system += [pa.field("_skipped", pa.bool_())] if query.skip is not None else []
-    system += [pa.field("_shape", pa.int8()), pa.field("_end", pa.int64())] if has_ends(query) else []
+    system += [pa.field("_shape", pa.int8()), pa.field("_end", pa.int64())] if input_policies.has_ends(query) else []
     system += [NUMBER] if are_numbered(query) else []
     system += [INPUT, EVENT] if query.shared_types else []
     return pa.schema([*system, *_fields_of(plan, plan.events, frozenset(used)), *lookup_fields(plan, query)])
@@ -403,7 +393,7 @@ class QueryState:
         events = _empty((*parts.schema, *STATE_FIELDS, *lives))
         keys = [pa.field(f"key{place}", key.type) for place, key in enumerate(parts.keys_of(events))]
         bounds = _empty((*keys, *_BOUND_FIELDS, *lives))
-        has_cold_keys = bool(query.keys) and query.trailing is None and not shares_clock(query)
+        has_cold_keys = bool(query.keys) and query.trailing is None and not input_policies.shares_clock(query)
         self._parts = parts
         self.keys = KeyState(events, bounds, parts.keys_of, has_cold_keys=has_cold_keys)
         self.everywhere = np.full(len(query.inputs), NO_TIME, np.int64)
@@ -449,7 +439,7 @@ class QueryState:
             own = own.filter(pa.array(is_of_key(columns, values)))
         own = own.filter(pc.greater_equal(own.column("input"), 0))
         bounds[0, own.column("input").to_numpy()] = own.column("bound").to_numpy()
-        by_key = definitive_times(bounds, self.everywhere, self._parts.policies.delay, clock)
+        by_key = input_policies.definitive_times(bounds, self.everywhere, self._parts.policies.delay, clock)
         return min(int(by_key[0]), self.clocks.definitive_of(key, clock))
 
     def evict_values(self, clock: int, *, everything: bool = False) -> None:
@@ -463,14 +453,18 @@ class QueryState:
         if clock == NO_TIME:
             return NO_TIME
         bounds = np.full((1, len(query.inputs)), NO_TIME, np.int64)
-        least = int(definitive_times(bounds, self.everywhere, self._parts.policies.delay, clock)[0])
-        if not clock_inputs(query):
+        least = int(input_policies.definitive_times(bounds, self.everywhere, self._parts.policies.delay, clock)[0])
+        if not input_policies.clock_inputs(query):
             return least
-        if all(key_places(query, inputs) is None for inputs in clock_inputs(query)):
+        if all(input_policies.key_places(query, inputs) is None for inputs in input_policies.clock_inputs(query)):
             return min(least, self.clocks.definitive_of((None,) * len(query.keys), clock))
         # A substream that is not stored begins as far behind the clock as it may be, or where
         # heartbeats for all of them have reached.
-        delays = [item.policy.max_delay for item in query.inputs if is_clocked(item) and item.policy is not None]
+        delays = [
+            item.policy.max_delay
+            for item in query.inputs
+            if input_policies.is_clocked(item) and item.policy is not None
+        ]
         if None not in delays:
             return min(least, clock - max(delay for delay in delays if delay is not None))
         bounds_known = self.clocks.timelines().column("bound").fill_null(NO_TIME).to_numpy()

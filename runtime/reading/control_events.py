@@ -24,34 +24,18 @@ import pyarrow as pa
 
 from querylang.dataclass import dataclass
 from querylang.errors import counted, nearest
+from querylang.plan import routing
 from querylang.plan.constants import LONGEST
 from querylang.plan.model import Plan
-from querylang.plan.routing import (
-    CHANGES,
-    Change,
-    DeployQuery,
-    RemoveInstance,
-    ReplaceQuery,
-    SetParameters,
-    UndeployQuery,
-)
 from runtime.column_types import one_chunk
 from runtime.columns.arrivals import RecordKind
 from runtime.instants import EXPECTED, NEVER, SECOND, is_known_time, parse_moment
-from runtime.interpreter.written_values import (
-    LONGEST_SHOWN,
-    EventTextError,
-    JsonError,
-    Real,
-    TextPairs,
-    parse_event_text,
-    parse_json,
-)
+from runtime.interpreter import written_values
 
 _FORMS = {
     "SetDelayedEventsLeeway": ("delayLeeway", "reorderBuffer"),
     "Heartbeat": ("event", "time"),
-    **CHANGES,
+    **routing.CHANGES,
 }
 """By control event: the names of its arguments."""
 
@@ -92,7 +76,7 @@ class HeartbeatControl:
 
 
 EngineControl = SetDelayedEventsLeeway | HeartbeatControl
-Control = EngineControl | Change
+Control = EngineControl | routing.Change
 
 NOT_HERE = "queries cannot be changed here"
 """In the message for a change that comes where nobody does changes."""
@@ -157,11 +141,11 @@ def parse_control(text: str, plan: Plan | None = None) -> Control:
     short = name.rpartition(".")[2]
     if short not in _FORMS:
         meant = nearest(short, _FORMS)
-        usual = " or ".join(_form(known) for known in _FORMS if known not in CHANGES)
+        usual = " or ".join(_form(known) for known in _FORMS if known not in routing.CHANGES)
         hint = f"; did you mean {_form(meant)}?" if meant is not None else f"; expected {usual}"
         raise ControlError(f"unknown control event {_cut(repr(name))}{hint}")
     arguments = _arguments(short, written)
-    if short in CHANGES:
+    if short in routing.CHANGES:
         return _change(short, arguments)
     if short == "SetDelayedEventsLeeway":
         leeway, reorder = (_duration(short, argument) for argument in arguments)
@@ -181,34 +165,36 @@ def parse_engine_control(text: str, plan: Plan | None = None) -> EngineControl:
     return control
 
 
-def parse_change(text: str) -> Change | None:
+def parse_change(text: str) -> routing.Change | None:
     """The change of the queries that a control event asks for; None = it asks for something else.
 
     Raises ControlError for a change that is not well formed.
     """
-    if control_name(text).rpartition(".")[2] not in CHANGES:
+    if control_name(text).rpartition(".")[2] not in routing.CHANGES:
         return None
     control = parse_control(text)
     assert not isinstance(control, SetDelayedEventsLeeway | HeartbeatControl), "other control events"
     return control
 
 
-def _change(name: str, arguments: Sequence[Any]) -> Change:
+def _change(name: str, arguments: Sequence[Any]) -> routing.Change:
     match name:
         case "DeployQuery":
-            return DeployQuery(_text(name, "the text of queries", arguments[0]))
+            return routing.DeployQuery(_text(name, "the text of queries", arguments[0]))
         case "ReplaceQuery":
             now = arguments[1] if len(arguments) > 1 else False
             if now not in (True, False, "now"):
                 raise ControlError(f"{name}: {_shown(now)} is not `now`")
-            return ReplaceQuery(_text(name, "the text of queries", arguments[0]), bool(now))
+            return routing.ReplaceQuery(_text(name, "the text of queries", arguments[0]), bool(now))
         case "UndeployQuery":
-            return UndeployQuery(_text(name, "the name of a query", arguments[0]))
+            return routing.UndeployQuery(_text(name, "the name of a query", arguments[0]))
         case "RemoveInstance":
-            return RemoveInstance(_text(name, "the name of a query", arguments[0]), _instance(name, arguments[1]))
+            return routing.RemoveInstance(
+                _text(name, "the name of a query", arguments[0]), _instance(name, arguments[1])
+            )
         case _:
             query = _text(name, "the name of a query", arguments[0])
-            return SetParameters(query, _instance(name, arguments[1]), _values(name, arguments[2]))
+            return routing.SetParameters(query, _instance(name, arguments[1]), _values(name, arguments[2]))
 
 
 def _text(name: str, what: str, argument: Any) -> str:
@@ -225,13 +211,13 @@ def _instance(name: str, argument: Any) -> str:
 
 def _values(name: str, argument: Any) -> dict[str, Any]:
     """The values by parameter."""
-    pairs = _named(name, argument) if isinstance(argument, TextPairs) else argument
+    pairs = _named(name, argument) if isinstance(argument, written_values.TextPairs) else argument
     if not isinstance(pairs, Mapping) or not all(isinstance(key, str) for key in pairs):
         raise ControlError(f"{name}: {_shown(argument)} does not give values to parameters, in braces")
     return dict(pairs)
 
 
-def _named(name: str, pairs: TextPairs) -> dict[str, Any]:
+def _named(name: str, pairs: written_values.TextPairs) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs.items:
         if not isinstance(key, str) or key in found:
@@ -261,16 +247,16 @@ def _name_and_arguments(text: str) -> tuple[str, Any]:
 
 def _of_text(text: str) -> tuple[str, Sequence[Any]]:
     try:
-        event = parse_event_text(_BARE_NOW.sub(", true)", text))
-    except EventTextError as error:
+        event = written_values.parse_event_text(_BARE_NOW.sub(", true)", text))
+    except written_values.EventTextError as error:
         raise ControlError(f"{_cut(repr(text.strip()))} is not a control event: {error}") from None
     return event.name, event.arguments
 
 
 def _of_json(text: str) -> tuple[str, Any]:
     try:
-        written = parse_json(text, Real)
-    except JsonError as error:
+        written = written_values.parse_json(text, written_values.Real)
+    except written_values.JsonError as error:
         raise ControlError(f"{_cut(repr(text.strip()))} is not JSON: {error}") from None
     if not isinstance(written, dict) or len(written) != 1:
         shown = _cut(repr(text.strip()))
@@ -318,7 +304,7 @@ def _seconds(argument: Any) -> int | None:
     number = math.inf if argument == "infinity" else argument
     if isinstance(number, bool) or not isinstance(number, int | float):
         return None
-    if number == math.inf and not isinstance(number, Real):  # `1e400` is not `infinity`
+    if number == math.inf and not isinstance(number, written_values.Real):  # `1e400` is not `infinity`
         return NEVER
     return round(number * SECOND) if abs(number) < _MOST_SECONDS else None  # NaN is not less
 
@@ -343,8 +329,12 @@ def _event(name: str, argument: Any, plan: Plan | None) -> str:
 
 def _shown(argument: Any) -> str:
     """A number as written, all else as JSON, which is close to the event syntax."""
-    return _cut(argument.text if isinstance(argument, Real) else json.dumps(argument, default=str, ensure_ascii=False))
+    return _cut(
+        argument.text
+        if isinstance(argument, written_values.Real)
+        else json.dumps(argument, default=str, ensure_ascii=False)
+    )
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} ..."
+    return text if len(text) <= written_values.LONGEST_SHOWN else f"{text[: written_values.LONGEST_SHOWN]} ..."

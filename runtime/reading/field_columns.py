@@ -18,17 +18,10 @@ from runtime.column_types import arrow_type
 from runtime.columns.arrivals import RecordKind, column_name, to_cell
 from runtime.file_forms import COMMA, POINT, hint_of_cell
 from runtime.policies.settings_text import TimeForm, look_of, patterns_of, time_format_options, unit_of
+from runtime.reading import plan_needs
 from runtime.reading.column_names import ARRIVAL, NOWHERE, SOURCE_TIME, Elsewhere, Roles, did_you_mean
 from runtime.reading.conversion import agrees, convert, is_time
 from runtime.reading.formats.raw_table import RawTable
-from runtime.reading.plan_needs import (
-    NONE,
-    Leniency,
-    indispensable_fields,
-    interval_events,
-    needs_source_time,
-    source_time_fields,
-)
 from runtime.reading.remarks import Refusals
 from runtime.reading.row_kinds import RowKinds
 from runtime.timestamps import NUMBER, cast_or_null, is_text, parse_times
@@ -109,7 +102,7 @@ def without_unreadable(
 
 
 def _check_presence(raw: RawTable, plan: Plan, roles: Roles, kinds: RowKinds, elsewhere: Elsewhere) -> None:
-    names, intervals = set(raw.names), interval_events(plan)
+    names, intervals = set(raw.names), plan_needs.interval_events(plan)
     others = [name for name in raw.names if name not in (roles.arrival, roles.type, roles.source_time)]
     for _, event in kinds.present:
         lacked = [field.name for field in event.fields if field.name not in names]
@@ -119,19 +112,19 @@ def _check_presence(raw: RawTable, plan: Plan, roles: Roles, kinds: RowKinds, el
             if len(lacked) == len(event.fields) or field.name not in elsewhere:
                 hint = did_you_mean(field.name, others)
                 raise InputError(f"{raw.name}: has no column {field.name!r}, a field of {event.name!r}{hint}")
-            if field.name in indispensable_fields(plan, event.name):
+            if field.name in plan_needs.indispensable_fields(plan, event.name):
                 raise InputError(
                     f"{raw.name}: has no column {field.name!r}, which {event.name!r} has as its key or time"
                 )
             elsewhere.tell(raw.name, field.name)
         has_time = roles.source_time is not None or (roles.start is not None and event.name in intervals)
-        if roles.is_history and not has_time and needs_source_time(plan, event.name, is_history=True):
+        if roles.is_history and not has_time and plan_needs.needs_source_time(plan, event.name, is_history=True):
             raise InputError(
                 f"{raw.name}: has neither a column {ARRIVAL!r}, the arrival time, nor a column {SOURCE_TIME!r}, the"
                 f" source time of {event.name!r}; name the column of arrival times, `--arrival NAME`, or, if the table"
                 f" is history, of source times, `--source-time NAME`{_meant(raw, others)}"
             )
-        if not has_time and needs_source_time(plan, event.name, roles.is_history):
+        if not has_time and plan_needs.needs_source_time(plan, event.name, roles.is_history):
             raise InputError(
                 f"{raw.name}: has no column {SOURCE_TIME!r}, the source time of {event.name!r}"
                 f"; name it, `--source-time NAME`{_meant(raw, others)}"
@@ -146,7 +139,7 @@ def _meant(raw: RawTable, names: Sequence[str]) -> str:
 
 def _check_types(raw: RawTable, plan: Plan, kinds: RowKinds) -> None:
     """Raise InputError for a column whose declared type fits none of the fields of its name."""
-    times = source_time_fields(plan)
+    times = plan_needs.source_time_fields(plan)
     uses: dict[str, list[tuple[EventType, Field]]] = {}
     for _, event in kinds.present:
         for field in event.fields:
@@ -164,13 +157,13 @@ def _check_types(raw: RawTable, plan: Plan, kinds: RowKinds) -> None:
 
 
 def read_fields(
-    raw: RawTable, plan: Plan, kinds: RowKinds, form: TimeForm, refusals: Refusals, allowed: Leniency
+    raw: RawTable, plan: Plan, kinds: RowKinds, form: TimeForm, refusals: Refusals, allowed: plan_needs.Leniency
 ) -> FieldColumns:
     """The fields of all event types that occur; rows with a wrong value are refused.
 
     allowed: what may be wrong: it is null then, and noted
     """
-    times = source_time_fields(plan)
+    times = plan_needs.source_time_fields(plan)
     uses: dict[str, list[tuple[int, Field, bool]]] = {}
     for index, event in kinds.present:
         for field in event.fields:
@@ -187,7 +180,7 @@ def _read_field(
     uses: Sequence[tuple[int, Field, bool]],
     form: TimeForm,
     refusals: Refusals,
-    allowed: Leniency,
+    allowed: plan_needs.Leniency,
 ) -> pa.Array:
     """The column of one field.
 
@@ -196,7 +189,7 @@ def _read_field(
     field = uses[0][1]
     events = [plan.events[index].name for index, _, _ in uses]
     if not allowed.inferred.issuperset(events):
-        allowed = NONE
+        allowed = plan_needs.NONE
     if not raw.has(field.name):
         return pa.nulls(len(raw), arrow_type(field.type, plan))
     times = form if any(is_time for _, _, is_time in uses) else None

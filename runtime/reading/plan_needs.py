@@ -7,22 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from querylang.dataclass import dataclass
-from querylang.plan.expression import (
-    NODES,
-    Aggregate,
-    Binary,
-    Call,
-    EndOf,
-    EventOf,
-    FieldOf,
-    IndexOf,
-    Invoke,
-    Kind,
-    MemberOf,
-    PrevOf,
-    Type,
-    walk,
-)
+from querylang.plan import expression as nodes
 from querylang.plan.model import (
     Assign,
     EventType,
@@ -110,8 +95,8 @@ def fields_read(plan: Plan, events: Collection[str]) -> set[str]:
 
 
 def _fields_in(part: Any, events: frozenset[str]) -> Iterator[str]:
-    if isinstance(part, FieldOf) or (
-        isinstance(part, MemberOf) and part.receiver.type is not None and part.receiver.type.name in events
+    if isinstance(part, nodes.FieldOf) or (
+        isinstance(part, nodes.MemberOf) and part.receiver.type is not None and part.receiver.type.name in events
     ):
         yield part.field
     if dataclasses.is_dataclass(part):
@@ -209,8 +194,8 @@ def events_within(plan: Plan, events: Sequence[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _events_in(type_: Type) -> Iterator[str]:
-    if type_.kind is Kind.EVENT:
+def _events_in(type_: nodes.Type) -> Iterator[str]:
+    if type_.kind is nodes.Kind.EVENT:
         yield type_.name
     for part in type_.of:
         yield from _events_in(part)
@@ -259,12 +244,12 @@ class _Reads:
             for item in part:
                 self.visit(item, terms, is_whole=is_whole)
             return
-        if not dataclasses.is_dataclass(part) or isinstance(part, Type):
+        if not dataclasses.is_dataclass(part) or isinstance(part, nodes.Type):
             return
-        if isinstance(part, Binary) and part.operator == "/" and part.type == Type.INTEGER:
-            self.divided |= dict.fromkeys(pair for node in walk(part) for pair in _fields_of(node, terms))
+        if isinstance(part, nodes.Binary) and part.operator == "/" and part.type == nodes.Type.INTEGER:
+            self.divided |= dict.fromkeys(pair for node in nodes.walk(part) for pair in _fields_of(node, terms))
         self.found.update(_fields_of(part, terms))
-        if is_whole and type(part) in NODES:
+        if is_whole and type(part) in nodes.NODES:
             for event in _events_in(_type_of(part)):
                 self._add_whole(event)
         for item in dataclasses.fields(part):
@@ -284,15 +269,15 @@ class _Reads:
 def _fields_of(node: Any, terms: Sequence[str]) -> Iterator[FieldPair]:
     """The fields that a node itself reads; `terms`: as of `_Reads.visit`."""
     match node:
-        case FieldOf(term=term, field=name) | PrevOf(term=term, field=name):
+        case nodes.FieldOf(term=term, field=name) | nodes.PrevOf(term=term, field=name):
             yield terms[term], name
-        case MemberOf(receiver=receiver, field=name):
+        case nodes.MemberOf(receiver=receiver, field=name):
             yield from ((event, name) for event in _events_in(_type_of(receiver)))
 
 
-def _type_of(node: Any) -> Type:
+def _type_of(node: Any) -> nodes.Type:
     """The type of an expression; a call of an action that gives nothing has none."""
-    return Type.BOOLEAN if node.type is None else node.type
+    return nodes.Type.BOOLEAN if node.type is None else node.type
 
 
 def _is_used(node: Any, name: str, value: Any) -> bool:
@@ -301,19 +286,21 @@ def _is_used(node: Any, name: str, value: Any) -> bool:
     What is assigned to a variable, given to an action or returned is read where that is used.
     """
     match node:
-        case MemberOf() | IndexOf():
+        case nodes.MemberOf() | nodes.IndexOf():
             return name != "receiver"
-        case Call(method=method):
+        case nodes.Call(method=method):
             return name != "receiver" or method not in _LOOKS_AT_NO_PART
         case Select():
             return not _is_event(value)
-        case Aggregate(function="count" | "first" | "last" | "nth"):
+        case nodes.Aggregate(function="count" | "first" | "last" | "nth"):
             return False
-        case Assign() | Invoke() | Return() | For() | IfPresent():
+        case Assign() | nodes.Invoke() | Return() | For() | IfPresent():
             return False
     return True
 
 
 def _is_event(value: Any) -> bool:
     """Whether a select is an event, which its match shows."""
-    return isinstance(value, EventOf | EndOf) or (isinstance(value, Aggregate) and not value.type.is_scalar)
+    return isinstance(value, nodes.EventOf | nodes.EndOf) or (
+        isinstance(value, nodes.Aggregate) and not value.type.is_scalar
+    )

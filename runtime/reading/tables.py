@@ -34,6 +34,7 @@ from runtime.columns.arrivals import Arrivals
 from runtime.file_forms import COMPRESSIONS, EVERYTHING, UTF_8, Asked, keys_of, kind_of, path_of, shortened, shown_name
 from runtime.instants import NO_TIME
 from runtime.policies.settings_text import USUAL_TIMES
+from runtime.reading import plan_needs
 from runtime.reading.assembly import assemble, in_order_of_arrival, read_times
 from runtime.reading.column_names import (
     ARRIVAL,
@@ -56,14 +57,6 @@ from runtime.reading.formats.messages import Messages, read_messages
 from runtime.reading.formats.parquet_files import read_parquet
 from runtime.reading.formats.python_rows import of_mappings, read_yaml
 from runtime.reading.formats.raw_table import RawTable, joined_parts, numbered_from, one_line, with_keys
-from runtime.reading.plan_needs import (
-    Leniency,
-    interval_events,
-    leniency,
-    source_time_fields,
-    timed_events,
-    unused_source_time,
-)
 from runtime.reading.remarks import Refusals, Remark, RemarkKind, warning_of, warnings_of_columns
 from runtime.reading.row_kinds import read_kinds, refuse_types
 from runtime.timestamps import given_times
@@ -408,9 +401,9 @@ def _read(raw: RawTable, plan: Plan, names: ColumnNames, place: int, before: int
     raw, broken = without_broken_text(
         names.as_written(with_names(raw, needed)), needed, texts_of_roles(names), names.csv
     )
-    refusals, allowed = Refusals(raw), leniency(plan, names.inferred, names.unread)
+    refusals, allowed = Refusals(raw), plan_needs.leniency(plan, names.inferred, names.unread)
     _refuse_broken(broken, plan, allowed, refusals)
-    roles = find_roles(raw, names, has_intervals=bool(interval_events(plan)))
+    roles = find_roles(raw, names, has_intervals=bool(plan_needs.interval_events(plan)))
     if names.is_typeless:
         refuse_types(raw, plan, refusals)
     kinds = read_kinds(raw, plan, roles.type, refusals, names.elsewhere)
@@ -419,19 +412,19 @@ def _read(raw: RawTable, plan: Plan, names: ColumnNames, place: int, before: int
     check_columns(raw, plan, roles, kinds, names.elsewhere)
     fields = read_fields(raw, plan, kinds, names.times, refusals, allowed)
     times = read_times(raw, plan, roles, kinds, fields, names.times, refusals)
-    timed = kinds.is_event_of(timed_events(plan), plan)
+    timed = kinds.is_event_of(plan_needs.timed_events(plan), plan)
     odd_times = [*warnings_of_columns(raw, _time_columns(roles, plan), names.times)]
     implausible = warning_of(raw.name, raw.numbers, times.source, times.arrival, timed)
     odd_times += [] if implausible is None or odd_times else [implausible]
     if not odd_times and not roles.is_history:
-        unused = unused_source_time(plan, names.source_time)
+        unused = plan_needs.unused_source_time(plan, names.source_time)
         odd_times += [] if unused is None else [Remark(RemarkKind.IDLE_COLUMN, names.source_time or "", 1, unused)]
     records = assemble(raw, plan, roles, kinds, fields, times, refusals, place)
     arrivals, numbers = in_order_of_arrival(records, before)
     return TableRecords(arrivals, numbers, roles.is_history, records.has_offsets, (*refusals.notes(), *odd_times))
 
 
-def _refuse_broken(cells: Sequence[BrokenCell], plan: Plan, allowed: Leniency, refusals: Refusals) -> None:
+def _refuse_broken(cells: Sequence[BrokenCell], plan: Plan, allowed: plan_needs.Leniency, refusals: Refusals) -> None:
     """Refuse the rows with text that is not UTF-8, unless no query reads it."""
     for cell in cells:
         uses = [(event.name, field) for event in plan.events for field in event.fields if field.name == cell.column]
@@ -444,4 +437,4 @@ def _refuse_broken(cells: Sequence[BrokenCell], plan: Plan, allowed: Leniency, r
 def _time_columns(roles: Roles, plan: Plan) -> list[str]:
     """The columns that some query reads times from."""
     named = [name for name in (roles.arrival, roles.source_time, roles.start) if name is not None]
-    return list(dict.fromkeys([*named, *sorted(field for _, field in source_time_fields(plan))]))
+    return list(dict.fromkeys([*named, *sorted(field for _, field in plan_needs.source_time_fields(plan))]))

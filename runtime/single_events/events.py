@@ -25,19 +25,9 @@ from runtime.engine import Engine, StoredEvents
 from runtime.input_policies import NO_WAIT
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
 from runtime.interpreter import Context, EvaluationError, Event, PlanWorld, evaluate, event_numbers, run_action
+from runtime.results import schemas
 from runtime.results.matched import match_id, seeds_of
 from runtime.results.outputs import block_outputs
-from runtime.results.schemas import (
-    NO_OUTPUTS,
-    ORDER,
-    Results,
-    in_order,
-    match_schema,
-    no_discards,
-    rows_of,
-    term_event,
-    told_cells,
-)
 from runtime.single_events.windows import FoundMatch, Key, Known, SingleEvent, UnforeseenError, Windows, part_of_key
 from runtime.timestamps import microseconds
 
@@ -56,9 +46,9 @@ class MatchRows:
     """Makes the table of matches of one query from single ones."""
 
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
-        self._query, self._seeds, self._told = query, seeds_of(query), told_cells(query)
-        self._type = pa.struct(list(match_schema(plan, query)))
-        self._terms = {name: term_event(plan, query, term).name for name, term in _named_terms(query).items()}
+        self._query, self._seeds, self._told = query, seeds_of(query), schemas.told_cells(query)
+        self._type = pa.struct(list(schemas.match_schema(plan, query)))
+        self._terms = {name: schemas.term_event(plan, query, term).name for name, term in _named_terms(query).items()}
         waits = (query.leading, query.trailing)
         self._leading, self._trailing = (None if query.every or wait is None else wait for wait in waits)
 
@@ -170,17 +160,17 @@ class EarlyResults:
             return None
         titles = [query.title for query in self._call.plan.queries if query.title in self._found]
         rows = [self._call.rows[title].row(*self._found[title][0]) for title in titles]
-        return sorted(rows, key=itemgetter(*ORDER))
+        return sorted(rows, key=itemgetter(*schemas.ORDER))
 
     @cached_property
-    def tables(self) -> Results | None:
+    def tables(self) -> schemas.Results | None:
         """The results in order, without a ledger; None = only the engine knows the outputs."""
         plan = self._call.plan
-        discarded = no_discards(plan)
+        discarded = schemas.no_discards(plan)
         if not self._found:
-            return Results(discarded=discarded)
+            return schemas.Results(discarded=discarded)
         matches = {title: self._call.rows[title].table(items) for title, items in self._found.items()}
-        outputs = [NO_OUTPUTS]
+        outputs = [schemas.NO_OUTPUTS]
         for query in plan.queries:
             if query.block and query.title in matches:
                 # The engine counts how often blocks of a key are cut off by a limit.
@@ -188,7 +178,7 @@ class EarlyResults:
                 outputs.append(block_outputs(plan, query, matches[query.title], np.arange(len(cut_off)), cut_off)[0])
                 if cut_off.any():
                     return None
-        return in_order(plan, Results(matches, rows_of(NO_OUTPUTS, outputs), discarded))
+        return schemas.in_order(plan, schemas.Results(matches, schemas.rows_of(schemas.NO_OUTPUTS, outputs), discarded))
 
 
 # One query for single events: when each is released, and what it finds then.

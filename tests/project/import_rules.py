@@ -86,7 +86,7 @@ MOST_FILES = {"querylang": 68, "runtime": 167, "job_engine": 151, "spark_backend
 MOST_DOORS = {"querylang": 20, "runtime": 29, "job_engine": 51, "spark_backend": 3, "ensue": 14}
 """Modules that others may import, over the folders of a package."""
 
-MOST_IMPORT_LINES = {"querylang": 44, "runtime": 63, "job_engine": 76, "spark_backend": 99, "ensue": 89}
+MOST_IMPORT_LINES = {"querylang": 42, "runtime": 61, "job_engine": 73, "spark_backend": 99, "ensue": 83}
 """Lines of imports among a thousand lines."""
 
 BORROWED = {

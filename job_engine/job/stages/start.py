@@ -11,15 +11,8 @@ from job_engine.clock import monotonic, sleep, wall_seconds
 from job_engine.deployment import Deployment
 from job_engine.errors import JobError, WorkerDied, as_job_errors
 from job_engine.job.batch_writer import BatchWriter, Reporter
+from job_engine.job.checkpoint import job_folder
 from job_engine.job.checkpoint.checkpoint_record import remove_old_files
-from job_engine.job.checkpoint.job_folder import (
-    CONTINUES,
-    MOST_TRIES,
-    Reached,
-    failed_tries,
-    marks_of_next_run,
-    told_deaths,
-)
 from job_engine.job.commands import send_control
 from job_engine.job.compilation import run_options, told_sources
 from job_engine.job.driver import Order, Running, in_words_of_driver
@@ -28,17 +21,7 @@ from job_engine.job.lookup_files import LookupWatch, take_tables
 from job_engine.job.plan_rules import said_at_start
 from job_engine.job.preflight import Checked
 from job_engine.job.reports import OnBatch
-from job_engine.job.stages.between_batches import (
-    changed_program,
-    has_change,
-    limits_of,
-    plan_anew,
-    settings_of,
-    settings_of_interrupted,
-    settings_with,
-    told_limits,
-    write_settings,
-)
+from job_engine.job.stages import between_batches
 from job_engine.job.stages.prepare import Job
 from job_engine.job.status import Status, read_status
 from job_engine.local_path import LocalPath
@@ -75,27 +58,27 @@ def start(job: Job, report: OnBatch, kind: RunKind) -> Handle:
 def _begin(job: Job, report: OnBatch, kind: RunKind) -> Run:
     """Start a run, with the changes of the queries that wait."""
     deployment = job.checked.deployment
-    plan_anew(job.folder, job.checked.record.identity, deployment, job.lock.confirm)
+    between_batches.plan_anew(job.folder, job.checked.record.identity, deployment, job.lock.confirm)
     reached = job.folder.reached()
     program = _program(job, kind, reached)
-    settings = settings_of(program, deployment)
-    before = settings_of_interrupted(deployment.checkpoint, reached.batches)
+    settings = between_batches.settings_of(program, deployment)
+    before = between_batches.settings_of_interrupted(deployment.checkpoint, reached.batches)
     if before is not None and before != settings:
-        old, sources = settings_with(before, program, deployment.sources)
+        old, sources = between_batches.settings_with(before, program, deployment.sources)
         repeats = replace(kind, is_bounded=True, only_repeats=True)
         _repeat(job, report, repeats, old, replace(deployment, sources=sources), reached.batches)
         reached = job.folder.reached()
         program = _program(job, kind, reached)  # no change was taken while a micro-batch was open
-    write_settings(deployment.checkpoint, settings, limits_of(deployment))
+    between_batches.write_settings(deployment.checkpoint, settings, between_batches.limits_of(deployment))
     run = begin_run(job, report, kind, program, deployment, reached.batches)
     if job.watch is not None:
         job.watch.follow(run.running)
     return run
 
 
-def _program(job: Job, kind: RunKind, reached: Reached) -> Program:
+def _program(job: Job, kind: RunKind, reached: job_folder.Reached) -> Program:
     deployment = job.checked.deployment
-    program = take_tables(changed_program(job.checked, reached), deployment, reached, kind.accepts)
+    program = take_tables(between_batches.changed_program(job.checked, reached), deployment, reached, kind.accepts)
     program = without_forgotten(program, deployment, reached)
     # the wall clock says nothing about input that is already there
     return program.without_idle() if kind.is_bounded else program
@@ -179,7 +162,7 @@ def begin_run(
         settings,
         inferred=job.checked.record.schemas,
         accepts_loss=kind.accepts_loss,
-        marks=marks_of_next_run(checkpoint, batches.open),
+        marks=job_folder.marks_of_next_run(checkpoint, batches.open),
     )
     rows = job.machine.new_folder()
     sinks = run_sinks.begin(identity, deployment.sinks, batches.begun, drafts=rows)
@@ -274,7 +257,7 @@ class Handle:
     @contextmanager
     def _plain_errors(self) -> Iterator[None]:
         deployment = self._job.checked.deployment
-        deaths = told_deaths(deployment.checkpoint, told_limits(deployment))
+        deaths = job_folder.told_deaths(deployment.checkpoint, between_batches.told_limits(deployment))
         with as_job_errors(), deaths, in_words_of_driver(deployment):
             yield
 
@@ -288,7 +271,7 @@ class Handle:
                 raise self._failure
             if self._run is not run:
                 return False
-            if self._is_bounded and not self._is_stopping and has_change(self._job.folder.checkpoint):
+            if self._is_bounded and not self._is_stopping and between_batches.has_change(self._job.folder.checkpoint):
                 self._again()
                 return False
         return True
@@ -311,7 +294,9 @@ class Handle:
 
     def _has_change(self) -> bool:
         deployment = self._job.checked.deployment
-        return has_change(deployment.checkpoint) or has_requests(deployment) or self._lookups.has_change()
+        return (
+            between_batches.has_change(deployment.checkpoint) or has_requests(deployment) or self._lookups.has_change()
+        )
 
     def _warn_of_failure(self) -> None:
         """Say what has ended the job where nobody waits for its end, as in a notebook."""
@@ -408,16 +393,16 @@ def has_ended(job: Job, start: Callable[[Job], Handle], stop: StopRequest, clock
     """
     deployment = job.checked.deployment
     try:
-        deaths = told_deaths(deployment.checkpoint, told_limits(deployment))
+        deaths = job_folder.told_deaths(deployment.checkpoint, between_batches.told_limits(deployment))
         with deaths, in_words_of_driver(deployment), stop.noticed_at_once():
             handle = start(job)
         return _await(handle, stop, clock)
     except Stopped:  # as after a crash: the next run repeats what was begun
         return True
     except WorkerDied as error:
-        if stop.is_requested or not 0 < failed_tries(deployment.checkpoint) < MOST_TRIES:
+        if stop.is_requested or not 0 < job_folder.failed_tries(deployment.checkpoint) < job_folder.MOST_TRIES:
             raise
-        warn(f"{str(error).partition(CONTINUES)[0]}It is tried again")
+        warn(f"{str(error).partition(job_folder.CONTINUES)[0]}It is tried again")
         job.close()
         return False
 

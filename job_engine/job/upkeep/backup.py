@@ -20,15 +20,7 @@ from job_engine.deployment import Deployment
 from job_engine.deployment_file import load_deployment
 from job_engine.durable_files import JobFile, indented, make_checkpoint, make_kept_folder, new_file, sync, sync_names
 from job_engine.errors import in_plain_words
-from job_engine.job.checkpoint.checkpoint_record import (
-    IDENTITY,
-    LOCK,
-    Record,
-    half_restored,
-    read_record,
-    refuse_difference,
-    refuse_half_restored,
-)
+from job_engine.job.checkpoint import checkpoint_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.stages.prepare import finish_compactions
 from job_engine.job.upkeep.opened_checkpoint import kept_record, open_record
@@ -87,7 +79,7 @@ class _Listed:
     """
 
     name: str
-    identity: Annotated[str, IDENTITY]
+    identity: Annotated[str, checkpoint_record.IDENTITY]
     batch: Annotated[int, range(-1, 10**18)]
     files: dict[str, tuple[Count, _Digest]]
 
@@ -143,13 +135,13 @@ def restore(
             warn(
                 f"{source}: is of an earlier release: its files are compared by CRC-32, which does not tell forged ones"
             )
-        record = read_record(source / _COPY)
+        record = checkpoint_record.read_record(source / _COPY)
         assert record is not None, "a whole backup has a record"
         _refuse_other_buckets(source, record, deployment)
-        refuse_difference(source, record, open_record(deployment, record), deployment)
-        mark = half_restored(deployment.checkpoint).read()
+        checkpoint_record.refuse_difference(source, record, open_record(deployment, record), deployment)
+        mark = checkpoint_record.half_restored(deployment.checkpoint).read()
         if mark is not None and mark["backup"] != str(source.resolve()):
-            refuse_half_restored(deployment.checkpoint)
+            checkpoint_record.refuse_half_restored(deployment.checkpoint)
         lock = JobFolder(deployment.checkpoint).lock()
         lock.refuse_if_held()
         is_there = _is_there(deployment.checkpoint)
@@ -170,7 +162,7 @@ def restore(
                 sync(folder)
             for own in deployment.all_sources:
                 running_of(own).move_back(own.own, archived.get(own.name, ()))
-            half_restored(deployment.checkpoint).remove()
+            checkpoint_record.half_restored(deployment.checkpoint).remove()
             sync(deployment.checkpoint.parent)
         finally:
             lock.release()
@@ -182,7 +174,7 @@ def _exchanged(
     deployment: Deployment, source: Place, listed: _Listed, archived: Mapping[str, Sequence[str]]
 ) -> str | None:
     """Let the backup take the place of the checkpoint; where that is now, None = there was none."""
-    checkpoint, mark = deployment.checkpoint, half_restored(deployment.checkpoint)
+    checkpoint, mark = deployment.checkpoint, checkpoint_record.half_restored(deployment.checkpoint)
     draft = _drafted(source / _COPY, checkpoint, listed, deployment.mode)
     mark.write({"backup": str(source.resolve()), "files": archived})
     before = _put_aside(checkpoint)
@@ -190,7 +182,7 @@ def _exchanged(
     return before
 
 
-def _refuse_other_buckets(source: Place, record: Record, deployment: Deployment) -> None:
+def _refuse_other_buckets(source: Place, record: checkpoint_record.Record, deployment: Deployment) -> None:
     before, now = str(record.settings["buckets"]), str(deployment.buckets)
     if before != now:
         raise InputError(
@@ -200,12 +192,12 @@ def _refuse_other_buckets(source: Place, record: Record, deployment: Deployment)
 
 
 def _archived_since(
-    deployment: Deployment, record: Record, backup: Place, *, accepts_loss: bool
+    deployment: Deployment, record: checkpoint_record.Record, backup: Place, *, accepts_loss: bool
 ) -> dict[str, list[str]]:
     """By source, the paths of files to be moved back; raises InputError for what is lost."""
     before = what_was_read(backup)
     now = _read_until_now(deployment.checkpoint, record)
-    mark = half_restored(deployment.checkpoint).read()
+    mark = checkpoint_record.half_restored(deployment.checkpoint).read()
     found: dict[str, list[str]] = {}
     for source in deployment.all_sources:
         known = set(mark["files"].get(source.name, ())) if mark is not None else set()
@@ -239,9 +231,9 @@ def _are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def _read_until_now(checkpoint: Place, record: Record) -> ReadList | None:
+def _read_until_now(checkpoint: Place, record: checkpoint_record.Record) -> ReadList | None:
     """What the job has read until now; None = its checkpoint is not there, or is another one."""
-    kept = read_record(checkpoint)
+    kept = checkpoint_record.read_record(checkpoint)
     return what_was_read(checkpoint) if kept is not None and kept.identity == record.identity else None
 
 
@@ -298,7 +290,7 @@ def _files(folder: Place) -> Iterator[tuple[str, Place]]:
                     raise InputError(f"{path}: is a link, and a checkpoint has none")
     for file in files_below(folder):
         name = str(file)[start:]
-        if name != f"ensue/{LOCK}" and not name.endswith(".draft"):
+        if name != f"ensue/{checkpoint_record.LOCK}" and not name.endswith(".draft"):
             yield name, file
 
 
@@ -323,7 +315,7 @@ def _digest(file: Place, like: str | int = "") -> tuple[int, str | int]:
     return size, checksum if isinstance(like, int) else sha.hexdigest()
 
 
-def _later_results(deployment: Deployment, record: Record, batch: int) -> list[Place]:
+def _later_results(deployment: Deployment, record: checkpoint_record.Record, batch: int) -> list[Place]:
     """The result files behind micro-batch `batch`; InputError if they cannot be removed."""
     found: list[Place] = []
     for name, sink in deployment.sinks.items():
@@ -348,7 +340,9 @@ def _would_double(later: list[Place], batch: int) -> str:
 
 def _is_there(checkpoint: Place) -> bool:
     """Whether there is more than the lock of a run that has ended."""
-    return bool(set(names_in(checkpoint)) - {"ensue"}) or not set(names_in(checkpoint / "ensue")) <= {LOCK}
+    return bool(set(names_in(checkpoint)) - {"ensue"}) or not set(names_in(checkpoint / "ensue")) <= {
+        checkpoint_record.LOCK
+    }
 
 
 def _put_aside(checkpoint: Place) -> str | None:

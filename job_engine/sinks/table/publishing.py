@@ -15,16 +15,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from job_engine.delta_log import (
-    application,
-    committed_files,
-    identity_of,
-    is_below,
-    is_table,
-    refuse_unwritable,
-    tables_below,
-    transactions,
-)
+from job_engine import delta_log
 from job_engine.delta_package import open_table, refuse_escapes, refuse_missing_package
 from job_engine.delta_publishing import Transaction, new_columns, publish_files
 from job_engine.errors import writing_to
@@ -47,11 +38,11 @@ class Publishing(kinds.Publishing):
             path = sink.folder / part
             refuse_escapes(path)
             wanted = with_partitions(schema, own.partition_by, path)
-            table = open_table(path) if is_table(path) else None
+            table = open_table(path) if delta_log.is_table(path) else None
             if table is None:
                 _refuse_other_files(path)
             else:
-                refuse_unwritable(path, table)
+                delta_log.refuse_unwritable(path, table)
                 new_columns(path, table, wanted, own.partition_by)
 
     def publish(self, batch: MicroBatch, drafts: Sequence[tuple[Sink, Sequence[Draft]]]) -> None:
@@ -62,7 +53,7 @@ class Publishing(kinds.Publishing):
                 self._publish(batch, sink, in_same_system(sink.folder, table), list(group))
 
     def _publish(self, batch: MicroBatch, sink: Sink, table: Place, found: Sequence[Details]) -> None:
-        transaction = Transaction(application(batch.identity), batch.number)
+        transaction = Transaction(delta_log.application(batch.identity), batch.number)
         one_of_each = {item.schema: item for item in found}
         schemas = [item.columns for item in one_of_each.values()]
         own: TableSink = sink.own
@@ -72,9 +63,9 @@ class Publishing(kinds.Publishing):
 
     def results(self, sink: Sink) -> Iterator[Result]:
         """The last micro-batch of each checkpoint in each table."""
-        for table in tables_below(sink.folder):
-            for name, version in sorted(transactions(table).items()):
-                identity = identity_of(name)
+        for table in delta_log.tables_below(sink.folder):
+            for name, version in sorted(delta_log.transactions(table).items()):
+                identity = delta_log.identity_of(name)
                 if identity is not None:
                     yield Result(identity, version, f"micro-batch {version} in the Delta table {table}")
 
@@ -83,14 +74,14 @@ class Publishing(kinds.Publishing):
 
         Where the log does not tell, they stay; VACUUM removes them.
         """
-        for table in tables_below(sink.folder.resolve()):
+        for table in delta_log.tables_below(sink.folder.resolve()):
             begin = f"{table}/"
             left = [
                 file for file in files_below(table) if file.name.startswith(batch.name) and file.suffix == ".parquet"
             ]
             if not left:
                 continue
-            committed = committed_files(table, application(batch.identity), batch.number)
+            committed = delta_log.committed_files(table, delta_log.application(batch.identity), batch.number)
             if committed is None:
                 continue
             for file in left:
@@ -99,7 +90,7 @@ class Publishing(kinds.Publishing):
 
     def table_of_one_query(self, sink: Sink) -> Place | None:
         """A table inside the sink's folder."""
-        return next((table for table in tables_below(sink.folder) if table != sink.folder), None)
+        return next((table for table in delta_log.tables_below(sink.folder) if table != sink.folder), None)
 
     def rows(self, sink: Sink, folder: Place) -> Iterator[dict[str, Any]]:
         """The rows of a query's table, and of those of its instances below it."""
@@ -139,7 +130,7 @@ def _united(table: Place, schemas: Sequence[pa.Schema]) -> pa.Schema:
 def _refuse_outside_files(folder: Place, paths: Sequence[str]) -> None:
     """Results of a job are in its folders: a log that names others is not that of a job."""
     for path in map(unquote, paths):
-        if not is_below(path):
+        if not delta_log.is_below(path):
             raise InputError(f"{folder}: its log names a data file outside of the table: {path!r}")
 
 

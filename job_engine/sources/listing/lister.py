@@ -14,13 +14,7 @@ from job_engine.clock import wall_ns
 from job_engine.errors import SourceProblem
 from job_engine.place import Place, asked_again, place_of
 from job_engine.sources.kinds import KindPlanner, Part, Planned, PlannedRun, planning_of
-from job_engine.sources.listing.batch_log import (
-    DamagedManifest,
-    JobNotes,
-    committed_manifest,
-    job_notes,
-    planned_manifest,
-)
+from job_engine.sources.listing import batch_log
 from job_engine.sources.listing.command_folder import Command, CommandWatch
 from job_engine.sources.listing.manifests import (
     SOURCES,
@@ -100,11 +94,11 @@ class InputPlanner:
         *,
         accepts_loss: bool = False,
         firsts: Mapping[str, str] | None = None,
-        notes: Callable[[], JobNotes] | None = None,
+        notes: Callable[[], batch_log.JobNotes] | None = None,
     ) -> None:
         self._run = run
         self._checkpoint = asked_again(place_of(run.checkpoint), run.retry)
-        self._notes = notes or (lambda: job_notes(self._checkpoint))
+        self._notes = notes or (lambda: batch_log.job_notes(self._checkpoint))
         self._manifests = ManifestFolder.of(self._checkpoint)
         self._list_file = list_place(self._checkpoint)
         self._commands = CommandWatch(self._checkpoint, now)
@@ -163,7 +157,7 @@ class InputPlanner:
     def finish(self) -> list[tuple[str, str, int, str]]:
         """Behind the run: archive or delete what its last micro-batch has read; gives reports."""
         if any(kind.planner.settles for kind in self._kinds):
-            self._settle(self._loaded(committed_manifest(self._checkpoint)))
+            self._settle(self._loaded(batch_log.committed_manifest(self._checkpoint)))
         return self._plain_reports()
 
     def _read_up_to(self, start: int) -> ReadList:
@@ -181,7 +175,9 @@ class InputPlanner:
             for kind in self._kinds:
                 kind.planner.advance({name: self._next.by_source[name].piece for name in kind.formats})
         elif read.number != start:
-            raise DamagedManifest(f"the driver asks for what follows manifest {start}, after manifest {read.number}")
+            raise batch_log.DamagedManifest(
+                f"the driver asks for what follows manifest {start}, after manifest {read.number}"
+            )
         self._read, self._next = read, None
         if read.is_long():
             for kind in self._kinds:
@@ -200,7 +196,7 @@ class InputPlanner:
         """Let happen what happens to what was read, once that is committed."""
         for kind in self._kinds:
             if kind.planner.settles:
-                committed = min(committed_manifest(self._checkpoint), read.number)
+                committed = min(batch_log.committed_manifest(self._checkpoint), read.number)
                 kind.planner.settle(read.memories(kind.formats), committed, self._report)
 
     def _report(self, cause: str, source: str, example: str) -> None:
@@ -270,12 +266,12 @@ class Lister:
     notes: of the last micro-batch; None = as they are in the checkpoint
     """
 
-    def __init__(self, options: Mapping[str, str], notes: Callable[[], JobNotes] | None = None) -> None:
+    def __init__(self, options: Mapping[str, str], notes: Callable[[], batch_log.JobNotes] | None = None) -> None:
         self._options = options
         self._run = RunSettings.of_text(options["run"])
         self._sources = sources_of_text(options[SOURCES])
         self._proven: frozenset[str] = frozenset()
-        self._notes = notes or (lambda: job_notes(self._checkpoint))
+        self._notes = notes or (lambda: batch_log.job_notes(self._checkpoint))
         # whether arrival times matter, and not the wall clock alone
         has_clock = json_of_text(options["program"], _ProgramClock)["clock"] == Clock.ARRIVAL
         with plain_errors():
@@ -309,7 +305,7 @@ class Lister:
     def planned(self) -> int:
         """The last manifest that is on record; 0 = none."""
         with plain_errors():
-            return planned_manifest(self._checkpoint)
+            return batch_log.planned_manifest(self._checkpoint)
 
     def latest(self, start: int) -> int:
         """The manifest that ends the next micro-batch; `start` itself = there is nothing to read.
@@ -348,7 +344,7 @@ def plain_errors() -> Iterator[None]:
     """Errors in words for users; `querylang` takes long to import, so only when there is one."""
     try:
         yield
-    except (DamagedManifest, SourceProblem, OSError) as error:
+    except (batch_log.DamagedManifest, SourceProblem, OSError) as error:
         from querylang.errors import InputError
 
         if isinstance(error, OSError) and error.filename is not None:

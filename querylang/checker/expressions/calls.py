@@ -9,21 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from querylang.checker.expressions.members import (
-    called,
-    fold,
-    is_fold,
-    is_prev,
-    prev_member,
-    receiver_of,
-    table_of,
-    type_path,
-    unknown_type,
-)
+from querylang.checker.expressions import members
 from querylang.checker.namespaces import ActionSignature, EventSchema, path_of
 from querylang.checker.scope import Inferring, arguments_of, check_untyped, type_of, wrong_count
 from querylang.errors import Mistake, QueryError, listed
 from querylang.foreign_words import FUNCTIONS, METHODS, hint_of
+from querylang.plan import library
 from querylang.plan.expression import (
     Aggregate,
     Call,
@@ -41,18 +32,6 @@ from querylang.plan.expression import (
     rewritten,
     walk,
 )
-from querylang.plan.library import (
-    AGGREGATES,
-    LOCATION_FIELDS,
-    TIME_FORMAT,
-    TIME_FORMAT_METHODS,
-    Signature,
-    aggregate_result,
-    method_of,
-    methods_of,
-    static_method_of,
-    static_methods_of,
-)
 from querylang.plan.model import Action, Return
 from querylang.plan.text_forms import NotANetworkError, TimePatternError, network_of, pieces_of, zone_of
 from querylang.syntax import ast
@@ -67,27 +46,27 @@ def call(inferring: Inferring, node: ast.Call, *, is_statement: bool = False) ->
     """
     if node.receiver is None:
         return _function(inferring, node, is_statement=is_statement)
-    if isinstance(node.receiver, ast.Call) and is_prev(inferring, node.receiver):
-        return prev_member(inferring, node.receiver, node.name, is_called=True)
-    table = table_of(inferring, node.receiver)
+    if isinstance(node.receiver, ast.Call) and members.is_prev(inferring, node.receiver):
+        return members.prev_member(inferring, node.receiver, node.name, is_called=True)
+    table = members.table_of(inferring, node.receiver)
     if table is not None:
-        return called(inferring, node, table)
+        return members.called(inferring, node, table)
     whole = ast.Member(node.span, node.receiver, node.name)
-    path = type_path(inferring, whole)
+    path = members.type_path(inferring, whole)
     if path is not None:
         return _made(inferring, path, node.arguments)
     if is_aggregate(inferring, node):
         return aggregate(inferring, node)
-    type_name = type_path(inferring, node.receiver)
+    type_name = members.type_path(inferring, node.receiver)
     if type_name is not None and inferring.namespace.is_time_format(type_name.text):
         return time_format_call(inferring, node.name, node.arguments)
     if type_name is not None:
         schema = inferring.namespace.find(type_name)
         return None if schema is None else _of_type(inferring, schema.type, node.name, node.arguments)
-    unknown = unknown_type(inferring, whole) or unknown_type(inferring, node.receiver)
+    unknown = members.unknown_type(inferring, whole) or members.unknown_type(inferring, node.receiver)
     if unknown is not None:
         return inferring.report(unknown)
-    receiver = receiver_of(inferring, node.receiver)
+    receiver = members.receiver_of(inferring, node.receiver)
     if receiver is None:
         return None
     return _of_value(inferring, node, receiver, is_statement=is_statement)
@@ -103,7 +82,7 @@ def type_call(inferring: Inferring, node: ast.TypeCall) -> Expression | None:
     name = ast.Name(str(type_), node.type.span)
     match type_.kind:
         case Kind.LOCATION:
-            parts = [(f"'{field}' of a location", Type.FLOAT) for field in LOCATION_FIELDS]
+            parts = [(f"'{field}' of a location", Type.FLOAT) for field in library.LOCATION_FIELDS]
             arguments = arguments_of(inferring, name, node.arguments, parts)
             return None if arguments is None else New(type_, arguments)
         case Kind.OPTIONAL:
@@ -163,9 +142,9 @@ def _function(inferring: Inferring, node: ast.Call, *, is_statement: bool) -> Ex
     if name.text in scope.actions:
         signature = scope.actions[name.text]
         return invoked(inferring, node, signature, scope.owner, is_statement=is_statement)
-    if is_fold(inferring, node):
-        return fold(inferring, node)
-    if is_prev(inferring, node):
+    if members.is_fold(inferring, node):
+        return members.fold(inferring, node)
+    if members.is_prev(inferring, node):
         return inferring.report(QueryError.of(Mistake.PREV_ALONE, node.span))
     if is_aggregate(inferring, node):
         return aggregate(inferring, node)
@@ -175,7 +154,7 @@ def _function(inferring: Inferring, node: ast.Call, *, is_statement: bool) -> Ex
         return _made(inferring, name, node.arguments)
     if name.text in scope.ignored or not scope.is_whole or _is_unread(inferring, name):
         return None
-    near = [*scope.actions, *AGGREGATES, *inferring.namespace.types.names]
+    near = [*scope.actions, *library.AGGREGATES, *inferring.namespace.types.names]
     mistake = QueryError.of(Mistake.UNKNOWN_CONSTRUCTOR, name.span, name=name.text)
     hint = hint_of(FUNCTIONS, name.text)
     return inferring.report(mistake.suggesting(name.text, near) if hint is None else mistake.with_hint(hint))
@@ -198,13 +177,13 @@ def _made(inferring: Inferring, name: ast.Name, nodes: Sequence[ast.Expression])
 
 def _of_type(inferring: Inferring, type_: Type, name: ast.Name, nodes: Sequence[ast.Expression]) -> Expression | None:
     """Check a method of a type itself; in the plan its first argument is the receiver."""
-    signature = static_method_of(type_, name.text)
+    signature = library.static_method_of(type_, name.text)
     if signature is None:
         mistake = QueryError.of(Mistake.UNKNOWN_METHOD, name.span, type=f"the type '{type_}'", name=name.text)
         is_action = type_.kind is Kind.EVENT and inferring.namespace.of(type_).action(name.text) is not None
-        if is_action or method_of(type_, name.text) is not None:
+        if is_action or library.method_of(type_, name.text) is not None:
             return inferring.report(mistake.with_hint("it is called on a value"))
-        return inferring.report(mistake.suggesting(name.text, static_methods_of(type_)))
+        return inferring.report(mistake.suggesting(name.text, library.static_methods_of(type_)))
     arguments = _built_in_arguments(inferring, name, nodes, signature)
     if not arguments:
         return None
@@ -215,13 +194,13 @@ def _of_type(inferring: Inferring, type_: Type, name: ast.Name, nodes: Sequence[
 def _of_value(inferring: Inferring, node: ast.Call, receiver: Expression, *, is_statement: bool) -> Expression | None:
     """Check a method of a value; an action of its event type has precedence."""
     type_, name = type_of(receiver), node.name.text
-    if type_.name == TIME_FORMAT:
+    if type_.name == library.TIME_FORMAT:
         return time_format_call(inferring, node.name, node.arguments)
     schema = inferring.namespace.of(type_) if type_.kind is Kind.EVENT else None
     action = None if schema is None else schema.action(name)
     if action is not None:
         return invoked(inferring, node, action, receiver, is_statement=is_statement)
-    signature = method_of(type_, name)
+    signature = library.method_of(type_, name)
     if schema is not None and schema.may_have(name) and name != "toString":
         for argument in node.arguments:
             check_untyped(inferring, argument)
@@ -258,7 +237,7 @@ def _is_network(inferring: Inferring, argument: Expression, node: ast.Expression
 
 
 def _built_in_arguments(
-    inferring: Inferring, name: ast.Name, nodes: Sequence[ast.Expression], signature: Signature
+    inferring: Inferring, name: ast.Name, nodes: Sequence[ast.Expression], signature: library.Signature
 ) -> tuple[Expression, ...] | None:
     what = "the argument" if len(signature.parameters) == 1 else "an argument"
     parameters = [(f"{what} of '{name.text}'", type_) for type_ in signature.parameters]
@@ -275,16 +254,20 @@ def _hint_of_run(inferring: Inferring, node: ast.Call, receiver: Expression) -> 
 
 def _no_method(type_: Type, schema: EventSchema | None, name: ast.Name) -> QueryError:
     shown = f"'{type_}'" if schema is not None else str(type_)
-    if type_.kind is Kind.OPTIONAL and (type_.of[0].kind is Kind.EVENT or method_of(type_.of[0], name.text)):
+    if type_.kind is Kind.OPTIONAL and (type_.of[0].kind is Kind.EVENT or library.method_of(type_.of[0], name.text)):
         return QueryError.of(Mistake.UNSET_MEMBER, name.span, name=name.text)
     if schema is not None and schema.type_of(name.text) is not None:
         return QueryError.of(Mistake.METHOD_IS_FIELD, name.span, type=shown, name=name.text)
     actions = [] if schema is None else [action.name for action in schema.actions]
     mistake = QueryError.of(Mistake.UNKNOWN_METHOD, name.span, type=shown, name=name.text)
-    if type_ == Type.INTEGER and method_of(Type.FLOAT, name.text) is not None:
+    if type_ == Type.INTEGER and library.method_of(Type.FLOAT, name.text) is not None:
         return mistake.with_hint("convert the integer with `.toFloat()`")
     hint = hint_of(METHODS, name.text)
-    return mistake.suggesting(name.text, [*actions, *methods_of(type_)]) if hint is None else mistake.with_hint(hint)
+    return (
+        mistake.suggesting(name.text, [*actions, *library.methods_of(type_)])
+        if hint is None
+        else mistake.with_hint(hint)
+    )
 
 
 # Aggregates: `avg(a.x)` in `select` and `having`. The scope says where one may be used and what
@@ -299,8 +282,10 @@ def is_aggregate(inferring: Inferring, node: ast.Call) -> bool:
     text = node.name.text
     if node.receiver is not None:
         path = path_of(node.receiver)
-        return path is not None and path.text == PACKAGE and text in AGGREGATES and not inferring.scope.has("com")
-    return text.removeprefix(f"{PACKAGE}.") in AGGREGATES
+        return (
+            path is not None and path.text == PACKAGE and text in library.AGGREGATES and not inferring.scope.has("com")
+        )
+    return text.removeprefix(f"{PACKAGE}.") in library.AGGREGATES
 
 
 def aggregate(inferring: Inferring, node: ast.Call) -> Expression | None:
@@ -311,7 +296,7 @@ def aggregate(inferring: Inferring, node: ast.Call) -> Expression | None:
         is_of_two = name.text in ("min", "max") and len(node.arguments) > 1
         hint = f"of two values: `a.v.{name.text}(b.v)`" if is_of_two else None
         return inferring.report(QueryError.of(scope, name.span, name=name.text).with_hint(hint))
-    rule = AGGREGATES[name.text]
+    rule = library.AGGREGATES[name.text]
     count = len(node.arguments)
     inside = inferring.within(scope)
     arguments = [inside.typed(argument) for argument in node.arguments]
@@ -321,7 +306,7 @@ def aggregate(inferring: Inferring, node: ast.Call) -> Expression | None:
     if len(values) < count:
         return None
     types = [type_of(value) for value in values]
-    result = aggregate_result(name.text, types)
+    result = library.aggregate_result(name.text, types)
     if result is None:
         found = listed(map(str, types))
         return inferring.report(QueryError.of(Mistake.AGGREGATE_TYPES, node.span, name=name.text, found=found))
@@ -330,7 +315,7 @@ def aggregate(inferring: Inferring, node: ast.Call) -> Expression | None:
 
 # TimeFormat, with its patterns and zones if these are written in the text.
 
-_ROWS = {row.name: row for row in TIME_FORMAT_METHODS}
+_ROWS = {row.name: row for row in library.TIME_FORMAT_METHODS}
 _CLOCK = "the clock gives another result each time; `getTime()` of an event gives its time"
 _COMPILED = "patterns are compiled by themselves; call `TimeFormat.parseTime(pattern, text)`"
 _REFUSED = {
@@ -354,7 +339,7 @@ def time_format_call(inferring: Inferring, name: ast.Name, nodes: Sequence[ast.E
         return None
     assert row.result is not None, "the methods of TimeFormat return a value"
     is_right = _are_right(inferring, nodes, arguments, 1 if row.name.startswith("format") else 0)
-    return Call(row.result, f"{TIME_FORMAT}.{row.name}", arguments[0], arguments[1:]) if is_right else None
+    return Call(row.result, f"{library.TIME_FORMAT}.{row.name}", arguments[0], arguments[1:]) if is_right else None
 
 
 def _are_right(

@@ -18,21 +18,12 @@ from querylang.checker.scope import (
     type_of,
 )
 from querylang.errors import Mistake, QueryError
+from querylang.plan import library
 from querylang.plan.expression import NUMBERS, Binary, Call, EventOf, Expression, Items, Kind, Literal, New, Type, Unary
-from querylang.plan.library import (
-    DECIMAL_LIMIT,
-    DECIMAL_PLACES,
-    LARGEST_INTEGER,
-    SMALLEST_INTEGER,
-    binary_result,
-    conversion,
-    type_constants,
-    unary_result,
-)
 from querylang.source import Span
 from querylang.syntax import ast
 
-_LAST_PLACE = Decimal(1).scaleb(-DECIMAL_PLACES)
+_LAST_PLACE = Decimal(1).scaleb(-library.DECIMAL_PLACES)
 _EXACT = Context(prec=60, rounding=ROUND_HALF_EVEN)
 _ASSOCIATIVE = (Type.BOOLEAN, Type.INTEGER, Type.STRING)
 """Types whose `and`, `or` and `+` may be grouped in any way; floats are rounded at each `+`."""
@@ -47,16 +38,16 @@ def constant(inferring: Inferring, node: ast.Constant) -> Expression | None:
         case bool() as value:
             return Literal(Type.BOOLEAN, value)
         case int() as value:
-            if not SMALLEST_INTEGER <= value <= LARGEST_INTEGER:
+            if not library.SMALLEST_INTEGER <= value <= library.LARGEST_INTEGER:
                 return _out_of_range(inferring, node.span, Type.INTEGER)
             return Literal(Type.INTEGER, value)
         case float() as value:
             return Literal(Type.FLOAT, value)
         case Decimal() as value:
-            if not value.is_finite() or abs(value) >= DECIMAL_LIMIT:
+            if not value.is_finite() or abs(value) >= library.DECIMAL_LIMIT:
                 return _out_of_range(inferring, node.span, Type.DECIMAL)
             exponent = value.as_tuple().exponent
-            is_longer = isinstance(exponent, int) and exponent < -DECIMAL_PLACES
+            is_longer = isinstance(exponent, int) and exponent < -library.DECIMAL_PLACES
             return Literal(Type.DECIMAL, value.quantize(_LAST_PLACE, context=_EXACT) if is_longer else value)
         case str() as value:
             return Literal(Type.STRING, value)
@@ -80,7 +71,7 @@ def type_constant(inferring: Inferring, node: ast.TypeConstant) -> Expression | 
     type_ = inferring.namespace.type_of(node.type)
     if type_ is None:
         return None
-    constants = type_constants(type_)
+    constants = library.type_constants(type_)
     name = node.name.text
     if name not in constants:
         mistake = QueryError.of(Mistake.UNKNOWN_CONSTANT, node.name.span, type=str(type_), name=name)
@@ -226,7 +217,7 @@ def unary(inferring: Inferring, node: ast.Unary) -> Expression | None:
         return None
     if node.operator in ("is null", "is not null"):
         return _null_test(inferring, node, operand)
-    result = unary_result(node.operator, type_of(operand))
+    result = library.unary_result(node.operator, type_of(operand))
     if result is None:
         facts = {"operator": node.operator, "operand": str(operand.type)}
         return inferring.report(QueryError.of(Mistake.OPERAND_TYPE, node.span, **facts))
@@ -289,7 +280,7 @@ def _combined(
     if left is None or right is None:
         return None
     left, right = alike(left, right)
-    result = binary_result(node.operator, type_of(left), type_of(right))
+    result = library.binary_result(node.operator, type_of(left), type_of(right))
     if result is None:
         facts = {"operator": node.operator, "left": str(left.type), "right": str(right.type)}
         mistake = QueryError.of(Mistake.OPERATOR_TYPES, node.span, **facts)
@@ -350,10 +341,10 @@ def _hint(operator: str, left: Type, right: Type) -> str | None:
         if found.kind is Kind.OPTIONAL and found.of[0] == wanted:
             return "what may be unset is read in `ifpresent` or with `.getOrThrow()`"
         if wanted == Type.STRING and operator == "+":
-            return conversion(found, wanted)
+            return library.conversion(found, wanted)
     if left in NUMBERS and right in NUMBERS and left != right:
         found, wanted = sorted((left, right), key=NUMBERS.index)
-        return conversion(found, wanted)
+        return library.conversion(found, wanted)
     if operator in _EQUALITY and Type.STRING in (left, right):
-        return conversion(left if right == Type.STRING else right, Type.STRING)
+        return library.conversion(left if right == Type.STRING else right, Type.STRING)
     return None

@@ -18,15 +18,7 @@ import pyarrow.json
 from querylang.errors import InputError
 from runtime.column_types import has_column
 from runtime.file_forms import MOST_NAMES, Asked, shortened
-from runtime.interpreter.written_values import (
-    DEEPEST,
-    JsonError,
-    depth,
-    has_many_brackets,
-    is_in_string,
-    levels,
-    parse_json,
-)
+from runtime.interpreter import written_values
 from runtime.reading.formats.blocks import Blocks
 from runtime.reading.formats.python_rows import NotARow, of_mappings, of_rows
 from runtime.reading.formats.raw_table import Describe, RawTable, joined_parts
@@ -240,11 +232,11 @@ def _completed(part: RawTable, names: dict[str, None]) -> RawTable:
 def _list(path: Path, data: bytes, asked: Asked) -> list[Any]:
     """The elements of a list; those that are too long or nested too deeply are not rows."""
     try:
-        if len(data) <= asked.max_record and not has_many_brackets(data):
-            rows = parse_json(data)
+        if len(data) <= asked.max_record and not written_values.has_many_brackets(data):
+            rows = written_values.parse_json(data)
         else:
             rows = [_element(part, asked) for part in _elements(data.strip())]
-    except JsonError as error:
+    except written_values.JsonError as error:
         raise InputError(f"{path}: is not JSON: {error}") from error
     assert isinstance(rows, list), "it begins with a bracket"
     return rows
@@ -252,11 +244,11 @@ def _list(path: Path, data: bytes, asked: Asked) -> list[Any]:
 
 def _elements(data: bytes) -> Iterator[bytes]:
     """The texts of a list's elements. Raises JsonError."""
-    open_behind = levels(data)
+    open_behind = written_values.levels(data)
     if open_behind[-1] != 0 or (open_behind[:-1] <= 0).any():
-        raise JsonError("the list does not end where the file ends")
+        raise written_values.JsonError("the list does not end where the file ends")
     content = np.frombuffer(data, np.uint8)
-    commas = np.flatnonzero((content == ord(",")) & (open_behind == 1) & ~is_in_string(content)).tolist()
+    commas = np.flatnonzero((content == ord(",")) & (open_behind == 1) & ~written_values.is_in_string(content)).tolist()
     if not commas and not data[1:-1].strip():
         return
     for before, behind in pairwise([0, *commas, len(data) - 1]):
@@ -266,10 +258,10 @@ def _elements(data: bytes) -> Iterator[bytes]:
 def _element(text: bytes, asked: Asked) -> Any:
     if len(text) > asked.max_record:
         reason = asked.too_long
-    elif has_many_brackets(text) and depth(text) > DEEPEST:
-        reason = f"nested more than {DEEPEST} deep"
+    elif written_values.has_many_brackets(text) and written_values.depth(text) > written_values.DEEPEST:
+        reason = f"nested more than {written_values.DEEPEST} deep"
     else:
-        return parse_json(text)
+        return written_values.parse_json(text)
     return NotARow(reason, text[: 1 << 16].decode("utf-8", "replace").strip())
 
 
@@ -327,8 +319,8 @@ def row_of(line: bytes, asked: Asked) -> Any:
     if len(line) > asked.max_record:
         return NotARow(asked.too_long)
     try:
-        return parse_json(line)
-    except JsonError as error:
+        return written_values.parse_json(line)
+    except written_values.JsonError as error:
         return NotARow(f"not JSON: {error}")
 
 
@@ -343,12 +335,12 @@ def is_text(data: bytes) -> bool:
 def has_deep_line(data: bytes) -> bool:
     """Whether a line might be nested too deeply; usual ones only begin with a bracket."""
     inner = data.count(b"[") + data.count(b"{") - data.count(b"\n{")
-    if inner <= DEEPEST:
+    if inner <= written_values.DEEPEST:
         return False
     content = np.frombuffer(data, np.uint8)
     starts = np.concatenate([[0], np.flatnonzero(content[:-1] == ord("\n")) + 1])
     opening = (content & 0xDF) == ord("[")
-    return bool(np.add.reduceat(opening, starts, dtype=np.int64).max() > DEEPEST)
+    return bool(np.add.reduceat(opening, starts, dtype=np.int64).max() > written_values.DEEPEST)
 
 
 def _line_places(data: bytes, first: int) -> list[tuple[str, str]]:
