@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from job_engine.operator.bucket_state import close_state, read_seed, write_seeds
+from job_engine.operator.bucket_state import SavedBucket, close_state, read_seed, write_seeds
 from job_engine.operator.clocks import JobClock
 from job_engine.operator.epoch_records import QueriesAt
 from job_engine.operator.joining import account_file, read_account
+from job_engine.operator.moved_buckets import moved_buckets
 from job_engine.operator.releasing import held_ledger
 from job_engine.operator.step import OpenBucket, SeenStep, open_bucket, run_open_step, run_seen_step
 from job_engine.place import Place, place_of
@@ -37,9 +38,13 @@ class HistoryRun:
 
     @staticmethod
     def read(program: Program, titles: Collection[str], folder: str) -> HistoryRun:
-        """A run that continues where `write` was called."""
-        run = HistoryRun(program, titles)
-        run._open = _opened(program, {bucket: read_seed(place_of(folder), bucket) for bucket in run._open})
+        """A run that continues where `write` was called, which may have had another number of buckets."""
+        run, own = HistoryRun(program, titles), place_of(folder)
+        before = SavedBucket.from_bytes(read_seed(own, HOME)).buckets
+        states = ((bucket, read_seed(own, bucket)) for bucket in range(before))
+        if before != program.buckets:
+            states = moved_buckets(replace(program, buckets=before), states, program.buckets)
+        run._open = _opened(program, dict(states))
         run._account = _of_plain(read_account(folder))
         run._account.update(run._held())
         return run

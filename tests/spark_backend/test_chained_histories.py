@@ -50,7 +50,10 @@ class HistoryJob(ChainedJob):
     """A job that runs queries over all that it has read so far, and deploys them.
 
     parts: what it has read, by micro-batch
+    read_for: the number of buckets that the job had when histories were read; None = as now
     """
+
+    read_for: int | None = None
 
     def __init__(self, text: str, events: str, buckets: int, folder: Path, *, crosses: bool = True) -> None:
         super().__init__(text, buckets, crosses=crosses, events=events)
@@ -82,6 +85,8 @@ class HistoryJob(ChainedJob):
         if journal.taken[-1].errors:
             return journal.taken[-1].errors[0]
         own = HistoryProgram.of(journal, self.base)
+        last_program = own.program
+        own = replace(own, program=replace(own.program, buckets=self.read_for or own.program.buckets))
         run, read = HistoryRun(own.program, own.titles), self.in_other_batches(chance)
         if whole is not None:
             last = self.over_a_table(run, own, whole, chance)
@@ -91,6 +96,9 @@ class HistoryJob(ChainedJob):
             if chance.random() < 0.2:
                 run.write(self.folder / f"{name}-{number}")
                 run = HistoryRun.read(own.program, own.titles, str(self.folder / f"{name}-{number}"))
+        if self.read_for is not None:
+            run.write(self.folder / f"{name} before")
+            run = HistoryRun.read(last_program, own.titles, str(self.folder / f"{name} before"))
         run.write(self.folder / name)
         self.journal = journal_of_plain(json_of_text(json.dumps(journal_to_plain(journal)), PlainJournal))
         self.stream.program = load_program(self.journal.program(self.base, self.folder).to_text())
@@ -159,13 +167,17 @@ def idle(job: HistoryJob) -> HistoryJob:
     return job
 
 
-def compare(seed: int, folder: Path, *, crosses: bool = True, is_idle: bool = False) -> int:
+def compare(
+    seed: int, folder: Path, *, crosses: bool = True, is_idle: bool = False, read_for: int | None = None
+) -> int:
     """Whether new queries of a random program give what they give if they were always there; how many matches.
 
     is_idle: one source brings nothing, and time advances without it: but not in the history
+    read_for: as of `HistoryJob`
     """
     chance = random.Random(seed)
     job, new, always, parts = a_job(chance, folder, crosses=crosses, is_idle=is_idle, has_beats=seed % 5 == 0)
+    job.read_for = read_for
     whole, pieces = together({name: part for name, part in parts.items() if len(part)}), in_pieces(chance, parts)
     beside = Stream(replace(Program.of(always, buckets=2, sources=SOURCES, crosses=True), sources=job.base.sources))
     at = chance.randint(0, len(pieces))
@@ -225,6 +237,11 @@ def moment_of(row: dict[str, object]) -> float:
 @pytest.mark.parametrize(("seed", "is_idle"), [(21, False), (11, True)])
 def test_what_crosses_buckets_begins_as_if_it_had_always_been_there(seed: int, is_idle: bool, tmp_path: Path) -> None:
     assert compare(seed, tmp_path, is_idle=is_idle) > 10
+
+
+@pytest.mark.parametrize("read_for", [1, 7])
+def test_a_history_that_was_read_for_other_buckets_is_moved(read_for: int, tmp_path: Path) -> None:
+    assert compare(21, tmp_path, read_for=read_for) > 10
 
 
 def test_what_arrived_at_the_clock_of_a_job_without_a_silent_source_counts_once(tmp_path: Path) -> None:
