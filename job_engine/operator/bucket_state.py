@@ -187,14 +187,17 @@ def _continued(program: Program, saved: SavedBucket, is_home: bool) -> BucketSta
             engines[name] = Engine.restore(plan, snapshot, program.matcher, has_changes=program.has_changes)
     if not engines:
         raise ContainerError("it has none of the partition groups of this run")
-    earliest = stages[0].number
+    routing = program.routing()
+    crossing = () if routing is None else routing.groups
+    number_of = {group.name: group.number for group in stages[0].groups}
+    # groups that cross have the same calls: where all queries had ended, some are in a later epoch
+    begun = min((epochs[name] for name in engines if number_of[name] in crossing), default=stages[0].number)
     any_engine = next(iter(engines.values()))
     for group in stages[0].groups:
         if group.name not in engines:  # it takes over what control events have set
             queries = tuple(query for query in group.plan.queries if query.title in coming)
             engines[group.name] = any_engine.followed_by(Plan(group.plan.events, queries), {})[0]
-            epochs[group.name] = earliest
-    number_of = {group.name: group.number for group in stages[0].groups}
+            epochs[group.name] = begun if group.number in crossing else stages[0].number
     held = []
     for item in saved.held:
         number = number_of.get(names[item.group][0])

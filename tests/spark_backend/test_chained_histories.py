@@ -239,6 +239,10 @@ def test_what_crosses_buckets_begins_as_if_it_had_always_been_there(seed: int, i
     assert compare(seed, tmp_path, is_idle=is_idle) > 10
 
 
+def test_a_chain_begins_in_a_job_whose_queries_have_all_ended(tmp_path: Path) -> None:
+    assert compare(9, tmp_path) > 0
+
+
 @pytest.mark.parametrize("read_for", [1, 7])
 def test_a_history_that_was_read_for_other_buckets_is_moved(read_for: int, tmp_path: Path) -> None:
     assert compare(21, tmp_path, read_for=read_for) > 10
