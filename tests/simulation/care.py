@@ -19,18 +19,26 @@ NOT_YET = ("no checkpoint yet", "has not run yet")
 """In refusals of what only a job that has run has."""
 
 
+def refused_with(*parts: str) -> Callable[[str], bool]:
+    """Whether an error has one of these in it."""
+    return lambda error: any(part in error for part in parts)
+
+
+NOT_RUN = refused_with(*NOT_YET)
+
+
 @dataclass(frozen=True, slots=True)
 class Act:
     """One command.
 
     do: it
-    refusals: what it may be refused with although nothing has failed
+    refuses: whether it may be refused so although nothing has failed
     done: is called when it has returned
     """
 
     name: str
     do: Callable[[], object]
-    refusals: tuple[str, ...]
+    refuses: Callable[[str], bool]
     done: Callable[[], None] = lambda: None
 
 
@@ -38,16 +46,16 @@ class Act:
 class Care:
     """What is done to the job of a deployment file.
 
-    has_changes: the job gets commands, which a restored checkpoint does not know
-    backups: those that are whole
+    sent: commands that the job got, of which a restored checkpoint knows those that were sent before its backup
+    backups: those that are whole, and the commands that they know
     owed: the backup that somebody was restoring when the machine failed: until it is repeated, a start may be refused
     restored: how often the job went back to a backup
     """
 
     deployment: Path
     chooser: random.Random
-    has_changes: bool
-    backups: list[Path] = field(default_factory=list)
+    sent: dict[int, str]
+    backups: dict[Path, dict[int, str]] = field(default_factory=dict)
     owed: Path | None = None
     restored: int = 0
     made: int = 0
@@ -62,22 +70,22 @@ class Care:
                 return Act(
                     f"rebucket {number}",
                     lambda: rebucket(self.deployment, number),
-                    (*NOT_YET, "already", "interrupted"),
+                    refused_with(*NOT_YET, "already", "interrupted"),
                 )
             case 1:
                 target = self.chooser.choice((1, 3_000, 1 << 20))
-                return Act(f"compact {target}", lambda: compact_job(self.deployment, target), NOT_YET)
+                return Act(f"compact {target}", lambda: compact_job(self.deployment, target), NOT_RUN)
             case 2:
                 self.made += 1
                 folder = self.deployment.with_name(f"backup {self.made}")
                 return Act(
                     folder.name,
                     lambda: back_up(self.deployment, LocalPath.of(folder)),
-                    NOT_YET,
-                    lambda: self.backups.append(folder),
+                    NOT_RUN,
+                    lambda: self.backups.update({folder: dict(self.sent)}),
                 )
-            case 3 | 4 | 5 if self.backups and not self.has_changes:
-                return self.restoring(self.chooser.choice(self.backups))
+            case 3 | 4 | 5 if self.backups:
+                return self.restoring(self.chooser.choice([*self.backups]))
             case _:
                 self.edit()
                 return None
@@ -94,8 +102,10 @@ class Care:
         def done() -> None:
             self.owed = None
             self.restored += 1
+            self.sent.clear()
+            self.sent.update(self.backups[backup])
 
-        return Act(f"restore {backup.name}", do, ("has joined", "would be lost", "cannot be removed"), done)
+        return Act(f"restore {backup.name}", do, refused_with("has joined", "would be lost", "cannot be removed"), done)
 
     def edit(self) -> None:
         """Change settings that may be changed between two runs."""

@@ -7,7 +7,7 @@ import random
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -22,6 +22,7 @@ from querylang.errors import EnsueError, FileErrors, PassingError
 from tests.differential.patterns import random_queries
 from tests.simulation.care import Act, Care
 from tests.simulation.faults import CRASHES, Aim, Fault, Met
+from tests.simulation.histories import Histories, said
 from tests.simulation.topics import Topic, messages_of, replayed_topics, topic_job, write_messages
 from tests.simulation.world import World
 from tests.support.scenario import query_text
@@ -51,6 +52,9 @@ class Kind(StrEnum):
     TOPICS = "three queries with waits over topics"
     CHAINS = "random queries over files that feed each other"
 
+
+HISTORIES = {Kind.FILES: 0.3, Kind.QUERIES: 0.3, Kind.CHAINS: 0.4, Kind.TOPICS: 0.0}
+"""How often queries of a kind of job are deployed with history."""
 
 SHARES = {Kind.FILES: 2, Kind.TOPICS: 1, Kind.QUERIES: 1, Kind.CHAINS: 3}
 """How often a kind of job is drawn."""
@@ -101,20 +105,23 @@ def tell(
     aim: the only call that fails
     kind: of the job; None = it is drawn
     less: what is left out
-    has_care: between two lives somebody may move, back up, restore or compact the job
+    has_care: between two lives somebody may move, back up, restore or compact the job, and queries may be
+        deployed with history
     """
     shared = Path("/dev/shm")  # its files are in memory
     with tempfile.TemporaryDirectory(prefix="simulated-", dir=shared if shared.is_dir() else None) as temporary:
         folder = Path(temporary) / "disk"
         folder.mkdir()
         story = Story(seed)
-        telling = _Telling(story, World(seed, folder, Met() if met is None else met), kind, less or Less())
-        telling.tell(aim, 0.5 if has_care and aim is None else 0.0)
+        is_whole = has_care and aim is None
+        world = World(seed, folder, Met() if met is None else met)
+        telling = _Telling(story, world, kind, less or Less(), has_histories=is_whole)
+        telling.tell(aim, 0.5 if is_whole else 0.0)
         return story
 
 
 class _Telling:
-    def __init__(self, story: Story, world: World, kind: Kind | None, less: Less) -> None:
+    def __init__(self, story: Story, world: World, kind: Kind | None, less: Less, *, has_histories: bool) -> None:
         self._story, self._world = story, world
         self._chooser = random.Random(f"job {story.seed}")
         self._folder = world.folder
@@ -128,12 +135,17 @@ class _Telling:
         is_chained = own is Kind.CHAINS
         self._changes = Changes(self._path, chained_change(self._path)) if is_chained else Changes(self._path)
         is_changed = own in (Kind.FILES, Kind.CHAINS) and self._chooser.random() < 0.3
+        self._histories: Histories | None = None
+        self._past = random.Random(f"history {story.seed}")
+        if has_histories and own is not Kind.TOPICS and self._past.random() < HISTORIES[own]:
+            self._histories, is_changed = Histories.of(self._path, self._past), False
         self._change_rate = 0.3 if is_changed else 0.0
         self._settle(self._chooser.choice(("keep", "keep", "archive old", "delete")))
         self._out = self._place()
         self._seen: list[Answers] = []
         self._starts_twice = False
-        self._care = Care(self._path, random.Random(f"care {story.seed}"), has_changes=bool(self._change_rate))
+        sent = (self._histories or self._changes).sent
+        self._care = Care(self._path, random.Random(f"care {story.seed}"), sent)
 
     def tell(self, aim: Aim | None, care: float) -> None:
         lives = self._chooser.choice((1, 2, 3, 5, 8))
@@ -159,20 +171,25 @@ class _Telling:
 
     def _acts(self, act: Act | None = None) -> None:
         """Somebody does something to the job that does not run."""
+        past = self._histories
+        if act is None and past is not None and self._care.owed is None and self._past.random() < 0.4:
+            act = Act("deploy with history", lambda: past.deploy(self._past), past.is_refused)
         act = act or self._care.act()
         if act is None:
             return
         self._story.lines.append(act.name)
-        if self._life(act.do, refusals=act.refusals):
+        if self._life(act.do, refuses=act.refuses):
             act.done()
             if act.name.startswith("restore"):
                 self._seen.clear()
         self._care.say_buckets()
 
-    def _life(self, do: Callable[[], object], *, is_last: bool = False, refusals: Sequence[str] = ()) -> bool:
+    def _life(
+        self, do: Callable[[], object], *, is_last: bool = False, refuses: Callable[[str], bool] | None = None
+    ) -> bool:
         """A life of a process of the job; gives whether it returned.
 
-        refusals: parts of errors that are as they should be
+        refuses: whether an error is as it should be; None = none is
         """
         story, world = self._story, self._world
         struck, self._starts_twice, was_away = len(world.faults.said), False, world.broker.is_away()
@@ -185,7 +202,7 @@ class _Telling:
             is_refused = self._starts_twice and isinstance(error, PassingError) and "another run" in str(error)
             is_away = was_away and isinstance(error, Unreachable)
             is_refused |= self._care.owed is not None and "a restore of it was interrupted" in str(error)
-            is_refused |= any(part in str(error) for part in refusals)
+            is_refused |= refuses is not None and refuses(str(error))
             if is_last or not (said or is_refused or is_away):
                 story.problems.append(f"{type(error).__name__} where nothing has failed: {error}")
             elif "damaged" in str(error):
@@ -238,6 +255,19 @@ class _Telling:
         except Exception as error:  # noqa: BLE001 # whatever it is, it is reported with its seed
             self._story.problems.append(f"the second start: {error!r}")
 
+    def _deploys(self) -> None:
+        """Somebody deploys queries with history meanwhile."""
+        assert self._histories is not None, "there are some"
+        struck = len(self._world.faults.said)
+        try:
+            self._histories.deploy(self._past)
+        except EnsueError as error:
+            self._story.lines.append(f"a history ended with {type(error).__name__}: {error}")
+            if not self._histories.is_refused(str(error)) and len(self._world.faults.said) == struck:
+                self._story.problems.append(f"{type(error).__name__} of a history where nothing has failed: {error}")
+        except Exception as error:  # noqa: BLE001 # whatever it is, it is reported with its seed
+            self._story.problems.append(f"a history: {error!r}\n{''.join(traceback.format_exception(error)[-12:])}")
+
     def _arrivals(self) -> None:
         """Files come, queries are changed, and the clock of the machine is set."""
         scheduler = self._world.scheduler
@@ -248,8 +278,12 @@ class _Telling:
                 self._write(self._chooser.choice(waiting))
                 if self._chooser.random() < self._change_rate:
                     self._changes.send(self._chooser)
+                if self._histories is not None and self._past.random() < 0.1:
+                    self._histories.send(self._past)
                 if self._chooser.random() < 0.1:
                     self._look_at_sinks()
+            if self._histories is not None and self._past.random() < 0.2:
+                scheduler.start(self._deploys, "deploy")
             if self._chooser.random() < 0.05:
                 scheduler.skew += self._chooser.choice((-3600.0, -2.0, 2.0, 3600.0))
 
@@ -286,19 +320,15 @@ class _Telling:
                 source.settle(self._world.broker)
 
     def _check(self) -> None:
-        (query,) = self._folder.glob("*.query")
-        controls, wrong = self._changes.controls()
-        topics = [source for source in self._sources if isinstance(source, Topic)]
-        expected = (
-            replayed_topics(query, topics, self._world.broker) if topics else replayed(query, self._sources, controls)
-        )
         answer = written(self._out)
+        expected, wrong = self._expected()
         if "out" in self._world.broker.topics:
             self._story.problems += messages_of(self._world.broker, expected)
             expected = replace(expected, outputs=answer.outputs)
         problems = self._story.problems
         problems += wrong
-        problems += answer.differences(expected)
+        own = answer if self._histories is None else said(answer)
+        problems += own.differences(expected)
         for seen in self._seen:
             gone = [(kind, getattr(seen, kind) - getattr(answer, kind)) for kind in ("matches", "outputs", "discarded")]
             problems += [f"{kind}: {sum(lost.values())} were seen and are gone" for kind, lost in gone if lost]
@@ -309,6 +339,18 @@ class _Telling:
             problems.append(f"the ledger of the checkpoint is not that of the sink: {(+total) - answer.ledger}")
         left = [path for path in self._out.rglob("*") if path.is_file() and path.name[0] == "."]
         problems += [f"{path} was left" for path in left]
+
+    def _expected(self) -> tuple[Answers, list[str]]:
+        """What a replay gives, and what is wrong with answers to changes."""
+        if self._histories is not None:
+            done, wrong = self._histories.done()
+            return self._histories.expected(self._sources, done), wrong
+        (query,) = self._folder.glob("*.query")
+        topics = [source for source in self._sources if isinstance(source, Topic)]
+        if topics:
+            return replayed_topics(query, topics, self._world.broker), []
+        controls, wrong = self._changes.controls()
+        return replayed(query, self._sources, controls), wrong
 
 
 def _deployment(chooser: random.Random, world: World, seed: int, kind: Kind) -> tuple[Path, list[Source]]:

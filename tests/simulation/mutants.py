@@ -49,6 +49,9 @@ _PATHS = "runtime/engine/paths.py"
 _LOCAL = "job_engine/local/buckets.py"
 _BACKUP, _MOVING = "job_engine/job/upkeep/backup.py", "job_engine/job/upkeep/moving.py"
 _COMPACTION = "job_engine/sinks/folder/compaction.py"
+_HISTORY, _HISTORY_RUN = "job_engine/job/history/running.py", "job_engine/operator/history_run.py"
+_CHANGE, _JOURNAL = "job_engine/job/stages/change.py", "job_engine/job/journal/journal.py"
+_JOINING = "job_engine/operator/joining.py"
 
 MISTAKES = (
     # nothing waits for the disk
@@ -340,6 +343,26 @@ MISTAKES = (
         "        if False:\n            rename",
     ),
     Mistake("care", _COMPACTION, "_plan_file(self._plan).write(", "(lambda _: None)("),
+    # what a job has read is read again for queries that come later
+    Mistake(
+        "history",
+        _HISTORY,
+        "self._take(run, mark, read)\n        self._reach(",
+        "self._take(run, None, read)\n        self._reach(",
+    ),
+    Mistake("history", _HISTORY, "        self._reach(run, clock, read)\n", ""),
+    Mistake("history", _HISTORY, "title in history.titles or query.name in feeding)", "title in history.titles)"),
+    Mistake("history", _HISTORY_RUN, "if before != program.buckets:", "if False:", jobs="CHAINS"),
+    Mistake("history", _HISTORY_RUN, "        account.subtract(self._held())\n", ""),
+    Mistake("history", _CHANGE, "remove_unused(checkpoint, journal.histories,", "remove_unused(checkpoint, (),"),
+    Mistake("history", _JOURNAL, "history=None) if epoch.number <= earliest else epoch", "history=None)"),
+    Mistake("history", _JOINING, "held=tuple(held), joined=self._stage.number)", "held=tuple(held))"),
+    Mistake(
+        "history",
+        _JOINING,
+        "missing = [_chosen(item, ~_are_in(item, known)) for item in records]",
+        "missing = list(records)",
+    ),
 )
 """Of some it is known that nothing comes of them: `make simulate-mutants` lists what no world has found."""
 
