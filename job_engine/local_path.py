@@ -64,8 +64,11 @@ class LocalPath(PosixPath):
         return os.scandir(self)
 
     def walk_below(self) -> Iterator[tuple[LocalPath, list[str], list[str]]]:
-        """This folder and those below it, with their names of folders and of others."""
-        for inner, folders, names in os.walk(self):
+        """This folder and those below it, with their names of folders and of others; none if it does not exist.
+
+        Raises OSError for one that cannot be listed: it is not empty.
+        """
+        for inner, folders, names in os.walk(self, onerror=_raise_unless_gone):
             yield type(self)(inner), folders, names
 
     def real(self) -> LocalPath:
@@ -108,6 +111,11 @@ class LocalPath(PosixPath):
     def remove_tree(self) -> None:
         """Remove a folder with all that is in it, as far as that is possible."""
         shutil.rmtree(self, ignore_errors=True)
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error
 
 
 @contextmanager

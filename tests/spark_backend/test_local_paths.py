@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -40,6 +42,16 @@ def test_what_comes_of_a_path_is_one_of_the_same_class(tmp_path: Path) -> None:
     assert {type(item) for item in made} == {LocalPath}
     assert path == tmp_path / "a"
     assert hash(path) == hash(tmp_path / "a")
+
+
+def test_a_folder_that_cannot_be_listed_is_not_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(path: object) -> Iterator[os.DirEntry[str]]:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    assert [*files_below(tmp_path / "none")] == []
+    monkeypatch.setattr(os, "scandir", fails)
+    with pytest.raises(OSError, match="Input/output error"):
+        list(files_below(tmp_path))
 
 
 @pytest.mark.parametrize("text", ["in", "/data/in", "file:/data/in"])
