@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from job_engine.operator.bucket_state import SavedBucket, close_state, read_seed, write_seeds
+from job_engine.operator.bucket_state import SavedBucket, close_state, read_seed, seeds_of, write_seeds
 from job_engine.operator.clocks import JobClock
 from job_engine.operator.epoch_records import QueriesAt
 from job_engine.operator.joining import account_file, read_account
@@ -14,12 +14,17 @@ from job_engine.operator.moved_buckets import moved_buckets
 from job_engine.operator.releasing import held_ledger
 from job_engine.operator.step import OpenBucket, SeenStep, open_bucket, run_open_step, run_seen_step
 from job_engine.place import Place, place_of
+from job_engine.wire.gathering import GroupName
 from job_engine.wire.packed_rows import HOME, Signal
 from job_engine.wire.partition_groups import Exchange, together
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag
 from querylang.dataclass import replace
+from querylang.errors import InputError
 from runtime.results.ledger import Account
+
+OTHER_QUERIES = "other queries were deployed since the history was read; deploy again"
+"""Why what a history has left cannot be used."""
 
 
 class HistoryRun:
@@ -38,12 +43,17 @@ class HistoryRun:
 
     @staticmethod
     def read(program: Program, titles: Collection[str], folder: str) -> HistoryRun:
-        """A run that continues where `write` was called, which may have had another number of buckets."""
-        run, own = HistoryRun(program, titles), place_of(folder)
-        before = SavedBucket.from_bytes(read_seed(own, HOME)).buckets
-        states = ((bucket, read_seed(own, bucket)) for bucket in range(before))
-        if before != program.buckets:
-            states = moved_buckets(replace(program, buckets=before), states, program.buckets)
+        """A run that continues where `write` was called, which may have had another number of buckets.
+
+        Raises InputError if its queries were in other groups: a change has come between.
+        """
+        run, saved = HistoryRun(program, titles), SavedBucket.from_bytes(read_seed(place_of(folder), HOME))
+        if saved.names != _names(program) or saved.chains != bool(program.gathered):
+            raise InputError(OTHER_QUERIES)
+        written = seeds_of(folder, range(saved.buckets))
+        is_moved = saved.buckets != program.buckets
+        before = replace(program, buckets=saved.buckets)
+        states = moved_buckets(before, written, program.buckets) if is_moved else written
         run._open = _opened(program, dict(states))
         run._account = _of_plain(read_account(folder))
         run._account.update(run._held())
@@ -74,7 +84,7 @@ class HistoryRun:
 
     def write(self, folder: Place) -> None:
         """Write what buckets of a job take over; the files survive a power cut."""
-        names = tuple((group.name, 0) for group in self._program.groups())
+        names = _names(self._program)
         states = ((bucket, close_state(self._program, bucket, item.state)) for bucket, item in self._open.items())
         write_seeds(folder, ((bucket, replace(saved, names=names).to_bytes()) for bucket, saved in states))
         account = Account(self._account)
@@ -115,6 +125,11 @@ class SeenRun:
 
 def _opened(program: Program, states: Mapping[int, bytes | None]) -> dict[int, OpenBucket]:
     return together({bucket: open_bucket(program, bucket, state) for bucket, state in states.items()})
+
+
+def _names(program: Program) -> tuple[tuple[GroupName, int], ...]:
+    """The names of the groups of a program whose queries do not change."""
+    return tuple((group.name, 0) for group in program.groups())
 
 
 def _by_bucket(packed: Iterable[pa.RecordBatch], buckets: int) -> list[list[bytes]]:

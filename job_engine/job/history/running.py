@@ -31,7 +31,7 @@ from job_engine.job.lookup_files import refuse_unknown_tables, with_kept_tables
 from job_engine.job.plan_rules import finishing
 from job_engine.job.written_journal import history_text, read_journal
 from job_engine.operator.clocks import JobClock, SourceWatermark
-from job_engine.operator.history_run import HistoryRun, SeenRun
+from job_engine.operator.history_run import OTHER_QUERIES, HistoryRun, SeenRun
 from job_engine.place import Place
 from job_engine.sources.crash_marks import CRASHES, marks_of_run
 from job_engine.sources.kinds import kind_of
@@ -145,7 +145,7 @@ class HistoryReading:
         folder = histories(self.deployment.checkpoint) / self.command.folder
         mark, read = read_mark(folder), what_was_read(self.deployment.checkpoint)
         if mark.titles != self.titles or mark.events != self.events:
-            raise InputError("other queries were deployed since the history was read; deploy again")
+            raise InputError(OTHER_QUERIES)
         run = HistoryRun.read(self.program, self.titles, str(folder))
         self._announce(run, clock)
         self._take(run, mark, read)
