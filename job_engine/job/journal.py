@@ -404,9 +404,12 @@ def _all_queries(plans: Sequence[Plan]) -> Plan:
 
 def _kept_from(epochs: Sequence[JournalEpoch], earliest: int) -> int:
     """The number of the first epoch that is kept: buckets need one with queries, whose engines they
-    have while no query runs."""
-    numbers = [epoch.number for epoch in epochs if epoch.number <= earliest and epoch.plan.queries]
-    has_queries = next((bool(epoch.plan.queries) for epoch in epochs if epoch.number >= earliest), True)
+    have while no query runs. They have none yet of queries whose history they have not got."""
+    histories = [epoch.history for epoch in epochs if epoch.history is not None and epoch.number > earliest]
+    coming = {title for history in histories for title in history.titles}
+    own = {epoch.number: any(query.title not in coming for query in epoch.plan.queries) for epoch in epochs}
+    numbers = [number for number, has_queries in own.items() if number <= earliest and has_queries]
+    has_queries = next((has_some for number, has_some in own.items() if number >= earliest), True)
     return earliest if has_queries or not numbers else numbers[-1]
 
 
