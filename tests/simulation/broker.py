@@ -21,6 +21,8 @@ from confluent_kafka.admin import ConfigResource, OffsetSpec
 
 from job_engine.sinks.topics import publishing
 from job_engine.sources.topics import consuming
+from job_engine.sources.topics.pieces import OffsetRange
+from job_engine.sources.topics.reading import RangeReader
 from job_engine.threads import begun
 from tests.simulation.disk import Disk
 from tests.simulation.faults import CRASHES, Fault
@@ -63,11 +65,13 @@ class Stored:
 
 @dataclass(slots=True, eq=False)
 class Partition:
-    """A log; `first`: the least offset that retention has left."""
+    """A log; `first`: the least offset that retention has left, `gone`: what was before; `is_read`: by some reader."""
 
     log: list[Stored] = field(default_factory=list)
+    gone: list[Stored] = field(default_factory=list)
     first: int = 0
     end: int = 0
+    is_read: bool = False
 
     def add(self, stamp: int, value: bytes | None, **more: Any) -> Stored:
         """Write one more."""
@@ -93,8 +97,15 @@ class Partition:
             if begin <= own.offset < until and own.value is not None and not (is_aborted and is_committed):
                 yield own
 
+    def ever(self) -> Iterator[Stored]:
+        """The messages that a reader of what is committed could get, also those that are gone."""
+        for own in (*self.gone, *self.log):
+            if own.value is not None and (own.transaction is None or own.transaction.fate is Fate.COMMITTED):
+                yield own
+
     def forget(self, before: int) -> None:
         """Let retention remove what is before an offset."""
+        self.gone += [own for own in self.log if own.offset < before]
         self.log = [own for own in self.log if own.offset >= before]
         self.first = max(self.first, before)
 
@@ -109,6 +120,8 @@ class Broker:
         self.epochs: dict[str, int] = {}
         self.open: dict[str, tuple[Transaction, float]] = {}
         """By transactional id: its open transaction, and the seconds that it may take."""
+        self.lost: set[tuple[str, int, int]] = set()
+        """Topics, partitions and offsets that a job has reported as lost."""
         self._back = 0.0
         self.has_just_begun = False
 
@@ -337,6 +350,7 @@ def client_classes(broker: Broker) -> tuple[type[Any], type[Any], type[Any]]:
             most = min(count, broker.chooser.choice((1, 3, 10_000)))
             found = [Message(own.offset, own) for own in partition.seen(self._next, is_committed=self._is_committed)]
             chosen = found[:most]
+            partition.is_read |= bool(chosen)
             if chosen:
                 self._next = chosen[-1].offset() + 1
             end = partition.until(is_committed=self._is_committed)
@@ -432,8 +446,15 @@ def simulated_broker(broker: Broker) -> Iterator[None]:
         answers = [begun(lambda item=item: function(item), "at once") for item in items]  # type: ignore[misc]
         return [answer.result() for answer in answers]
 
+    told = RangeReader._lost
+
+    def lost(reader: RangeReader, gone: OffsetRange) -> Any:
+        broker.lost.update((gone.topic, gone.partition, offset) for offset in range(gone.start, gone.until))
+        return told(reader, gone)
+
     with ExitStack() as stack:
         for module, name, value in (
+            (RangeReader, "_lost", lost),
             (confluent_kafka, "Producer", producer),
             (confluent_kafka, "Consumer", consumer),
             (confluent_kafka.admin, "AdminClient", admin),

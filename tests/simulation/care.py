@@ -47,6 +47,7 @@ class Care:
     """What is done to the job of a deployment file.
 
     sent: commands that the job got, of which a restored checkpoint knows those that were sent before its backup
+    restores: whether the job may go back to a backup
     backups: those that are whole, and the commands that they know
     owed: the backup that somebody was restoring when the machine failed: until it is repeated, a start may be refused
     restored: how often the job went back to a backup
@@ -55,6 +56,7 @@ class Care:
     deployment: Path
     chooser: random.Random
     sent: dict[int, str]
+    restores: bool = True
     backups: dict[Path, dict[int, str]] = field(default_factory=dict)
     owed: Path | None = None
     restored: int = 0
@@ -84,7 +86,7 @@ class Care:
                     NOT_RUN,
                     lambda: self.backups.update({folder: dict(self.sent)}),
                 )
-            case 3 | 4 | 5 if self.backups:
+            case 3 | 4 | 5 if self.backups and self.restores:
                 return self.restoring(self.chooser.choice([*self.backups]))
             case _:
                 self.edit()

@@ -29,6 +29,7 @@ REFUSALS = (
     "has changed while the job ran",
     "that has ended are still to be processed",
     "begin with a new checkpoint",
+    "deployed since the history was read",
 )
 """In errors of a command that are as they should be."""
 
@@ -75,18 +76,19 @@ class Histories:
     sent: dict[int, str] = field(default_factory=dict)
 
     @staticmethod
-    def of(path: Path, chooser: random.Random) -> Histories:
-        """Leave out queries of a deployment, which are deployed later."""
+    def of(path: Path, chooser: random.Random) -> Histories | None:
+        """Leave out queries of a deployment, which are deployed later; None = it has only one."""
         (file,) = path.parent.glob("*.query")
         text = file.read_text("utf-8")
         types, *texts = re.split(r"^(?=query )", text, flags=re.MULTILINE)
         queries = {own.split()[1].rstrip("{"): f"{own.rstrip()}\n" for own in texts}
         plan = querylang.compile_text(text).plan
         later = divided(plan, chooser)
-        if len(later) == len(queries):
-            edges = receivers(plan.queries)
-            fed = {name for some in edges.values() for name in some}
+        if len(later) == len(queries):  # one that nobody feeds stays
+            fed = {name for some in receivers(plan.queries).values() for name in some}
             later -= {next((name for name in queries if name not in fed), next(iter(queries)))}
+        if not later:
+            return None
         last = divided(plan, chooser) & later if chooser.random() < 0.4 else set[str]()
         groups = [frozenset(some) for some in (later - last, last) if some]
         file.write_text(types + "".join(own for name, own in queries.items() if name not in later), "utf-8")

@@ -23,7 +23,7 @@ from tests.differential.patterns import random_queries
 from tests.simulation.care import Act, Care
 from tests.simulation.faults import CRASHES, Aim, Fault, Met
 from tests.simulation.histories import Histories, said
-from tests.simulation.topics import Topic, messages_of, replayed_topics, topic_job, write_messages
+from tests.simulation.topics import Topic, expire, messages_of, replayed_topics, topic_job, write_messages
 from tests.simulation.world import World
 from tests.support.scenario import query_text
 from tests.torture.answers import Answers, Comparable, replayed, written
@@ -138,14 +138,18 @@ class _Telling:
         self._histories: Histories | None = None
         self._past = random.Random(f"history {story.seed}")
         if has_histories and own is not Kind.TOPICS and self._past.random() < HISTORIES[own]:
-            self._histories, is_changed = Histories.of(self._path, self._past), False
+            self._histories = Histories.of(self._path, self._past)
+            is_changed = is_changed and self._histories is None
         self._change_rate = 0.3 if is_changed else 0.0
+        self._expiry = random.Random(f"expiry {story.seed}")
+        self._expires = has_histories and own is Kind.TOPICS and self._expiry.random() < 0.4
+        self._accepts_loss = False
         self._settle(self._chooser.choice(("keep", "keep", "archive old", "delete")))
         self._out = self._place()
         self._seen: list[Answers] = []
         self._starts_twice = False
         sent = (self._histories or self._changes).sent
-        self._care = Care(self._path, random.Random(f"care {story.seed}"), sent)
+        self._care = Care(self._path, random.Random(f"care {story.seed}"), sent, restores=not self._expires)
 
     def tell(self, aim: Aim | None, care: float) -> None:
         lives = self._chooser.choice((1, 2, 3, 5, 8))
@@ -153,7 +157,8 @@ class _Telling:
         for _ in range(lives if self._less.lives is None else min(lives, self._less.lives)):
             rate = 0.0 if aim else self._chooser.choice((0.003, 0.01, 0.03, 0.1))
             self._world.faults.begin(rate, self._chooser.choice(MOODS))
-            self._life(self._runs)
+            self._accepts_loss = self._expires and self._expiry.random() < 0.3
+            self._life(self._runs, refuses=_is_loss if self._expires else None)
             while self._care.chooser.random() < care:
                 self._acts()
         self._world.faults.aim = None
@@ -162,12 +167,19 @@ class _Telling:
         self._write_all()
         if self._care.owed is not None:
             self._acts(self._care.restoring(self._care.owed))
-        if self._life(lambda: run(self._path, once=True, flush=True), is_last=True):
+        if self._ends():
             self._check()
         self._story.lives = self._world.lives
         self._story.steps = self._world.steps
         self._story.faults = self._world.faults.count
         self._story.rows = max(len(source.rows) for source in self._sources)
+
+    def _ends(self) -> bool:
+        """Run the job to its end; what is lost has to stop it before that is accepted."""
+        if self._expires and self._life(lambda: run(self._path, once=True, flush=True), refuses=_is_loss):
+            return True
+        accepts = self._expires
+        return self._life(lambda: run(self._path, once=True, flush=True, accept_loss=accepts), is_last=True)
 
     def _acts(self, act: Act | None = None) -> None:
         """Somebody does something to the job that does not run."""
@@ -240,7 +252,7 @@ class _Telling:
         self._starts_twice = self._chooser.random() < 0.2
         if self._starts_twice:
             scheduler.start(self._starts_too, "second")
-        handle = deploy(self._path)
+        handle = deploy(self._path, accept_loss=self._accepts_loss)
         scheduler.wait(lambda: arrivals.has_ended, self._chooser.choice((1.0, 3.0, 10.0, 30.0)))
         if not handle.await_termination(self._chooser.choice((0.0, 0.3, 5.0))):
             handle.stop()
@@ -276,6 +288,8 @@ class _Telling:
             waiting = [source for source in self._sources if source.is_waiting]
             with scheduler.outside():
                 self._write(self._chooser.choice(waiting))
+                if self._expires and self._expiry.random() < 0.2:
+                    expire(self._expiry, self._world.broker, self._expiry.choice(self._topics))
                 if self._chooser.random() < self._change_rate:
                     self._changes.send(self._chooser)
                 if self._histories is not None and self._past.random() < 0.1:
@@ -286,6 +300,10 @@ class _Telling:
                 scheduler.start(self._deploys, "deploy")
             if self._chooser.random() < 0.05:
                 scheduler.skew += self._chooser.choice((-3600.0, -2.0, 2.0, 3600.0))
+
+    @property
+    def _topics(self) -> list[Topic]:
+        return [source for source in self._sources if isinstance(source, Topic)]
 
     def _settle(self, after: str) -> None:
         """Say what becomes of files that were read."""
@@ -346,11 +364,15 @@ class _Telling:
             done, wrong = self._histories.done()
             return self._histories.expected(self._sources, done), wrong
         (query,) = self._folder.glob("*.query")
-        topics = [source for source in self._sources if isinstance(source, Topic)]
-        if topics:
-            return replayed_topics(query, topics, self._world.broker), []
+        if self._topics:
+            return replayed_topics(query, self._topics, self._world.broker), []
         controls, wrong = self._changes.controls()
         return replayed(query, self._sources, controls), wrong
+
+
+def _is_loss(error: str) -> bool:
+    """Whether a run was refused because what it has to read is gone."""
+    return "ensue run --accept-loss" in error
 
 
 def _deployment(chooser: random.Random, world: World, seed: int, kind: Kind) -> tuple[Path, list[Source]]:

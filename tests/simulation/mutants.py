@@ -352,7 +352,7 @@ MISTAKES = (
     ),
     Mistake("history", _HISTORY, "        self._reach(run, clock, read)\n", ""),
     Mistake("history", _HISTORY, "title in history.titles or query.name in feeding)", "title in history.titles)"),
-    Mistake("history", _HISTORY_RUN, "if before != program.buckets:", "if False:", jobs="CHAINS"),
+    Mistake("history", _HISTORY_RUN, "is_moved = saved.buckets != program.buckets", "is_moved = False", jobs="CHAINS"),
     Mistake("history", _HISTORY_RUN, "        account.subtract(self._held())\n", ""),
     Mistake("history", _CHANGE, "remove_unused(checkpoint, journal.histories,", "remove_unused(checkpoint, (),"),
     Mistake("history", _JOURNAL, "history=None) if epoch.number <= earliest else epoch", "history=None)"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 
@@ -88,6 +88,13 @@ def write_messages(chooser: random.Random, broker: Broker, source: Topic) -> Non
     source.files.append(("", rows))
 
 
+def expire(chooser: random.Random, broker: Broker, source: Topic) -> None:
+    """Let the broker delete the oldest messages of a partition that is read, whether they were or not."""
+    partition = chooser.choice(broker.topics[source.name])
+    if partition.is_read and partition.settled > partition.first:  # else a job begins behind them
+        partition.forget(chooser.randint(partition.first + 1, partition.settled))
+
+
 def _produce(broker: Broker, source: Topic, partitions: list[int], rows: list[Row]) -> None:
     transaction = Transaction(broker.now)
     broker.open[source.name] = transaction, inf
@@ -96,18 +103,23 @@ def _produce(broker: Broker, source: Topic, partitions: list[int], rows: list[Ro
 
 
 def replayed_topics(queries: Path, topics: list[Topic], broker: Broker) -> Answers:
-    """What a replay of all messages gives that are committed."""
+    """What a replay of all messages gives that are committed, and were not reported as lost."""
     tables: list[list[dict[str, object]]] = []
     for source in sorted(topics, key=lambda item: item.name):
         for number, partition in enumerate(broker.topics[source.name]):
             latest, rows = 0, []
-            for stored in partition.seen(0, is_committed=True):
+            for stored in partition.ever():
+                if (source.name, number, stored.offset) in broker.lost:
+                    continue
                 latest = max(latest, stored.stamp)
                 cells = source.places[number, stored.offset].cells
                 own = place(f"{source.name}/{source.name}", stored.offset) | {"partition": number}
                 rows.append({**cells, "at": latest * 1000 / SECOND, **own})
             tables.append(rows)
-    return of_tables(queries, tables)
+    found = of_tables(queries, tables)
+    titles = {title for title, _ in found.ledger if title}
+    lost = Counter({(title, "lost"): len(broker.lost) for title in titles if broker.lost})
+    return replace(found, ledger=found.ledger + lost)
 
 
 def messages_of(broker: Broker, expected: Answers) -> list[str]:
