@@ -64,9 +64,9 @@ class LocalPath(PosixPath):
         return os.scandir(self)
 
     def walk_below(self) -> Iterator[tuple[LocalPath, list[str], list[str]]]:
-        """This folder and those below it, with their names of folders and of others; none if it does not exist.
+        """This folder and those below it, with their names of folders and of others.
 
-        Raises OSError for one that cannot be listed: it is not empty.
+        Those that do not exist are left out. Raises OSError for one that cannot be listed.
         """
         for inner, folders, names in os.walk(self, onerror=_raise_unless_gone):
             yield type(self)(inner), folders, names

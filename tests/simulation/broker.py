@@ -98,7 +98,7 @@ class Partition:
                 yield own
 
     def ever(self) -> Iterator[Stored]:
-        """The messages that a reader of what is committed could get, also those that are gone."""
+        """The messages that a reader of what is committed could get, also those that it has deleted."""
         for own in (*self.gone, *self.log):
             if own.value is not None and (own.transaction is None or own.transaction.fate is Fate.COMMITTED):
                 yield own

@@ -30,6 +30,7 @@ REFUSALS = (
     "that has ended are still to be processed",
     "begin with a new checkpoint",
     "deployed since the history was read",
+    "[Errno",  # the disk, while the job takes the command
 )
 """In errors of a command that are as they should be."""
 

@@ -371,7 +371,7 @@ class _Telling:
 
 
 def _is_loss(error: str) -> bool:
-    """Whether a run was refused because what it has to read is gone."""
+    """Whether a run was refused because what it has to read no longer exists."""
     return "ensue run --accept-loss" in error
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from job_engine.job.upkeep.moving import moved_buckets
 from job_engine.local.frames import parcels_frame, parcels_of
+from job_engine.operator.history_run import moved_buckets
 from job_engine.operator.step import (
     StepResult,
     close_bucket,
