@@ -12,9 +12,9 @@ from datetime import datetime
 from pathlib import Path
 
 import querylang
+from job_engine.deployment_file import load_deployment
 from job_engine.job.commands import send_command
 from job_engine.job.history.running import send_with_history
-from job_engine.settings.deployment_file import load_deployment
 from job_engine.sources.listing.command_folder import CHANGE, CommandFolder
 from querylang.plan.routing import receivers
 from runtime.instants import EARLIEST

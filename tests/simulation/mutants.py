@@ -50,7 +50,7 @@ _LOCAL = "job_engine/local/buckets.py"
 _BACKUP, _MOVING = "job_engine/job/upkeep/backup.py", "job_engine/job/upkeep/moving.py"
 _COMPACTION = "job_engine/sinks/folder/compaction.py"
 _HISTORY, _HISTORY_RUN = "job_engine/job/history/running.py", "job_engine/operator/history_run.py"
-_CHANGE, _JOURNAL = "job_engine/job/stages/start.py", "job_engine/job/journal.py"
+_CHANGE, _JOURNAL = "job_engine/job/stages/between_batches.py", "job_engine/job/journal.py"
 _JOINING = "job_engine/operator/joining.py"
 
 MISTAKES = (
