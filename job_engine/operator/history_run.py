@@ -1,4 +1,4 @@
-"""All buckets of a job without its driver: queries run over a history, states move to other buckets."""
+"""All buckets of a job without its driver: queries run over a history, states move to others."""
 
 from __future__ import annotations
 
