@@ -37,7 +37,7 @@ FOUND = [
     # a source file that the disk could not read for a moment was discarded for good
     (9, Kind.QUERIES, Aim("open", "json_files:read_json", Fault.BROKEN, 2)),
     (4, Kind.FILES, Aim("open", "csv_files:read_csv", Fault.BROKEN, 2)),
-    (4, Kind.FILES, Aim("stat", "files:refuse_special", Fault.BROKEN, 2)),
+    (4, Kind.FILES, Aim("stat", "tables:refuse_special", Fault.BROKEN, 2)),
     # a file whose state the disk could not tell for a moment was read behind later ones, or never
     (35, Kind.QUERIES, Aim("stat", "FolderWatch.stamp", Fault.BROKEN, 2)),
     (35, Kind.QUERIES, Aim("stat", "FolderWatch._look_at", Fault.BROKEN, 1)),
