@@ -52,6 +52,7 @@ _COMPACTION = "job_engine/sinks/folder/compaction.py"
 _HISTORY, _HISTORY_RUN = "job_engine/job/history/running.py", "job_engine/operator/history_run.py"
 _CHANGE, _JOURNAL = "job_engine/job/stages/between_batches.py", "job_engine/job/journal.py"
 _JOINING = "job_engine/operator/joining.py"
+_OFFSETS = "job_engine/sources/topics/planning.py"
 
 MISTAKES = (
     # nothing waits for the disk
@@ -350,7 +351,6 @@ MISTAKES = (
         "self._take(run, mark, read)\n        self._reach(",
         "self._take(run, None, read)\n        self._reach(",
     ),
-    Mistake("history", _HISTORY, "        self._reach(run, clock, read)\n", ""),
     Mistake("history", _HISTORY, "title in history.titles or query.name in feeding)", "title in history.titles)"),
     Mistake("history", _HISTORY_RUN, "is_moved = saved.buckets != program.buckets", "is_moved = False", jobs="CHAINS"),
     Mistake("history", _HISTORY_RUN, "        account.subtract(self._held())\n", ""),
@@ -362,6 +362,22 @@ MISTAKES = (
         _JOINING,
         "missing = [_chosen(item, ~_are_in(item, known)) for item in records]",
         "missing = list(records)",
+    ),
+    # what a broker has deleted was not read
+    Mistake("retention", _OFFSETS, "    if partition.first > start:\n", "    if False:\n", jobs="TOPICS"),
+    Mistake(
+        "retention",
+        _OFFSETS,
+        "moved[number] = item.first if item.first > start else item.until",
+        "moved[number] = item.first + 1 if item.first > start else item.until",
+        jobs="TOPICS",
+    ),
+    Mistake(
+        "retention",
+        "job_engine/sources/topics/reading.py",
+        "                yield from self._lost(replace(wanted, start=reached, until=until, is_lost=True))\n",
+        "",
+        jobs="TOPICS",
     ),
 )
 """Of some it is known that nothing comes of them: `make simulate-mutants` lists what no world has found."""
