@@ -65,13 +65,17 @@ class Stored:
 
 @dataclass(slots=True, eq=False)
 class Partition:
-    """A log; `first`: the least offset that retention has left, `gone`: what was before; `is_read`: by some reader."""
+    """A log; `first`: the least offset that retention has left, `gone`: what was before; `is_read`: by some reader.
+
+    is_known: a job has ended a micro-batch that knows it: before that it may begin anew where the log begins
+    """
 
     log: list[Stored] = field(default_factory=list)
     gone: list[Stored] = field(default_factory=list)
     first: int = 0
     end: int = 0
     is_read: bool = False
+    is_known: bool = False
 
     def add(self, stamp: int, value: bytes | None, **more: Any) -> Stored:
         """Write one more."""

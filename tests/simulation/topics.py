@@ -88,10 +88,16 @@ def write_messages(chooser: random.Random, broker: Broker, source: Topic) -> Non
     source.files.append(("", rows))
 
 
+def note_known(broker: Broker, topics: list[Topic]) -> None:
+    """Between two lives, when no micro-batch is open: what was read is known for good."""
+    for partition in (partition for source in topics for partition in broker.topics[source.name]):
+        partition.is_known |= partition.is_read
+
+
 def expire(chooser: random.Random, broker: Broker, source: Topic) -> None:
-    """Let the broker delete the oldest messages of a partition that is read, whether they were or not."""
+    """Let the broker delete the oldest messages of a partition that is known, whether they were read or not."""
     partition = chooser.choice(broker.topics[source.name])
-    if partition.is_read and partition.settled > partition.first:  # else a job begins behind them
+    if partition.is_known and partition.settled > partition.first:
         partition.forget(chooser.randint(partition.first + 1, partition.settled))
 
 
