@@ -60,9 +60,11 @@ from runtime.matching.kernel.workspace import (
     LEAST_ROOM,
     MATCHES,
     Events,
+    Limits,
     Matches,
     Query,
     RunWorkspace,
+    Skip,
     Workspace,
     new_matches,
     new_memory,
@@ -291,11 +293,8 @@ class KernelMatcher:
             queues = new_queues(len(self._compiled.aggregates), int(np.diff(events.start).max(initial=1)))
             matches = slide(loaded, window, query.program, aggregation, queues, latest)
         else:
-            is_ambiguous = self._compiled.is_ambiguous
             workspace = self._workspace(loaded)
-            matches = search(
-                loaded, query, workspace, is_ambiguous, aggregation, latest, members, free, self._skip_term
-            )
+            matches = search(loaded, query, workspace, aggregation, latest, members, free, self._skip_term)
         columns = self._aggregates.columns(aggregation.results, matches, events, query.program)
         return Found(latest[:matches], members[:matches], columns, free)
 
@@ -325,8 +324,8 @@ class KernelMatcher:
     def _new_tables(self, events: Ordered) -> tuple[Events, Query]:
         program, loaded = self._reader.read(events)
         made = self._compiled
-        windows = made.windows, made.followed
-        return loaded, Query(made.automaton, made.conditions, program, *windows, made.within, made.leading)
+        windows, limits = (made.windows, made.followed), (made.within, made.leading)
+        return loaded, Query(made.automaton, made.conditions, program, *windows, *limits, made.is_ambiguous)
 
 
 # The compiled matcher of queries with additions, behind the matcher interface.
@@ -356,32 +355,24 @@ class RunKernelMatcher:
         )
         free, skip = events.free.copy(), query.skip
         workspace = new_run_workspace(events.start, made.tables, made.slots, len(query.inputs))
-        parts = int((made.tables.states["stop_part"] - made.tables.states["first_part"]).max(initial=0))
-        memory = new_memory(LEAST_ROOM, max(1, parts))
+        memory = new_memory(LEAST_ROOM, made.tables)
         new = int((events.start[1:] - events.fresh).sum())
         matches = new_matches(new, max(LEAST_ROOM, len(query.terms) * new), new)
         every = None if query.every is None else self._new_every(new, events)
+        limits = Limits(
+            within=made.within,
+            leading=made.leading,
+            is_ambiguous=made.is_ambiguous and every is None,
+            most_bound=remembering.MOST_BOUND,
+            most_matches=MOST_MATCHES if query.finds_all else 0 if every is None else EVERY,
+        )
+        after = Skip(-1 if skip is None or skip.term is None else skip.term, skip is not None and skip.to == "last")
+        columns_of_windows = made.windows, made.followed
         while ending := search_runs(
-            loaded,
-            events.number,
-            made.tables,
-            program,
-            made.windows,
-            made.followed,
-            made.within,
-            made.leading,
-            made.is_ambiguous and every is None,
-            remembering.MOST_BOUND,
-            MOST_MATCHES if query.finds_all else 0 if every is None else EVERY,
-            workspace,
-            memory,
-            matches,
-            free,
-            -1 if skip is None or skip.term is None else skip.term,
-            skip is not None and skip.to == "last",
+            loaded, made.tables, program, *columns_of_windows, limits, workspace, memory, matches, free, after
         ):
             if ending == NO_ROOM_IN_MEMORY:
-                memory = new_memory(4 * len(memory.value), max(1, parts))
+                memory = new_memory(4 * len(memory.value), made.tables)
             if ending == NO_ROOM_FOR_MATCHES:
                 # Candidates of a `find every` go when they are aggregated.
                 if every is not None and workspace.place[MATCHES] > 0:
@@ -414,7 +405,6 @@ class RunKernelMatcher:
             int(workspace.place[MATCHES]),
             every.count,
             every.bindings,
-            workspace.stacks,
             every.ours,
             every.theirs,
             every.latest,
@@ -440,7 +430,6 @@ class RunKernelMatcher:
             found,
             count,
             every.bindings,
-            workspace.stacks,
             values,
         )
         latest = found.latest[:count]

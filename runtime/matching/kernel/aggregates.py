@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from runtime.column_types import Integers
 from runtime.compiling.compiled import borrowing, inlined
-from runtime.matching.kernel.evaluator import KNOWN, NULL, LoadedProgram, Stacks, state_of, state_of_operand
+from runtime.matching.kernel.evaluator import KNOWN, NULL, LoadedProgram, state_of, state_of_operand
 from runtime.matching.kernel.tables import Records
 from runtime.matching.kernel.workspace import Matches, is_more_recent
 
@@ -326,9 +326,7 @@ def clear(running: Running) -> None:
 
 
 @inlined
-def state_of_argument(
-    program: LoadedProgram, arguments: Arguments, index: int, bindings: Integers, stacks: Stacks
-) -> int:
+def state_of_argument(program: LoadedProgram, arguments: Arguments, index: int, bindings: Integers) -> int:
     """Whether an argument has a value for these bindings; leaves it at the bottom of a stack.
 
     It has none where it mentions a name that is unset.
@@ -341,9 +339,9 @@ def state_of_argument(
     if is_set:
         operand, term = arguments.operand[index], arguments.term[index]
         if operand < 0:
-            result = state_of(program, number, bindings, stacks, KNOWN)
+            result = state_of(program, number, bindings, KNOWN)
         else:
-            result = state_of_operand(program, operand, arguments.is_float[index], bindings[term], stacks)
+            result = state_of_operand(program, operand, arguments.is_float[index], bindings[term])
     return result
 
 
@@ -354,7 +352,6 @@ def add_candidate(
     is_ambiguous: bool,
     is_new: bool,
     bindings: Integers,
-    stacks: Stacks,
     ours: Integers,
     theirs: Integers,
 ) -> None:
@@ -368,7 +365,7 @@ def add_candidate(
         clear(running)
     for index in range(len(arguments.function)):
         function = arguments.function[index]
-        is_set = state_of_argument(program, arguments, index, bindings, stacks) == KNOWN
+        is_set = state_of_argument(program, arguments, index, bindings) == KNOWN
         # Candidates come newest first, so the first value seen is that of `last`, and each value
         # replaces that of `first`. In ambiguous patterns tied candidates come in any order: there
         # the best so far is compared.
@@ -383,9 +380,9 @@ def add_candidate(
                 for term in range(running.best.shape[1]):
                     running.best[index, term] = bindings[term]
             if arguments.is_float[index]:
-                _add_float(function, running, index, stacks.floats[0], is_first, replaces)
+                _add_float(function, running, index, program.stack_floats[0], is_first, replaces)
             else:
-                _add_integer(function, running, index, stacks.integers[0], is_first, replaces)
+                _add_integer(function, running, index, program.stack_integers[0], is_first, replaces)
 
 
 @inlined
@@ -476,7 +473,6 @@ def aggregate_found(
     count: int,
     done: int,
     bindings: Integers,
-    stacks: Stacks,
     ours: Integers,
     theirs: Integers,
     latest: Integers,
@@ -492,7 +488,7 @@ def aggregate_found(
     for number in range(count):
         event = found.latest[number]
         bind_found(transitions, binds, found, number, bindings)
-        add_candidate(program, aggregation, is_ambiguous, candidates == 0, bindings, stacks, ours, theirs)
+        add_candidate(program, aggregation, is_ambiguous, candidates == 0, bindings, ours, theirs)
         candidates += 1
         if number + 1 == count or found.latest[number + 1] != event:
             latest[done] = event

@@ -35,7 +35,7 @@ from runtime.matching.kernel.aggregates import (
     state_of_argument,
 )
 from runtime.matching.kernel.building import is_operand
-from runtime.matching.kernel.evaluator import KNOWN, LoadedProgram, Stacks
+from runtime.matching.kernel.evaluator import KNOWN, LoadedProgram
 from runtime.matching.kernel.program import Form, KernelProgram, NotForKernel, operand_of
 from runtime.matching.kernel.tables import Records, ends_of
 from runtime.matching.kernel.workspace import Matches
@@ -180,7 +180,6 @@ def write_values(
     found: Matches,
     count: int,
     bindings: Integers,
-    stacks: Stacks,
     values: Aggregated,
 ) -> None:
     """Writes the values of arguments down, by (argument, candidate), of the first `count` found.
@@ -190,11 +189,11 @@ def write_values(
     for number in range(count):
         bind_found(transitions, binds, found, number, bindings)
         for index in range(len(asked.program)):
-            values.is_valid[index, number] = state_of_argument(program, asked, index, bindings, stacks) == KNOWN
+            values.is_valid[index, number] = state_of_argument(program, asked, index, bindings) == KNOWN
             if asked.is_float[index]:
-                values.floats[index, number] = stacks.floats[0]
+                values.floats[index, number] = program.stack_floats[0]
             else:
-                values.integers[index, number] = stacks.integers[0]
+                values.integers[index, number] = program.stack_integers[0]
 
 
 # What the kernel asks of each candidate for the aggregates of a query.

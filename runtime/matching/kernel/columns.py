@@ -25,7 +25,7 @@ from runtime.columns.keys import key_columns, key_values
 from runtime.compiling.compiled import kernel
 from runtime.interpreter import PlanWorld, order_key
 from runtime.matching.interface import Ordered
-from runtime.matching.kernel.evaluator import FAILED, KNOWN, NULL, LoadedProgram
+from runtime.matching.kernel.evaluator import FAILED, KNOWN, NULL, LoadedProgram, new_stacks
 from runtime.matching.kernel.program import Form, KernelProgram, Operand
 from runtime.matching.kernel.workspace import Events
 
@@ -64,18 +64,11 @@ class Reader:
         columns = [self._column(item, table) for item in program.float_operands]
         floats = self._operands(program.float_operands, columns, events, np.float64)
         is_complete = bool((integers[2] < 0).all() and (floats[2] < 0).all())
-        loaded = LoadedProgram(
-            program.code,
-            program.ends,
-            constants,
-            program.float_constants,
-            *integers,
-            *floats,
-            is_complete=is_complete,
-        )
+        operands = constants, program.float_constants, *integers, *floats
+        loaded = LoadedProgram(program.code, program.ends, *operands, is_complete, *new_stacks())
         counts = self._counts(events, table)
         columns_of_events = events.start, events.fresh, events.input, events.time, events.superseded
-        return loaded, Events(*columns_of_events, counts, events.may_end, _first_positions(events))
+        return loaded, Events(*columns_of_events, counts, events.may_end, _first_positions(events), events.number)
 
     def _with_keys(self, table: pa.Table) -> pa.Table:
         if not self._may_mention_keys:

@@ -14,10 +14,18 @@ from numpy.typing import NDArray
 from runtime.column_types import Integers
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
-from runtime.matching.kernel.evaluator import LoadedProgram, Stacks, comparison_holds, holds
-from runtime.matching.kernel.questions import FAILS, each_compares, each_holds, has_blocking_event, names_all, verdict
+from runtime.matching.kernel.evaluator import LoadedProgram, comparison_holds, holds
+from runtime.matching.kernel.questions import (
+    FAILS,
+    Span,
+    each_compares,
+    each_holds,
+    has_blocking_event,
+    names_all,
+    verdict,
+)
 from runtime.matching.kernel.tables import CheckKind, Records, RunTables
-from runtime.matching.kernel.workspace import Bound, Events, first_position, last_position
+from runtime.matching.kernel.workspace import Bound, Events, Reach, RunReach, SearchState, first_position, last_position
 
 
 @borrowing
@@ -87,28 +95,20 @@ def without_holds(
     terms: Integers,
     program: LoadedProgram,
     condition: int,
-    event: int,
-    begin: int,
-    leading: int,
-    oldest_position: Integers,
-    bindings: Integers,
-    stacks: Stacks,
+    reach: Reach,
+    search_state: SearchState,
 ) -> bool:
-    """Whether no event of a `without` is in its range, as far as the range is bound.
-
-    event, begin: positions of the latest event and of the key's first one
-    leading: µs, the length of the leading wait once all terms are bound; NEVER before
-    oldest_position: by input, where its window begins
-    """
+    """Whether no event of a `without` is in its range, as far as the range is bound."""
+    bindings = search_state.bindings
     # The ends of a range are outside of it. Binding more terms only makes a range longer, and what
     # is in it stays in it: a range that holds such an event already need not be completed. The
     # leading wait is added at the end, when the oldest event is known.
     oldest, newest = range_of(terms, conditions[condition].first_term, conditions[condition].stop_term, bindings)
     first, end = last_position(events, oldest) + 1, first_position(events, newest)
-    if leading < NEVER and conditions[condition].is_leading:
-        first = first_after(events.time, begin, end, leading_wait_start(events.time, leading, bindings))
-    first = max(first, oldest_position[conditions[condition].input])
-    return not has_without_event(events, conditions, program, condition, event, first, end, bindings, stacks)
+    if reach.leading < NEVER and conditions[condition].is_leading:
+        first = first_after(events.time, reach.begin, end, leading_wait_start(events.time, reach.leading, bindings))
+    first = max(first, search_state.oldest_position[conditions[condition].input])
+    return not has_without_event(events, conditions, program, condition, reach.event, first, end, bindings)
 
 
 @inlined
@@ -121,7 +121,6 @@ def has_without_event(
     first: int,
     end: int,
     bindings: Integers,
-    stacks: Stacks,
 ) -> bool:
     """Whether an event from position `first` to before `end` is one of a `without`.
 
@@ -135,7 +134,7 @@ def has_without_event(
         found = _counts_unbound_event(events, events.counts[count_row], first, end, bindings)
     else:
         number, item = conditions[condition].program, conditions[condition].input
-        found = _scan(events, program, number, item, event, first, end, bindings, stacks)
+        found = _scan(events, program, number, item, event, first, end, bindings)
     return found
 
 
@@ -196,7 +195,6 @@ def _scan(
     first: int,
     end: int,
     bindings: Integers,
-    stacks: Stacks,
 ) -> bool:
     """The same by looking at each event of the range, newest first.
 
@@ -217,7 +215,7 @@ def _scan(
             return True
         # The condition may mention the event as one more term.
         bindings[terms] = position
-        if holds(program, number, bindings, stacks):
+        if holds(program, number, bindings):
             return True
     return False
 
@@ -231,54 +229,28 @@ def checks_hold(
     tables: RunTables,
     program: LoadedProgram,
     bound: Bound,
-    path: Integers,
-    deepest: int,
     first: int,
     stop: int,
-    is_last: bool,
-    event: int,
-    begin: int,
-    leading: int,
-    oldest_position: Integers,
-    oldest_time: Integers,
-    stacks: Stacks,
+    reach: RunReach,
+    windows: SearchState,
 ) -> bool:
     """Whether the checks from `first` to before `stop` hold, as far as the candidate is bound.
 
-    deepest: the depth of its oldest event
-    is_last: no more will be bound
-    event, begin: positions of the latest event and of the key's first one
-    leading: µs, the length of the leading wait
-    oldest_position, oldest_time: by input, where its window begins
+    windows: where they begin
     """
     checks, result, check = tables.checks, True, first
     # Most conditions compare two operands. These are asked here: a call costs more than they do.
     while result and check < stop:
         kind = checks[check].kind
         if checks[check].operation < 0 or kind > CheckKind.EACH:
-            result = _other_holds(
-                events,
-                tables,
-                program,
-                bound,
-                path,
-                deepest,
-                check,
-                is_last,
-                event,
-                begin,
-                leading,
-                oldest_position,
-                oldest_time,
-                stacks,
-            )
+            result = _other_holds(events, tables, program, bound, check, reach, windows)
         elif kind == CheckKind.WHERE:
             here, there = bound.at[checks[check].left_term], bound.at[checks[check].right_term]
             result = comparison_holds(
                 program, checks[check].operation, checks[check].left, here, checks[check].right, there
             )
         else:
-            result = each_compares(checks, tables.questions, tables.lists, program, bound, path, deepest, check)
+            result = each_compares(checks, tables.questions, tables.lists, program, bound, reach.deepest, check)
         check += 1
     return result
 
@@ -289,36 +261,13 @@ def all_hold(
     tables: RunTables,
     program: LoadedProgram,
     bound: Bound,
-    path: Integers,
-    deepest: int,
     first: int,
     stop: int,
-    is_last: bool,
-    event: int,
-    begin: int,
-    leading: int,
-    oldest_position: Integers,
-    oldest_time: Integers,
-    stacks: Stacks,
+    reach: RunReach,
+    windows: SearchState,
 ) -> bool:
     """The same as a call."""
-    return checks_hold(
-        events,
-        tables,
-        program,
-        bound,
-        path,
-        deepest,
-        first,
-        stop,
-        is_last,
-        event,
-        begin,
-        leading,
-        oldest_position,
-        oldest_time,
-        stacks,
-    )
+    return checks_hold(events, tables, program, bound, first, stop, reach, windows)
 
 
 @borrowing
@@ -327,59 +276,37 @@ def _other_holds(
     tables: RunTables,
     program: LoadedProgram,
     bound: Bound,
-    path: Integers,
-    deepest: int,
     check: int,
-    is_last: bool,
-    event: int,
-    begin: int,
-    leading: int,
-    oldest_position: Integers,
-    oldest_time: Integers,
-    stacks: Stacks,
+    reach: RunReach,
+    windows: SearchState,
 ) -> bool:
     """Whether a check holds that is not a comparison of two operands, or is about complete runs."""
     checks, kind, result = tables.checks, tables.checks[check].kind, True
     if kind == CheckKind.WHERE:
-        result = holds(program, checks[check].program, bound.at, stacks)
+        result = holds(program, checks[check].program, bound.at)
     elif kind == CheckKind.EACH:
-        result = each_holds(checks, tables.questions, tables.lists, program, bound, path, deepest, check, stacks)
+        result = each_holds(tables, program, bound, reach.deepest, check)
     elif kind == CheckKind.WHOLE:
-        result = verdict(tables, program, bound, path, deepest, check, stacks) != FAILS
+        result = verdict(tables, program, bound, reach.deepest, check) != FAILS
     elif kind == CheckKind.WITHIN:
         since, until = NEVER, -NEVER
         oldest, newest = _run_range_of(tables.lists, checks[check].first_term, checks[check].stop_term, bound)
         if newest >= 0:
-            since, until = events.time[path[oldest]], events.time[path[newest]]
+            since, until = events.time[bound.path[oldest]], events.time[bound.path[newest]]
         for index in range(checks[check].first_middle, checks[check].stop_middle):
-            point = _point_of(events, tables, bound, path, tables.lists[index])
+            point = _point_of(events, tables, bound, tables.lists[index])
             since, until = min(since, point), max(until, point)
         if until > -NEVER:
             if checks[check].is_leading == 1:
-                since = min(since, events.time[path[deepest]] - leading)
+                since = min(since, events.time[bound.path[reach.deepest]] - reach.leading)
             result = until - since < checks[check].length
     elif kind == CheckKind.GAP:
         # As far as it is bound, what comes after the wait is bound before what precedes it.
         oldest, _ = _run_range_of(tables.lists, checks[check].first_term, checks[check].stop_term, bound)
-        point = _point_of(events, tables, bound, path, tables.lists[checks[check].first_middle])
-        result = oldest < 0 or events.time[path[oldest]] >= point
+        point = _point_of(events, tables, bound, tables.lists[checks[check].first_middle])
+        result = oldest < 0 or events.time[bound.path[oldest]] >= point
     else:
-        result = _run_without_holds(
-            events,
-            tables,
-            program,
-            bound,
-            path,
-            deepest,
-            check,
-            is_last,
-            event,
-            begin,
-            leading,
-            oldest_position,
-            oldest_time,
-            stacks,
-        )
+        result = _run_without_holds(events, tables, program, bound, check, reach, windows)
     return result
 
 
@@ -399,11 +326,11 @@ def _run_range_of(lists: Integers, first: int, stop: int, bound: Bound) -> tuple
 
 
 @borrowing
-def _point_of(events: Events, tables: RunTables, bound: Bound, path: Integers, middle: int) -> int:
+def _point_of(events: Events, tables: RunTables, bound: Bound, middle: int) -> int:
     """When a wait between steps ends, µs; what precedes it is bound."""
     middles = tables.middles
     _, newest = _run_range_of(tables.lists, middles[middle].first_before, middles[middle].stop_before, bound)
-    return events.time[path[newest]] + middles[middle].length
+    return events.time[bound.path[newest]] + middles[middle].length
 
 
 @borrowing
@@ -412,16 +339,9 @@ def _run_without_holds(
     tables: RunTables,
     program: LoadedProgram,
     bound: Bound,
-    path: Integers,
-    deepest: int,
     check: int,
-    is_last: bool,
-    event: int,
-    begin: int,
-    leading: int,
-    oldest_position: Integers,
-    oldest_time: Integers,
-    stacks: Stacks,
+    reach: RunReach,
+    windows: SearchState,
 ) -> bool:
     """Whether no event of a `without` is in its range, as far as the range is bound."""
     checks = tables.checks
@@ -431,34 +351,23 @@ def _run_without_holds(
     oldest, newest = _run_range_of(tables.lists, checks[check].first_term, checks[check].stop_term, bound)
     first, end = NEVER, -1
     if newest >= 0:
-        first, end = last_position(events, path[oldest]) + 1, first_position(events, path[newest])
+        first, end = last_position(events, bound.path[oldest]) + 1, first_position(events, bound.path[newest])
     for index in range(checks[check].first_middle, checks[check].stop_middle):
-        point = _point_of(events, tables, bound, path, tables.lists[index])
-        first = min(first, first_after(events.time, begin, event + 1, point))
-        end = max(end, first_after(events.time, begin, event + 1, point - 1))
-    if is_last and leading < NEVER and checks[check].is_leading == 1:
-        first = first_after(events.time, begin, end, events.time[path[deepest]] - leading)
+        point = _point_of(events, tables, bound, tables.lists[index])
+        first = min(first, first_after(events.time, reach.begin, reach.event + 1, point))
+        end = max(end, first_after(events.time, reach.begin, reach.event + 1, point - 1))
+    if reach.is_last and reach.leading < NEVER and checks[check].is_leading == 1:
+        first = first_after(events.time, reach.begin, end, events.time[bound.path[reach.deepest]] - reach.leading)
     item = checks[check].input
-    first = max(first, oldest_position[item])
-    first = first_after(events.time, first, end, oldest_time[item] - 1) if first < end else first
+    first = max(first, windows.oldest_position[item])
+    first = first_after(events.time, first, end, windows.oldest_time[item] - 1) if first < end else first
     row = checks[check].count_row
     if first >= end:
         return True
     if row < 0:
-        return not has_blocking_event(
-            events,
-            tables,
-            program,
-            bound,
-            path,
-            deepest,
-            check,
-            event,
-            first,
-            end,
-            stacks,
-        )
-    return _count_between(events, events.counts[row], path, deepest, first, end) == 0
+        span = Span(first, end, reach.event)
+        return not has_blocking_event(events, tables, program, bound, reach.deepest, check, span)
+    return _count_between(events, events.counts[row], bound.path, reach.deepest, first, end) == 0
 
 
 @borrowing

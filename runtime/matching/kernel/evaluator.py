@@ -44,6 +44,8 @@ class LoadedProgram(NamedTuple):
         every position
     integer_state, float_state: by (row, position), KNOWN, NULL or FAILED
     is_complete: no operand has a mask
+    stack_integers, stack_floats: what it works on, STACK + 1 entries each. Behind its entries the
+        first one has as many states of them, then as many of the entries of the other
     """
 
     code: NDArray[np.int32]
@@ -57,22 +59,13 @@ class LoadedProgram(NamedTuple):
     float_state: NDArray[np.int8]
     float_mask: NDArray[np.int32]
     is_complete: bool
+    stack_integers: NDArray[np.int64]
+    stack_floats: NDArray[np.float64]
 
 
-class Stacks(NamedTuple):
-    """The two stacks of a program, of STACK + 1 entries each.
-
-    Behind its entries `integers` has as many states of them, then as many of the entries of
-    `floats`.
-    """
-
-    integers: NDArray[np.int64]
-    floats: NDArray[np.float64]
-
-
-def new_stacks() -> Stacks:
-    """Stacks for any program."""
-    return Stacks(np.empty(3 * (STACK + 1), np.int64), np.empty(STACK + 1, np.float64))
+def new_stacks() -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The stacks of any program."""
+    return np.empty(3 * (STACK + 1), np.int64), np.empty(STACK + 1, np.float64)
 
 
 @inlined
@@ -123,13 +116,13 @@ def _both_have_values(program: LoadedProgram, operation: int, left: int, here: i
 
 
 @inlined
-def holds(program: LoadedProgram, number: int, bindings: NDArray[np.int64], stacks: Stacks) -> bool:
+def holds(program: LoadedProgram, number: int, bindings: NDArray[np.int64]) -> bool:
     """Whether a condition is true for these bindings; without a value it is not."""
-    return state_of(program, number, bindings, stacks, KNOWN) == KNOWN and stacks.integers[0] != 0
+    return state_of(program, number, bindings, KNOWN) == KNOWN and program.stack_integers[0] != 0
 
 
 @inlined
-def state_of(program: LoadedProgram, number: int, bindings: NDArray[np.int64], stacks: Stacks, constants: int) -> int:
+def state_of(program: LoadedProgram, number: int, bindings: NDArray[np.int64], constants: int) -> int:
     """Whether a program has a value for these bindings; leaves the value at the bottom of a stack.
 
     It fails if an operand has failed, an integer is divided by zero, or a float does not fit an
@@ -140,37 +133,37 @@ def state_of(program: LoadedProgram, number: int, bindings: NDArray[np.int64], s
     # The call is behind the loop: within, it would cost each instruction more.
     result = constants
     if result == KNOWN:
-        result = _state_without_nulls(program, number, bindings, stacks)
+        result = _state_without_nulls(program, number, bindings)
     if result == NULL:
-        result = _state_with_nulls(program, number, bindings, stacks)
+        result = _state_with_nulls(program, number, bindings)
     return result
 
 
 @inlined
-def state_of_operand(program: LoadedProgram, operand: int, is_float: bool, position: int, stacks: Stacks) -> int:
+def state_of_operand(program: LoadedProgram, operand: int, is_float: bool, position: int) -> int:
     """The same of a program that only pushes an operand, at this position."""
     result = KNOWN
     if is_float:
         mask = program.float_mask[operand]
         if mask >= 0:
             result = int(program.float_state[mask, position])
-        stacks.floats[0] = program.float_columns[operand, position]
+        program.stack_floats[0] = program.float_columns[operand, position]
     else:
         mask = program.integer_mask[operand]
         if mask >= 0:
             result = int(program.integer_state[mask, position])
-        stacks.integers[0] = program.integer_columns[operand, position]
+        program.stack_integers[0] = program.integer_columns[operand, position]
     return result
 
 
 @inlined
-def _state_without_nulls(program: LoadedProgram, number: int, bindings: NDArray[np.int64], stacks: Stacks) -> int:
+def _state_without_nulls(program: LoadedProgram, number: int, bindings: NDArray[np.int64]) -> int:
     """KNOWN or FAILED; NULL: `_state_with_nulls` has to say.
 
     An operand has no value, or the program calls functions or actions, which would make this loop
     slower for all others.
     """
-    code, integers, floats = program.code, stacks.integers, stacks.floats
+    code, integers, floats = program.code, program.stack_integers, program.stack_floats
     at, stop = program.ends[number], program.ends[number + 1]
     # Invariant: i and f are the tops of the two stacks, -1 for an empty one; what is below them is
     # what the instructions before `at` have left. What `and` or `or` need not evaluate is skipped.
@@ -286,9 +279,9 @@ def _state_without_nulls(program: LoadedProgram, number: int, bindings: NDArray[
 
 
 @borrowing
-def _state_with_nulls(program: LoadedProgram, number: int, bindings: NDArray[np.int64], stacks: Stacks) -> int:
+def _state_with_nulls(program: LoadedProgram, number: int, bindings: NDArray[np.int64]) -> int:
     """The same for all programs: every instruction also says whether its result is null."""
-    code, integers, floats = program.code, stacks.integers, stacks.floats
+    code, integers, floats = program.code, program.stack_integers, program.stack_floats
     at, stop = program.ends[number], program.ends[number + 1]
     own, others = STACK + 1, 2 * (STACK + 1)
     # Invariant: as in `_state_without_nulls`, and integers[own + i] and integers[others + f] are

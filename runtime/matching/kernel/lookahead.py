@@ -122,36 +122,47 @@ def _first_listed(time: Integers, listed: NDArray[np.int32], first: int, stop: i
     return first
 
 
-@borrowing
-def look_ahead(
-    time: Integers,
-    superseded: Integers,
-    input_of: NDArray[np.int16],
-    item: int,
-    row: int,
-    program: LoadedProgram,
-    number: int,
-    position: int,
-    event: int,
-    begin: int,
-    oldest_position: int,
-    oldest_time: int,
-    bindings: Integers,
-    lanes: Lanes,
-) -> int:
-    """The newest event from `position` on, backwards, for which a condition is true; -1 = none.
+class Sought(NamedTuple):
+    """What a search looks ahead for, and where.
 
     item, row: the input and its row among the linked ones
     number: the condition's program
     event, begin: positions of the latest event and of the key's first one
     oldest_position, oldest_time: the oldest event that the state may take
+    """
+
+    item: int
+    row: int
+    number: int
+    event: int
+    begin: int
+    oldest_position: int
+    oldest_time: int
+
+
+@borrowing
+def look_ahead(
+    time: Integers,
+    superseded: Integers,
+    input_of: NDArray[np.int16],
+    program: LoadedProgram,
+    sought: Sought,
+    position: int,
+    bindings: Integers,
+    lanes: Lanes,
+) -> int:
+    """The newest event from `position` on, backwards, for which a condition is true; -1 = none.
+
+    time, superseded, input_of: as in `runtime.matching.kernel.workspace.Events`
     bindings: by term; a term that is not bound (-1) is the event that is looked for
     """
-    if position < oldest_position:
+    begin, row = sought.begin, sought.row
+    if position < sought.oldest_position:
         return -1
-    _list_events(lanes, input_of, item, row, begin, event)
+    _list_events(lanes, input_of, sought.item, row, begin, sought.event)
     listed, last = lanes.listed[row], lanes.rank[row, position - begin]
-    first = _first_listed(time, listed, lanes.rank[row, oldest_position - begin], last + 1, oldest_time)
+    oldest = lanes.rank[row, sought.oldest_position - begin]
+    first = _first_listed(time, listed, oldest, last + 1, sought.oldest_time)
     count_at_most = FIRST_LANES
     # Invariant: no listed event newer than the one at index `last` satisfies the condition.
     while last >= first:
@@ -166,8 +177,8 @@ def look_ahead(
         # it as well.
         if len(superseded) > 0:
             for lane in range(count):
-                lanes.is_left[lane] = superseded[lanes.position[lane]] > event
-        if _any_holds(program, number, bindings, lanes, count):
+                lanes.is_left[lane] = superseded[lanes.position[lane]] > sought.event
+        if _any_holds(program, sought.number, bindings, lanes, count):
             for lane in range(count):
                 if lanes.is_left[lane] != 0:
                     return lanes.position[lane]

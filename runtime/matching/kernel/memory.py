@@ -6,7 +6,7 @@ from querylang.plan.remembering import PartKind
 from runtime.column_types import Integers
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.matching.kernel.tables import AutomatonTables, Falling, Records
-from runtime.matching.kernel.workspace import FIRST_BUCKETS, Bound, DeadEnds, Failures, Memory
+from runtime.matching.kernel.workspace import FIRST_BUCKETS, Bound, DeadEnds, Failures, Memory, Round
 
 # Record where the search found nothing, so that it does not look there again.
 #
@@ -191,10 +191,8 @@ def number_of_run(memory: Memory, term: int, before: int, position: int) -> int:
 @borrowing
 def _state_entry(
     states: Records,
-    parts: Integers,
     memory: Memory,
     bound: Bound,
-    path: Integers,
     state: int,
     place: int,
     adds: bool,
@@ -205,15 +203,15 @@ def _state_entry(
     memory.keys[key, 1] = place
     size = 2
     for part in range(states[state].first_part, states[state].stop_part):
-        kind, term = parts[part, 0], parts[part, 1]
+        kind, term = memory.parts[part, 0], memory.parts[part, 1]
         count, value = bound.counts[term], -1
         if kind == PartKind.COUNT:
             value = count
         elif count > 0:
             if kind == PartKind.EVENT:
-                value = path[bound.runs[term, 0]]
+                value = bound.path[bound.runs[term, 0]]
             elif kind == PartKind.OLDEST:
-                value = path[bound.runs[term, count - 1]]
+                value = bound.path[bound.runs[term, count - 1]]
             else:
                 value = int(bound.numbers[term, count - 1])
         memory.keys[key, size] = value
@@ -224,132 +222,111 @@ def _state_entry(
 @borrowing
 def _stored(
     states: Records,
-    parts: Integers,
     memory: Memory,
     bound: Bound,
-    path: Integers,
     state: int,
     place: int,
-    first_search: int,
-    search: int,
+    at: Round,
 ) -> int:
     """What is stored of a state for what is bound; `place`: the event bound last, -1 = any.
 
     A completion counts in the search that found it only: windows may have lost its events.
     """
-    entry = _state_entry(states, parts, memory, bound, path, state, place, False)
+    entry = _state_entry(states, memory, bound, state, place, False)
     if entry < 0:
         return UNKNOWN
     value, stored = memory.value[entry], memory.keys[entry, -2]
     is_failure = place < 0 or value == NOTHING
-    return value if stored >= (first_search if is_failure and states[state].is_lasting else search) else UNKNOWN
+    return value if stored >= (at.first_search if is_failure and states[state].is_lasting else at.number) else UNKNOWN
 
 
 @borrowing
 def _store(
     states: Records,
-    parts: Integers,
     memory: Memory,
     bound: Bound,
-    path: Integers,
     state: int,
     last: int,
-    first_search: int,
-    search: int,
+    at: Round,
     result: int,
-    is_falling: bool,
 ) -> bool:
     """Stores what a state has found for what is bound; whether there was room."""
+    is_falling = result == NOTHING and states[state].is_falling == Falling.OLDER
     if is_falling:
-        result = max(last, _stored(states, parts, memory, bound, path, state, -1, first_search, search))
-    entry = _state_entry(states, parts, memory, bound, path, state, -1 if is_falling else last, True)
+        result = max(last, _stored(states, memory, bound, state, -1, at))
+    entry = _state_entry(states, memory, bound, state, -1 if is_falling else last, True)
     if entry >= 0:
-        memory.value[entry], memory.keys[entry, -2] = result, search
+        memory.value[entry], memory.keys[entry, -2] = result, at.number
     return entry >= 0
 
 
 @inlined
 def run_failed_until(
     states: Records,
-    parts: Integers,
     failures: Failures,
     memory: Memory,
     bound: Bound,
-    path: Integers,
     state: int,
-    first_search: int,
-    search: int,
+    at: Round,
 ) -> int:
     """The event with which, bound last, the state fails, and with older ones; -1 = not known."""
     result, row = -1, states[state].fail_row
     if row >= 0:
-        if failures.fail_search[row] >= (first_search if states[state].is_lasting else search):
+        if failures.fail_search[row] >= (at.first_search if states[state].is_lasting else at.number):
             result = failures.fail_until[row]
     elif states[state].is_falling == Falling.OLDER and states[state].hash_row >= 0:
-        result = max(result, _stored(states, parts, memory, bound, path, state, -1, first_search, search))
+        result = max(result, _stored(states, memory, bound, state, -1, at))
     return result
 
 
 @inlined
 def result_of(
     states: Records,
-    parts: Integers,
     failures: Failures,
     memory: Memory,
     bound: Bound,
-    path: Integers,
     state: int,
     last: int,
-    begin: int,
-    first_search: int,
-    search: int,
+    at: Round,
 ) -> int:
-    """What else is known of a state: a completion, NOTHING or UNKNOWN.
-
-    last: the event bound last
-    begin: the position of the key's first event
-    """
+    """What else is known of a state: a completion, NOTHING or UNKNOWN; `last`: bound last."""
     result, row = UNKNOWN, states[state].direct_row
     if row >= 0:
-        entry = row * failures.width + last - begin
-        if failures.direct_search[entry] >= (first_search if states[state].is_lasting else search):
+        entry = row * failures.width + last - at.begin
+        if failures.direct_search[entry] >= (at.first_search if states[state].is_lasting else at.number):
             result = NOTHING
-        elif failures.found_search[entry] == search:
+        elif failures.found_search[entry] == at.number:
             result = failures.found[entry]
     elif states[state].hash_row >= 0:
-        result = _stored(states, parts, memory, bound, path, state, last, first_search, search)
+        result = _stored(states, memory, bound, state, last, at)
     return result
 
 
 @inlined
 def store_result(
     states: Records,
-    parts: Integers,
     failures: Failures,
     memory: Memory,
     bound: Bound,
-    path: Integers,
     state: int,
     last: int,
-    begin: int,
-    first_search: int,
-    search: int,
+    at: Round,
     result: int,
 ) -> bool:
     """Stores a completion or NOTHING; whether there was room."""
     has_room, row = True, states[state].direct_row
     is_falling = result == NOTHING and states[state].is_falling == Falling.OLDER
     if states[state].hash_row >= 0:
-        has_room = _store(states, parts, memory, bound, path, state, last, first_search, search, result, is_falling)
+        has_room = _store(states, memory, bound, state, last, at, result)
     elif is_falling and states[state].fail_row >= 0:
         fail_row = states[state].fail_row
-        failures.fail_search[fail_row], failures.fail_until[fail_row] = search, last
+        failures.fail_search[fail_row], failures.fail_until[fail_row] = at.number, last
     elif row >= 0:
-        entry = row * failures.width + last - begin
+        entry = row * failures.width + last - at.begin
         if result == NOTHING:
-            failures.direct_search[entry] = search
+            failures.direct_search[entry] = at.number
         else:
-            failures.found_search[entry], failures.found[entry] = search, result
+            failures.found_search[entry], failures.found[entry] = at.number, result
     return has_room
 
 

@@ -6,6 +6,8 @@ run. `runtime.matching.candidates` is the same in plain Python.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from runtime.column_types import Integers
@@ -17,7 +19,6 @@ from runtime.matching.kernel.evaluator import (
     KNOWN,
     NULL,
     LoadedProgram,
-    Stacks,
     comparison_holds,
     holds,
     state_of,
@@ -29,6 +30,14 @@ from runtime.matching.kernel.workspace import Bound, Events, first_position
 FAILS, HOLDS, NOT_ASKED = range(3)
 
 
+class Span(NamedTuple):
+    """From `first` to before `end`; what one up to `event` has superseded is not there."""
+
+    first: int
+    end: int
+    event: int
+
+
 @inlined
 def each_compares(
     checks: Records,
@@ -36,7 +45,6 @@ def each_compares(
     lists: Integers,
     program: LoadedProgram,
     bound: Bound,
-    path: Integers,
     deepest: int,
     check: int,
 ) -> bool:
@@ -54,23 +62,20 @@ def each_compares(
     result = HOLDS
     for place in range(first, stop):
         if result != FAILS:
-            result = _of_comparison(checks, questions, lists, program, bound, path, deepest, check, place)
+            result = _of_comparison(checks, questions, lists, program, bound, deepest, check, place)
     return result != FAILS
 
 
 @inlined
 def each_holds(
-    checks: Records,
-    questions: Records,
-    lists: Integers,
+    tables: RunTables,
     program: LoadedProgram,
     bound: Bound,
-    path: Integers,
     deepest: int,
     check: int,
-    stacks: Stacks,
 ) -> bool:
     """The same of any condition without folds."""
+    checks, questions, lists = tables.checks, tables.questions, tables.lists
     question = checks[check].question
     if _lacks_event_before(questions, lists, bound, question, deepest):
         return True
@@ -80,7 +85,7 @@ def each_holds(
     result = HOLDS
     for place in range(first, stop):
         if result != FAILS:
-            result = _of_program(checks, questions, lists, program, bound, path, deepest, check, place, stacks, KNOWN)
+            result = _of_program(tables, program, bound, deepest, check, place, KNOWN)
     return result != FAILS
 
 
@@ -89,10 +94,8 @@ def verdict(
     tables: RunTables,
     program: LoadedProgram,
     bound: Bound,
-    path: Integers,
     deepest: int,
     check: int,
-    stacks: Stacks,
 ) -> int:
     """What a condition says of the whole candidate."""
     questions, lists = tables.questions, tables.lists
@@ -105,22 +108,20 @@ def verdict(
         count = bound.counts[term]
         if count == 0:
             return NOT_ASKED
-        bound.at[slot] = path[bound.runs[term, count - 1 if lists[index + 2] == 1 else 0]]
+        bound.at[slot] = bound.path[bound.runs[term, count - 1 if lists[index + 2] == 1 else 0]]
     if _lacks_event_before(questions, lists, bound, question, deepest):
         return NOT_ASKED
     stop = _iterations(questions, lists, bound, question)
     if stop == 0:
         return HOLDS
-    folded = _fold(tables, program, bound, path, question, stacks)
+    folded = _fold(tables, program, bound, question)
     result = NOT_ASKED
     for place in range(stop):
         if result != FAILS:
             if tables.checks[check].operation >= 0:
-                found = _of_comparison(tables.checks, questions, lists, program, bound, path, deepest, check, place)
+                found = _of_comparison(tables.checks, questions, lists, program, bound, deepest, check, place)
             else:
-                found = _of_program(
-                    tables.checks, questions, lists, program, bound, path, deepest, check, place, stacks, folded
-                )
+                found = _of_program(tables, program, bound, deepest, check, place, folded)
             if found != NOT_ASKED:
                 result = found
     return result
@@ -169,20 +170,19 @@ def _bind_one(
     questions: Records,
     lists: Integers,
     bound: Bound,
-    path: Integers,
     deepest: int,
     question: int,
     place: int,
 ) -> bool:
     """Binds one event for each name; whether there is one. `place`: of a run, newest first."""
     for index in range(questions[question].first_run, questions[question].stop_run):
-        bound.at[lists[index]] = path[bound.runs[lists[index], place]]
+        bound.at[lists[index]] = bound.path[bound.runs[lists[index], place]]
     for index in range(questions[question].first_prev, questions[question].stop_prev, 2):
         term = lists[index]
         depth = int(bound.runs[term, place if _is_run_of(questions, lists, question, term) else 0])
         if depth >= deepest:
             return False
-        bound.at[lists[index + 1]] = path[depth + 1]
+        bound.at[lists[index + 1]] = bound.path[depth + 1]
     return True
 
 
@@ -193,14 +193,13 @@ def _of_comparison(
     lists: Integers,
     program: LoadedProgram,
     bound: Bound,
-    path: Integers,
     deepest: int,
     check: int,
     place: int,
 ) -> int:
     """What a comparison of two operands says with one event for each name."""
     result = NOT_ASKED
-    if _bind_one(questions, lists, bound, path, deepest, checks[check].question, place):
+    if _bind_one(questions, lists, bound, deepest, checks[check].question, place):
         here, there = bound.at[checks[check].left_term], bound.at[checks[check].right_term]
         is_true = comparison_holds(
             program, checks[check].operation, checks[check].left, here, checks[check].right, there
@@ -211,30 +210,24 @@ def _of_comparison(
 
 @inlined
 def _of_program(
-    checks: Records,
-    questions: Records,
-    lists: Integers,
+    tables: RunTables,
     program: LoadedProgram,
     bound: Bound,
-    path: Integers,
     deepest: int,
     check: int,
     place: int,
-    stacks: Stacks,
     folded: int,
 ) -> int:
     """What the condition's program says with one event for each name; `folded`: as of `_fold`."""
-    result = NOT_ASKED
-    if _bind_one(questions, lists, bound, path, deepest, checks[check].question, place):
-        state = state_of(program, checks[check].program, bound.at, stacks, folded)
-        result = HOLDS if state == KNOWN and stacks.integers[0] != 0 else FAILS
+    checks, result = tables.checks, NOT_ASKED
+    if _bind_one(tables.questions, tables.lists, bound, deepest, checks[check].question, place):
+        state = state_of(program, checks[check].program, bound.at, folded)
+        result = HOLDS if state == KNOWN and program.stack_integers[0] != 0 else FAILS
     return result
 
 
 @borrowing
-def _fold(
-    tables: RunTables, program: LoadedProgram, bound: Bound, path: Integers, question: int, stacks: Stacks
-) -> int:
+def _fold(tables: RunTables, program: LoadedProgram, bound: Bound, question: int) -> int:
     """Writes the values and states of a question's folds into the program.
 
     FAILED: one has failed; else NULL: one is null; else KNOWN.
@@ -252,19 +245,19 @@ def _fold(
             # The oldest first; nulls are left out.
             for place in range(count - 1, -1, -1):
                 for index in range(first, stop):
-                    bound.at[lists[index]] = path[bound.runs[lists[index], place]]
+                    bound.at[lists[index]] = bound.path[bound.runs[lists[index], place]]
                 # Most add up operands. These are read here: a program costs more.
                 if operand >= 0:
-                    own = state_of_operand(program, operand, is_float, bound.at[term], stacks)
+                    own = state_of_operand(program, operand, is_float, bound.at[term])
                 else:
-                    own = state_of(program, number, bound.at, stacks, KNOWN)
+                    own = state_of(program, number, bound.at, KNOWN)
                 if own == FAILED:
                     return FAILED
                 if own == NULL:
                     continue
                 size += 1
                 if is_float:
-                    value = stacks.floats[0]
+                    value = program.stack_floats[0]
                     if function == FoldFunction.SUM or function == FoldFunction.MEAN:  # noqa: PLR1714
                         real += value
                     # NaN does not count: it is neither the least nor the greatest.
@@ -273,7 +266,7 @@ def _fold(
                     ):
                         real, is_number = value, True
                 else:
-                    one = stacks.integers[0]
+                    one = program.stack_integers[0]
                     if function == FoldFunction.SUM:
                         integer += one
                     elif function == FoldFunction.MEAN:
@@ -306,18 +299,11 @@ def has_blocking_event(
     tables: RunTables,
     program: LoadedProgram,
     bound: Bound,
-    path: Integers,
     deepest: int,
     check: int,
-    event: int,
-    first: int,
-    end: int,
-    stacks: Stacks,
+    span: Span,
 ) -> bool:
-    """Whether an event from position `first` to before `end` is one of a `without`.
-
-    event: the latest one; what one up to it has superseded does not count
-    """
+    """Whether an event of a span is one of a `without`."""
     checks = tables.checks
     item, question, number = checks[check].input, checks[check].question, checks[check].program
     if question >= 0:
@@ -325,22 +311,22 @@ def has_blocking_event(
         if stop_run > first_run and bound.counts[tables.lists[first_run]] == 0:
             return False
     depth = 0
-    for position in range(end - 1, first - 1, -1):
-        if events.input[position] != item or (len(events.superseded) > 0 and events.superseded[position] <= event):
+    for position in range(span.end - 1, span.first - 1, -1):
+        if events.input[position] != item or (len(events.superseded) > 0 and events.superseded[position] <= span.event):
             continue
         # Members of the candidate do not count, by whatever input; they are in order.
         own = first_position(events, position)
-        while depth <= deepest and first_position(events, path[depth]) > own:
+        while depth <= deepest and first_position(events, bound.path[depth]) > own:
             depth += 1
-        if depth <= deepest and first_position(events, path[depth]) == own:
+        if depth <= deepest and first_position(events, bound.path[depth]) == own:
             continue
         if number < 0:
             return True
         bound.at[len(bound.at) - 1] = position
         if question < 0:
-            if holds(program, number, bound.at, stacks):
+            if holds(program, number, bound.at):
                 return True
-        elif verdict(tables, program, bound, path, deepest, check, stacks) == HOLDS:
+        elif verdict(tables, program, bound, deepest, check) == HOLDS:
             return True
     return False
 

@@ -43,9 +43,14 @@ from runtime.matching.kernel.workspace import (
     SEARCH,
     Bound,
     Events,
+    Limits,
     Matches,
     Memory,
+    Round,
+    RunReach,
     RunWorkspace,
+    Skip,
+    Start,
     first_position,
     last_position,
 )
@@ -64,34 +69,21 @@ FOUND, NONE, ENDED, FULL_MATCHES, FULL_MEMORY = range(5)
 @borrowing
 def search_runs(
     events: Events,
-    number: Integers,
     tables: RunTables,
     program: LoadedProgram,
     windows: WindowColumns,
     followed: NDArray[np.bool_],
-    within: int,
-    leading: int,
-    is_ambiguous: bool,
-    most_bound: int,
-    most_matches: int,
+    limits: Limits,
     workspace: RunWorkspace,
     memory: Memory,
     matches: Matches,
     free: Integers,
-    skip_term: int,
-    skips_to_last: bool,
+    skip: Skip,
 ) -> int:
     """Fills `matches` from `workspace.place` on; returns how it ends.
 
-    number: by position, the event's running number in its key; empty = nothing asks for it
-    within: µs, of the whole pattern; NEVER = no limit
-    leading: µs, the length of the leading wait; NEVER = none
-    is_ambiguous: some transitions can tie
-    most_bound: so many events may count in one search
-    most_matches: of a `find all`, so many are given for one event; 0 = the most recent one is;
-        EVERY = all candidates in the windows are
-    free, skip_term: as in `runtime.matching.kernel.search`
-    skips_to_last: the term's last event counts, not the first one
+    followed: `runtime.matching.kernel.tables.followed_windows`
+    free: as in `runtime.matching.kernel.search`
     """
     place, search_state, links = workspace.place, workspace.search_state, workspace.links
     while place[KEY] < len(events.start) - 1:
@@ -120,25 +112,8 @@ def search_runs(
             ending = NONE
             # A later event than the latest one may have been skipped to.
             if start >= oldest_position:
-                ending = search_from(
-                    events,
-                    number,
-                    tables,
-                    program,
-                    within,
-                    leading,
-                    is_ambiguous,
-                    most_bound,
-                    most_matches,
-                    workspace,
-                    memory,
-                    matches,
-                    start,
-                    event,
-                    begin,
-                    oldest_position,
-                    oldest_time,
-                )
+                new = Start(start, event, begin, oldest_position, oldest_time)
+                ending = search_from(events, tables, program, limits, workspace, memory, matches, new)
             if ending >= FULL_MATCHES:
                 place[MATCHES] = first_match
                 return NO_ROOM_FOR_MATCHES if ending == FULL_MATCHES else NO_ROOM_IN_MEMORY
@@ -148,7 +123,7 @@ def search_runs(
                 place[MATCHES] = first_match
             elif place[MATCHES] > first_match and len(free) > 0:
                 # Of a `find all` the most recent match comes first here.
-                free[key] = _free_after(events, tables, matches, first_match, event, skip_term, skips_to_last)
+                free[key] = _free_after(events, tables, matches, first_match, event, skip)
             place[INDEX] += 1
         place[KEY], place[INDEX] = key + 1, 0
     return DONE
@@ -161,17 +136,16 @@ def _free_after(
     matches: Matches,
     match: int,
     event: int,
-    skip_term: int,
-    skips_to_last: bool,
+    skip: Skip,
 ) -> int:
     """The first position that a later match may bind."""
     result = event + 1
-    if skip_term >= 0:
+    if skip.term >= 0:
         is_known = False
         for index in range(matches.first[match], matches.first[match + 1]):
             taken = matches.transition[index]
             for bind in range(tables.transitions[taken].first_bind, tables.transitions[taken].stop_bind):
-                if tables.binds[bind] == skip_term and not (is_known and skips_to_last):
+                if tables.binds[bind] == skip.term and not (is_known and skip.to_last):
                     result, is_known = first_position(events, matches.event[index]), True
     return result
 
@@ -179,36 +153,24 @@ def _free_after(
 @inlined
 def search_from(
     events: Events,
-    number: Integers,
     tables: RunTables,
     program: LoadedProgram,
-    within: int,
-    leading: int,
-    is_ambiguous: bool,
-    most_bound: int,
-    most_matches: int,
+    limits: Limits,
     workspace: RunWorkspace,
     memory: Memory,
     matches: Matches,
-    start: int,
-    event: int,
-    begin: int,
-    oldest_position: int,
-    oldest_time: int,
+    new: Start,
 ) -> int:
-    """Searches the candidates of one new event; returns how it ends.
-
-    start: the position of the new event that the first state may take
-    event, begin: the new event's last position and the key's first one
-    oldest_position, oldest_time: no window holds anything older
-    """
-    states, transitions, parts = tables.states, tables.transitions, tables.parts
+    """Searches the candidates of one new event; returns how it ends."""
+    most_matches = limits.most_matches
+    start, event, begin, oldest_position, oldest_time = new
+    states, transitions = tables.states, tables.transitions
     frames, bound, failures, place = workspace.frames, workspace.bound, workspace.failures, workspace.place
-    window_position, window_time = workspace.search_state.oldest_position, workspace.search_state.oldest_time
-    links, path, stacks = workspace.links, workspace.frames.position, workspace.stacks
-    has_superseded, finds_all, search = len(events.superseded) > 0, most_matches != 0, place[SEARCH]
-    is_every = most_matches == EVERY
-    forget(memory, tables.keeps_memory, place[FIRST_SEARCH], search)
+    windows = workspace.search_state
+    window_position, window_time = windows.oldest_position, windows.oldest_time
+    links, path, at = workspace.links, workspace.bound.path, Round(begin, place[FIRST_SEARCH], place[SEARCH])
+    has_superseded, finds_all, is_every = len(events.superseded) > 0, most_matches != 0, most_matches == EVERY
+    forget(memory, tables.keeps_memory, at.first_search, at.number)
     bound.counts[:] = 0
     # For conditions on the key alone, which any event of the key can answer.
     bound.at[len(bound.at) - 1] = event
@@ -216,7 +178,7 @@ def search_from(
     item, link_row, stop = states[0].input, -1, states[0].stop_transition
     oldest, limit = start, events.time[event]
     # The pattern's `within`, counted from the candidate's newest event.
-    oldest_in_match = max(oldest_time, events.time[event] - within + 1)
+    oldest_in_match = max(oldest_time, events.time[event] - limits.within + 1)
     ending = NONE
     # Invariant: the events of `path` before `depth` are bound and fulfil all conditions that they
     # decide. `state` is next; what comes before `position` and `transition` in the order of
@@ -236,7 +198,7 @@ def search_from(
                     if transitions[transition].input == own:
                         # The first state has no such transition, so there is an event bound last.
                         is_bound = transitions[transition].follows == 0 or (
-                            number[position] == number[path[depth - 1]] - 1
+                            events.number[position] == events.number[path[depth - 1]] - 1
                         )
                         if is_bound:
                             path[depth] = position
@@ -248,22 +210,10 @@ def search_from(
                                 transitions[transition].stop_check,
                             )
                             if first_check < stop_check:
+                                is_last = transitions[transition].target < 0
+                                reach = RunReach(event, begin, limits.leading, depth, is_last)
                                 is_bound = checks_hold(
-                                    events,
-                                    tables,
-                                    program,
-                                    bound,
-                                    path,
-                                    depth,
-                                    first_check,
-                                    stop_check,
-                                    transitions[transition].target < 0,
-                                    event,
-                                    begin,
-                                    leading,
-                                    window_position,
-                                    window_time,
-                                    stacks,
+                                    events, tables, program, bound, first_check, stop_check, reach, windows
                                 )
                                 if not is_bound:
                                     _unbind(tables, bound, transition)
@@ -278,35 +228,22 @@ def search_from(
         result = UNKNOWN
         if is_bound:
             binds_made += states[state].is_counted
-            if binds_made > most_bound:
+            if binds_made > limits.most_bound:
                 return ENDED
             target, failed = transitions[transition - 1].target, -1
             frames.state[depth], frames.next_transition[depth], frames.best[depth] = state, transition, best
             if is_every and depth == 0:
-                oldest_in_match = max(oldest_time, events.time[position] - within + 1)
+                oldest_in_match = max(oldest_time, events.time[position] - limits.within + 1)
             # 2. What the target finds, if that is known.
             if target < 0:
                 result = END
             elif not finds_all:
-                failed = run_failed_until(
-                    states, parts, failures, memory, bound, path, target, place[FIRST_SEARCH], search
-                )
+                failed = run_failed_until(states, failures, memory, bound, target, at)
                 if position <= failed:
                     result = NOTHING
                 else:
-                    result = result_of(
-                        states,
-                        parts,
-                        failures,
-                        memory,
-                        bound,
-                        path,
-                        target,
-                        first_position(events, position),
-                        begin,
-                        place[FIRST_SEARCH],
-                        search,
-                    )
+                    last = first_position(events, position)
+                    result = result_of(states, failures, memory, bound, target, last, at)
             # 3. Else one deeper: the target looks for events older than this one.
             if result == UNKNOWN:
                 depth, state, best = depth + 1, target, NOTHING
@@ -327,39 +264,15 @@ def search_from(
             result = best
             if result == NOTHING and states[state].is_end == 1 and depth > 0:
                 first_check, stop_check = states[state].first_check, states[state].stop_check
+                whole = RunReach(event, begin, limits.leading, depth - 1, True)
                 if first_check == stop_check or all_hold(
-                    events,
-                    tables,
-                    program,
-                    bound,
-                    path,
-                    depth - 1,
-                    first_check,
-                    stop_check,
-                    True,
-                    event,
-                    begin,
-                    leading,
-                    window_position,
-                    window_time,
-                    stacks,
+                    events, tables, program, bound, first_check, stop_check, whole, windows
                 ):
                     result = END
             if depth == 0:
                 break
             if not finds_all and not store_result(
-                states,
-                parts,
-                failures,
-                memory,
-                bound,
-                path,
-                state,
-                first_position(events, path[depth - 1]),
-                begin,
-                place[FIRST_SEARCH],
-                search,
-                result,
+                states, failures, memory, bound, state, first_position(events, path[depth - 1]), at, result
             ):
                 return FULL_MEMORY
             depth -= 1
@@ -371,7 +284,7 @@ def search_from(
             )
         # 5. Here `transition - 1` has bound the event at `position`, at `depth`; `result` is what
         # completes it. The first candidate wins, unless there are ties or all are wanted.
-        if result >= 0 and not is_ambiguous:
+        if result >= 0 and not limits.is_ambiguous:
             if result == END and not _add_match(
                 frames.next_transition, path, depth, event, given, most_matches, matches, place
             ):
@@ -411,9 +324,7 @@ def search_from(
                     if result == NOTHING:
                         oldest = max(oldest, position)
                 else:
-                    failed = run_failed_until(
-                        states, parts, failures, memory, bound, path, state, place[FIRST_SEARCH], search
-                    )
+                    failed = run_failed_until(states, failures, memory, bound, state, at)
                     oldest = max(oldest, min(failed, position))
         if best >= 0:
             stop = transitions[transition - 1].tied_until

@@ -21,15 +21,18 @@ from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
 from runtime.matching.kernel.aggregates import Aggregation, add_candidate, finish_match
 from runtime.matching.kernel.conditions import within_holds, without_holds
-from runtime.matching.kernel.evaluator import LoadedProgram, Stacks, comparison_holds, holds
-from runtime.matching.kernel.lookahead import look_ahead
+from runtime.matching.kernel.evaluator import LoadedProgram, comparison_holds, holds
+from runtime.matching.kernel.lookahead import Sought, look_ahead
 from runtime.matching.kernel.memory import failed_until, record_dead_end
 from runtime.matching.kernel.tables import AutomatonTables, ConditionKind
 from runtime.matching.kernel.workspace import (
     Events,
     Links,
     Query,
+    Reach,
+    Round,
     SearchState,
+    Start,
     Workspace,
     first_position,
     is_more_recent,
@@ -147,38 +150,24 @@ def other_checks_hold(
     terms: Integers,
     program: LoadedProgram,
     transition: int,
-    event: int,
-    begin: int,
-    leading: int,
+    reach: Reach,
     search_state: SearchState,
-    stacks: Stacks,
 ) -> bool:
     """Whether all other conditions hold that a transition decides; unbinds its terms if not."""
-    bindings, checks = search_state.bindings, automaton.checks
+    checks, bindings = automaton.checks, search_state.bindings
     result, check = True, automaton.transitions[transition].first_other_check
     while result and check < automaton.transitions[transition].stop_check:
         kind = checks[check].kind
         if kind == ConditionKind.WHERE:
-            result = holds(program, checks[check].program, bindings, stacks)
+            result = holds(program, checks[check].program, bindings)
         elif kind == ConditionKind.WITHIN:
-            result = within_holds(events, checks, terms, check, leading, bindings)
+            result = within_holds(events, checks, terms, check, reach.leading, bindings)
         # A `without`. A negative target is the end of the search: only then the leading wait has a
         # place.
         else:
-            length = leading if automaton.transitions[transition].target < 0 else NEVER
-            result = without_holds(
-                events,
-                checks,
-                terms,
-                program,
-                check,
-                event,
-                begin,
-                length,
-                search_state.oldest_position,
-                bindings,
-                stacks,
-            )
+            length = reach.leading if automaton.transitions[transition].target < 0 else NEVER
+            own = Reach(reach.event, reach.begin, length)
+            result = without_holds(events, checks, terms, program, check, own, search_state)
         check += 1
     if not result:
         unbind(automaton, transition, bindings)
@@ -211,6 +200,20 @@ class Scope(NamedTuple):
     oldest_position: int
     oldest_time: int
     lookahead_after: int
+
+
+class Cursor(NamedTuple):
+    """How far a state has been explored.
+
+    position, transition: the next to try
+    rejected: how many events in a row have been rejected
+    tied_until: as in `Path`
+    """
+
+    position: int
+    transition: int
+    rejected: int
+    tied_until: int
 
 
 @inlined
@@ -250,22 +253,18 @@ def next_step(
     program: LoadedProgram,
     links: Links,
     scope: Scope,
-    tied_until: int,
-    position: int,
-    transition: int,
-    rejected: int,
-    event: int,
-    begin: int,
+    cursor: Cursor,
+    reach: Reach,
     search_state: SearchState,
 ) -> tuple[bool, int, int, int]:
-    """Binds the next event that a transition may take, from `position` and `transition` on.
+    """Binds the next event that a transition may take, from a cursor on.
 
     Returns whether there is one; its position; the next transition; how many events in a row have
-    been rejected, `rejected` of them before. Gives up after `scope.lookahead_after`. `tied_until`:
-    as in `Path`.
+    been rejected. Gives up after `scope.lookahead_after`.
     """
+    position, transition, rejected = cursor.position, cursor.transition, cursor.rejected
     has_superseded, is_bound = len(events.superseded) > 0, False
-    stop = scope.stop if tied_until < 0 else tied_until
+    stop = scope.stop if cursor.tied_until < 0 else cursor.tied_until
     # Invariant: no event of the scope newer than `position` has a transition left to try, and
     # `position` has none before `transition`. Times never decrease with positions, so the first
     # event that is too old ends the scope.
@@ -284,7 +283,7 @@ def next_step(
                 and events.time[position] >= search_state.oldest_time[item]
             )
         if has_superseded:
-            is_current = is_current and events.superseded[position] > event
+            is_current = is_current and events.superseded[position] > reach.event
         # The first transition that may take it; earlier transitions are preferred.
         if is_current:
             while transition < stop and not is_bound:
@@ -293,10 +292,10 @@ def next_step(
                 transition += 1
         # Once a candidate is known only transitions on this event can tie with it: an older event
         # makes it worse.
-        if is_bound or tied_until >= 0:
+        if is_bound or cursor.tied_until >= 0:
             break
         transition = scope.first
-        position = next_older(links, scope.link_row, position, begin)
+        position = next_older(links, scope.link_row, position, reach.begin)
         rejected += 1
     return is_bound, position, transition, rejected
 
@@ -306,7 +305,6 @@ def search(
     events: Events,
     query: Query,
     workspace: Workspace,
-    is_ambiguous: bool,
     aggregation: Aggregation,
     latest: Integers,
     members: Integers,
@@ -317,7 +315,6 @@ def search(
 
     Fills `latest` and `members`, or the results of `aggregation`.
 
-    is_ambiguous: some transitions of the query can tie
     free: by key, the first position that may be bound; it is moved on after each match. Empty if
         all may
     skip_term: the term to whose event it moves, -1 = it moves past the latest event
@@ -352,21 +349,10 @@ def search(
             # only become fewer.
             if len(free) > 0:
                 oldest_position = max(oldest_position, free[key])
+            new = Start(start, event, begin, oldest_position, oldest_time)
+            before = Round(begin, first_search, search_number)
             candidates, search_number = search_from(
-                events,
-                query,
-                workspace,
-                is_ambiguous,
-                aggregation,
-                members,
-                matches,
-                start,
-                event,
-                begin,
-                oldest_position,
-                oldest_time,
-                first_search,
-                search_number,
+                events, query, workspace, aggregation, members, matches, new, before
             )
             if candidates > 0:
                 latest[matches] = event
@@ -385,28 +371,20 @@ def search_from(
     events: Events,
     query: Query,
     workspace: Workspace,
-    is_ambiguous: bool,
     aggregation: Aggregation,
     members: Integers,
     match: int,
-    start: int,
-    event: int,
-    begin: int,
-    oldest_position: int,
-    oldest_time: int,
-    first_search: int,
-    search_number: int,
+    new: Start,
+    before: Round,
 ) -> tuple[int, int]:
     """Searches the candidates of one new event; returns their number and that of the last search.
 
     match: the row of `members` for the best candidate
-    start: the position of the new event that the first state may take
-    event, begin: the new event's last position and the key's first one
-    oldest_position, oldest_time: no window holds anything older
-    first_search: the number of the key's first search
-    search_number: of the search before. What has the same newest event is one search. That is the
-        new event, except in `find every`, which makes one search per event.
+    before: the search before. What has the same newest event is one search. That is the new event,
+        except in `find every`, which makes one search per event.
     """
+    start, event, begin, oldest_position, oldest_time = new
+    search_number, is_ambiguous = before.number, query.is_ambiguous
     automaton, program = query.automaton, query.program
     links, path, dead_ends, search_state = (
         workspace.links,
@@ -422,6 +400,7 @@ def search_from(
     # state cannot succeed.
     first = oldest_position + states[0].events_needed - 1 if is_every else start
     first_scope = scope_of(automaton, search_state, 0, first, oldest_time)
+    reach = Reach(event, begin, query.leading)
     # `oldest_in_match`: the pattern's `within`, counted from the candidate's newest event, may end
     # before the windows do.
     scope, oldest_in_match, newest, candidates = first_scope, oldest_time, -1, 0
@@ -434,19 +413,9 @@ def search_from(
     while True:
         # 1. The next event and transition whose comparisons hold.
         tied_until = path.tied_until[depth]
+        cursor = Cursor(position, transition, rejected, tied_until)
         is_bound, position, transition, rejected = next_step(
-            events,
-            automaton,
-            program,
-            links,
-            scope,
-            tied_until,
-            position,
-            transition,
-            rejected,
-            event,
-            begin,
-            search_state,
+            events, automaton, program, links, scope, cursor, reach, search_state
         )
         # 2. Many events in a row were rejected: look ahead for one for which a condition of the
         # state's only transition holds. The events in between do not fulfil it, so the transition
@@ -456,21 +425,17 @@ def search_from(
             if transition > scope.first:  # the last event rejected is at `position`, by a later check
                 position = next_older(links, scope.link_row, position, begin)
             rejected, transition = 0, scope.first
-            position = look_ahead(
-                events.time,
-                events.superseded,
-                events.input,
+            sought = Sought(
                 scope.input,
                 scope.link_row,
-                program,
                 states[state].lookahead_program,
-                position,
                 event,
                 begin,
                 scope.oldest_position,
                 scope.oldest_time,
-                bindings,
-                workspace.lanes,
+            )
+            position = look_ahead(
+                events.time, events.superseded, events.input, program, sought, position, bindings, workspace.lanes
             )
             continue
         # 3. The state is exhausted: go back to the one before, to the transition after the one
@@ -501,19 +466,8 @@ def search_from(
             newest, search_number = position, search_number + 1
             oldest_in_match = max(oldest_time, events.time[position] - query.within + 1)
         # 5. The conditions that are not comparisons.
-        range_terms, leading = query.conditions.terms, query.leading
-        if not other_checks_hold(
-            events,
-            automaton,
-            range_terms,
-            program,
-            transition - 1,
-            event,
-            begin,
-            leading,
-            search_state,
-            workspace.stacks,
-        ):
+        ranges = query.conditions.terms
+        if not other_checks_hold(events, automaton, ranges, program, transition - 1, reach, search_state):
             rejected += 1
             continue
         path.event[depth] = position
@@ -529,7 +483,6 @@ def search_from(
                     is_ambiguous,
                     candidates == 1,
                     bindings,
-                    workspace.stacks,
                     workspace.ours,
                     workspace.theirs,
                 )
@@ -554,7 +507,7 @@ def search_from(
         # nothing was found.
         failed = -1
         if states[target].dead_end_row >= 0:
-            failed = failed_until(automaton, dead_ends, bindings, target, begin, first_search, search_number)
+            failed = failed_until(automaton, dead_ends, bindings, target, begin, before.first_search, search_number)
         if position <= failed:
             unbind(automaton, transition - 1, bindings)
         # 8. One deeper: the target looks for events older than this one.

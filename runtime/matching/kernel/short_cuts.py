@@ -14,12 +14,12 @@ from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
 from runtime.matching.kernel.aggregates import Aggregation, Arguments, Function, add_to_sum, clear, finish_match, see
 from runtime.matching.kernel.evaluator import KNOWN, LoadedProgram
-from runtime.matching.kernel.lookahead import Lanes, look_ahead
+from runtime.matching.kernel.lookahead import Lanes, Sought, look_ahead
 from runtime.matching.kernel.memory import failed_until, record_dead_end
 from runtime.matching.kernel.program import KernelProgram, operand_of
 from runtime.matching.kernel.search import bind, link_events, next_older
 from runtime.matching.kernel.tables import AutomatonTables, is_whole
-from runtime.matching.kernel.workspace import Events, Links, Workspace, first_position, last_position
+from runtime.matching.kernel.workspace import Events, Links, Start, Workspace, first_position, last_position
 from runtime.matching.windows import WindowColumns
 
 # The compiled search of chains: patterns whose steps take one event each and only compare events.
@@ -94,20 +94,8 @@ def search_chain(
             # these events hold. For the state at `depth`, events newer than `position` have been
             # tried.
             while True:
-                position = _next_position(
-                    events,
-                    automaton,
-                    program,
-                    links,
-                    lanes,
-                    bindings,
-                    depth,
-                    position,
-                    event,
-                    begin,
-                    oldest,
-                    now - ages[depth],
-                )
+                start = Start(position, event, begin, oldest, now - ages[depth])
+                position = _next_position(events, automaton, program, links, lanes, bindings, depth, start)
                 # 1. No event is left, so the state is a dead end. Back to the one before.
                 if position < 0:
                     if depth == 0:
@@ -150,42 +138,30 @@ def _next_position(
     lanes: Lanes,
     bindings: Integers,
     state: int,
-    position: int,
-    event: int,
-    begin: int,
-    oldest: int,
-    oldest_time: int,
+    start: Start,
 ) -> int:
-    """Binds the newest event from `position` on for which the comparisons hold; -1 = there is none.
-
-    event, begin: positions of the latest event and of the key's first one
-    oldest, oldest_time: the oldest event that may be taken
-    """
+    """Binds the newest event from `start` on for which the comparisons hold; -1 = there is none."""
     # State n has the transition n.
-    row, is_found, rejected = automaton.states[state].link_row, False, 0
-    while not is_found and position >= oldest and events.time[position] >= oldest_time:
+    row, is_found, rejected, position = automaton.states[state].link_row, False, 0, start.position
+    while not is_found and position >= start.oldest_position and events.time[position] >= start.oldest_time:
         is_found = bind(automaton, program, state, position, bindings)
         if not is_found:
-            position, rejected = next_older(links, row, position, begin), rejected + 1
+            position, rejected = next_older(links, row, position, start.begin), rejected + 1
         # Many events in a row were rejected: look ahead for one for which the first comparison
         # holds.
         if rejected == automaton.states[state].lookahead_after:
             rejected = 0
-            position = look_ahead(
-                events.time,
-                events.superseded,
-                events.input,
+            sought = Sought(
                 automaton.states[state].input,
                 row,
-                program,
                 automaton.states[state].lookahead_program,
-                position,
-                event,
-                begin,
-                oldest,
-                oldest_time,
-                bindings,
-                lanes,
+                start.event,
+                start.begin,
+                start.oldest_position,
+                start.oldest_time,
+            )
+            position = look_ahead(
+                events.time, events.superseded, events.input, program, sought, position, bindings, lanes
             )
     return position if is_found else -1
 

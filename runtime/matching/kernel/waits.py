@@ -24,7 +24,6 @@ from runtime.matching.kernel.building import actions_of, build_program
 from runtime.matching.kernel.columns import Counted, Reader
 from runtime.matching.kernel.compilation import types_with_actions
 from runtime.matching.kernel.conditions import first_after, has_without_event, leading_wait_start, range_of
-from runtime.matching.kernel.evaluator import LoadedProgram, Stacks
 from runtime.matching.kernel.program import PUSHES, NotForKernel, Operand, about_one_event
 from runtime.matching.kernel.tables import (
     CONDITION,
@@ -59,14 +58,9 @@ def outlive(
     events: Events, query: Query, late: LateConditions, waits: Waits, workspace: Workspace, result: NDArray[np.bool_]
 ) -> None:
     """Sets `result`, by wait, to false where an event so far has ended it; it was true before."""
-    conditions, ranges, program, windows = (
-        query.conditions.conditions,
-        query.conditions.terms,
-        query.program,
-        query.windows,
-    )
+    conditions, ranges = query.conditions.conditions, query.conditions.terms
     count, terms = waits.members.shape
-    bindings, stacks = workspace.search_state.bindings, workspace.stacks
+    bindings = workspace.search_state.bindings
     for wait in range(count):
         for term in range(terms):
             bindings[term] = waits.members[wait, term]
@@ -83,19 +77,7 @@ def outlive(
                 if conditions[condition].kind == ConditionKind.WITHIN:
                     ends = _is_too_long(events, conditions, ranges, condition, query.leading, bindings, waits.due[wait])
                 else:
-                    ends = _has_without_event(
-                        events,
-                        conditions,
-                        ranges,
-                        program,
-                        windows,
-                        condition,
-                        query.leading,
-                        waits,
-                        wait,
-                        bindings,
-                        stacks,
-                    )
+                    ends = _has_without_event(events, query, condition, waits, wait, bindings)
                 result[wait] = not ends
 
 
@@ -115,17 +97,7 @@ def _is_too_long(
 
 @inlined
 def _has_without_event(
-    events: Events,
-    conditions: Records,
-    ranges: Integers,
-    program: LoadedProgram,
-    windows: WindowColumns,
-    condition: int,
-    leading: int,
-    waits: Waits,
-    wait: int,
-    bindings: Integers,
-    stacks: Stacks,
+    events: Events, query: Query, condition: int, waits: Waits, wait: int, bindings: Integers
 ) -> bool:
     """Whether an event of a `without` is in a range that ends with the trailing wait.
 
@@ -133,6 +105,7 @@ def _has_without_event(
     the other waits only new events are checked: all others were there, and did not end it, when it
     was checked before.
     """
+    conditions, ranges, program = query.conditions.conditions, query.conditions.terms, query.program
     key, latest, found = waits.key[wait], last_position(events, waits.latest[wait]), False
     # The wait's end is outside of the range, so events at `due` or later do not count.
     later = latest + 1 if waits.is_new[wait] else events.fresh[key]
@@ -143,13 +116,13 @@ def _has_without_event(
         oldest, _ = range_of(ranges, conditions[condition].first_term, conditions[condition].stop_term, bindings)
         first = last_position(events, oldest) + 1
         if conditions[condition].is_leading:
-            first = first_after(events.time, begin, later, leading_wait_start(events.time, leading, bindings))
+            first = first_after(events.time, begin, later, leading_wait_start(events.time, query.leading, bindings))
         if first < later:
-            first = _window_start(events, windows, conditions[condition].input, first, latest)
-        found = has_without_event(events, conditions, program, condition, latest, first, later, bindings, stacks)
+            first = _window_start(events, query.windows, conditions[condition].input, first, latest)
+        found = has_without_event(events, conditions, program, condition, latest, first, later, bindings)
     # After it: any event, whether or not a later one supersedes it, since it has happened within
     # the range.
-    return found or has_without_event(events, conditions, program, condition, -1, later, end, bindings, stacks)
+    return found or has_without_event(events, conditions, program, condition, -1, later, end, bindings)
 
 
 @borrowing
@@ -226,6 +199,7 @@ class WaitsOfRuns:
             self._followed,
             self._within,
             self._leading,
+            False,
         )
         late = LateConditions(
             np.arange(len(self._mentions)),

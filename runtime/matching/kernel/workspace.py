@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from runtime.column_types import Integers
 from runtime.compiling.compiled import borrowing, inlined
-from runtime.matching.kernel.evaluator import LoadedProgram, Stacks, new_stacks
+from runtime.matching.kernel.evaluator import LoadedProgram
 from runtime.matching.kernel.lookahead import Lanes, new_lanes
 from runtime.matching.kernel.tables import AutomatonTables, ConditionTables, RunTables
 from runtime.matching.windows import WindowColumns
@@ -64,6 +64,7 @@ class Events(NamedTuple):
     counts: by (count row, p), how many events before position p the row counts, over all keys
     first_of: by position, the first position of its event, which may serve several inputs. Empty if
         each event has one position
+    number: by position, the event's running number in its key. Empty if nothing asks for it
     """
 
     start: Integers
@@ -74,6 +75,7 @@ class Events(NamedTuple):
     counts: NDArray[np.int32]
     may_end: NDArray[np.bool_]
     first_of: Integers
+    number: Integers
 
 
 @inlined
@@ -90,6 +92,50 @@ def last_position(events: Events, position: int) -> int:
     return position
 
 
+class Start(NamedTuple):
+    """Where a search begins, and how far back it may look.
+
+    position: of the first event to try
+    event, begin: the new event's last position, and the first one of its key
+    oldest_position, oldest_time: no older event may be taken: no window holds it
+    """
+
+    position: int
+    event: int
+    begin: int
+    oldest_position: int
+    oldest_time: int
+
+
+class Reach(NamedTuple):
+    """What conditions may look at.
+
+    Numbers only, like all tuples that are made in an innermost loop: one with arrays costs as much
+    as a step of the search.
+
+    event, begin: positions of the latest event, and of the key's first one
+    leading: µs, the length of the leading wait; NEVER = it has no place yet, or there is none
+    """
+
+    event: int
+    begin: int
+    leading: int
+
+
+class RunReach(NamedTuple):
+    """The same in patterns with additions, with the length of a leading wait in any case.
+
+    deepest: the depth of the candidate's oldest event
+    is_last: no more will be bound: a leading wait has a place only then
+    """
+
+    event: int
+    begin: int
+    leading: int
+    deepest: int
+    is_last: bool
+
+
 class Query(NamedTuple):
     """A query as the kernels read it.
 
@@ -99,6 +145,7 @@ class Query(NamedTuple):
     followed: `runtime.matching.kernel.tables.followed_windows`
     within: µs, of the whole pattern; NEVER = no limit
     leading: µs, the length of the leading wait; NEVER = none
+    is_ambiguous: some transitions can tie
     """
 
     automaton: AutomatonTables
@@ -108,6 +155,33 @@ class Query(NamedTuple):
     followed: NDArray[np.bool_]
     within: int
     leading: int
+    is_ambiguous: bool
+
+
+class Limits(NamedTuple):
+    """What a search in a pattern with additions ends at; the first three as in `Query`.
+
+    most_bound: so many events may count in one search
+    most_matches: of a `find all`, so many are given for one event; 0 = the most recent one is;
+        EVERY = all candidates in the windows are
+    """
+
+    within: int
+    leading: int
+    is_ambiguous: bool
+    most_bound: int
+    most_matches: int
+
+
+class Skip(NamedTuple):
+    """Where the next match may begin.
+
+    term: it is moved to its event, -1 = past the latest event
+    to_last: the term's last event counts, not the first one
+    """
+
+    term: int
+    to_last: bool
 
 
 class Links(NamedTuple):
@@ -166,7 +240,6 @@ class Workspace(NamedTuple):
     path: Path
     dead_ends: DeadEnds
     search_state: SearchState
-    stacks: Stacks
     lanes: Lanes
     ours: Integers
     theirs: Integers
@@ -185,9 +258,7 @@ def new_workspace(start: Integers, automaton: AutomatonTables, terms: int, input
     search_state = SearchState(np.full(terms + 1, -1, np.int64), oldest_position, oldest_time, in_window)
     lanes = new_lanes(count, longest_key)
     ours, theirs = np.zeros(terms, np.int64), np.zeros(terms, np.int64)
-    return Workspace(
-        links, path, new_dead_ends(automaton, longest_key), search_state, new_stacks(), lanes, ours, theirs
-    )
+    return Workspace(links, path, new_dead_ends(automaton, longest_key), search_state, lanes, ours, theirs)
 
 
 @inlined
@@ -229,12 +300,10 @@ def is_more_recent(bindings: Integers, best: Integers, terms: int, ours: Integer
 class Frames(NamedTuple):
     """The path of the search, one entry per depth; the event bound at depth d is the d-th newest.
 
-    position: the event bound there
     state, next_transition: the state that took it, and the transition after the one that did
     best: the best completion found so far, -1 = none
     """
 
-    position: Integers
     state: Integers
     next_transition: Integers
     best: Integers
@@ -247,12 +316,26 @@ class Bound(NamedTuple):
     runs: by (term, place), the depth of its events, newest first
     numbers: the same shape: the number of the run so far (`runtime.matching.kernel.memory`)
     at: by slot, the position of an event
+    path: by depth, the position of the event that is bound there
     """
 
     counts: Integers
     runs: NDArray[np.int32]
     numbers: NDArray[np.int32]
     at: Integers
+    path: Integers
+
+
+class Round(NamedTuple):
+    """The search at hand.
+
+    begin: the position of the key's first event
+    first_search, number: the numbers of the key's first search, and of this one
+    """
+
+    begin: int
+    first_search: int
+    number: int
 
 
 class Failures(NamedTuple):
@@ -282,6 +365,7 @@ class Memory(NamedTuple):
     following: by entry, the next one of the same bucket; -1 = none
     buckets: the first entry; -1 = none
     used: how many entries, buckets and completions are in use
+    parts: by part of a key, a `PartKind` and a term, as in `RunTables`
     event, transition, rest: by completion, its newest event, what took it, and the rest of it
     """
 
@@ -290,6 +374,7 @@ class Memory(NamedTuple):
     following: Integers
     buckets: Integers
     used: Integers
+    parts: Integers
     event: Integers
     transition: Integers
     rest: Integers
@@ -319,7 +404,6 @@ class RunWorkspace(NamedTuple):
     frames: Frames
     bound: Bound
     failures: Failures
-    stacks: Stacks
     place: Integers
 
 
@@ -340,23 +424,26 @@ def new_run_workspace(start: Integers, tables: RunTables, slots: int, inputs: in
     links = Links(np.empty((linked, longest), np.int32), np.empty(longest, np.int64))
     oldest_position, oldest_time, size = (np.zeros(inputs, np.int64) for _ in range(3))
     search_state = SearchState(np.zeros(1, np.int64), oldest_position, oldest_time, size)
-    frames = Frames(*(np.empty(longest + 2, np.int64) for _ in range(4)))
+    frames = Frames(*(np.empty(longest + 2, np.int64) for _ in range(3)))
     runs, numbers = (np.empty((terms, longest + 1), np.int32) for _ in range(2))
-    bound = Bound(np.zeros(terms, np.int64), runs, numbers, np.zeros(slots, np.int64))
+    path = np.empty(longest + 2, np.int64)
+    bound = Bound(np.zeros(terms, np.int64), runs, numbers, np.zeros(slots, np.int64), path)
     fail_rows, direct_rows = (1 + int(tables.states[name].max(initial=-1)) for name in ("fail_row", "direct_row"))
     width = longest + 1
     size_of_direct = max(1, direct_rows * width)
     fail_search, fail_until = (np.zeros(max(1, fail_rows), np.int64) for _ in range(2))
     direct_search, found_search, found = (np.zeros(size_of_direct, np.int64) for _ in range(3))
     failures = Failures(fail_search, fail_until, direct_search, found_search, found, width)
-    return RunWorkspace(links, search_state, frames, bound, failures, new_stacks(), np.zeros(8, np.int64))
+    return RunWorkspace(links, search_state, frames, bound, failures, np.zeros(8, np.int64))
 
 
-def new_memory(room: int, parts: int) -> Memory:
-    """Room for so many entries, with keys of so many parts."""
+def new_memory(room: int, tables: RunTables) -> Memory:
+    """Room for so many entries, with keys of as many parts as a state has at most."""
+    states = tables.states
+    parts = max(1, int((states["stop_part"] - states["first_part"]).max(initial=0)))
     keys, buckets = np.empty((room, parts + 4), np.int64), np.full(max(room, FIRST_BUCKETS), -1, np.int64)
     value, following, event, transition, rest = (np.empty(room, np.int64) for _ in range(5))
-    return Memory(keys, value, following, buckets, np.zeros(3, np.int64), event, transition, rest)
+    return Memory(keys, value, following, buckets, np.zeros(3, np.int64), tables.parts, event, transition, rest)
 
 
 def new_matches(most: int, room: int, errors: int) -> Matches:

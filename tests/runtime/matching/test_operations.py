@@ -190,6 +190,7 @@ def loaded(code: Code, pairs: list[tuple[Any, Any]]) -> LoadedProgram:
     )
     values = [[0 if value is None else value for value in column] for column in zip(*pairs, strict=True)]
     integers, floats = (np.zeros((2, len(pairs))), values)[:: -1 if not is_about_floats(code) else 1]
+    stacks = new_stacks()
     return LoadedProgram(
         code=np.array(code, np.int32),
         ends=np.array([0, len(code)]),
@@ -202,6 +203,8 @@ def loaded(code: Code, pairs: list[tuple[Any, Any]]) -> LoadedProgram:
         float_state=states.astype(np.int8),
         float_mask=np.arange(2, dtype=np.int32),
         is_complete=False,
+        stack_integers=stacks[0],
+        stack_floats=stacks[1],
     )
 
 
@@ -219,14 +222,14 @@ def test_every_operation_is_known() -> None:
 
 @pytest.mark.parametrize("operation", Operation, ids=lambda operation: operation.name)
 def test_for_one_candidate(operation: Operation) -> None:
-    code, stacks = code_of(operation), new_stacks()
+    code = code_of(operation)
     pairs = samples(code)
     program = loaded(code, pairs)
     found: list[Value] = []
     for position in range(len(pairs)):
         with np.errstate(all="ignore"):
-            state = state_of.plain(program, 0, np.array([position, position]), stacks, KNOWN)  # type: ignore[attr-defined]
-        value = stacks.floats[0].item() if is_float(operation) else stacks.integers[0].item()
+            state = state_of.plain(program, 0, np.array([position, position]), KNOWN)  # type: ignore[attr-defined]
+        value = (program.stack_floats if is_float(operation) else program.stack_integers)[0].item()
         found.append(value if state == KNOWN else None)
     assert list(map(repr, found)) == [repr(expected(operation, code, *pair)) for pair in pairs]
 
@@ -276,5 +279,5 @@ def test_what_fails_is_not_a_null(operation: Operation, left: int) -> None:
     decides = DECIDING[operation]
     program = loaded(code, [(decides, 0), (1 - decides, 0)])
     program = program._replace(integer_state=np.array([[left, left], [FAILED, FAILED]], np.int8))
-    states = [state_of.plain(program, 0, np.array([at, at]), new_stacks(), KNOWN) for at in (0, 1)]  # type: ignore[attr-defined]
+    states = [state_of.plain(program, 0, np.array([at, at]), KNOWN) for at in (0, 1)]  # type: ignore[attr-defined]
     assert states == [KNOWN if left == KNOWN else FAILED, FAILED]
