@@ -21,7 +21,7 @@ from runtime.admission import ClocksRun, Outcome, Ready, Released, Waited, of_la
 from runtime.column_types import Integers, has_column
 from runtime.columns.arrivals import AT_THE_END
 from runtime.columns.rows import taken_by_term, taken_rows
-from runtime.engine.call_rows import CallRecords, Wanted
+from runtime.engine.call_rows import CallRecords, CallRows, Wanted
 from runtime.engine.query_state import QueryParts, QueryState
 from runtime.engine.selected_values import with_compared, with_selected
 from runtime.engine.shared_admission import AdmittedCall, Carry, SharedAdmission, counted, renamed
@@ -59,8 +59,7 @@ def matches_in_order(
     definitive: Integers,
     records: Integers,
     times: Integers,
-    table: pa.Table,
-    keys: Sequence[pa.Array],
+    rows: CallRows,
 ) -> tuple[Matched, Integers]:
     """Matches in order, and by match its number in the order in which it was found.
 
@@ -69,17 +68,17 @@ def matches_in_order(
     definitive: by match, µs
     records: by new record, its number in the call
     times: by row, µs
-    table: the rows of the call
-    keys: by row, the key columns
+    rows: of the call
     """
+    table, keys = rows.table, rows.keys
     columns = released.time, released.emitted, released.record, released.order
     time, emitted, record, latest_rows = (taken_rows(column, latest) for column in columns)
     order, emitted, record = ordered_steps(
         emitted, record, time, rank, lambda matches: taken_columns(keys, latest_rows[matches].astype(np.int64))
     )
     last = taken_rows(latest_rows, order).astype(np.int64)
-    rows = _rows_of(released, members, order, latest, last)
-    times_of_members = taken_by_term(times, rows.T)
+    rows_of_members = _rows_of(released, members, order, latest, last)
+    times_of_members = taken_by_term(times, rows_of_members.T)
     source_times, arrivals, offsets = (
         table.column(name).to_numpy() for name in ("_source_time", "_arrival", "_offset")
     )
@@ -88,7 +87,7 @@ def matches_in_order(
     time = taken_rows(time, order)
     matched = Matched(
         latest=last,
-        members=rows.T,
+        members=rows_of_members.T,
         time=time,
         definitive=time if is_definitive else taken_rows(definitive, order),
         emitted=emitted,
@@ -96,9 +95,9 @@ def matches_in_order(
         step=call_numbers(record, records),
         rank=taken_rows(rank, order),
         times=times_of_members,
-        source_times=times_of_members if is_told else taken_by_term(source_times, rows.T),
-        arrivals=taken_by_term(arrivals, rows.T),
-        offsets=taken_by_term(offsets, rows.T),
+        source_times=times_of_members if is_told else taken_by_term(source_times, rows_of_members.T),
+        arrivals=taken_by_term(arrivals, rows_of_members.T),
+        offsets=taken_by_term(offsets, rows_of_members.T),
         reasons=np.empty((len(order), 0), np.int8),
     )
     return matched, order
@@ -354,8 +353,7 @@ class QueryRunner:
             definitive,
             records,
             times,
-            rows.table,
-            rows.keys,
+            rows,
         )
         if has_column(rows.table, "_adjusted"):
             members = members[order]
