@@ -288,6 +288,17 @@ class SourcePlanning(ABC):
         """What every bucket has to hear of a piece; None = nothing."""
         return None
 
+    def begun(self, before: Any | None, dropped: Sequence[Any]) -> Any | None:  # noqa: ARG002
+        """A piece that reads nothing, and says where reading has begun; None = that is known.
+
+        Where a job begins depends on what there is at that moment. What was there and has been lost
+        since must not be passed over when its first pieces are planned anew.
+
+        before: a piece that reads nothing, of what was read before; None = nothing was
+        dropped: the pieces behind it that are planned anew, at least one
+        """
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class FirstTables:

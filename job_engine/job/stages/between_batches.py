@@ -20,10 +20,10 @@ from job_engine.job.preflight import Checked
 from job_engine.job.written_journal import asked_of_text, read_journal, write_journal
 from job_engine.place import Place
 from job_engine.sinks.kinds import MicroBatch, publishing
-from job_engine.sources.kinds import kind_of
+from job_engine.sources.kinds import Part, kind_of, planning_of
 from job_engine.sources.listing.batch_log import Batches, manifest_of, remove_begun
 from job_engine.sources.listing.command_folder import CHANGE, ERROR, Answer, Command, CommandFolder
-from job_engine.sources.listing.manifests import ManifestFolder
+from job_engine.sources.listing.manifests import Manifest, ManifestFolder, list_place, load_list
 from job_engine.sources.source import Source
 from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.program import Program
@@ -230,7 +230,8 @@ def plan_anew(folder: JobFolder, identity: str, deployment: Deployment, confirm:
     """Take from the record what was begun under larger limits, as far as nothing is published.
 
     Several micro-batches may be begun and not committed: those up to the last one that has left
-    something anywhere are repeated as they were.
+    something anywhere are repeated as they were. Where sources have begun to be read stays on
+    record: the first of the others reads nothing then.
 
     identity: of the checkpoint
     confirm: raises InputError if another run has the checkpoint
@@ -252,12 +253,35 @@ def plan_anew(folder: JobFolder, identity: str, deployment: Deployment, confirm:
     dropped = range(stays + 1, last + 1)
     if not dropped:
         return
+    beginnings = _beginnings(checkpoint, dropped)
     for batch in dropped:
         for sink in deployment.sinks.values():
             publishing(sink).remove_leftovers(sink, MicroBatch(identity, batch), ())
-    remove_begun(checkpoint, dropped)
+    remove_begun(checkpoint, dropped[1:] if beginnings else dropped)
+    for manifest in beginnings:
+        ManifestFolder.of(checkpoint).write(manifest)
     remove_tries(checkpoint)
     warn(f"{_named(dropped[0], last)} planned anew, with a smaller {', '.join(smaller)}: nothing was published")
+
+
+def _beginnings(checkpoint: Place, dropped: range) -> list[Manifest]:
+    """Manifests of the first of these micro-batches that read nothing, and say where sources begin.
+
+    Empty = there is nothing to say: all of them can go.
+    """
+    manifests = ManifestFolder.of(checkpoint)
+    before, first, last = (manifest_of(checkpoint, batch) for batch in (dropped[0] - 1, dropped[0], dropped[-1]))
+    read = load_list(list_place(checkpoint), manifests, before)
+    found = [manifests.read(number) for number in range(before + 1, last + 1)]
+    still = {name: Part(item.format, item.memory.still()) for name, item in read.by_source.items()}
+    begun: dict[str, Part] = {}
+    for name, part in found[-1].by_source.items():
+        pieces = [manifest.by_source[name].piece for manifest in found if name in manifest.by_source]
+        piece = planning_of(part.format).begun(still[name].piece if name in still else None, pieces)
+        if piece is not None:
+            begun[name] = Part(part.format, piece)
+    own = [replace(manifest, by_source=still | begun, unread={}) for manifest in found[: first - before]]
+    return own if begun else []
 
 
 def _named(first: int, last: int) -> str:

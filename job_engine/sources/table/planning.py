@@ -387,6 +387,17 @@ class TablePlanning(SourcePlanning):
             for share in unit_tasks(units, count)
         ]
 
+    def begun(self, before: TablePiece | None, dropped: Sequence[TablePiece]) -> TablePiece | None:
+        """As `SourcePlanning.begun`: the version behind which commits are read.
+
+        A table that is read as a whole has what it had, in a later version as well.
+        """
+        first = next((piece.position for piece in dropped if piece.position is not None), None)
+        is_known = before is not None and before.position is not None
+        if first is None or first.began is None or first.is_whole or is_known:
+            return None
+        return TablePiece(replace(first, version=first.began, units_read=None, has_unread=False))
+
 
 PLANNING = TablePlanning()
 

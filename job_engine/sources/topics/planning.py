@@ -348,6 +348,14 @@ def _advances(source: KafkaSource, after: Mapping[str, TopicPosition], listing: 
                 yield Advance(source.name, after[name].number, number, listing.moment - source.skew, offset)
 
 
+def _where_begun(known: TopicPosition | None, last: TopicPosition) -> TopicPosition:
+    """The position of a topic of which nothing is read but what was `known` before."""
+    if known is not None and known.identity != last.identity:
+        return known  # it was made again: whoever plans anew has to notice that, too
+    begun = dict(last.next if last.begun is None else last.begun)
+    return replace(last, next=begun if known is None else {**begun, **known.next})
+
+
 # Divide the ranges of a micro-batch among tasks: equal numbers of messages.
 
 LEAST = 50_000
@@ -456,6 +464,15 @@ class TopicsPlanning(SourcePlanning):
     def news(self, piece: TopicsPiece) -> TopicsNews | None:
         """As `SourcePlanning.news`."""
         return TopicsNews(piece.advances) if piece.advances else None
+
+    def begun(self, before: TopicsPiece | None, dropped: Sequence[TopicsPiece]) -> TopicsPiece | None:
+        """As `SourcePlanning.begun`: the offsets of partitions that no piece before has."""
+        known = {} if before is None else before.position
+        position = {name: _where_begun(known.get(name), last) for name, last in dropped[-1].position.items()}
+        if position == known:
+            return None
+        new = (item for piece in dropped for item in piece.advances if item.arrival == NO_TIME)
+        return TopicsPiece(position, (), tuple(new))
 
 
 PLANNING = TopicsPlanning()

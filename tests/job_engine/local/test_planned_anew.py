@@ -6,14 +6,19 @@ import json
 from pathlib import Path
 
 import pytest
+from deltalake import write_deltalake
 
 from job_engine.errors import WorkerDied
-from job_engine.job.checkpoint.job_folder import failed_tries, told_deaths
+from job_engine.job.checkpoint.job_folder import JobFolder, failed_tries, told_deaths
+from job_engine.job.stages.start import RunKind
+from querylang.errors import InputError
+from tests.support.delta_tables import FROM_TABLE
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.topic_job import TopicJob
-from tests.support.local_jobs import NEVER, CrashAt, assert_exactly_once, crashed, local, run
-from tests.support.sensors import add_files, project, streamed, table
+from tests.support.local_jobs import LONGEST, NEVER, CrashAt, assert_exactly_once, begun, crashed, local, run
+from tests.support.sensors import QUERY, add_files, project, streamed, table, totals
 
+SENSOR = b'{"sensor": "a", "value": 1.0, "ts": 1700000000000}'
 LARGE, SMALL = "maxFilesPerTrigger: 4", "maxFilesPerTrigger: 1"
 
 
@@ -115,6 +120,53 @@ def test_a_topic_alone_says_what_was_published(
     run(job.path)
     assert "repeated with the same records" in caplog.text
     job.assert_exactly_once()
+
+
+def test_messages_that_are_gone_since_are_not_passed_over(
+    tmp_path: Path, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = TopicJob(tmp_path, broker)
+    crashed(job.path, CrashAt("stepped"))
+    broker.delete_before(job.topic, {0: 5})
+    change(job.path, "maxOffsetsPerTrigger: 500", "maxOffsetsPerTrigger: 70")
+    handle, _ = begun(job.path)
+    with pytest.raises(InputError, match="the offsets 0 to 4 no longer exist"):
+        handle.await_termination(LONGEST)
+    assert "micro-batch 0, which was interrupted, is planned anew" in caplog.text
+    handle, _ = begun(job.path, kind=RunKind(is_bounded=True, flush=True, accepts_loss=True))
+    assert handle.await_termination(LONGEST)
+    assert totals(JobFolder(tmp_path / "state").ledger.total(), "Rise")["lost"] == 5
+
+
+@pytest.mark.parametrize("point", ["begun", "stepped"])
+def test_a_job_that_begins_at_the_end_begins_there_once(tmp_path: Path, broker: Broker, point: str) -> None:
+    job = TopicJob(tmp_path, broker)
+    change(job.path, "    event: Reading\n", "    event: Reading\n    start: latest\n")
+    crashed(job.path, CrashAt(point))  # nothing is there to be read, but partitions are
+    rows = [(number % 3, 1_700_000_000_000 + number, SENSOR) for number in range(100)]
+    broker.produce(job.topic, rows)
+    change(job.path, "maxOffsetsPerTrigger: 500", "maxOffsetsPerTrigger: 70")
+    run(job.path)
+    assert totals(JobFolder(tmp_path / "state").ledger.total(), "Rise")["received"] == len(rows)
+
+
+@pytest.mark.parametrize("point", ["begun", "stepped"])
+def test_a_job_that_begins_at_the_end_of_a_table_begins_there_once(tmp_path: Path, point: str) -> None:
+    readings = str(tmp_path / "readings")
+    write_deltalake(readings, table().head(50))
+    path = tmp_path / "sensors.yaml"
+    path.write_text(
+        FROM_TABLE.replace("arrival: at,", "arrival: at, start: latest,").replace(
+            "delta, path: out", "parquet, path: out"
+        )
+    )
+    (tmp_path / "sensors.query").write_text(QUERY)
+    path = local(path)
+    crashed(path, CrashAt(point))
+    write_deltalake(readings, table().tail(30), mode="append")
+    change(path, "maxFilesPerTrigger: 5", "maxFilesPerTrigger: 1")
+    run(path)
+    assert totals(JobFolder(tmp_path / "state").ledger.total(), "Rise")["received"] == 30
 
 
 def test_the_line_of_a_crash_names_the_limit(tmp_path: Path) -> None:
