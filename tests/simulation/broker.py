@@ -67,7 +67,7 @@ class Stored:
 class Partition:
     """A log; `first`: the least offset that retention has left, `gone`: what was before; `is_read`: by some reader.
 
-    is_known: a job has ended a micro-batch that knows it: before that it may begin anew where the log begins
+    is_known: a job has it on record: before that it may begin where the log begins
     """
 
     log: list[Stored] = field(default_factory=list)

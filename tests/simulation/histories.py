@@ -30,7 +30,8 @@ REFUSALS = (
     "that has ended are still to be processed",
     "begin with a new checkpoint",
     "deployed since the history was read",
-    "[Errno",  # the disk, while the job takes the command
+    "Input/output error",  # the disk, while the job takes the command
+    "the disk is full",
 )
 """In errors of a command that are as they should be."""
 

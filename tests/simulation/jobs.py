@@ -18,7 +18,6 @@ from job_engine.deployment_file import load_deployment
 from job_engine.errors import JobError, Unreachable
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.job import deploy, run
-from job_engine.sources.listing.batch_log import batches_of
 from querylang.errors import EnsueError, FileErrors, PassingError
 from tests.differential.patterns import random_queries
 from tests.simulation.care import Act, Care
@@ -158,7 +157,7 @@ class _Telling:
         for _ in range(lives if self._less.lives is None else min(lives, self._less.lives)):
             rate = 0.0 if aim else self._chooser.choice((0.003, 0.01, 0.03, 0.1))
             self._world.faults.begin(rate, self._chooser.choice(MOODS))
-            if self._expires and batches_of(load_deployment(self._path).checkpoint).open is None:
+            if self._expires:
                 note_known(self._world.broker, self._topics)
             self._accepts_loss = self._expires and self._expiry.random() < 0.3
             self._life(self._runs, refuses=_is_loss if self._expires else None)

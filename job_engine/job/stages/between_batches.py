@@ -9,6 +9,7 @@ from typing import NotRequired, TypedDict
 
 from job_engine.deployment import Deployment
 from job_engine.durable_files import JobFile
+from job_engine.errors import plain_error
 from job_engine.job.checkpoint.checkpoint_record import write_record
 from job_engine.job.checkpoint.job_folder import JobFolder, Reached, remove_tries
 from job_engine.job.history.read_again import histories, joined_folder, remove_done, remove_unused
@@ -96,7 +97,7 @@ def _changed(journal: Journal, ready: Checked, reached: Reached, command: Comman
         reading = HistoryReading(deployment, own.program, own.titles, asked)
         reading.finish(reached.progress.clock, target)
     except (InputError, OSError) as error:
-        return journal.refused(f"DeployQuery: {' '.join(str(error).split())}", taking)
+        return journal.refused(f"DeployQuery: {' '.join(str(plain_error(error)).split())}", taking)
     return joined
 
 
