@@ -89,7 +89,7 @@ def write_messages(chooser: random.Random, broker: Broker, source: Topic) -> Non
 
 
 def note_known(broker: Broker, topics: list[Topic]) -> None:
-    """Between two lives: a job keeps on record, for good, where it has begun to read what it was told to read."""
+    """Between two lives: where a job has begun to read a partition stays on record for good."""
     for partition in (partition for source in topics for partition in broker.topics[source.name]):
         partition.is_known |= partition.is_read
 

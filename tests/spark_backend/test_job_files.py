@@ -284,6 +284,6 @@ def test_files_of_a_job_are_read_and_written_in_one_place() -> None:
         for name in ("read_json", "write_durably")
     }
     assert users == {
-        "read_json": ["delta.log", "durable_files"],
+        "read_json": ["delta_log", "durable_files"],
         "write_durably": ["durable_files", "local.run_log"],
     }

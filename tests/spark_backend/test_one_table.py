@@ -10,6 +10,7 @@ import pyarrow.dataset
 import pytest
 from deltalake import DeltaTable
 
+from job_engine import delta_log
 from job_engine.deployment_file import load_deployment
 from job_engine.job.plan_rules import finished
 from job_engine.job.preflight import checked
@@ -18,7 +19,6 @@ from job_engine.sinks.bucket_results import Attempt, TaskFiles, put_in_one, refu
 from job_engine.sinks.folder import publishing as of_folders
 from job_engine.sinks.kinds import Layout, MicroBatch, Sink
 from job_engine.sinks.run_sinks import publish
-from job_engine.sinks.table import publishing as of_tables
 from job_engine.sinks.table.settings import TableSink
 from job_engine.sinks.tables import json_rows, one_table, row_of_query
 from job_engine.wire.tagged_rows import Tag, user_table
@@ -109,7 +109,7 @@ def test_a_change_of_the_queries_does_not_look_through_all_results(
     deployment = load_deployment(job_of(tmp_path, f"{{format: {kind}, path: out, layout: one}}"))
     written(deployment.sinks["matches"])
     looked = list[object]()
-    for module, name in ((of_folders, "files_below"), (of_tables, "tables_below")):
+    for module, name in ((of_folders, "files_below"), (delta_log, "tables_below")):
         monkeypatch.setattr(module, name, lambda path: looked.append(path) or ())
     finished(PLAN, deployment, feeds=False)
     assert not looked
