@@ -36,7 +36,7 @@ def chain_ages(
 ) -> Integers | None:
     """By state, how much older than the latest event its event may be, µs; None = not a chain.
 
-    followed, within: as in `runtime.matching.kernel.conditions.Query`
+    followed, within: as in `runtime.matching.kernel.workspace.Query`
 
     In a chain state n takes the events of one input, by one transition, for one name, to state n+1.
     Times alone decide what is in a window.

@@ -397,7 +397,7 @@ class Matches(NamedTuple):
 
 
 class RunWorkspace(NamedTuple):
-    """All of it, and where the search is: see `Place`."""
+    """All of it; `place`: where the search is, by KEY and the entries behind it."""
 
     links: Links
     search_state: SearchState
@@ -408,7 +408,7 @@ class RunWorkspace(NamedTuple):
 
 
 KEY, INDEX, COUNT, PREVIOUS, FIRST_SEARCH, SEARCH, MATCHES, ERRORS = range(8)
-"""Entries of `Workspace.place`: where the search continues.
+"""Entries of `RunWorkspace.place`: where the search continues.
 
 The key; how many of its new events are done; how many starts it has; the last event that is in the
 windows; the numbers of the key's first search and of the last one; how many matches and errors.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dis
+import importlib
 import os
+import pkgutil
 import shutil
 import subprocess
 import sys
@@ -13,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import runtime
+from runtime.compiling.compiled import Kernel
 from runtime.compiling.files import pack, sources_digest
 from runtime.compiling.machine_code import KEPT_DAYS
 from runtime.progress_line import ONCE
@@ -160,3 +164,13 @@ def test_an_archive_serves_another_installation_on_the_same_processor(package: P
     assert _answer(elsewhere, ENSUE_KERNELS=str(archive)) == "12 1"
     missing = "no code of 'four_times' for this release and processor; it is compiled"
     assert _answer(elsewhere, missing, ENSUE_KERNELS=str(archive), NUMBA_CPU_NAME="generic") == "12 0"
+
+
+def test_a_field_of_a_tuple_has_not_the_name_of_a_kernel_that_is_not_called() -> None:
+    """A function's names do not say which of them are attributes: a kernel that seems to call itself ends in a recursion."""
+    modules = [importlib.import_module(item.name) for item in pkgutil.walk_packages(runtime.__path__, "runtime.")]
+    kernels = {id(item): item for module in modules for item in vars(module).values() if isinstance(item, Kernel)}
+    assert len(kernels) > 100
+    for item in kernels.values():
+        is_global = {step.argval for step in dis.get_instructions(item.function) if step.opname == "LOAD_GLOBAL"}
+        assert item.called.keys() <= is_global, item.function.__qualname__
