@@ -19,13 +19,22 @@ from job_engine.wire.plan_text import plan_text
 from job_engine.wire.program import Epoch, History, Notice, Program
 from querylang.changes import Applied, Moment, apply, refusal, with_instances_of, with_plan
 from querylang.dataclass import dataclass, replace
-from querylang.errors import InputError
+from querylang.errors import InputError, listed
 from querylang.merging import FileChange, merge
 from querylang.parameters import bind
 from querylang.plan.model import Plan, QueryPlan
-from querylang.plan.routing import Change, DeployQuery, Outcome, feeders, has_chains, routes_between
+from querylang.plan.routing import (
+    Change,
+    DeployQuery,
+    Outcome,
+    feeders,
+    has_chains,
+    routes_between,
+    taken_types,
+)
 from querylang.running import ChangeError, Running, RunningQuery, Version, known_value, with_events
 from runtime.instants import EARLIEST
+from runtime.timestamps import format_time
 
 HistoryName = Annotated[str, re.compile(r"\d{20}(-joined)?")]
 """The name of a folder with what a history has left."""
@@ -185,6 +194,20 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
+class EndedRoute:
+    """Event types that a query routed until its text ended, or one came that does not.
+
+    query: its name
+    events: the names of the types
+    place: arrival, µs, up to which it routed
+    """
+
+    query: str
+    events: tuple[str, ...]
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
 class Journal:
     """The queries of a checkpoint, and what became of changes.
 
@@ -193,6 +216,7 @@ class Journal:
     epochs: oldest first; at least one
     taken: changes that may not be reported yet, oldest first
     gathered: as of `Program`, of the queries of all epochs; None = there never were any
+    ended: what was routed by texts that are not kept, the last of each name and types
     """
 
     running: Running
@@ -200,6 +224,7 @@ class Journal:
     epochs: tuple[JournalEpoch, ...]
     taken: tuple[Taken, ...]
     gathered: Gathered | None = None
+    ended: tuple[EndedRoute, ...] = ()
 
     @staticmethod
     def begin(running: Running, plan: Plan, gathered: Gathered | None = None) -> Journal:
@@ -259,6 +284,9 @@ class Journal:
         if not new:
             return before.refused("DeployQuery: a history needs values for all parameters", taking)
         problem = _unfit_for_history(after.plan.queries, {query.name for query in new}, before.since)
+        problem = problem or _lacking_history(
+            after.plan.queries, {query.name for query in new}, before.ended, asked.since
+        )
         if problem is not None:
             return before.refused(f"DeployQuery: {problem}", taking)
         ended = [query.name for query in new if query.name in left]
@@ -297,8 +325,9 @@ class Journal:
             outcomes = tuple(Outcome("handed_over", name, "", f"the old text of '{name}' has ended") for name in names)
             epoch = _next_epoch(journal, running, finish(running.plan()), done)
             taken = Taken(0, done, batch, Notice(journal.next_notice, done, outcomes, epoch.number))
+            ended = _ended_routes(journal, epoch.plan, done)
             epochs, all_taken = (*journal.epochs, epoch), (*journal.taken, taken)
-            journal = replace(journal, running=running, epochs=epochs, taken=all_taken)
+            journal = replace(journal, running=running, epochs=epochs, taken=all_taken, ended=ended)
         return journal
 
     def settled(self, progress: JobProgress, batch: int) -> Journal:
@@ -354,6 +383,40 @@ def _unfit_for_history(queries: Sequence[QueryPlan], new: Collection[str], chang
     return None
 
 
+def _lacking_history(
+    queries: Sequence[QueryPlan], new: Collection[str], ended: Sequence[EndedRoute], since: int | None
+) -> str | None:
+    """Why a history would lack what queries took in the job; None = it has all.
+
+    queries, new: as of `_unfit_for_history`
+    since: as of `HistoryCommand`
+    """
+    running = {*new, *feeders(queries, new)}
+    taken = frozenset[str]().union(*(taken_types(query) for query in queries if query.name in running))
+    lacking = [route for route in ended if taken.intersection(route.events) and (since is None or since <= route.place)]
+    if not lacking:
+        return None
+    last = max(lacking, key=lambda route: route.place)
+    events = listed([f"'{event}'" for event in last.events if event in taken])
+    return (
+        f"'{last.query}' routed {events} until {format_time(last.place)}, and that text is not kept: begin behind it,"
+        " with a later --from, or deploy it without a history"
+    )
+
+
+def _ended_routes(journal: Journal, plan: Plan, place: int) -> tuple[EndedRoute, ...]:
+    """What texts that are not kept routed, once a plan follows at a place."""
+    if place == EARLIEST:  # nothing has been routed
+        return journal.ended
+    routes = {query.title: query.routes for query in plan.queries}
+    found = {(item.query, item.events): item for item in journal.ended}
+    for query in journal.plan.queries:
+        events = tuple(event for event in query.routes if event not in routes.get(query.title, ()))
+        if events:
+            found[query.name, events] = EndedRoute(query.name, events, place)
+    return tuple(found.values())
+
+
 def _changed(journal: Journal, asked: Asked, taking: Taking) -> Journal:
     applied = _applied(asked, taking, journal.running)
     gathered = journal.gathered
@@ -370,8 +433,8 @@ def _changed(journal: Journal, asked: Asked, taking: Taking) -> Journal:
         return replace(journal, running=applied.running, epochs=epochs, taken=taken)
     epoch = _next_epoch(journal, applied.running, applied.plan, place, tuple(sorted(applied.heirs.items())))
     since = {**journal.since, **{item.query: place for item in applied.outcomes}}
-    epochs = (*journal.epochs, epoch)
-    return replace(journal, running=applied.running, since=since, epochs=epochs, taken=taken, gathered=gathered)
+    epochs, ended = (*journal.epochs, epoch), _ended_routes(journal, epoch.plan, place)
+    return Journal(applied.running, since, epochs, taken, gathered, ended)
 
 
 def _gathered(journal: Journal, plan: Plan, heirs: Mapping[str, str], taking: Taking) -> Gathered | None:

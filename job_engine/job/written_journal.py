@@ -22,6 +22,7 @@ from job_engine.deployment import Deployment
 from job_engine.durable_files import RESTORE, JobFile, indented
 from job_engine.job.journal import (
     Asked,
+    EndedRoute,
     HiddenPlan,
     HistoryCommand,
     HistoryName,
@@ -45,8 +46,9 @@ from runtime.json_reader import DamagedJson, json_of_text
 from runtime.json_shapes import Count
 from runtime.reading import ControlError, parse_change
 
-JOURNAL_VERSION = 3
-"""Written where queries feed each other, or have. Version 2 is written where values may be secret.
+JOURNAL_VERSION = 4
+"""Written where texts that routed have ended. Version 3 is written where queries feed each other,
+or have. Version 2 is written where values may be secret.
 Other journals are of version 1, which older releases read, too."""
 
 FILES_VERSION = 2
@@ -164,12 +166,13 @@ def journal_to_plain(journal: Journal) -> dict[str, Any]:
     is_hiding = has_hidden(journal.running) or any(epoch.hidden for epoch in journal.epochs)
     is_gathered = journal.gathered is not None
     return {
-        "version": JOURNAL_VERSION if is_gathered else 2 if is_hiding else 1,
+        "version": JOURNAL_VERSION if journal.ended else 3 if is_gathered else 2 if is_hiding else 1,
         "running": running_to_plain(journal.running),
         "since": dict(journal.since),
         "epochs": [_epoch_to_plain(epoch) for epoch in journal.epochs],
         "taken": [asdict(item) for item in journal.taken],
         **({"gathered": journal.gathered} if is_gathered else {}),
+        **({"ended": [asdict(item) for item in journal.ended]} if journal.ended else {}),
     }
 
 
@@ -201,7 +204,7 @@ def journal_of_plain(data: PlainJournal, resolve: Resolve = no_variables) -> Jou
         raise DamagedJson("'epochs': expected at least one")
     epochs = tuple(_epoch_of_plain(item, resolve) for item in data["epochs"])
     running, gathered = running_of_plain(data["running"], resolve), data.get("gathered")
-    return Journal(running, data["since"], epochs, data["taken"], gathered)
+    return Journal(running, data["since"], epochs, data["taken"], gathered, data.get("ended", ()))
 
 
 def _epoch_of_plain(data: _PlainEpoch, resolve: Resolve) -> JournalEpoch:
@@ -412,6 +415,7 @@ class PlainJournal(TypedDict):
     epochs: list[_PlainEpoch]
     taken: tuple[Taken, ...]
     gathered: NotRequired[Gathered | None]
+    ended: NotRequired[tuple[EndedRoute, ...]]
 
 
 class _HistoryText(TypedDict):

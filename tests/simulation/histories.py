@@ -27,6 +27,7 @@ REFUSALS = (
     "; replace or undeploy first",
     "which has run without it",
     "has changed while the job ran",
+    "and that text is not kept",
     "that has ended are still to be processed",
     "begin with a new checkpoint",
     "deployed since the history was read",

@@ -355,6 +355,7 @@ RAISING = RISING.removesuffix("}") + "{ route Alarm(b.sensor, b.value); } }"
 
 AFTER = "query After { inputs { Alarm() key sensor within 60.0; Reading() key sensor within 60.0; } find Alarm:a -> Reading:b where b.value < a.value }"
 TWICE = "query Twice { inputs { Alarm() key sensor within 9.0; } find Alarm:a -> wait(3.0) { route Calm(a.sensor, a.value); } }"
+SILENT = TWICE.partition("{ route")[0] + "{} }"
 CALM = "event Calm { string sensor; float value; }\n"
 LATER = "query Later { inputs { Calm() key sensor within 90.0; Reading() key sensor within 60.0; } find Calm:a => Reading:b }"
 
@@ -403,3 +404,18 @@ def test_a_query_is_refused_where_what_feeds_it_has_changed(tmp_path: Path) -> N
     job.run()
     with pytest.raises(InputError, match="'Twice', which feeds it, has changed while the job ran"):
         send_with_history(job.deployment, ALARM + CALM + EVENT + LATER, "start")
+
+
+@pytest.mark.parametrize("change", [{"UndeployQuery": ["Twice"]}, {"ReplaceQuery": [ALARM + SILENT, True]}])
+def test_what_a_text_routed_that_is_not_kept_is_missed(tmp_path: Path, change: dict[str, list[object]]) -> None:
+    job = in_chains(tmp_path / "job", TWICE, TWICE.replace("Twice", "Other"))
+    send_change(job.deployment, json.dumps(change), wait=False)
+    job.start()
+    at_the_end(job)
+    with pytest.raises(InputError) as error:
+        send_with_history(job.deployment, CALM + EVENT + LATER, "start")
+    assert str(error.value) == (
+        "DeployQuery: 'Twice' routed 'Calm' until 1970-01-01T00:02:39.000000Z, and that text is not kept: begin behind"
+        " it, with a later --from, or deploy it without a history"
+    )
+    assert send_with_history(job.deployment, CALM + EVENT + LATER, "200.0").command

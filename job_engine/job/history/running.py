@@ -274,7 +274,7 @@ def send_with_history(
         progress = JobFolder(deployment.checkpoint).last_progress()
         _refuse_later(moment, progress)
         folder = new_folder(deployment.checkpoint)
-        command = HistoryCommand(text, folder.name, None, accepts_gap)
+        command = HistoryCommand(text, folder.name, moment, accepts_gap)
         own = _program(deployment, command)
         program, titles = own.program, own.titles
         if uses_table:
