@@ -46,6 +46,7 @@ from runtime.results.schemas import Results, in_order, match_schema, matches_in_
 from runtime.threads import thread_count
 
 _MOST_UNKNOWN = 100
+_MOST_UNREADABLE = 5
 
 Progress = Callable[[int], None]
 """Is called with how many records have been processed."""
@@ -85,8 +86,8 @@ class Written:
         lost = self.discarded["malformed"] + self.discarded["unknown_type"]
         return list(self.unknown) if lost == self.rows else ()
 
-    def add(self, results: Results, most: int) -> None:
-        """Counts the results of a call; keeps the text of at most so many unreadable rows."""
+    def add(self, results: Results) -> None:
+        """Counts the results of a call, and keeps the texts of the first unreadable rows."""
         self.matches += sum(map(len, results.matches.values()))
         self.outputs += len(results.outputs)
         if results.discarded is None or not len(results.discarded):
@@ -97,7 +98,7 @@ class Written:
             if row["reason"] == "unknown_type" and len(self.unknown) < _MOST_UNKNOWN:
                 self.unknown[row["text"]] = None
         malformed = [(row["source"], row["text"]) for row in rows if row["reason"] == "malformed"]
-        self.unreadable += malformed[: most - len(self.unreadable)]
+        self.unreadable += malformed[: _MOST_UNREADABLE - len(self.unreadable)]
 
 
 def replay_to_file(
@@ -109,7 +110,6 @@ def replay_to_file(
     until: str | None = None,
     flush: bool = True,
     progress: Progress | None = None,
-    most_shown: int = 5,
     tell_slow: Callable[[Sequence[str]], None] | None = None,
 ) -> Written:
     """Run queries over files, and write the matches to a new file. Raises InputError, QueryErrors.
@@ -131,7 +131,7 @@ def replay_to_file(
     refuse_several_queries(out, plan)
     if tell_slow is not None:
         tell_slow(slow_queries(plan, replay.about_rows_of(file.path for file in files)))
-    run = _Run(plan, files, out, stop, flush=flush, progress=progress, most_shown=most_shown)
+    run = _Run(plan, files, out, stop, flush=flush, progress=progress)
     try:
         written = run.with_pieces(replay.Reading.sorted_pieces)
     except replay.NotSortedError:
@@ -151,7 +151,6 @@ class _Run:
     until: int | None
     flush: bool
     progress: Progress | None
-    most_shown: int
 
     def with_pieces(self, pieces_of: Callable[[replay.Reading], Iterator[pa.Table]]) -> Written:
         reading, written, engine = replay.Reading(self.files), Written(), Engine(self.plan)
@@ -168,7 +167,7 @@ class _Run:
                     raise InputError("control events change the queries in these tables; replay them without --out")
                 ordered = in_order(self.plan, results)
                 file.write(ordered)
-                written.add(ordered, self.most_shown)
+                written.add(ordered)
         written.waiting, written.next_due = engine.waiting()
         written.ledger = engine.ledger()
         late = late_warning(written.ledger)

@@ -346,12 +346,7 @@ def pack_files(program: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
     loaded = load_program(program)
     for path, reading in files_of(batches):
         # for the clock, all files are one source
-        yield from pack_parts(
-            reading.records(path, loaded.plan()),
-            loaded,
-            replace(reading, source=None),
-            by_partition=True,
-        )
+        yield from pack_parts(reading.records(path, loaded.plan()), loaded, replace(reading, source=None))
 
 
 # Decode tagged rows into the typed DataFrames that users get.

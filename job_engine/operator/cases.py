@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from job_engine.wire.packed_rows import PACKED_SCHEMA, Signal, pack_arrivals, pack_signal
 from job_engine.wire.partition_groups import EVERY_BUCKET
 from job_engine.wire.program import Program, with_script
+from job_engine.wire.reports import ProgressBy
 from job_engine.wire.tagged_rows import Tag
 from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import Plan
@@ -99,7 +100,8 @@ class Cases:
         start, arrivals = pieces[step]
         batches = []
         if len(arrivals):
-            batches.append(pack_arrivals(arrivals, self.program.groups(index), self.buckets, by_partition=False))
+            groups = self.program.groups(index)
+            batches.append(pack_arrivals(arrivals, groups, self.buckets, counted=ProgressBy(by_partition=False)))
             self._note_rows(index, step, start, arrivals)
         if case.flush and step == len(pieces) - 1:
             batches.append(pack_signal(self.buckets, Signal.FLUSH))

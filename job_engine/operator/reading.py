@@ -30,7 +30,7 @@ from runtime.columns.arrivals import Arrivals, RecordKind, in_arrival_order
 from runtime.instants import NEVER, NO_TIME
 from runtime.reading import ControlError, parse_change
 from runtime.results.ledger import Account, count_records, ledger_table
-from runtime.results.outputs import refused_file, refused_records
+from runtime.results.outputs import Refused, refused_file, refused_records
 from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema
 
 _REFUSED = (Outcome.USED, Outcome.HEARTBEAT, Outcome.CONTROL, Outcome.NULL_KEY, Outcome.NULL_TIME)
@@ -192,11 +192,9 @@ def _refused(group: PartitionGroup, chosen: Arrivals, limit: int) -> Results:
         outcome = np.where(wanted, np.int8(Outcome.AHEAD), of_all)
         account.update(count_records(query.title, sources, outcome))
         at = np.flatnonzero(wanted)
-        reasons = pa.repeat(pa.scalar(Outcome.AHEAD.word), len(at))
-        bounds = np.full(len(at), limit)
-        rows.append(
-            refused_records(group.plan, query.title, chosen.table, at, reasons, arrival[at], selection.time[at], bounds)
-        )
+        reasons, bounds = np.full(len(at), np.int8(Outcome.AHEAD)), np.full(len(at), limit)
+        refused = Refused(at, reasons, arrival[at], selection.time[at], bounds)
+        rows.append(refused_records(group.plan, query.title, chosen.table, refused))
     return Results(
         matches={}, outputs=OUTPUT_SCHEMA.empty_table(), discarded=pa.concat_tables(rows), ledger=ledger_table(account)
     )

@@ -17,7 +17,7 @@ from job_engine.local_path import LocalPath, temporary_folder
 from job_engine.place import Place, RemotePath, local_copy
 from job_engine.wire.packed_rows import pack_arrivals, pack_reports
 from job_engine.wire.program import Program
-from job_engine.wire.reports import Report, reports_of_remarks
+from job_engine.wire.reports import ProgressBy, Report, reports_of_remarks
 from querylang.dataclass import asdict, dataclass, replace
 from querylang.errors import InputError, PassingError
 from querylang.plan.model import Input, Plan, QueryPlan
@@ -218,15 +218,17 @@ class Read:
 
 
 def pack_parts(
-    parts: Iterable[Read], program: Program, reading: Reading, *, by_partition: bool
+    parts: Iterable[Read], program: Program, reading: Reading, *, by_partition: bool = True
 ) -> Iterator[pa.RecordBatch]:
     """The packed rows of batches of records, and a report of what is remarked of all of them.
 
-    by_partition: as in `pack_arrivals`
+    by_partition: as in `ProgressBy`
 
     What concerns a table as a whole is counted once, in however many parts it is read.
     """
     source = reading.name or reading.source or "table"
+    is_topic = source in program.topic_sources
+    is_limited = program.ahead_of(source) is not None and not is_topic
     remarks: dict[Remark, None] = {}
     for part in parts:
         arrivals = part.arrivals
@@ -239,9 +241,7 @@ def pack_parts(
                 source=source,
                 rank=reading.rank,
                 is_control=reading.is_control,
-                by_partition=by_partition,
-                is_limited=program.ahead_of(source) is not None and source not in program.topic_sources,
-                by_topic=source in program.topic_sources,
+                counted=ProgressBy(by_partition, is_limited, is_topic),
             )
             if not program.is_bounded:
                 yield from _far_records(arrivals, source)

@@ -43,7 +43,6 @@ def packed_commands(commands: Sequence[Command], program: Program, rank: int) ->
             source=packed_rows.COMMANDS,
             rank=rank,
             is_control=True,
-            by_partition=False,
         )
 
 

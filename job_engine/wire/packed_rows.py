@@ -23,7 +23,16 @@ from numpy.typing import NDArray
 
 from job_engine.local_path import LocalPath, temporary_file
 from job_engine.wire.partition_groups import EVERY_BUCKET, PartitionGroup, Route, refusing_group
-from job_engine.wire.reports import Report, SourceProgress, Unread, UnreadFiles, reports_to_plain, source_progress
+from job_engine.wire.reports import (
+    EACH_PARTITION,
+    ProgressBy,
+    Report,
+    SourceProgress,
+    Unread,
+    UnreadFiles,
+    reports_to_plain,
+    source_progress,
+)
 from querylang.dataclass import dataclass, field
 from querylang.plan.model import Plan
 from runtime.admission import Outcome, furthest_time
@@ -273,17 +282,13 @@ def pack_arrivals(
     source: str = "table",
     rank: int = 0,
     is_control: bool = False,
-    by_partition: bool = True,
-    is_limited: bool = False,
-    by_topic: bool = False,
+    counted: ProgressBy = EACH_PARTITION,
     latest: int | None = None,
 ) -> pa.RecordBatch:
     """A batch of at least one record as one row per bucket; `source`, `rank` as in GroupRecords.
 
     is_control: these are control events, which report no progress
-    by_partition: whether the clock tells the source's partitions apart
-    is_limited: whether records of the far future are refused, which the operator decides
-    by_topic: as in `ClockSource`
+    counted: how the progress of the source is counted
     latest: as in `BucketInput`; such records report no progress
     """
     per_bucket: list[list[_PackedRecords]] = [[] for _ in range(buckets)]
@@ -300,8 +305,7 @@ def pack_arrivals(
     if latest is not None:
         header["latest"] = latest
     elif not is_control:
-        found = source_progress(arrivals, source, by_partition=by_partition, is_limited=is_limited, by_topic=by_topic)
-        header["progress"] = [item.to_plain() for item in found]
+        header["progress"] = [item.to_plain() for item in source_progress(arrivals, source, counted)]
         header["newest"] = furthest_time(arrivals.table, chain.from_iterable(group.selectors for group in groups))
     counts = ledger_table(account).to_pylist()
     rows = enumerate(per_bucket)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -197,13 +197,28 @@ Unread = Mapping[str, UnreadFiles | None]
 """By source, what a micro-batch leaves of listed files; None = nothing any more."""
 
 
-def source_progress(
-    arrivals: Arrivals, source: str, *, by_partition: bool, is_limited: bool, by_topic: bool = False
-) -> list[SourceProgress]:
-    """The progress of each source partition in a batch; parameters as in `pack_arrivals`.
+class ProgressBy(NamedTuple):
+    """How the progress of a source is counted.
+
+    by_partition: whether the clock tells its partitions apart
+    is_limited: whether records of the far future are refused, which the operator decides
+    by_topic: as in `ClockSource`
+    """
+
+    by_partition: bool = True
+    is_limited: bool = False
+    by_topic: bool = False
+
+
+EACH_PARTITION = ProgressBy()
+
+
+def source_progress(arrivals: Arrivals, source: str, by: ProgressBy = EACH_PARTITION) -> list[SourceProgress]:
+    """The progress of each source partition in a batch.
 
     The partition of a malformed record is unknown, unless all records have the same.
     """
+    by_partition, is_limited, by_topic = by
     arrival, offset = (arrivals.system(name) for name in ("arrival", "offset"))
     partition = clock_partitions(arrivals, by_topic=by_topic)
     place = int(arrivals.system("place").min())

@@ -283,18 +283,18 @@ def end_of_window(rows: KeyedRows, key: int) -> int:
     return place
 
 
+class Leaving(NamedTuple):
+    """How an entry leaves: columns of `Released` for it."""
+
+    emitted: int
+    definitive: int
+    waited: int
+    record: int
+
+
 @inlined
 def release(
-    rows: KeyedRows,
-    places: Places,
-    released: Released,
-    timers: Timers,
-    entry: int,
-    out: int,
-    now: int,
-    definitive: int,
-    waited: int,
-    record: int,
+    rows: KeyedRows, places: Places, released: Released, timers: Timers, entry: int, out: int, leaving: Leaving
 ) -> int:
     """Writes the release of an event to position `out`, or that a timer has expired.
 
@@ -303,16 +303,16 @@ def release(
     # a timer takes no position: it is not an event
     if entry >= timers.first:
         timer = entry - timers.first
-        timers.emitted[timer] = now
-        timers.definitive[timer] = definitive
-        timers.record[timer] = record
+        timers.emitted[timer] = leaving.emitted
+        timers.definitive[timer] = leaving.definitive
+        timers.record[timer] = leaving.record
     else:
         released.order[out] = rows.key_rows[entry]
         released.time[out] = places.time[entry]
         released.input[out] = places.input[entry]
-        released.emitted[out] = now
-        released.definitive[out] = definitive
-        released.waited[out] = waited
-        released.record[out] = record
+        released.emitted[out] = leaving.emitted
+        released.definitive[out] = leaving.definitive
+        released.waited[out] = leaving.waited
+        released.record[out] = leaving.record
         out += 1
     return out

@@ -25,6 +25,7 @@ from runtime.admission.arrays import (
     NO_CLOCKS,
     TIMER,
     KeyedRows,
+    Leaving,
     Punctuation,
     Ready,
     Released,
@@ -372,9 +373,8 @@ def _run_timers(
         ):
             waited = Waited.REORDER if buffer_ended else Waited.WAIT
             entry = part.pending_entry[0]
-            out = release(
-                rows, admission.places, admission.released, timers, entry, out, moment, definitive, waited, by
-            )
+            leaving = Leaving(moment, definitive, waited, by)
+            out = release(rows, admission.places, admission.released, timers, entry, out, leaving)
             pop(part.pending_time, part.pending_entry, pending)
             pending -= 1
     return _after_releases(state, pending, out, last_release)
@@ -477,7 +477,8 @@ def _release_due(
             waited = Waited.NONE
         elif entry < timers.first and admission.buffer_end[rows.key_rows[entry]] != NO_TIME:
             waited = Waited.LEEWAY
-        out = release(rows, admission.places, admission.released, timers, entry, out, now, definitive, waited, record)
+        leaving = Leaving(now, definitive, waited, record)
+        out = release(rows, admission.places, admission.released, timers, entry, out, leaving)
         pop(part.pending_time, part.pending_entry, pending)
         pending -= 1
     return _after_releases(state, pending, out, state.last_release)

@@ -23,6 +23,7 @@ from __future__ import annotations
 from runtime.admission.arrays import (
     TIMER,
     KeyedRows,
+    Leaving,
     Places,
     Waited,
     advances_bound,
@@ -211,7 +212,7 @@ def _release_sorted(
             definitive = _definitive_at(admission, advances, bound, moment, record)
         else:
             definitive = NEVER if longest < 0 else moment - longest
-        out = release(rows, places, released, timers, entry, out, moment, definitive, waited, record)
+        out = release(rows, places, released, timers, entry, out, Leaving(moment, definitive, waited, record))
     next_timer = min(next_timer, released.next_timer[key])
     return Progress(key + 1, out, pending_out, next_timer, last_release)
 

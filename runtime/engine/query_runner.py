@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +41,7 @@ from runtime.results.matched import (
     ordered_steps,
     taken_columns,
 )
-from runtime.results.outputs import LookedUp, Routed, block_outputs, error_outputs, refused_records
+from runtime.results.outputs import LookedUp, Moments, Refused, Routed, block_outputs, error_outputs, refused_records
 from runtime.results.schemas import ADJUSTED_SCHEMA, NO_ADJUSTED, NO_OUTPUTS, no_discards, numbered, rows_of
 
 # The columns of a call's matches, put into the order of `runtime.results.matched`. Matches are
@@ -470,11 +469,7 @@ class QueryRunner:
             self.parts.plan,
             self.query.public_title,
             records.table,
-            bad,
-            reason_words(reasons),
-            records.arrival[bad],
-            wanted.selection.time[bad],
-            bounds,
+            Refused(bad, reasons, records.arrival[bad], wanted.selection.time[bad], bounds),
             [roles[place] for place in order.tolist()],
         )
 
@@ -515,31 +510,14 @@ def error_rows(
         parts.plan,
         parts.query,
         taken_columns(keys, released.order[latest].astype(np.int64)),
-        released.time[latest],
-        released.emitted[latest],
-        call_numbers(released.record[latest], records),
-        matches + latest,
+        Moments(
+            released.time[latest],
+            released.emitted[latest],
+            call_numbers(released.record[latest], records),
+            matches + latest,
+        ),
         [text for _, text in errors],
     )
-
-
-class Refused(NamedTuple):
-    """Records that admission or selection refused, by row.
-
-    reason: the `Outcome`
-    arrival, source_time, bound: as of `refused_records`
-    """
-
-    rows: Integers
-    reason: NDArray[np.int8]
-    arrival: Integers
-    source_time: Integers
-    bound: Integers
-
-    def only(self, chosen: Integers) -> Refused:
-        """Some of them."""
-        rows, reason, arrival, source_time, bound = self
-        return Refused(rows[chosen], reason[chosen], arrival[chosen], source_time[chosen], bound[chosen])
 
 
 def refused(records: CallRecords, wanted: Wanted, released: Released) -> Refused:
@@ -555,7 +533,4 @@ def refused(records: CallRecords, wanted: Wanted, released: Released) -> Refused
 
 def refused_rows(parts: QueryParts, table: pa.Table, own: Refused) -> pa.Table:
     """The rows of refused records, with the reason; `table`: the records that they are rows of."""
-    reasons = reason_words(own.reason)
-    return refused_records(
-        parts.plan, parts.query.public_title, table, own.rows, reasons, own.arrival, own.source_time, own.bound
-    )
+    return refused_records(parts.plan, parts.query.public_title, table, own)

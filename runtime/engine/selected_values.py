@@ -23,7 +23,7 @@ from runtime.interpreter import Context, EvaluationError, Event, PlanWorld, Valu
 from runtime.matching.interface import columns_of
 from runtime.results.match_table import match_ids
 from runtime.results.matched import OrderedMatches, taken_columns
-from runtime.results.outputs import error_outputs
+from runtime.results.outputs import Moments, error_outputs
 from runtime.results.schemas import NO_OUTPUTS
 
 
@@ -91,9 +91,8 @@ def _errors(later: OrderedMatches, bad: Integers, texts: list[str]) -> pa.Table:
     matched = later.matched.take(bad)
     keys = taken_columns(later.keys, matched.latest)
     ids = match_ids(later.query, later.table, matched, keys)
-    return error_outputs(
-        later.plan, later.query, keys, matched.time, matched.emitted, matched.step, matched.rank, texts, ids
-    )
+    at = Moments(matched.time, matched.emitted, matched.step, matched.rank)
+    return error_outputs(later.plan, later.query, keys, at, texts, ids)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from querylang.plan.expression import Kind, Type, type_of
 from querylang.plan.model import EventType, Plan, QueryPlan, Stopped
 from querylang.plan.routing import QUERIES_CHANNEL
 from querylang.plan.routing import Outcome as ChangeOutcome
-from runtime.admission import Outcome
+from runtime.admission import Outcome, reason_words
 from runtime.column_types import Integers, arrow_type, has_column, one_chunk
 from runtime.columns.arrivals import RecordKind, event_of, field_columns, from_cell, looked_up_in, to_cell
 from runtime.columns.keys import key_values
@@ -428,22 +428,27 @@ def _row(output: Output) -> Row:
     }
 
 
+class Moments(NamedTuple):
+    """When rows of results happened, and where they stand: columns of `Matched`."""
+
+    time: Integers
+    emitted: Integers
+    step: Integers
+    rank: Integers
+
+
 def error_outputs(
     plan: Plan,
     query: QueryPlan,
     keys: Sequence[pa.Array],
-    time: Integers,
-    emitted: Integers,
-    step: Integers,
-    rank: Integers,
+    at: Moments,
     texts: Sequence[str],
     ids: pa.Array | None = None,
 ) -> pa.Table:
     """One row (OUTPUT_SCHEMA) per text.
 
     keys: by key of the query its values, by row
-    time, emitted: µs, by row
-    step, rank: as in `runtime.results.matched.Matched`
+    at: by row
     ids: the identities of the matches; None = the rows belong to no single match
     """
     if not texts:
@@ -460,13 +465,13 @@ def error_outputs(
         "query": pa.repeat(query.name, count),
         "instance": pa.repeat(query.instance, count),
         "key": pa.array([json.dumps(plain_value(value)) for value in values], pa.string()),
-        "time": moments(time),
-        "emitted": moments(emitted),
+        "time": moments(at.time),
+        "emitted": moments(at.emitted),
         "match_id": pa.nulls(count, pa.string()) if ids is None else ids,
         **{name: pa.nulls(count, type_) for name, type_ in TOLD.items()},
         **told_columns(query, count),
-        "_step": pa.array(step, pa.int64()),
-        "_rank": pa.array(rank, pa.int64()),
+        "_step": pa.array(at.step, pa.int64()),
+        "_rank": pa.array(at.rank, pa.int64()),
     }
     return pa.table(columns, schema=OUTPUT_SCHEMA)
 
@@ -525,11 +530,11 @@ def refused_at_source(plan: Plan, table: pa.Table, kinds: NDArray[np.int64], arr
     rows = np.flatnonzero((kinds == RecordKind.MALFORMED) | (kinds == RecordKind.UNKNOWN_TYPE))
     if not len(rows):
         return no_discards(plan)
-    is_malformed = pa.array(kinds[rows] == RecordKind.MALFORMED)
-    reasons = pc.if_else(is_malformed, Outcome.MALFORMED.word, Outcome.UNKNOWN_TYPE.word)
+    is_malformed = kinds[rows] == RecordKind.MALFORMED
+    reason = np.where(is_malformed, np.int8(Outcome.MALFORMED), np.int8(Outcome.UNKNOWN_TYPE))
     times = table.column("_source_time").to_numpy()[rows]
     bounds = np.full(len(rows), NO_TIME, np.int64)
-    return refused_records(plan, "", table, rows, reasons, arrival[rows], times, bounds)
+    return refused_records(plan, "", table, Refused(rows, reason, arrival[rows], times, bounds))
 
 
 def refused_file(plan: Plan, source: str, reason: str) -> pa.Table:
@@ -548,26 +553,38 @@ AS_ROLE = " as "
 """Between an event type and a role, in rows of discarded records."""
 
 
-def refused_records(
-    plan: Plan,
-    query: str,
-    table: pa.Table,
-    rows: NDArray[np.int64],
-    reasons: pa.Array,
-    arrival: NDArray[np.int64],
-    source_time: NDArray[np.int64],
-    bound: NDArray[np.int64],
-    roles: Sequence[str | None] | None = None,
-) -> pa.Table:
-    """Rows for discarded records; `query` is the title of the query that refused them.
+class Refused(NamedTuple):
+    """Records that are discarded, one entry each.
 
-    rows: their rows in `table`, which holds the records of the call
-    reasons: by discarded record, the word of its reason
-    arrival: by discarded record, its arrival time, µs
-    source_time: by discarded record, its source time, µs; NO_TIME = none
-    bound: by discarded record, the bound that it was measured against, µs; NO_TIME = none
+    rows: their rows in the table of records
+    reason: the `Outcome`
+    arrival: when they arrived, µs
+    source_time: the times that their sources gave them, µs; NO_TIME = none
+    bound: what they were measured against, µs; NO_TIME = none
+    """
+
+    rows: Integers
+    reason: NDArray[np.int8]
+    arrival: Integers
+    source_time: Integers
+    bound: Integers
+
+    def only(self, chosen: Integers) -> Refused:
+        """Some of them."""
+        rows, reason, arrival, source_time, bound = self
+        return Refused(rows[chosen], reason[chosen], arrival[chosen], source_time[chosen], bound[chosen])
+
+
+def refused_records(
+    plan: Plan, query: str, table: pa.Table, refused: Refused, roles: Sequence[str | None] | None = None
+) -> pa.Table:
+    """Rows for discarded records.
+
+    query: the title of the query that refused them
+    table: the records of the call
     roles: by discarded record, the role that refused it, of several; None = there is one
     """
+    rows = refused.rows
     if not len(rows):
         return no_discards(plan)
     schema = no_discards(plan).schema
@@ -584,14 +601,14 @@ def refused_records(
     fields = schema.field("fields").type
     columns = [
         pa.repeat(pa.scalar(query), len(rows)),
-        reasons,
+        reason_words(refused.reason),
         _event_names(plan, kinds) if roles is None else _names_with_roles(_event_names(plan, kinds), roles),
         taken("_source", pa.string()).dictionary_decode(),
         taken("_partition", pa.int64()),
         taken("_offset", pa.int64()),
-        moments(source_time),
-        moments(arrival),
-        moments(bound),
+        moments(refused.source_time),
+        moments(refused.arrival),
+        moments(refused.bound),
         taken("_text", pa.string()),
         pa.StructArray.from_arrays(payload, fields=list(fields)) if payload else pa.array([{}] * len(rows), fields),
         pa.array(rows),

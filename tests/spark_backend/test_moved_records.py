@@ -58,7 +58,7 @@ class Job:
         for table in tables:
             self.files += 1
             parts = iter_arrivals(table, PLAN, source=f"{self.files}.csv", place=place_of(0, self.files))
-            batches = pack_parts(map(Read, parts), self.program, Reading(name="s"), by_partition=True)
+            batches = pack_parts(map(Read, parts), self.program, Reading(name="s"))
             packed += [batch.column(1)[0].as_py() for batch in batches]
         # the order in which Spark brings the files says nothing
         return self.run(packed[::-1], timestamp, signal)

@@ -275,7 +275,7 @@ class _FileReader:
     def _records(self, file: TakenFile, local: LocalPath) -> Iterator[pa.RecordBatch]:
         named = replace(self.reading, source=self._name(file), place=place_of(self.reading.rank, file.number))
         parts = named.records(local, self.program.plan(), self._elsewhere)
-        yield from pack_parts(parts, self.program, named, by_partition=True)
+        yield from pack_parts(parts, self.program, named)
 
     def _count(self, file: TakenFile, local: LocalPath) -> int:
         return sum(1 for _ in self._records(file, local))

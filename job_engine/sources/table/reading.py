@@ -98,7 +98,7 @@ class UnitReader:
         if parts:
             remarks = [remark for part in parts for remark in part.remarks]
             together = Read(Arrivals.concat([part.arrivals for part in parts]), remarks)
-            yield from pack_parts([together], self.program, self.reading, by_partition=True)
+            yield from pack_parts([together], self.program, self.reading)
 
     def _death(self, unit: TableUnit, file: TableFile, number: int, path: Place, *, is_suspect: bool) -> str | None:
         """Why a file ends the process that reads it; None = it does not."""

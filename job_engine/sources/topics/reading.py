@@ -96,7 +96,7 @@ class RangeReader:
         if reading.is_control:
             table = control_table(wanted.partition, self._name(wanted), chunk, arrivals)
             parts = replace(reading, type_field=EVENT_COLUMN).records(table, self.program.plan())
-            yield from pack_parts(parts, self.program, reading, by_partition=True)
+            yield from pack_parts(parts, self.program, reading)
             return
         messages = Messages(
             wanted.partition,
@@ -110,11 +110,11 @@ class RangeReader:
         divided = self._divided(messages, reading, is_suspect=is_suspect)
         parts = (part for piece in divided for part in self._read(piece, reading))
         if wanted.latest is None:
-            yield from pack_parts(parts, self.program, reading, by_partition=True)
+            yield from pack_parts(parts, self.program, reading)
             return
         for part in parts:
             near, far = _divided(part.arrivals, chunk, wanted.latest)
-            yield from pack_parts([Read(near, part.remarks)], self.program, reading, by_partition=True)
+            yield from pack_parts([Read(near, part.remarks)], self.program, reading)
             yield from pack_refused_records(far, self.program, reading, wanted.latest)
 
     def _divided(self, messages: Messages, reading: Reading, *, is_suspect: bool) -> list[Messages]:

@@ -23,7 +23,7 @@ class JournalReading(SourceReading):
         reading = replace(run.reading, source=name, place=place_of(run.reading.rank))
         table = json.read_json(BytesIO(b"\n".join(own.lines()[work.first : work.until])))
         table = table.append_column("offset", pa.array(range(work.first + 1, work.until + 1)))
-        yield from pack_parts(reading.records(table, run.program.plan()), run.program, reading, by_partition=True)
+        yield from pack_parts(reading.records(table, run.program.plan()), run.program, reading)
 
 
 READING = JournalReading()
