@@ -17,7 +17,7 @@ from querylang.syntax.parser import parse
 from runtime.columns.keys import GivenKey
 from runtime.replay import FileRecords, Records, Script
 from runtime.results.for_users import plain_value, routes_of, row_number
-from runtime.scoring import Score, scores_of
+from runtime.scoring import EventRows, Score, scores_of
 from runtime.why import Asking, Change, Ending, Funnel, Table, Why, funnel_of, short_time
 
 if TYPE_CHECKING:
@@ -171,7 +171,12 @@ def scores(replay: Replay, labels: Any, within: str | timedelta | None, query: s
     """How matches fit labels: of one query, or of each; as of `Replay.backtest`."""
     _refuse_changes(replay, "backtest")
     records = replay.records
-    return scores_of(_chosen(replay, query), replay.results, labels, within, records.sources, records.row_of())
+
+    def last_row() -> int:
+        return int(records.rows.max(initial=0))
+
+    tables = EventRows(records.sources, records.row_of(), len(records), last_row)
+    return scores_of(_chosen(replay, query), replay.results, labels, within, tables)
 
 
 def _refuse_changes(replay: Replay, command: str) -> None:
@@ -263,9 +268,11 @@ def _chosen(replay: Replay, query: str | None) -> Sequence[QueryPlan]:
     queries = replay.plan.queries
     if query is None:
         return queries
+    names = list(dict.fromkeys(item.name for item in queries))
+    if not isinstance(query, str):
+        raise InputError(f"query: {query!r} is not the name of a query; there are {listed(names)}")
     found = [item for item in queries if query in (item.name, item.public_title)]
     if not found:
-        names = list(dict.fromkeys(item.name for item in queries))
         raise InputError(f"there is no query '{query}'{did_you_mean(query, names)}; there are {listed(names)}")
     return found
 

@@ -82,6 +82,8 @@ def swept_query(template: Plan, vary: Values, query: str | None) -> QueryPlan:
     if not vary:
         raise InputError("nothing is varied: name a parameter and its values, such as `least=1,2,5`")
     names = [item.name for item in template.queries]
+    if not isinstance(query, str | None):
+        raise InputError(f"query: {query!r} is not the name of a query; there are {listed(names)}")
     if query is not None and query not in names:
         raise InputError(f"there is no query '{query}'{did_you_mean(query, names)}; there are {listed(names)}")
     known = {item.name: [parameter.name for parameter in item.parameters] for item in template.queries}

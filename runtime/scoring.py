@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import accumulate
 from statistics import median
@@ -80,6 +80,28 @@ class Found:
     time: int
     emitted: int
     rows: Mapping[tuple[str, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class EventRows:
+    """The rows of the event tables.
+
+    sources: the names of the tables
+    row_of: gives the numbers of their records
+    count: how many records there are
+    last: gives the largest number of a row, of all tables; it may have to read them
+    """
+
+    sources: Sequence[str]
+    row_of: RowOf
+    count: int
+    last: Callable[[], int]
+
+    def behind(self, labels: Sequence[Label]) -> list[Label]:
+        """The labels of rows that no table has, because they are behind the last one."""
+        found = [label for label in labels if label.row is not None and label.row > self.count]
+        last = self.last() if found else 0
+        return [label for label in found if label.row is not None and label.row > last]
 
 
 @dataclass(frozen=True)
@@ -154,15 +176,13 @@ def scores_of(
     results: Results,
     labels: Any,
     within: str | timedelta | None,
-    sources: Sequence[str],
-    row_of: RowOf,
+    tables: EventRows,
 ) -> list[Score]:
     """How the matches of each query fit the labels.
 
     labels: a path, a DataFrame, an Arrow table or a list of mappings
     within: how long behind a label a match still counts, such as `5 minutes`; needed for `time`
-    sources: the names of the event tables
-    row_of: gives the numbers of their rows
+    tables: those of the events
 
     Raises InputError.
     """
@@ -170,7 +190,7 @@ def scores_of(
     length = _length(within)
     if not len(read):
         raise InputError(f"{read.raw.name}: there are no labels: nothing says where a query should have fired")
-    given, matches = _Labels(read, length, sources), _Matches(row_of)
+    given, matches = _Labels(read, length, tables), _Matches(tables.row_of)
     return [_score(query, given, matches.of(query, results.matches.get(query.title))) for query in queries]
 
 
@@ -191,12 +211,12 @@ class _Labels:
     """The rows of a table of labels.
 
     within: µs
-    sources: the names of the event tables
+    tables: those of the events
     are_rows: whether they are rows of events, and not times
     """
 
-    def __init__(self, read: SmallTable, within: int | None, sources: Sequence[str]) -> None:
-        self._read = read
+    def __init__(self, read: SmallTable, within: int | None, tables: EventRows) -> None:
+        self._read, self._tables = read, tables
         by = [name for name in (TIME, START, ROW) if read.name_of(name) is not None]
         if len(by) != 1:
             there = listed(by or read.raw.names)
@@ -209,7 +229,7 @@ class _Labels:
             raise InputError("labels with 'time' need a length: how long behind it does a match still count? `within`")
         if self.are_rows and within is not None:
             raise InputError("`within` is for labels with times; these have rows")
-        self._labels = list(self._of_rows(sources) if self.are_rows else self._of_times(by[0], within or 0))
+        self._labels = list(self._of_rows(tables.sources) if self.are_rows else self._of_times(by[0], within or 0))
         self._queries = self._texts(QUERY)
 
     def _of_times(self, name: str, within: int) -> Iterator[Label]:
@@ -263,6 +283,11 @@ class _Labels:
         names = [key.name for key in query.keys if key.name in COLUMNS or self._read.name_of(key.name) is None]
         if names and not self.are_rows:
             yield f"labels do not say {listed(names)}: they count for any"
+        behind = self._tables.behind(self.of_query(query)) if self.are_rows else []
+        if behind:
+            first, last = behind[0], self._tables.last()
+            are = "labels are" if len(behind) > 1 else "label is"
+            yield f"{len(behind):,} {are} behind the last row, {last:,}: such as label {first.number}, row {first.row:,}"
 
 
 # Matches.

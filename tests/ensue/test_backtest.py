@@ -257,6 +257,13 @@ def test_labels_that_count_rows_from_0_are_refused() -> None:
         replay.backtest([{"row": 1}, {"row": 0}])
 
 
+def test_labels_of_rows_that_no_table_has_are_counted() -> None:
+    replay = ensue.replay("inputs { A() key k within 20.0; } find A as a", [{"at": 5.0, "k": "x"}])
+    (score,) = replay.backtest([{"row": 1}, {"row": 1200}, {"row": 2}]).scores
+    assert score.remarks == ("2 labels are behind the last row, 1: such as label 2, row 1,200",)
+    assert score.found == 1
+
+
 def test_values_to_try_are_a_list() -> None:
     text = "query Q { parameters { float least := 1.0; } inputs { A(v > least) within 20.0; } find A as a }"
     with pytest.raises(InputError, match="vary: 'least' needs a list of values"):

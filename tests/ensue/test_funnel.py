@@ -116,6 +116,8 @@ def test_one_of_several_queries_is_named() -> None:
     assert result.funnel("R").counts.query == "R"
     with pytest.raises(InputError, match="there is no query 'S'"):
         result.funnel("S")
+    with pytest.raises(InputError, match="query: 3 is not the name of a query; there are Q and R"):
+        result.funnel(3)  # type: ignore[arg-type]
 
 
 def test_secrets_are_masked() -> None:

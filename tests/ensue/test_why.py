@@ -99,6 +99,7 @@ def test_a_key_that_no_record_has_is_answered_with_keys_that_are_nearly_it() -> 
         ({"row": 1, "source": "tabel"}, "there is no table 'tabel'; did you mean 'table'?"),
         ({"row": 1, "key": "n"}, "ask by one of `match`, `key` and `row`"),
         ({"row": 1, "query": "Ries"}, "there is no query 'Ries'; did you mean 'Rise'?; there are 'Rise'"),
+        ({"query": 3}, "query: 3 is not the name of a query"),
         ({"key": "n", "at": "soon"}, "at: 'soon' is not a time"),
     ],
 )
