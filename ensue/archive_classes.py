@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from ensue.background import give_way
-from runtime.compiling.compiled import VARIABLE, Setting
+from runtime.compiling.compiled import VARIABLE, CompileSetting
 from runtime.temporary import temporary_folder
 
 QUERY = """
@@ -33,7 +33,7 @@ checkpoint: state
 def main() -> None:
     """Make it, quietly."""
     give_way()
-    os.environ[VARIABLE] = Setting.OFF  # this job's kernels are not worth compiling
+    os.environ[VARIABLE] = CompileSetting.OFF  # this job's kernels are not worth compiling
     archive_classes()
 
 

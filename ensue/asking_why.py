@@ -32,7 +32,7 @@ MOST_CAUSES = 5
 """Of a match, other matches that have routed events of it and are explained, too."""
 
 
-class Replay(Protocol):
+class AskedReplay(Protocol):
     """What is asked of `ensue.answer.Replay`."""
 
     @property
@@ -52,27 +52,27 @@ class Replay(Protocol):
 
     @property
     def until(self) -> int | None:
-        """As of `Replay`."""
+        """As of `AskedReplay`."""
         ...
 
     @property
     def flush(self) -> bool:
-        """As of `Replay`."""
+        """As of `AskedReplay`."""
         ...
 
     @property
     def script(self) -> Script | None:
-        """As of `Replay`."""
+        """As of `AskedReplay`."""
         ...
 
     @property
     def compiled(self) -> Compiled | None:
-        """As of `Replay`."""
+        """As of `AskedReplay`."""
         ...
 
 
 def why(
-    replay: Replay,
+    replay: AskedReplay,
     match: str | None = None,
     *,
     key: Any = None,
@@ -81,7 +81,7 @@ def why(
     source: str | None = None,
     query: str | None = None,
 ) -> Why:
-    """The answer; parameters as of `Replay.why`. Raises InputError."""
+    """The answer; parameters as of `AskedReplay.why`. Raises InputError."""
     _refuse_changes(replay, "why")
     if sum(item is not None for item in (match, key, row)) > 1:
         raise InputError("ask by one of `match`, `key` and `row`")
@@ -104,7 +104,7 @@ MOST_FOLDED, MOST_IN_ALL, MOST_RECORDS = 20, 100, 200_000
 of a larger table none are."""
 
 
-def explained(replay: Replay) -> Explained:
+def explained(replay: AskedReplay) -> Explained:
     """Why each of the first matches came, and each of the first records was discarded."""
     if len(replay.records) > MOST_RECORDS:
         text = f"of tables with more than {MOST_RECORDS:,} rows `ensue why --match ID` and `--row N` explain one by one"
@@ -122,7 +122,7 @@ def explained(replay: Replay) -> Explained:
     return Explained(matches, list(_explained_discards(replay, asking)))
 
 
-def _explained_matches(replay: Replay, asking: Asking, query: QueryPlan, most: int) -> Iterator[Folded]:
+def _explained_matches(replay: AskedReplay, asking: Asking, query: QueryPlan, most: int) -> Iterator[Folded]:
     table = replay.results.matches.get(query.title)
     for row in [] if table is None else table.slice(0, most).to_pylist(maps_as_pydicts="lossy"):
         key = ", ".join(f"{name} {plain_value(value)}" for name, value in row["key"].items())
@@ -130,7 +130,7 @@ def _explained_matches(replay: Replay, asking: Asking, query: QueryPlan, most: i
         yield Folded(title, _said(partial(_why_match, replay, asking, row, query)))
 
 
-def _explained_discards(replay: Replay, asking: Asking) -> Iterator[Folded]:
+def _explained_discards(replay: AskedReplay, asking: Asking) -> Iterator[Folded]:
     row_of, discarded = replay.records.row_of(), replay.results.discarded
     places = ("query", "reason", "source", "partition", "offset")
     for row in [] if discarded is None else discarded.select(places).slice(0, MOST_FOLDED).to_pylist():
@@ -149,7 +149,7 @@ def _said(why: Callable[[], Why]) -> str:
         return str(error)
 
 
-def funnels(replay: Replay, query: str | None = None) -> list[Funnel]:
+def funnels(replay: AskedReplay, query: str | None = None) -> list[Funnel]:
     """How far first steps came: of one query, or of each; those not counted are in a remark.
 
     Raises InputError if none can be.
@@ -167,8 +167,8 @@ def funnels(replay: Replay, query: str | None = None) -> list[Funnel]:
     return [*found[:-1], replace(last, remarks=(*last.remarks, *map(str, refused)))]
 
 
-def scores(replay: Replay, labels: Any, within: str | timedelta | None, query: str | None) -> list[Score]:
-    """How matches fit labels: of one query, or of each; as of `Replay.backtest`."""
+def scores(replay: AskedReplay, labels: Any, within: str | timedelta | None, query: str | None) -> list[Score]:
+    """How matches fit labels: of one query, or of each; as of `AskedReplay.backtest`."""
     _refuse_changes(replay, "backtest")
     records = replay.records
 
@@ -179,14 +179,14 @@ def scores(replay: Replay, labels: Any, within: str | timedelta | None, query: s
     return scores_of(_chosen(replay, query), replay.results, labels, within, tables)
 
 
-def _refuse_changes(replay: Replay, command: str) -> None:
+def _refuse_changes(replay: AskedReplay, command: str) -> None:
     if replay.script is not None:
         raise InputError(
             f"`{command}` answers where no control event changes the queries; these tables have some that do"
         )
 
 
-def table_of(replay: Replay) -> Table:
+def table_of(replay: AskedReplay) -> Table:
     """The records of a replay."""
     whole = replay.records if isinstance(replay.records, Records) else replay.records.whole()
     records = whole.until(replay.until)
@@ -264,7 +264,7 @@ def _meaning(query: QueryPlan, has_policies: bool) -> tuple[object, ...]:
     return windows, query.conditions, query.trailing, query.automaton
 
 
-def _chosen(replay: Replay, query: str | None) -> Sequence[QueryPlan]:
+def _chosen(replay: AskedReplay, query: str | None) -> Sequence[QueryPlan]:
     queries = replay.plan.queries
     if query is None:
         return queries
@@ -277,7 +277,7 @@ def _chosen(replay: Replay, query: str | None) -> Sequence[QueryPlan]:
     return found
 
 
-def _by_match(replay: Replay, asking: Asking, match: str) -> Why:
+def _by_match(replay: AskedReplay, asking: Asking, match: str) -> Why:
     for query in replay.plan.queries:
         table = replay.results.matches.get(query.title)
         if table is None:
@@ -289,7 +289,7 @@ def _by_match(replay: Replay, asking: Asking, match: str) -> Why:
     raise InputError(f"there is no match {match!r}: `--format matches` prints them with their `match_id`")
 
 
-def _why_match(replay: Replay, asking: Asking, row: dict[str, Any], query: QueryPlan) -> Why:
+def _why_match(replay: AskedReplay, asking: Asking, row: dict[str, Any], query: QueryPlan) -> Why:
     return with_causes(asking.match(row, query), replay.results.outputs, partial(_by_match, replay, asking))
 
 
@@ -313,7 +313,7 @@ def with_causes(why: Why, outputs: pa.Table, of_match: Callable[[str], Why]) -> 
 
 
 def _by_key(
-    replay: Replay, asking: Asking, key: Any, at: str | float | datetime | None, queries: Sequence[QueryPlan]
+    replay: AskedReplay, asking: Asking, key: Any, at: str | float | datetime | None, queries: Sequence[QueryPlan]
 ) -> Why:
     given: GivenKey | None = None
     shown = ""

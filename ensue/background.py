@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import time
 
-from runtime.compiling.compiled import Kernel, Setting, setting, wants_compiling
+from runtime.compiling.compiled import CompileSetting, Kernel, setting, wants_compiling
 from runtime.compiling.files import can_be_stored, can_keep, digest_of_kernels, is_on_disk
 
 AGAIN_AFTER = 3600.0
@@ -62,7 +62,7 @@ def archive_classes_for_next_time() -> None:
 
 def is_wanted(environment: Mapping[str, str]) -> bool:
     """Whether the user has nothing against it."""
-    return setting() == Setting.AUTO and not environment.get("CI") and bool(sys.executable)
+    return setting() == CompileSetting.AUTO and not environment.get("CI") and bool(sys.executable)
 
 
 def start(command: Sequence[str], lock: Path, version: str) -> bool:
@@ -85,7 +85,7 @@ def start(command: Sequence[str], lock: Path, version: str) -> bool:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=os.environ | {"ENSUE_COMPILE": Setting.NEVER},
+            env=os.environ | {"ENSUE_COMPILE": CompileSetting.NEVER},
             cwd=Path(__file__).parents[1],
             pass_fds=[handle],
             start_new_session=True,

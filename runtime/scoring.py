@@ -72,7 +72,7 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ScoredMatch:
     """A match. `rows`: by table and row of its events their times, µs. Times in µs."""
 
     match_id: str
@@ -129,7 +129,7 @@ class Score:
     delays: tuple[int, ...] = field(repr=False)
     waits: tuple[int, ...] = field(repr=False)
     missed: tuple[Label, ...] = field(repr=False)
-    false_alarms: tuple[Found, ...] = field(repr=False)
+    false_alarms: tuple[ScoredMatch, ...] = field(repr=False)
     remarks: tuple[str, ...] = ()
 
     @property
@@ -299,7 +299,7 @@ class _Matches:
     def __init__(self, row_of: RowOf) -> None:
         self._row_of = row_of
 
-    def of(self, query: QueryPlan, matches: pa.Table | None) -> list[Found]:
+    def of(self, query: QueryPlan, matches: pa.Table | None) -> list[ScoredMatch]:
         """The matches of a query, in order."""
         if matches is None or not len(matches):
             return []
@@ -309,7 +309,7 @@ class _Matches:
             self._add(members.field(name), rows)
         times, emitted = (matches.column(name).cast(pa.int64()).to_pylist() for name in ("time", "emitted"))
         ids, keys = matches.column("match_id").to_pylist(), matches.column("key").to_pylist()
-        return [Found(*cells) for cells in zip(ids, keys, times, emitted, rows, strict=True)]
+        return [ScoredMatch(*cells) for cells in zip(ids, keys, times, emitted, rows, strict=True)]
 
     def _add(self, events: pa.Array, rows: list[dict[tuple[str, int], int]]) -> None:
         of_match = range(len(events))
@@ -336,7 +336,7 @@ class _Counted:
     earliest: Mapping[int, int]
 
 
-def _score(query: QueryPlan, given: _Labels, matches: Sequence[Found]) -> Score:
+def _score(query: QueryPlan, given: _Labels, matches: Sequence[ScoredMatch]) -> Score:
     labels = given.of_query(query)
     counted_ones = _by_rows(labels, matches) if given.are_rows else _by_times(labels, matches)
     found = [(labels[place], matches[match]) for place, match in sorted(counted_ones.earliest.items())]
@@ -356,7 +356,7 @@ def _score(query: QueryPlan, given: _Labels, matches: Sequence[Found]) -> Score:
     )
 
 
-def _begin(label: Label, match: Found) -> int:
+def _begin(label: Label, match: ScoredMatch) -> int:
     """Where a label begins: at its time, or that of its event."""
     if label.row is None:
         return label.start
@@ -367,11 +367,11 @@ def _is_of(label: Label, source: str, row: int) -> bool:
     return row == label.row and label.source in (None, source)
 
 
-def _fits(label: Label, match: Found) -> bool:
+def _fits(label: Label, match: ScoredMatch) -> bool:
     return all(match.keys[name] == value for name, value in label.keys.items())
 
 
-def _by_rows(labels: Sequence[Label], matches: Sequence[Found]) -> _Counted:
+def _by_rows(labels: Sequence[Label], matches: Sequence[ScoredMatch]) -> _Counted:
     by_row = defaultdict[int, list[tuple[str, int]]](list)
     for number, match in enumerate(matches):
         for source, row in match.rows:
@@ -386,7 +386,7 @@ def _by_rows(labels: Sequence[Label], matches: Sequence[Found]) -> _Counted:
     return _Counted(frozenset(hits), earliest)
 
 
-def _by_times(labels: Sequence[Label], matches: Sequence[Found]) -> _Counted:
+def _by_times(labels: Sequence[Label], matches: Sequence[ScoredMatch]) -> _Counted:
     """Labels that say the same keys look among matches that are sorted by these and by time."""
     groups = defaultdict[tuple[str, ...], list[int]](list)
     for place, label in enumerate(labels):

@@ -20,7 +20,7 @@ from runtime.timestamps import format_time
 if TYPE_CHECKING:
     import pandas as pd
 
-    from runtime.scoring import Found, Label, Score
+    from runtime.scoring import Label, Score, ScoredMatch
 
 SECOND = 1_000_000
 """µs"""
@@ -106,7 +106,7 @@ def label_row(label: Label) -> dict[str, Any]:
     return {"label": label.number, **_values(label.keys), **place}
 
 
-def match_row(match: Found) -> dict[str, Any]:
+def match_row(match: ScoredMatch) -> dict[str, Any]:
     """A match: its id, keys and time."""
     return {"match_id": match.match_id, **_values(match.keys), "time": format_time(match.time)}
 

@@ -92,7 +92,7 @@ class TimePatternError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PatternPiece:
     """A part of a pattern: a letter and how often it is written, or text with the letter ''."""
 
     letter: str
@@ -106,11 +106,11 @@ class Piece:
 
 
 @lru_cache(maxsize=256)
-def pieces_of(pattern: str) -> tuple[Piece, ...]:
+def pieces_of(pattern: str) -> tuple[PatternPiece, ...]:
     """The parts of a pattern. Raises TimePatternError."""
     if not pattern or len(pattern) > _LONGEST:
         raise TimePatternError(f"a pattern has from 1 to {_LONGEST} characters")
-    found: list[Piece] = []
+    found: list[PatternPiece] = []
     position = 0
     while position < len(pattern):
         match = _PIECE.match(pattern, position)
@@ -121,16 +121,16 @@ def pieces_of(pattern: str) -> tuple[Piece, ...]:
     return tuple(found)
 
 
-def _piece(match: re.Match[str]) -> Piece:
+def _piece(match: re.Match[str]) -> PatternPiece:
     if match["letters"]:
         return _of_letters(match["letters"])
     quoted = match["quoted"]
     if quoted == "''":
-        return Piece("", 1, "'")
-    return Piece("", 1, match["text"] if quoted is None else quoted[1:-1].replace("''", "'"))
+        return PatternPiece("", 1, "'")
+    return PatternPiece("", 1, match["text"] if quoted is None else quoted[1:-1].replace("''", "'"))
 
 
-def _of_letters(letters: str) -> Piece:
+def _of_letters(letters: str) -> PatternPiece:
     letter, count = letters[0], len(letters)
     if letter in _REFUSED:
         raise TimePatternError(f"the pattern letter `{letter}` is not supported: {_REFUSED[letter]}")
@@ -140,7 +140,7 @@ def _of_letters(letters: str) -> Piece:
     if not least <= count <= most:
         allowed = f"{least} to {most} times" if least < most else "twice"
         raise TimePatternError(f"the pattern letter `{letter}` may stand {allowed}, not {count}")
-    return Piece(letter, count, letters)
+    return PatternPiece(letter, count, letters)
 
 
 @lru_cache(maxsize=1024)

@@ -33,7 +33,7 @@ _CLOSING = frozenset(PAIRS.values())
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TextPart:
     """A part of the text that may be given up, and how its end is found.
 
     Brackets are skipped whole.
@@ -54,39 +54,39 @@ class Part:
     made: Callable[[Span], object] = ast.Broken
 
 
-PARTS: tuple[Part, ...] = (
-    Part("argument", before=frozenset({"COMMA", "RPAREN", "RBRACKET"}), never=_OUTSIDE | {"LBRACE"}),
-    Part("group", before=frozenset({"RPAREN"}), never=_OUTSIDE | {"LBRACE", "COMMA", "COLON"}),
-    Part("annotation_argument", before=frozenset({"COMMA", "RPAREN"}), never=_OUTSIDE | {"LBRACE"}),
-    Part("filter", before=frozenset({"COMMA", "RPAREN"}), never=_OUTSIDE | {"LBRACE"}),
-    Part("pattern_part", before=_CLAUSES | _ENDS | {"ARROW", "AND", "OR", "LBRACE"}, never=_HEADS | _STATEMENTS),
-    Part("metadata_item", before=frozenset({"COMMA", "RBRACE"}), before_in_line=frozenset({"STRING_LITERAL"})),
-    Part("parameter", before=frozenset({"RBRACE"}), through=frozenset({"SEMICOLON"}), never=_HEADS),
-    Part("input", before=frozenset({"RBRACE"}), through=frozenset({"SEMICOLON"}), never=_HEADS),
-    Part(
+PARTS: tuple[TextPart, ...] = (
+    TextPart("argument", before=frozenset({"COMMA", "RPAREN", "RBRACKET"}), never=_OUTSIDE | {"LBRACE"}),
+    TextPart("group", before=frozenset({"RPAREN"}), never=_OUTSIDE | {"LBRACE", "COMMA", "COLON"}),
+    TextPart("annotation_argument", before=frozenset({"COMMA", "RPAREN"}), never=_OUTSIDE | {"LBRACE"}),
+    TextPart("filter", before=frozenset({"COMMA", "RPAREN"}), never=_OUTSIDE | {"LBRACE"}),
+    TextPart("pattern_part", before=_CLAUSES | _ENDS | {"ARROW", "AND", "OR", "LBRACE"}, never=_HEADS | _STATEMENTS),
+    TextPart("metadata_item", before=frozenset({"COMMA", "RBRACE"}), before_in_line=frozenset({"STRING_LITERAL"})),
+    TextPart("parameter", before=frozenset({"RBRACE"}), through=frozenset({"SEMICOLON"}), never=_HEADS),
+    TextPart("input", before=frozenset({"RBRACE"}), through=frozenset({"SEMICOLON"}), never=_HEADS),
+    TextPart(
         "statement",
         before=frozenset({"RBRACE"}),
         through=frozenset({"SEMICOLON", "RBRACE"}),
         before_in_line=_STATEMENTS,
         never=_HEADS,
     ),
-    Part(
+    TextPart(
         "member",
         before=frozenset({"RBRACE"}),
         through=frozenset({"SEMICOLON", "RBRACE"}),
         before_in_line=frozenset({"ACTION", "CONSTANT"}),
         never=_HEADS - {"ACTION"},
     ),
-    Part("column", before=frozenset({"RBRACE"}), through=frozenset({"SEMICOLON"}), never=_HEADS),
-    Part("clause", before=_CLAUSES | _HEADS | _ENDS | {"LBRACE"}, is_at_end=True),
-    Part("pattern", before=_CLAUSES | _HEADS | _ENDS | {"LBRACE"}, is_at_end=True),
-    Part(
+    TextPart("column", before=frozenset({"RBRACE"}), through=frozenset({"SEMICOLON"}), never=_HEADS),
+    TextPart("clause", before=_CLAUSES | _HEADS | _ENDS | {"LBRACE"}, is_at_end=True),
+    TextPart("pattern", before=_CLAUSES | _HEADS | _ENDS | {"LBRACE"}, is_at_end=True),
+    TextPart(
         "query_section",
         before=_HEADS | {"RBRACE"},
         is_at_end=True,
         made=lambda span: Section("", span, ast.Broken(span)),
     ),
-    Part("item", before=_HEADS, through=_ENDS, is_at_end=True, made=lambda _span: None),
+    TextPart("item", before=_HEADS, through=_ENDS, is_at_end=True, made=lambda _span: None),
 )
 """Smaller parts before those that contain them."""
 
@@ -129,7 +129,7 @@ def begins_line(tokens: Sequence[Token], position: int) -> bool:
     return token.source.text.find("\n", tokens[position - 1].end, token.start) >= 0
 
 
-def end_of(part: Part, tokens: Sequence[Token], partners: dict[int, int], position: int) -> int | None:
+def end_of(part: TextPart, tokens: Sequence[Token], partners: dict[int, int], position: int) -> int | None:
     """The position after the part that is given up; None if it does not end here.
 
     `partners`: the result of `paired`.

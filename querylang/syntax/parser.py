@@ -24,7 +24,7 @@ from querylang.syntax.mistakes import (
     FORGOTTEN,
     PAIRS,
     PARTS,
-    Part,
+    TextPart,
     end_of,
     is_meant_as_name,
     may_be_forgotten,
@@ -319,7 +319,7 @@ class Parser(Grammar):
         is_first = bool(self.values) and last >= 0 and self.values[-1] is self.tokens[last]
         return last if is_first and self.tokens[last].type == "LBRACE" and last in partners else self.position
 
-    def _replace_by_part(self, part: Part, depth: int, state: int, end: int) -> None:
+    def _replace_by_part(self, part: TextPart, depth: int, state: int, end: int) -> None:
         """Put the part on the stack as parsed, at this depth; parsing continues at `end`."""
         self.states[depth:] = [state]
         self.values[depth - 1 :] = [part.made(self.source.span(*self._place()))]
@@ -406,7 +406,7 @@ class Tables:
     actions: list[dict[str, int]]
     gotos: dict[int, dict[str, int]]
     productions: list[tuple[str, int, Rule | None]]
-    parts: list[tuple[tuple[Part, int], ...]]
+    parts: list[tuple[tuple[TextPart, int], ...]]
 
 
 @cache

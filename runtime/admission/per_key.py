@@ -47,8 +47,8 @@ from runtime.admission.rules import Outcome, judge, own_settings
 from runtime.admission.workspace import (
     Admission,
     Facts,
+    KeyWorkspace,
     Progress,
-    Workspace,
     advanced_by_punctuation,
     facts_of,
     new_workspace,
@@ -170,7 +170,7 @@ class Partition(NamedTuple):
 
     delay: by input, the largest delay, µs; NO_WAIT, BY_CLOCK
     bound: by input, the bound by the key's own records and heartbeats
-    others: as in `Workspace`
+    others: as in `KeyWorkspace`
     """
 
     delay: Integers
@@ -222,7 +222,7 @@ class Incoming(NamedTuple):
 
 
 @borrowing
-def _admit_all(admission: Admission, facts: Facts, workspace: Workspace) -> tuple[int, int]:
+def _admit_all(admission: Admission, facts: Facts, workspace: KeyWorkspace) -> tuple[int, int]:
     """Fills the outcome, key by key; returns `next_timer` and `last_release`."""
     keys = len(admission.rows.start) - 1
     progress = Progress(0, 0, 0, NEVER, NO_TIME)
@@ -240,7 +240,7 @@ def _admit_all(admission: Admission, facts: Facts, workspace: Workspace) -> tupl
 
 
 @borrowing
-def _admit_keys(admission: Admission, facts: Facts, workspace: Workspace, progress: Progress, stop: int) -> Progress:
+def _admit_keys(admission: Admission, facts: Facts, workspace: KeyWorkspace, progress: Progress, stop: int) -> Progress:
     """The general path: the keys up to the one before `stop`, record by record.
 
     Invariant: when a record is judged, the heaps hold what is pending and what is delayed at its
@@ -270,7 +270,7 @@ def _admit_keys(admission: Admission, facts: Facts, workspace: Workspace, progre
 
 
 @inlined
-def _timelines_of(admission: Admission, workspace: Workspace, key: int) -> Partition:
+def _timelines_of(admission: Admission, workspace: KeyWorkspace, key: int) -> Partition:
     """The timelines of a key, and empty heaps."""
     return Partition(
         admission.policies.delay,

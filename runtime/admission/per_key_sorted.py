@@ -35,7 +35,7 @@ from runtime.admission.arrays import (
     release,
 )
 from runtime.admission.rules import Outcome, judge, own_settings
-from runtime.admission.workspace import Admission, Advances, Facts, Progress, Workspace, pop, push
+from runtime.admission.workspace import Admission, Advances, Facts, KeyWorkspace, Progress, pop, push
 from runtime.column_types import Integers
 from runtime.columns.arrivals import Shape
 from runtime.compiling.compiled import borrowing, inlined
@@ -53,7 +53,7 @@ HAS_DELAYED = -1
 
 
 @borrowing
-def admit_sorted(admission: Admission, facts: Facts, workspace: Workspace, progress: Progress) -> Progress:
+def admit_sorted(admission: Admission, facts: Facts, workspace: KeyWorkspace, progress: Progress) -> Progress:
     """Fills the outcome and the bounds key by key, up to the first key that has a delayed event."""
     rows, places, released, bounds = admission.rows, admission.places, admission.released, admission.bounds
     everywhere, advances = admission.everywhere, workspace.advances
@@ -95,7 +95,7 @@ def admit_sorted(admission: Admission, facts: Facts, workspace: Workspace, progr
 
 
 @inlined
-def _collect(admission: Admission, workspace: Workspace, bound: Integers, key: int, begin: int) -> int:
+def _collect(admission: Admission, workspace: KeyWorkspace, bound: Integers, key: int, begin: int) -> int:
     """Collects a key's pending events, its admitted new ones and its timers; returns their number.
 
     bound: by input, the bound after earlier calls
@@ -159,7 +159,7 @@ def _collect(admission: Admission, workspace: Workspace, bound: Integers, key: i
 def _release_sorted(
     admission: Admission,
     facts: Facts,
-    workspace: Workspace,
+    workspace: KeyWorkspace,
     bound: Integers,
     size: int,
     is_moved: bool,

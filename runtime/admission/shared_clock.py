@@ -23,9 +23,9 @@ from querylang.plan.model import Plan, QueryPlan
 from runtime.admission.bound_history import BoundHistory, ClockLag, Groups, find_definitive, limit_to_watermarks
 from runtime.admission.shared_clock_kernel import (
     Clock,
+    ClockTimelines,
     Feed,
     Rules,
-    Timelines,
     Verdicts,
     advance_idle,
     fill_trees,
@@ -123,7 +123,7 @@ class SharedClock:
             tree=tree,
         )
         history = _new_history(bound, self._common, grouping, number, has_idle=self._settings.has_idle)
-        timelines = Timelines(
+        timelines = ClockTimelines(
             group=grouping.of_timeline,
             leaf=leaf,
             is_registered=is_registered,

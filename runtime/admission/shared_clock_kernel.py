@@ -61,7 +61,7 @@ class Rules(NamedTuple):
     has_import: bool
 
 
-class Timelines(NamedTuple):
+class ClockTimelines(NamedTuple):
     """The timelines of a clock, one entry each.
 
     group: its group
@@ -89,7 +89,7 @@ class Timelines(NamedTuple):
 class Clock(NamedTuple):
     """The running state of a clock during one call."""
 
-    timelines: Timelines
+    timelines: ClockTimelines
     groups: Groups
     history: BoundHistory
 
@@ -196,7 +196,9 @@ def advance_idle(rules: Rules, clock: Clock, until: int) -> None:
 
 
 @inlined
-def _advance_by_record(timelines: Timelines, settings: Settings, generates: bool, timeline: int, time: int) -> bool:
+def _advance_by_record(
+    timelines: ClockTimelines, settings: Settings, generates: bool, timeline: int, time: int
+) -> bool:
     """Counts an admitted record; whether it advanced its timeline's bound.
 
     `generates`: False for a timeline that only takes over another one's bound.
@@ -217,7 +219,9 @@ def _advance_by_record(timelines: Timelines, settings: Settings, generates: bool
 
 
 @inlined
-def _admit_record(feed: Feed, at: int, rules: Rules, timelines: Timelines, common: int, verdicts: Verdicts) -> bool:
+def _admit_record(
+    feed: Feed, at: int, rules: Rules, timelines: ClockTimelines, common: int, verdicts: Verdicts
+) -> bool:
     """Judges an event; whether it advanced its timeline's bound."""
     row, timeline, arrival = feed.row[at], feed.timeline[at], feed.arrival[at]
     is_imported = rules.has_import and timeline == IMPORTED

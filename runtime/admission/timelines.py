@@ -15,7 +15,7 @@ from querylang.dataclass import dataclass, replace
 from querylang.plan.model import Plan, QueryPlan, TimelineKind, TimePolicy
 from runtime.admission.bound_history import ClockLag
 from runtime.admission.rules import Action, Settings
-from runtime.admission.shared_clock_kernel import ALL_TIMELINES, IMPORTED, Rules, Timelines
+from runtime.admission.shared_clock_kernel import ALL_TIMELINES, IMPORTED, ClockTimelines, Rules
 from runtime.column_types import Integers, arrow_type, one_chunk
 from runtime.columns.keys import hash_keys, is_of_key, number_keys, plain_columns, substream_columns
 from runtime.columns.rows import ColdRows, is_small, joined
@@ -375,7 +375,7 @@ COLUMNS = {
     "since": "since",
     "last_arrival": "heard",
 }
-"""What is stored of a timeline: the field of `Timelines`, and its column in saved state."""
+"""What is stored of a timeline: the field of `ClockTimelines`, and its column in saved state."""
 
 
 class TimelineStore:
@@ -420,7 +420,7 @@ class TimelineStore:
         values = [pa.array([key[place]], part.type) for place, part in zip(self._places, self._parts, strict=True)]
         return joined([self.hot, self._cold.rows_of(hash_keys(values)[0])])
 
-    def save(self, identities: pa.Table, timelines: Timelines) -> None:
+    def save(self, identities: pa.Table, timelines: ClockTimelines) -> None:
         """Stores the timelines of a call as `hot`."""
         self.hot = identities
         for field, name in COLUMNS.items():

@@ -160,7 +160,7 @@ class Advances(NamedTuple):
     next_after: Integers
 
 
-class Workspace(NamedTuple):
+class KeyWorkspace(NamedTuple):
     """Memory for one key at a time, for the key that has most rows and timers.
 
     common: by input, the bound by heartbeats for every key
@@ -181,13 +181,13 @@ class Workspace(NamedTuple):
     advances: Advances
 
 
-def new_workspace(admission: Admission) -> Workspace:
+def new_workspace(admission: Admission) -> KeyWorkspace:
     """Memory for a run of admission, allocated once."""
     inputs = len(admission.everywhere)
     sizes = np.diff(admission.rows.start + admission.timers.start)
     # each row and timer of a key is pending or delayed at most once
     widest = int(sizes.max(initial=1))
-    return Workspace(
+    return KeyWorkspace(
         common=np.empty(inputs, np.int64),
         delayed_time=np.empty((inputs, widest), np.int64),
         delayed_until=np.empty((inputs, widest), np.int64),

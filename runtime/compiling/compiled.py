@@ -32,7 +32,7 @@ from runtime.compiling.files import can_be_stored, is_on_disk
 VARIABLE = "ENSUE_COMPILE"
 
 
-class Setting(StrEnum):
+class CompileSetting(StrEnum):
     """The values of the environment variable."""
 
     AUTO = "auto"  # plain Python first; a process in the background compiles for the next time
@@ -41,12 +41,12 @@ class Setting(StrEnum):
     NEVER = "never"  # plain Python only
 
 
-def setting() -> Setting:
+def setting() -> CompileSetting:
     """What the environment says. Raises InputError."""
-    found = os.environ.get(VARIABLE) or Setting.AUTO
-    if found not in set(Setting):
-        raise InputError(f"{VARIABLE}: expected {', '.join(Setting)}; found '{found}'")
-    return Setting(found)
+    found = os.environ.get(VARIABLE) or CompileSetting.AUTO
+    if found not in set(CompileSetting):
+        raise InputError(f"{VARIABLE}: expected {', '.join(CompileSetting)}; found '{found}'")
+    return CompileSetting(found)
 
 
 class Patience(NamedTuple):
@@ -78,7 +78,7 @@ class TakesTooLong(Exception):
 class Choice:
     """What a process has chosen so far."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: CompileSetting) -> None:
         self._setting = setting
         self._to_load = TO_LOAD
         self._spent = 0.0  # seconds, by the calls in plain Python that have ended
@@ -95,8 +95,8 @@ class Choice:
         entries: of its longest array
         is_on_disk: whether the kernel's machine code is
         """
-        if self._setting in {Setting.ALWAYS, Setting.NEVER}:
-            return self._setting == Setting.NEVER
+        if self._setting in {CompileSetting.ALWAYS, CompileSetting.NEVER}:
+            return self._setting == CompileSetting.NEVER
         if entries <= self._to_load.entries and self._spent <= self._to_load.seconds:
             return True
         return entries <= TO_COMPILE.entries and self._spent <= TO_COMPILE.seconds and not is_on_disk()
@@ -104,7 +104,7 @@ class Choice:
     def begin(self, is_on_disk: Callable[[], bool]) -> float:
         """A call in plain Python begins; returns when."""
         now = perf_counter()
-        if self._setting != Setting.NEVER:
+        if self._setting != CompileSetting.NEVER:
             self._is_on_disk = is_on_disk
             self._deadline = now + self._to_load.seconds - self._spent
             self._last_deadline = now + TO_COMPILE.seconds - self._spent
@@ -213,7 +213,7 @@ def load_stored() -> None:
 
     For a process that lives long, or that such processes are forked from. Nothing is compiled.
     """
-    if setting() == Setting.NEVER:
+    if setting() == CompileSetting.NEVER:
         return
     _CHOICE.load_at_once()
     stored = [item for item in _ALL if is_on_disk(item.function)]

@@ -63,7 +63,7 @@ _ARITHMETIC = ("+", "-", "*", "/", "%")
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class QueryShape:
     """A query without its names, and with fields in place of constants.
 
     constants: by number of the field, its value
@@ -91,7 +91,7 @@ class Family:
 
 def families_of(plan: Plan, parts: Sequence[QueryParts], fewest: int) -> list[tuple[Family, list[int]]]:
     """The families of at least so many queries, each with the places of its members."""
-    groups: dict[QueryPlan, list[tuple[int, Shape]]] = {}
+    groups: dict[QueryPlan, list[tuple[int, QueryShape]]] = {}
     nested = frozenset(event.name for event in plan.events if any(_has_event(field.type) for field in event.fields))
     for place, item in enumerate(parts):
         shape = shape_of(item, nested)
@@ -104,7 +104,7 @@ def families_of(plan: Plan, parts: Sequence[QueryParts], fewest: int) -> list[tu
     ]
 
 
-def shape_of(parts: QueryParts, nested: Collection[str]) -> Shape | None:
+def shape_of(parts: QueryParts, nested: Collection[str]) -> QueryShape | None:
     """The shape of a query; None = it keeps or gives something that only it can.
 
     Filters are not part of it: records are found before. Events of the types `nested` have events
@@ -134,7 +134,7 @@ def shape_of(parts: QueryParts, nested: Collection[str]) -> Shape | None:
         edition=0,
         shows_metadata=False,
     )
-    return Shape(plain, tuple(constants)) if all(map(_can_be_shared, _parts(plain))) else None
+    return QueryShape(plain, tuple(constants)) if all(map(_can_be_shared, _parts(plain))) else None
 
 
 def _can_have_family(query: QueryPlan) -> bool:
@@ -244,7 +244,7 @@ def _field_name(number: int) -> str:
     return f"#{number}"
 
 
-def _family(plan: Plan, parts: Sequence[QueryParts], shapes: Sequence[Shape]) -> Family:
+def _family(plan: Plan, parts: Sequence[QueryParts], shapes: Sequence[QueryShape]) -> Family:
     by_number = list(zip(*(shape.constants for shape in shapes), strict=True))
     same = {_field_name(number): own[0] for number, own in enumerate(by_number) if len(set(map(_exactly, own))) == 1}
     differing = {_field_name(number): own for number, own in enumerate(by_number) if _field_name(number) not in same}

@@ -82,16 +82,16 @@ class LookedAt:
         """
         return Offered(lambda: records, len(records.kinds), None, _NONE_UNSEEN)
 
-    def found(self, members: Mapping[str, SharedAdmission]) -> Found:
+    def found(self, members: Mapping[str, SharedAdmission]) -> FamilyRecords:
         """What a family finds in a call without records.
 
         members: by title the admissions of its queries
         """
-        return Found([_NO_ROWS] * len(members), 0, _NONE_UNSEEN)
+        return FamilyRecords([_NO_ROWS] * len(members), 0, _NONE_UNSEEN)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FamilyRecords:
     """The records of a family in a call.
 
     rows: by member, their numbers
@@ -170,7 +170,7 @@ class _Found(LookedAt):
             return super().offered(admission, records)
         return Offered(lambda: self._own(place), len(rows), rows, self._unseen(place, rows))
 
-    def found(self, members: Mapping[str, SharedAdmission]) -> Found:
+    def found(self, members: Mapping[str, SharedAdmission]) -> FamilyRecords:
         """As of `LookedAt`."""
         places, rows, count = [self._places[admission] for admission in members.values()], [], 0
         for place, admission in zip(places, members.values(), strict=True):
@@ -179,7 +179,7 @@ class _Found(LookedAt):
             if len(own) and selector.looks_at_more:
                 own = own[selector.passes(self._records.table, own, self._records.kinds[own])]
             rows.append(own)
-        return Found(rows, count, self._unseen_of_members(list(members), places, rows))
+        return FamilyRecords(rows, count, self._unseen_of_members(list(members), places, rows))
 
     def _unseen_of_members(self, titles: Sequence[str], places: Sequence[int], rows: Sequence[Integers]) -> Account:
         """The counts of records that are not of a member."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from querylang.dataclass import dataclass
 from querylang.plan.constants import LONGEST, of_seconds
-from querylang.plan.text_forms import Piece, TimePatternError, offset_of, pieces_of, zone_of
+from querylang.plan.text_forms import PatternPiece, TimePatternError, offset_of, pieces_of, zone_of
 from runtime.interpreter.values import EvaluationError
 
 # Days of the Gregorian calendar, before and after the years that `datetime` knows, and zones.
@@ -106,7 +106,7 @@ class _Local:
         return self.rest // HOUR
 
 
-def written(micros: int, pieces: Sequence[Piece], zone: tzinfo) -> str:
+def written(micros: int, pieces: Sequence[PatternPiece], zone: tzinfo) -> str:
     """The time as text."""
     offset, short_name = offset_at(micros, zone)
     days, rest = divmod(micros + offset, DAY)
@@ -202,7 +202,7 @@ class UnfitTextError(Exception):
     """A text that is not a time by its pattern; the text gives the reason."""
 
 
-def read(text: str, pieces: Sequence[Piece], zone: tzinfo) -> int:
+def read(text: str, pieces: Sequence[PatternPiece], zone: tzinfo) -> int:
     """The time in microseconds; `zone` holds unless the text names one. Raises UnfitTextError."""
     fields = _fields(text, pieces)
     days = _days(fields)
@@ -218,7 +218,7 @@ def read(text: str, pieces: Sequence[Piece], zone: tzinfo) -> int:
     return local - _offset_of_zone(local, held, fields.get("z"))
 
 
-def _fields(text: str, pieces: Sequence[Piece]) -> Fields:
+def _fields(text: str, pieces: Sequence[PatternPiece]) -> Fields:
     fields: Fields = {}
     position = 0
     for place, piece in enumerate(pieces):
@@ -240,14 +240,14 @@ def _expected(what: str, position: int) -> UnfitTextError:
     return UnfitTextError(f"expected {what} at character {position + 1}")
 
 
-def _value(text: str, position: int, piece: Piece, *, is_joined: bool) -> tuple[int | str, int]:
+def _value(text: str, position: int, piece: PatternPiece, *, is_joined: bool) -> tuple[int | str, int]:
     """The value of a letter, and where the rest of the text begins."""
     if piece.is_number:
         return _number(text, position, piece, is_joined=is_joined)
     return _TEXTS[piece.letter](text, position)
 
 
-def _number(text: str, position: int, piece: Piece, *, is_joined: bool) -> tuple[int, int]:
+def _number(text: str, position: int, piece: PatternPiece, *, is_joined: bool) -> tuple[int, int]:
     letter, start = piece.letter, position
     is_negative = letter in "ug" and text.startswith("-", position)
     start += is_negative

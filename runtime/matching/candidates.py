@@ -41,7 +41,7 @@ Iteration = dict[int, int]
 """By run that a condition is about, the position of one event."""
 
 
-class Asking:
+class AskedCandidate:
     """One candidate, or what is bound of it.
 
     extra: by term, the position of an event that is not the candidate's, as of a `without`

@@ -71,7 +71,7 @@ from runtime.matching.kernel.workspace import (
     new_run_workspace,
     new_workspace,
 )
-from runtime.matching.reference import ReferenceMatcher, Released
+from runtime.matching.reference import ReferenceMatcher, ReleasedEvent
 
 # The reference matcher behind the matcher interface: table rows become Python events.
 
@@ -100,7 +100,7 @@ class ReferenceOverColumns:
         inputs = [term.input for term in self._query.terms]
         return joined.placed(found, events.input, inputs, [self._is_event(node) for node in self._aggregates])
 
-    def _searched(self, events: Ordered, released: Sequence[Released]) -> Found:
+    def _searched(self, events: Ordered, released: Sequence[ReleasedEvent]) -> Found:
         """One search per new event, by the events as Python has them."""
         is_every = self._query.every is not None
         latest: list[int] = []
@@ -152,7 +152,7 @@ class ReferenceOverColumns:
         is_asked = is_any_of(events.input, inputs)
         is_asked[waiting.members[waiting.members >= 0]] = True
         joined = joined_events(events)
-        released: Sequence[Released] = self._released(events, None if joined.has_shared else is_asked)
+        released: Sequence[ReleasedEvent] = self._released(events, None if joined.has_shared else is_asked)
         if joined.has_shared:
             released, events, waiting = _joined(released, joined), joined.ordered(events), joined.waiting(waiting)
         for wait, key in enumerate(waiting.key.tolist()):
@@ -169,7 +169,7 @@ class ReferenceOverColumns:
             )
         return result
 
-    def _released(self, events: Ordered, is_asked: NDArray[np.bool_] | None = None) -> list[Released]:
+    def _released(self, events: Ordered, is_asked: NDArray[np.bool_] | None = None) -> list[ReleasedEvent]:
         """All events by position, members of pending waits included.
 
         is_asked: by position, whether the event's value is; None = all are
@@ -188,12 +188,12 @@ class ReferenceOverColumns:
         if self._query.tables:
             arrivals = events.table.column("_arrival").to_numpy()[events.row].tolist()
         columns = (inputs.tolist(), times.tolist(), values, superseded, number, arrivals)
-        return [Released(*event) for event in zip(*columns, strict=True)]
+        return [ReleasedEvent(*event) for event in zip(*columns, strict=True)]
 
 
-def _joined(released: Sequence[Released], joined: Joined) -> list[Released]:
+def _joined(released: Sequence[ReleasedEvent], joined: Joined) -> list[ReleasedEvent]:
     """By event, what serves several inputs as one; `released`: by position."""
-    of, found = joined.of, list[Released]()
+    of, found = joined.of, list[ReleasedEvent]()
     for first, last in zip(joined.first.tolist(), joined.last.tolist(), strict=True):
         own = [
             (item.input, item.superseded if item.superseded >= NEVER else int(of[item.superseded]))

@@ -49,13 +49,13 @@ from runtime.interpreter import (
     holds,
     run_action,
 )
-from runtime.matching.candidates import TOO_MANY, Asking, Verdict, is_unset, matches_of
+from runtime.matching.candidates import TOO_MANY, AskedCandidate, Verdict, is_unset, matches_of
 from runtime.matching.find_every import aggregates_of
 from runtime.matching.interface import Bindings
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class ReleasedEvent:
     """A released event.
 
     input: the index of its input, of the first one if there are several
@@ -146,7 +146,7 @@ class ReferenceMatcher:
         ties = (self._ties(state, inputs) for state in range(len(query.automaton.states)) for inputs in served)
         self._is_ordered = query.finds_all and all(len(tied) == 1 for of_state in ties for tied in of_state)
 
-    def matches(self, events: Sequence[Released], key: range, first_new: int, free: int = 0) -> KeyMatches:
+    def matches(self, events: Sequence[ReleasedEvent], key: range, first_new: int, free: int = 0) -> KeyMatches:
         """The matches of the new events of one key: at most one for each, except by `find all`.
 
         key: its positions, in total order; those from `first_new` on are new
@@ -155,7 +155,7 @@ class ReferenceMatcher:
         found: list[tuple[int, Bindings]] = []
         errors: list[tuple[int, str]] = []
         for latest in range(first_new, key.stop):
-            search = Search(self, events, latest, key, free)
+            search = EventSearch(self, events, latest, key, free)
             try:
                 matches, is_cut = self.found_in(search, latest)
             except EndedError:
@@ -167,7 +167,7 @@ class ReferenceMatcher:
                 free = self.free_after(self._query.skip, *found[-1])
         return KeyMatches(found, free, errors)
 
-    def found_in(self, search: Search, latest: int) -> tuple[Sequence[Bindings], bool]:
+    def found_in(self, search: EventSearch, latest: int) -> tuple[Sequence[Bindings], bool]:
         """The matches of a search, and whether there were too many of them. Raises EndedError."""
         if self._query.finds_all:
             candidates = search.candidates(0, latest, {})
@@ -182,16 +182,18 @@ class ReferenceMatcher:
             return latest + 1
         return bindings[skip.term][-1 if skip.to == "first" else 0]
 
-    def aggregated(self, events: Sequence[Released], key: range, first_new: int) -> list[tuple[int, tuple[Value, ...]]]:
+    def aggregated(
+        self, events: Sequence[ReleasedEvent], key: range, first_new: int
+    ) -> list[tuple[int, tuple[Value, ...]]]:
         """New events that are part of a candidate, each with the aggregates over all candidates."""
         found: list[tuple[int, tuple[Value, ...]]] = []
         for latest in range(first_new, key.stop):
-            searched = list(Search(self, events, latest, key).candidates(0, latest, {}, is_every=True))
+            searched = list(EventSearch(self, events, latest, key).candidates(0, latest, {}, is_every=True))
             if any((latest,) in bindings.values() for bindings in searched):
                 found.append((latest, self._aggregates_over(events, searched[::-1])))
         return found
 
-    def _aggregates_over(self, events: Sequence[Released], candidates: Sequence[Bindings]) -> tuple[Value, ...]:
+    def _aggregates_over(self, events: Sequence[ReleasedEvent], candidates: Sequence[Bindings]) -> tuple[Value, ...]:
         """The values of all aggregates. `candidates`: in the order of the search, from its end."""
         oldest_first: Sequence[Bindings] = []
         if any(node.function in BY_RECENCY for node in self._aggregates):
@@ -203,7 +205,7 @@ class ReferenceMatcher:
         )
 
     def outlives(
-        self, events: Sequence[Released], bindings: Bindings, latest: int, due: int, key: range, *, is_new: bool
+        self, events: Sequence[ReleasedEvent], bindings: Bindings, latest: int, due: int, key: range, *, is_new: bool
     ) -> bool:
         """Whether no condition that the trailing wait decides has ended it by now.
 
@@ -212,7 +214,7 @@ class ReferenceMatcher:
         key: the positions of the key; of a wait that is not new, those of its new events
         is_new: the wait begins in this call, so the events in the windows are checked too
         """
-        search = Search(self, events, latest, key=key if is_new else range(0))
+        search = EventSearch(self, events, latest, key=key if is_new else range(0))
         return all(
             self.survives(index, events, bindings, due, search, key, is_new=is_new)
             for index in self._query.decided_late
@@ -221,10 +223,10 @@ class ReferenceMatcher:
     def survives(
         self,
         index: int,
-        events: Sequence[Released],
+        events: Sequence[ReleasedEvent],
         bindings: Bindings,
         due: int,
-        search: Search,
+        search: EventSearch,
         key: range,
         *,
         is_new: bool,
@@ -246,10 +248,10 @@ class ReferenceMatcher:
     def _until(
         self,
         index: int,
-        events: Sequence[Released],
+        events: Sequence[ReleasedEvent],
         bindings: Bindings,
         due: int,
-        search: Search,
+        search: EventSearch,
         key: range,
         *,
         is_new: bool,
@@ -270,9 +272,9 @@ class ReferenceMatcher:
     def blocking(
         self,
         index: int,
-        events: Sequence[Released],
+        events: Sequence[ReleasedEvent],
         bindings: Bindings,
-        search: Search,
+        search: EventSearch,
         key: range,
         due: int | None = None,
     ) -> list[int]:
@@ -297,24 +299,28 @@ class ReferenceMatcher:
         """Whether a condition says anything of a whole candidate: all that it mentions is there."""
         return self._named(self._conditions[index], bindings) is not None
 
-    def range_times(self, index: int, events: Sequence[Released], bindings: Bindings, due: int | None) -> list[int]:
+    def range_times(
+        self, index: int, events: Sequence[ReleasedEvent], bindings: Bindings, due: int | None
+    ) -> list[int]:
         """The times of what a `within` measures, µs; `due`: as in `blocking`."""
         condition = self._conditions[index]
         assert isinstance(condition, Within), "only these measure"
         return self._times(events, condition.between, bindings, due)
 
-    def gap_times(self, index: int, events: Sequence[Released], bindings: Bindings) -> tuple[int, int] | None:
+    def gap_times(self, index: int, events: Sequence[ReleasedEvent], bindings: Bindings) -> tuple[int, int] | None:
         """The latest time before a wait between steps, and the first after it, µs; None = none."""
         condition = self._conditions[index]
         assert isinstance(condition, Gap), "only these are waits between steps"
         later = [events[position].time for position in positions_of(bindings, condition.after)]
         return (self._latest(events, condition.before, bindings), min(later)) if later else None
 
-    def asking(self, events: Sequence[Released], bindings: Bindings, extra: Mapping[int, int] | None = None) -> Asking:
-        """A candidate whose conditions about runs are asked; `extra`: as of `Asking`."""
+    def asking(
+        self, events: Sequence[ReleasedEvent], bindings: Bindings, extra: Mapping[int, int] | None = None
+    ) -> AskedCandidate:
+        """A candidate whose conditions about runs are asked; `extra`: as of `AskedCandidate`."""
         return self._asking(events, bindings, extra)
 
-    def context(self, events: Sequence[Released], bindings: Bindings) -> Context:
+    def context(self, events: Sequence[ReleasedEvent], bindings: Bindings) -> Context:
         """What a condition about single events sees of a candidate."""
         return self._context(events, bindings)
 
@@ -323,7 +329,7 @@ class ReferenceMatcher:
         """Whether a condition may mention a key."""
         return self._may_mention_keys
 
-    def keys_of(self, event: Released) -> Sequence[Value]:
+    def keys_of(self, event: ReleasedEvent) -> Sequence[Value]:
         """The values of the key, if a condition may mention it; else none."""
         return self._keys(event) if self._may_mention_keys else ()
 
@@ -340,10 +346,10 @@ class ReferenceMatcher:
 
     def permits(
         self,
-        events: Sequence[Released],
+        events: Sequence[ReleasedEvent],
         index: int,
         bindings: Bindings,
-        search: Search,
+        search: EventSearch,
         *,
         is_last: bool,
         binds: Sequence[int] = (),
@@ -375,7 +381,7 @@ class ReferenceMatcher:
                 inside = [position for position in search.of_input(number) if span.has(position, events[position].time)]
                 return not self._blocks(events, index, bindings, inside)
 
-    def _blocks(self, events: Sequence[Released], index: int, bindings: Bindings, inside: Sequence[int]) -> bool:
+    def _blocks(self, events: Sequence[ReleasedEvent], index: int, bindings: Bindings, inside: Sequence[int]) -> bool:
         """Whether one of these events of the input is a `without` event; members of the candidate
         are not, whatever they are bound as."""
         number, condition, question = len(self._query.terms), self._conditions[index], self._questions[index]
@@ -392,11 +398,13 @@ class ReferenceMatcher:
         askings = (self._asking(events, bindings, {number: position}) for position in others)
         return any(asking.verdict(question) is Verdict.HOLDS for asking in askings)
 
-    def _asking(self, events: Sequence[Released], bindings: Bindings, extra: Mapping[int, int] | None = None) -> Asking:
-        return Asking(events, self._query.terms, bindings, self._context(events, bindings), extra)
+    def _asking(
+        self, events: Sequence[ReleasedEvent], bindings: Bindings, extra: Mapping[int, int] | None = None
+    ) -> AskedCandidate:
+        return AskedCandidate(events, self._query.terms, bindings, self._context(events, bindings), extra)
 
     def _span(
-        self, events: Sequence[Released], between: Between | None, bindings: Bindings, *, with_leading: bool
+        self, events: Sequence[ReleasedEvent], between: Between | None, bindings: Bindings, *, with_leading: bool
     ) -> _Span:
         """The range of a `without` as far as its names are bound, without the trailing wait."""
         named = positions_of(bindings, None if between is None else between.terms)
@@ -408,7 +416,7 @@ class ReferenceMatcher:
         )
 
     def _times(
-        self, events: Sequence[Released], between: Between | None, bindings: Bindings, due: int | None
+        self, events: Sequence[ReleasedEvent], between: Between | None, bindings: Bindings, due: int | None
     ) -> list[int]:
         """The times of a range's names as far as they are bound, those of its waits included."""
         named = positions_of(bindings, None if between is None else between.terms)
@@ -420,17 +428,17 @@ class ReferenceMatcher:
             times.append(due)
         return times
 
-    def _beginning(self, events: Sequence[Released], bindings: Bindings) -> int:
+    def _beginning(self, events: Sequence[ReleasedEvent], bindings: Bindings) -> int:
         """The point of the leading wait."""
         assert self._leading is not None, "the range begins with a leading wait"
         return min(events[position].time for position in positions_of(bindings)) - self._leading
 
-    def _points(self, events: Sequence[Released], between: Between | None, bindings: Bindings) -> list[int]:
+    def _points(self, events: Sequence[ReleasedEvent], between: Between | None, bindings: Bindings) -> list[int]:
         """The points of the waits between steps that a range names."""
         gaps = [self._query.gaps[number] for number in (() if between is None else between.middle)]
         return [self._latest(events, gap.before, bindings) + known(gap.duration) for gap in gaps]
 
-    def _latest(self, events: Sequence[Released], terms: Sequence[int], bindings: Bindings) -> int:
+    def _latest(self, events: Sequence[ReleasedEvent], terms: Sequence[int], bindings: Bindings) -> int:
         """The time of the latest event of some terms."""
         return max(events[position].time for position in positions_of(bindings, terms))
 
@@ -447,12 +455,12 @@ class ReferenceMatcher:
             return None
         return positions_of(bindings, None if between is None else between.terms)
 
-    def _is_true(self, events: Sequence[Released], expression: Expression, bindings: Bindings) -> bool:
+    def _is_true(self, events: Sequence[ReleasedEvent], expression: Expression, bindings: Bindings) -> bool:
         return holds(expression, self._context(events, bindings))
 
     def _aggregate(
         self,
-        events: Sequence[Released],
+        events: Sequence[ReleasedEvent],
         node: Aggregate,
         candidates: Sequence[Bindings],
         contexts: dict[int, Context],
@@ -480,19 +488,19 @@ class ReferenceMatcher:
             rows.append(tuple(values if term is None else [bindings[term][0], *values[1:]]))
         return aggregate(node.function, rows)
 
-    def _context(self, events: Sequence[Released], bindings: Bindings) -> Context:
+    def _context(self, events: Sequence[ReleasedEvent], bindings: Bindings) -> Context:
         values: list[Event | None] = [None] * (len(self._query.terms) + 1)
         for term, positions in bindings.items():
             values[term] = events[positions[0]].value
         keys = self._keys(events[next(iter(bindings.values()))[0]]) if self._may_mention_keys else ()
         return Context(values, keys=keys, world=self._world, as_of=self._as_of, invoke=run_action)
 
-    def _keys(self, event: Released) -> Sequence[Value]:
+    def _keys(self, event: ReleasedEvent) -> Sequence[Value]:
         """The values of the key, which each of its events has."""
         context = Context([event.value], world=self._world, invoke=run_action)
         return [evaluate(key, context) for key in self._query.inputs[event.input].keys]
 
-    def look_up_as_of(self, latest: Released) -> None:
+    def look_up_as_of(self, latest: ReleasedEvent) -> None:
         """What candidates with this latest event look up is what tables say when it arrives."""
         self._as_of = None if latest.arrival == NO_TIME else latest.arrival
 
@@ -529,7 +537,7 @@ def _may_mention_keys(expression: Expression) -> bool:
     return any(isinstance(node, KeyOf | Invoke) for node in walk(expression))
 
 
-class Search:
+class EventSearch:
     """The search with one event as the latest.
 
     latest: its position
@@ -540,7 +548,7 @@ class Search:
     def __init__(
         self,
         matcher: ReferenceMatcher,
-        events: Sequence[Released],
+        events: Sequence[ReleasedEvent],
         latest: int,
         key: range,
         free: int = 0,
@@ -671,7 +679,7 @@ def positions_of(bindings: Bindings, terms: Sequence[int] | None = None) -> list
 
 
 def windows_at(
-    events: Sequence[Released], latest: int, inputs: Sequence[Input], positions: Sequence[int]
+    events: Sequence[ReleasedEvent], latest: int, inputs: Sequence[Input], positions: Sequence[int]
 ) -> dict[int, tuple[int, ...]]:
     """Positions of the events in a window just after the latest event, newest first, each with the
     inputs in whose window it is.

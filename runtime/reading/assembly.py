@@ -209,7 +209,7 @@ _ROW_BITS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
+class NumberedRecords:
     """Records, and the number of each in its table (from 1).
 
     has_offsets: a column of the table says the offsets
@@ -229,7 +229,7 @@ def assemble(
     times: RowTimes,
     refusals: Refusals,
     place: int,
-) -> Numbered:
+) -> NumberedRecords:
     """All records in the table's order; refused and unreadable ones become MALFORMED.
 
     place: `_place` of all records
@@ -254,7 +254,7 @@ def assemble(
         for field in SHAPE_FIELDS:
             schema = schema.append(field)
     arrays = [columns[f.name] if f.name in columns else pa.nulls(len(raw), f.type) for f in schema]
-    numbered = Numbered(pa.table(arrays, schema=schema), raw.numbers, OFFSET in given)
+    numbered = NumberedRecords(pa.table(arrays, schema=schema), raw.numbers, OFFSET in given)
     return _with_unreadable(raw, numbered, place)
 
 
@@ -367,7 +367,7 @@ def _constant(text: str, count: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array([text], pa.string()))
 
 
-def _with_unreadable(raw: RawTable, records: Numbered, place: int) -> Numbered:
+def _with_unreadable(raw: RawTable, records: NumberedRecords, place: int) -> NumberedRecords:
     """The rows together with the records that are not rows, in the order of the table."""
     table, unreadable = records.table, raw.unreadable
     if not unreadable:
@@ -388,10 +388,10 @@ def _with_unreadable(raw: RawTable, records: Numbered, place: int) -> Numbered:
     numbers = np.concatenate([raw.numbers, [record.number for record in unreadable]])
     order = np.argsort(numbers, kind="stable")
     both = pa.concat_tables([table, added]).unify_dictionaries().take(pa.array(order))
-    return Numbered(both, numbers[order], records.has_offsets)
+    return NumberedRecords(both, numbers[order], records.has_offsets)
 
 
-def in_order_of_arrival(records: Numbered, before: int) -> tuple[Arrivals, NDArray[np.int64]]:
+def in_order_of_arrival(records: NumberedRecords, before: int) -> tuple[Arrivals, NDArray[np.int64]]:
     """Records sorted by arrival, those of equal arrival as in the table; and their numbers.
 
     before: arrival, µs, of the table's row before them; NO_TIME = there is none

@@ -23,7 +23,7 @@ from runtime.interpreter import (
 )
 from runtime.matching.find_every import aggregates_of
 from runtime.matching.interface import Bindings
-from runtime.matching.reference import ReferenceMatcher, Released, windows_at
+from runtime.matching.reference import ReferenceMatcher, ReleasedEvent, windows_at
 from runtime.results.matched import Coordinates
 
 # What is known of events and of the matches that they bring.
@@ -58,7 +58,7 @@ class SingleEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Known(Released):
+class Known(ReleasedEvent):
     """A released event.
 
     superseded: NEVER, or 0 = by an event before the latest one

@@ -70,7 +70,7 @@ class Explainer:
         """What became of a record of the key; of what refused it in one role only, too."""
         position = self.history.places.get(self.table.place(row))
         served = () if position is None else self.history.events.inputs_at(position)
-        refused = Refusals(self).explanations(row, served)
+        refused = Unreleased(self).explanations(row, served)
         return refused if position is None else [self.at(position), *refused]
 
     def latest_record(self, row: int) -> list[Explanation]:
@@ -82,7 +82,7 @@ class Explainer:
 
     def refusal(self, row: int, item: int) -> Explanation:
         """What refused a record of the key as an event of an input; -1 = the first of its type."""
-        return Refusals(self).explanation(row, 0 if item < 0 else int(layer_of_inputs(self.query)[item]))
+        return Unreleased(self).explanation(row, 0 if item < 0 else int(layer_of_inputs(self.query)[item]))
 
     def at(self, position: int) -> Explanation:
         """What became of a released event."""
@@ -362,7 +362,7 @@ def micros(moment: Any) -> int:
     return int(pa.scalar(moment, pa.timestamp("us", "UTC")).cast(pa.int64()).as_py())
 
 
-class Refusals:
+class Unreleased:
     """What became of records that were not released to a query."""
 
     def __init__(self, explainer: Explainer) -> None:

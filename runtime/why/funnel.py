@@ -45,7 +45,7 @@ from querylang.plan.text import duration_text
 from runtime.matching.reference import ReferenceMatcher
 from runtime.why.all_keys import all_keys
 from runtime.why.clauses import Clause, What
-from runtime.why.partial_matches import MOST_VISITS, WAITS, PartialMatches, Step, Way, steps_of
+from runtime.why.partial_matches import MOST_VISITS, WAITS, PartialMatches, PatternStep, Way, steps_of
 from runtime.why.reasons import SECOND
 from runtime.why.records import PLACE, Table
 
@@ -120,7 +120,7 @@ def funnel_of(table: Table, query: QueryPlan) -> Funnel:
     return counts.funnel(tables)
 
 
-def _has_events(steps: Sequence[Step], reached: int) -> bool:
+def _has_events(steps: Sequence[PatternStep], reached: int) -> bool:
     """Whether the step behind these is one of an event."""
     return reached < len(steps) and bool(steps[reached].transitions)
 
@@ -128,7 +128,7 @@ def _has_events(steps: Sequence[Step], reached: int) -> bool:
 class _Counts:
     """Adds up what became of first steps."""
 
-    def __init__(self, query: QueryPlan, steps: Sequence[Step]) -> None:
+    def __init__(self, query: QueryPlan, steps: Sequence[PatternStep]) -> None:
         self._query, self._steps = query, steps
         self._reached, self._open = [0] * len(steps), [0] * len(steps)
         self._stops: list[Counter[Clause]] = [Counter() for _ in steps]
@@ -188,7 +188,7 @@ def _text(clause: Clause, query: QueryPlan) -> str:
     return "" if clause.what in (What.NEVER_CAME, What.ORDER) else clause.text(query)
 
 
-def _first_members(query: QueryPlan, step: Step, matches: Sequence[pa.Table]) -> set[tuple[object, ...]]:
+def _first_members(query: QueryPlan, step: PatternStep, matches: Sequence[pa.Table]) -> set[tuple[object, ...]]:
     """The coordinates of first steps of matches, and their keys where they may have several."""
     names = {query.terms[term].name for item in step.transitions for term in item.binds}
     found = set[tuple[object, ...]]()

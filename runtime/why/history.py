@@ -26,11 +26,11 @@ from runtime.input_policies import shares_clock
 from runtime.instants import NEVER
 from runtime.interpreter import PlanWorld, event_numbers
 from runtime.matching.interface import Found, Joined, Matcher, Ordered, Waiting, joined_events
-from runtime.matching.reference import Released
+from runtime.matching.reference import ReleasedEvent
 from runtime.results.matched import Coordinates
 from runtime.results.outputs import AS_ROLE
 from runtime.results.schemas import Results, match_schema
-from runtime.why.matches import PLACE_COLUMNS, FoundMatches, FoundPart, GivenMatches, Places
+from runtime.why.matches import PLACE_COLUMNS, FoundMatches, FoundPart, GivenMatches, RowsByPlace
 
 Also = tuple[tuple[int, int], ...]
 """Further inputs that an event serves, each with what supersedes it there."""
@@ -46,7 +46,7 @@ AT_ONCE = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
-class KeyEvent(Released):
+class KeyEvent(ReleasedEvent):
     """A released event of the key.
 
     source_time: µs; NO_TIME = there is none
@@ -117,9 +117,9 @@ class KeyEvents(Sequence[KeyEvent]):
         return self._kept.input
 
     @property
-    def places(self) -> Places:
+    def places(self) -> RowsByPlace:
         """By coordinates the position."""
-        return Places(self._kept.table)
+        return RowsByPlace(self._kept.table)
 
     def inputs_at(self, position: int) -> tuple[int, ...]:
         """The inputs that an event serves; the first one is first."""
@@ -337,7 +337,7 @@ class KeyHistory:
         return range(begins[life - 1], begins[life])
 
     @cached_property
-    def places(self) -> Places:
+    def places(self) -> RowsByPlace:
         """By coordinates the position of an event."""
         return self.events.places
 

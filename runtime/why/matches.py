@@ -24,7 +24,7 @@ PLACE_COLUMNS = ("_source", "_partition", "_offset")
 """The coordinates of a record."""
 
 
-class Places:
+class RowsByPlace:
     """By coordinates the row of a record, the last one if there are several."""
 
     def __init__(self, records: pa.Table) -> None:
@@ -149,7 +149,7 @@ class GivenMatches:
     trailing wait that is due several times gives several rows of one match.
     """
 
-    def __init__(self, query: QueryPlan, tables: Sequence[pa.Table], found: FoundMatches, places: Places) -> None:
+    def __init__(self, query: QueryPlan, tables: Sequence[pa.Table], found: FoundMatches, places: RowsByPlace) -> None:
         """tables: by call of the engine, its matches; places: of the events"""
         self._query, self._found, self._places = query, found, places
         self._tables = [table.combine_chunks() for table in tables]

@@ -31,7 +31,7 @@ from runtime.why.answers import Candidate, Change, EventAt, Reason, Side
 from runtime.why.changes import Rewrite
 from runtime.why.clauses import Clause, What
 from runtime.why.history import Ending, KeyEvent, KeyHistory, KeyValues, key_history
-from runtime.why.matches import Places
+from runtime.why.matches import RowsByPlace
 from runtime.why.reasons import Reasons, event_at, place_text, sides_text
 from runtime.why.searching import Searching
 
@@ -246,9 +246,9 @@ class OtherRuns:
         return self._parts[latest]
 
     @cached_property
-    def _rows(self) -> Places:
+    def _rows(self) -> RowsByPlace:
         """By coordinates, the rows of the records of the key."""
-        return Places(self._own)
+        return RowsByPlace(self._own)
 
     def if_admitted(self, place: Coordinates, item: int | None = None) -> Candidate | None:
         """The match that a refused record would have been part of; None = there is none.

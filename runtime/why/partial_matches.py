@@ -26,7 +26,7 @@ from querylang.plan.model import (
     known,
     mentioned_terms,
 )
-from runtime.matching.reference import ReferenceMatcher, Search
+from runtime.matching.reference import EventSearch, ReferenceMatcher
 from runtime.why.all_keys import AllKeys
 from runtime.why.clauses import Clause, What
 
@@ -40,7 +40,7 @@ MOST_WINDOW = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PatternStep:
     """A step. `transitions`: those that bind its event; none = the trailing wait.
 
     conditions: asked of a partial match that ends here, in this order
@@ -50,7 +50,7 @@ class Step:
     conditions: tuple[int, ...] = ()
 
 
-def steps_of(query: QueryPlan) -> tuple[Step, ...]:
+def steps_of(query: QueryPlan) -> tuple[PatternStep, ...]:
     """The steps in the order of the pattern, a trailing wait behind them."""
     line = list[tuple[Transition, ...]]()
     state = 0
@@ -72,8 +72,8 @@ def steps_of(query: QueryPlan) -> tuple[Step, ...]:
             for number in range(first, len(line) if is_for_each else first + 1):
                 asked[number].append(index)
     ordered = [tuple(sorted(own, key=lambda index: _rank(query.conditions[index], index))) for own in asked]
-    steps = [Step(own, conditions) for own, conditions in zip(line, ordered, strict=True)]
-    return tuple(steps) if query.trailing is None else (*steps, Step((), query.decided_late))
+    steps = [PatternStep(own, conditions) for own, conditions in zip(line, ordered, strict=True)]
+    return tuple(steps) if query.trailing is None else (*steps, PatternStep((), query.decided_late))
 
 
 def _refused(query: QueryPlan) -> InputError:
@@ -170,7 +170,7 @@ class PartialMatches:
     """The partial matches of a query, one key after the other."""
 
     def __init__(
-        self, query: QueryPlan, steps: Sequence[Step], found: AllKeys, matcher: ReferenceMatcher, *, flush: bool
+        self, query: QueryPlan, steps: Sequence[PatternStep], found: AllKeys, matcher: ReferenceMatcher, *, flush: bool
     ) -> None:
         self.query, self.steps, self._found, self._matcher = query, steps, found, matcher
         self.events, self._has_ended = found.events, flush
@@ -218,7 +218,7 @@ class PartialMatches:
         """By event that could be a first step: how far it comes."""
         self._key = key
         self._places = [self._places_of(step, key) for step in self.steps]
-        self._nowhere = Search(self._matcher, self.events, key.start, range(key.start, key.start + 1))
+        self._nowhere = EventSearch(self._matcher, self.events, key.start, range(key.start, key.start + 1))
         self._held: dict[tuple[object, ...], bool] = {}
         for first in self._places[0]:
             self._visits, self._first = 0, first
@@ -229,7 +229,7 @@ class PartialMatches:
             yield first, way
         self.events.forget(key.stop)
 
-    def _places_of(self, step: Step, key: range) -> list[int]:
+    def _places_of(self, step: PatternStep, key: range) -> list[int]:
         """The events of a key that could be a step."""
         found = np.zeros(len(key), np.bool_)
         for item in {item.input for item in step.transitions}:
@@ -312,9 +312,9 @@ class PartialMatches:
             self._held[name] = self._matcher.permits(self.events, index, bound, self._nowhere, is_last=True)
         return self._held[name]
 
-    def _search(self, position: int) -> Search:
+    def _search(self, position: int) -> EventSearch:
         start = max(self._key.start, min(self._first, position + 1 - MOST_WINDOW))
-        return Search(self._matcher, self.events, position, range(start, position + 1))
+        return EventSearch(self._matcher, self.events, position, range(start, position + 1))
 
     def _out_of_window(self, latest: int, bound: _Bound) -> _Failing | None:
         """The first of the events that has left its window when the latest one comes."""
@@ -363,7 +363,7 @@ def _whole_within(query: QueryPlan) -> int | None:
     )
 
 
-def _needed_terms(query: QueryPlan, steps: Sequence[Step], number: int) -> tuple[int, ...]:
+def _needed_terms(query: QueryPlan, steps: Sequence[PatternStep], number: int) -> tuple[int, ...]:
     """The terms up to a step whose events matter for what can follow it.
 
     They are mentioned later, may be what a later `without` looks for, as one of several inputs

@@ -14,7 +14,7 @@ from runtime.instants import NO_TIME
 from runtime.interpreter import Context, EvaluationError, Event, PlanWorld, evaluate, event_text, holds, run_action
 from runtime.matching.find_every import aggregates_of
 from runtime.matching.interface import Bindings
-from runtime.matching.reference import Released, positions_of
+from runtime.matching.reference import ReleasedEvent, positions_of
 from runtime.results.for_users import RowOf, plain_value, row_number
 from runtime.results.matched import Coordinates
 from runtime.timestamps import format_time
@@ -37,7 +37,7 @@ def moment_text(micros: int) -> str:
     return short_time(format_time(micros))
 
 
-def event_at(event: Released, name: str, row_of: RowOf) -> EventAt:
+def event_at(event: ReleasedEvent, name: str, row_of: RowOf) -> EventAt:
     """An event of the key for users."""
     assert isinstance(event, KeyEvent), "the history has made it"
     source, partition, offset = event.place

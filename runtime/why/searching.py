@@ -20,7 +20,7 @@ from runtime.column_types import Integers
 from runtime.instants import NEVER
 from runtime.matching.choose import kernel_matcher
 from runtime.matching.interface import Bindings, Matcher, Ordered, as_bindings
-from runtime.matching.reference import EndedError, ReferenceMatcher, Released, Search, joined, positions_of
+from runtime.matching.reference import EndedError, EventSearch, ReferenceMatcher, ReleasedEvent, joined, positions_of
 from runtime.why.clauses import Clause, What, clauses_of, lifted
 from runtime.why.history import KeyEvents, KeyHistory
 
@@ -54,20 +54,20 @@ class Near:
     state: int | None = None
 
 
-class _Unsuperseded(Sequence[Released]):
+class _Unsuperseded(Sequence[ReleasedEvent]):
     """The events as if none of an input superseded another."""
 
-    def __init__(self, events: Sequence[Released], item: int) -> None:
+    def __init__(self, events: Sequence[ReleasedEvent], item: int) -> None:
         self._events, self._item = events, item
 
     def __len__(self) -> int:
         return len(self._events)
 
     @overload
-    def __getitem__(self, position: int) -> Released: ...
+    def __getitem__(self, position: int) -> ReleasedEvent: ...
     @overload
-    def __getitem__(self, position: slice) -> Sequence[Released]: ...
-    def __getitem__(self, position: int | slice) -> Released | Sequence[Released]:
+    def __getitem__(self, position: slice) -> Sequence[ReleasedEvent]: ...
+    def __getitem__(self, position: int | slice) -> ReleasedEvent | Sequence[ReleasedEvent]:
         if isinstance(position, slice):
             return [self[place] for place in range(*position.indices(len(self)))]
         event = self._events[position]
@@ -79,7 +79,7 @@ class _Unsuperseded(Sequence[Released]):
         return replace(event, also=also)
 
 
-def superseded_in(event: Released, item: int) -> int:
+def superseded_in(event: ReleasedEvent, item: int) -> int:
     """What supersedes an event in an input that it serves; NEVER = nothing."""
     return event.superseded if event.input == item else next(by for number, by in event.also if number == item)
 
@@ -148,7 +148,7 @@ class Searching:
     def __init__(self, history: KeyHistory, matchers: Matchers | None = None) -> None:
         """matchers: those of the same query for other keys; gets those that are made here"""
         self.history, self.query = history, history.query
-        self.events: Sequence[Released] = history.events
+        self.events: Sequence[ReleasedEvent] = history.events
         self._matchers = Matchers() if matchers is None else matchers
         self._winners: dict[Clause | None, dict[int, Bindings | None]] = {}
         self.limits: dict[str, None] = {}
@@ -191,7 +191,7 @@ class Searching:
         """The input of which nothing counts as superseded; -1 = there is none."""
         return clause.index if clause is not None and clause.what is What.UNIQUE else -1
 
-    def seen(self, clause: Clause | None) -> Sequence[Released]:
+    def seen(self, clause: Clause | None) -> Sequence[ReleasedEvent]:
         """The events with a clause lifted."""
         item = self._unsuperseded(clause)
         return self.events if item < 0 else _Unsuperseded(self.events, item)
@@ -207,11 +207,11 @@ class Searching:
             )
         return range(start, latest + 1)
 
-    def search(self, latest: int, clause: Clause | None = None) -> Search:
+    def search(self, latest: int, clause: Clause | None = None) -> EventSearch:
         """The windows of an event."""
         free, scope, matcher = self.free(latest, clause), self.scope(latest), self.matcher(clause)
         in_window = self.history.events.windows_at(latest, matcher.inputs, scope, self._unsuperseded(clause))
-        return Search(matcher, self.seen(clause), latest, scope, free, in_window)
+        return EventSearch(matcher, self.seen(clause), latest, scope, free, in_window)
 
     def free(self, latest: int, clause: Clause | None = None) -> int:
         """The first position that may be bound: `after match skip` has passed those before."""

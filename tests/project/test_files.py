@@ -1,8 +1,10 @@
-"""How many files a package has, how many of its modules are doors, and how many lines are imports: bounds that only go down."""
+"""How many files a package has, how many of its modules are doors, and how many lines are imports: bounds that only go
+down. And which names of classes a package has."""
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 
 import pytest
 
@@ -50,3 +52,22 @@ def test_few_lines_of_a_package_are_imports(package: str) -> None:
 
 def test_lines_of_imports_are_counted() -> None:
     assert import_lines("import a\nfrom b import (\n    c,\n    d,\n)\n\ndef f():\n    import e\n") == 6
+
+
+TREE = "querylang.syntax.ast"
+"""The syntax tree and the plan name what they have in common alike."""
+
+OF_EACH_KIND = {"Publishing", "Writing"}
+"""What each kind of sink has, in a module that is named alike (`job_engine/sinks/kinds.py`)."""
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_class_has_a_name_of_its_own_in_its_package(package: str) -> None:
+    names = Counter(
+        node.name
+        for module, path in FILES.items()
+        if f"{module}.".startswith(f"{package}.") and module != TREE
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {name for name, count in names.items() if count > 1} <= OF_EACH_KIND

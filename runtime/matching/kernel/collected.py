@@ -200,29 +200,29 @@ def write_values(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Argument:
     """An argument of an aggregate, and what stands for it; None = nothing is asked one by one."""
 
     expression: Expression | None
     form: Form = Form.VALUE
 
 
-def asked_of(node: Aggregate) -> Asked:
+def asked_of(node: Aggregate) -> Argument:
     """What the kernel adds up."""
     if not node.arguments or node.function in COLLECTED:
-        return Asked(None)
-    return Asked(node.arguments[0], form_of(node))
+        return Argument(None)
+    return Argument(node.arguments[0], form_of(node))
 
 
-def _written_down(node: Aggregate) -> list[Asked]:
+def _written_down(node: Aggregate) -> list[Argument]:
     """What is written down of each candidate."""
     first, *others = node.arguments
-    return [Asked(first, form_of(node)), *map(Asked, others)]
+    return [Argument(first, form_of(node)), *map(Argument, others)]
 
 
-def collected_of(aggregates: Sequence[Aggregate]) -> tuple[list[Collected], list[Asked]]:
+def collected_of(aggregates: Sequence[Aggregate]) -> tuple[list[Collected], list[Argument]]:
     """The aggregates that need all of their values, and what is written down for them."""
-    found, asked = list[Collected](), list[Asked]()
+    found, asked = list[Collected](), list[Argument]()
     for index, node in enumerate(aggregates):
         if node.function in COLLECTED:
             own = _written_down(node)
@@ -238,21 +238,21 @@ def refuse_by_recency(aggregates: Sequence[Aggregate]) -> None:
             raise NotForKernel(f"the aggregate `{node.function}` where one event may serve different names")
 
 
-def programs_of(asked: Sequence[Asked], first: int) -> Iterator[int]:
+def programs_of(asked: Sequence[Argument], first: int) -> Iterator[int]:
     """By argument, the number of its program, from `first` on; -1 = no argument."""
     for item in asked:
         yield -1 if item.expression is None else first
         first += item.expression is not None
 
 
-def forms_of(asked: Sequence[Asked], programs: Sequence[int]) -> dict[int, Form]:
+def forms_of(asked: Sequence[Argument], programs: Sequence[int]) -> dict[int, Form]:
     """By program of an argument that has another form than its value: that form."""
     return {number: item.form for number, item in zip(programs, asked, strict=True) if item.form is not Form.VALUE}
 
 
 def arguments_of(
     functions: Sequence[Function],
-    asked: Sequence[Asked],
+    asked: Sequence[Argument],
     query: QueryPlan,
     program: KernelProgram,
     programs: Sequence[int],

@@ -92,7 +92,7 @@ COMMA = ","
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class CsvRecords:
     """Records of a part of a CSV file, in order, without blank lines.
 
     data: the part
@@ -140,7 +140,7 @@ class Records:
         return self.ends - self.starts
 
 
-def whole_records(data: bytes, *, is_end: bool) -> Records:
+def whole_records(data: bytes, *, is_end: bool) -> CsvRecords:
     """The records that end in `data`, by the quotes alone.
 
     is_end: nothing follows, so that the last record needs no line end
@@ -156,7 +156,7 @@ def whole_records(data: bytes, *, is_end: bool) -> Records:
     return _without_blank_lines(data, ends, line_ends, quotes)
 
 
-def _without_blank_lines(data: bytes, ends: Integers, line_ends: Integers, quotes: Integers) -> Records:
+def _without_blank_lines(data: bytes, ends: Integers, line_ends: Integers, quotes: Integers) -> CsvRecords:
     content = np.frombuffer(data, np.uint8)
     starts = np.concatenate([np.zeros(min(len(ends), 1), np.int64), ends[:-1]])
     lengths, first = ends - starts, content[starts]
@@ -165,10 +165,10 @@ def _without_blank_lines(data: bytes, ends: Integers, line_ends: Integers, quote
         starts, ends_of_rows = starts[~blank], ends[~blank]
     else:
         ends_of_rows = ends
-    return Records(data, starts, ends_of_rows, line_ends, quotes, int(ends[-1]) if len(ends) else 0)
+    return CsvRecords(data, starts, ends_of_rows, line_ends, quotes, int(ends[-1]) if len(ends) else 0)
 
 
-def separate_records(data: bytes, cells: int, delimiter: str = COMMA, *, is_end: bool) -> Records:
+def separate_records(data: bytes, cells: int, delimiter: str = COMMA, *, is_end: bool) -> CsvRecords:
     """The records that end in `data`, so that a stray quote spoils its own line only.
 
     cells: how many cells a row has

@@ -21,7 +21,7 @@ from runtime.file_forms import MOST_NAMES, Asked, shortened, shown_delimiter
 from runtime.reading.formats.blocks import (
     COMMA,
     Blocks,
-    Records,
+    CsvRecords,
     count_lines,
     fits,
     has_lone_returns,
@@ -190,7 +190,7 @@ class _Parts:
         numbers = np.arange(first, first + lines)
         return RawTable(self.name, columns, numbers, describe, has_types=False, is_ascii=data.isascii())
 
-    def _at_once(self, records: Records) -> RawTable | None:
+    def _at_once(self, records: CsvRecords) -> RawTable | None:
         """All records as rows; None = some are not, or there are none."""
         if not len(records) or records.lengths.max() > self.asked.max_record:
             return None
@@ -206,7 +206,7 @@ class _Parts:
         numbers, describe = self._numbers(records), self._describe(records)
         return RawTable(self.name, columns, numbers, describe, has_types=False, is_ascii=data.isascii())
 
-    def _one_by_one(self, records: Records) -> RawTable | None:
+    def _one_by_one(self, records: CsvRecords) -> RawTable | None:
         """The records that are rows, with what is wrong with each of the others."""
         if not len(records):
             return None
@@ -229,12 +229,12 @@ class _Parts:
         missing = self.asked.csv.missing
         return _parse(data, whole, self.header, self.chosen, self.delimiter, missing, has_line_ends=has_line_ends)
 
-    def _numbers(self, records: Records) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _numbers(self, records: CsvRecords) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         first = self.number
         self.number += len(records)
         return np.arange(first, self.number)
 
-    def _describe(self, records: Records) -> Describe:
+    def _describe(self, records: CsvRecords) -> Describe:
         first, line = self.number, self.blocks.line
         return lambda number: (f"line {line + records.line(number - first)}", records.text(number - first))
 
@@ -282,7 +282,7 @@ def _nothing(number: int) -> tuple[str, str]:
     raise AssertionError(f"there is no row {number}")
 
 
-def _joined(records: Records, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> bytes:
+def _joined(records: CsvRecords, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> bytes:
     """The chosen records, each with a line end."""
     pairs = zip(records.starts[chosen].tolist(), records.ends[chosen].tolist(), strict=True)
     return b"".join([records.data[start:end] for start, end in pairs])

@@ -17,8 +17,8 @@ from runtime.compiling.compiled import (
     TO_LOAD,
     VARIABLE,
     Choice,
+    CompileSetting,
     Kernel,
-    Setting,
     TakesTooLong,
     arrays_of,
     call_or_give_up,
@@ -63,14 +63,14 @@ def spend(choice: Choice, clock: Clock, seconds: float) -> None:
     ],
 )
 def test_a_long_call_runs_machine_code(entries: int, is_on_disk: bool, plain: bool) -> None:
-    assert Choice(Setting.AUTO).is_plain(entries, lambda: is_on_disk) == plain
-    assert Choice(Setting.OFF).is_plain(entries, lambda: is_on_disk) == plain
-    assert not Choice(Setting.ALWAYS).is_plain(entries, lambda: is_on_disk)
-    assert Choice(Setting.NEVER).is_plain(entries, lambda: is_on_disk)
+    assert Choice(CompileSetting.AUTO).is_plain(entries, lambda: is_on_disk) == plain
+    assert Choice(CompileSetting.OFF).is_plain(entries, lambda: is_on_disk) == plain
+    assert not Choice(CompileSetting.ALWAYS).is_plain(entries, lambda: is_on_disk)
+    assert Choice(CompileSetting.NEVER).is_plain(entries, lambda: is_on_disk)
 
 
 def test_many_short_calls_change_to_machine_code(clock: Clock) -> None:
-    choice = Choice(Setting.AUTO)
+    choice = Choice(CompileSetting.AUTO)
     spend(choice, clock, TO_LOAD.seconds + 0.1)
     assert not choice.is_plain(1, lambda: True)
     assert choice.is_plain(1, lambda: False)
@@ -80,7 +80,7 @@ def test_many_short_calls_change_to_machine_code(clock: Clock) -> None:
 
 @pytest.mark.parametrize(("is_on_disk", "patience"), [(True, TO_LOAD), (False, TO_COMPILE)])
 def test_a_call_that_takes_too_long_is_given_up(clock: Clock, is_on_disk: bool, patience: Any) -> None:
-    choice = Choice(Setting.AUTO)
+    choice = Choice(CompileSetting.AUTO)
     choice.begin(lambda: is_on_disk)
     for _ in range(10):
         clock.now += patience.seconds / 10
@@ -91,7 +91,7 @@ def test_a_call_that_takes_too_long_is_given_up(clock: Clock, is_on_disk: bool, 
 
 
 def test_plain_python_only_is_never_given_up(clock: Clock) -> None:
-    choice = Choice(Setting.NEVER)
+    choice = Choice(CompileSetting.NEVER)
     choice.begin(lambda: True)
     clock.now = 1e9
     choice.check_time()
@@ -102,7 +102,7 @@ def test_the_setting_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="ENSUE_COMPILE: expected auto, off, always, never; found 'sometimes'"):
         setting()
     monkeypatch.setenv(VARIABLE, "")
-    assert setting() == Setting.AUTO
+    assert setting() == CompileSetting.AUTO
 
 
 class Counts(NamedTuple):
@@ -162,7 +162,7 @@ def test_a_call_that_is_given_up_changes_nothing() -> None:
 
 
 def test_what_is_given_up_is_run_as_machine_code(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "_CHOICE", Choice(Setting.AUTO))
+    monkeypatch.setattr(compiled, "_CHOICE", Choice(CompileSetting.AUTO))
     clock.now = -1e9
     slow = Kernel(made(count_all).function)
     steps = iter(range(100))
@@ -179,7 +179,7 @@ def test_kernels_are_defined_without_numba() -> None:
 
 
 def test_a_process_that_lives_long_uses_what_is_on_disk_at_once(clock: Clock) -> None:
-    choice = Choice(Setting.AUTO)
+    choice = Choice(CompileSetting.AUTO)
     choice.load_at_once()
     assert not choice.is_plain(0, lambda: True)
     assert choice.is_plain(TO_COMPILE.entries, lambda: False)

@@ -10,7 +10,7 @@ from querylang import compile_text
 from querylang.plan.expression import Binary, Expression, FieldOf, Type
 from querylang.plan.model import ACCEPT, QueryPlan, State, Transition
 from runtime.interpreter.values import Event, Value
-from runtime.matching.reference import ReferenceMatcher, Released
+from runtime.matching.reference import ReferenceMatcher, ReleasedEvent
 from tests.runtime.plans import A, a_plan, a_query, an_input, chain
 
 MINUTE = 60_000_000
@@ -20,17 +20,17 @@ def compare(left: int, sign: str, right: int, field: str = "id", type_: Type = T
     return Binary(Type.BOOLEAN, sign, FieldOf(type_, left, field), FieldOf(type_, right, field))
 
 
-def event(time: int, input_: int = 0, **values: Value) -> Released:
-    return Released(input_, time, Event(A, values))
+def event(time: int, input_: int = 0, **values: Value) -> ReleasedEvent:
+    return ReleasedEvent(input_, time, Event(A, values))
 
 
-def matches(query: QueryPlan, *released: Released, kept: int = 0) -> list[tuple[int, tuple[int, ...]]]:
+def matches(query: QueryPlan, *released: ReleasedEvent, kept: int = 0) -> list[tuple[int, tuple[int, ...]]]:
     """For each match the latest event's position and those of its members; the first `kept` events are not new."""
     found = ReferenceMatcher(a_plan(query), query).matches(released, range(len(released)), kept)
     return [(latest, tuple(bound[term][0] for term in range(len(query.terms)))) for latest, bound in found.matches]
 
 
-class Counted(list[Released]):
+class Counted(list[ReleasedEvent]):
     """Events that count how often one of them is read."""
 
     reads = 0
@@ -58,7 +58,7 @@ def test_a_wait_at_the_end_reads_the_events_until_it_is_due() -> None:
     reads = []
     for count in (100, 1_000):
         events = Counted(
-            Released(0, number * 1_000_000, Event(plan.events[0], {"id": number})) for number in range(count)
+            ReleasedEvent(0, number * 1_000_000, Event(plan.events[0], {"id": number})) for number in range(count)
         )
         matcher, key = ReferenceMatcher(plan, plan.queries[0]), range(count)
         assert all(matcher.outlives(events, {0: (at,)}, at, (at + 3) * 1_000_000, key, is_new=True) for at in range(50))
