@@ -124,7 +124,7 @@ class Disk:
     def rmdir(self, path: Any, **more: Any) -> None:
         def do() -> None:
             REAL["rmdir"](path, **more)
-            self.changed(str(path), lambda: os.makedirs(path, exist_ok=True))
+            self.changed(str(path), lambda: REAL["mkdir"](path))
 
         self.call("rmdir", str(path), do)
 

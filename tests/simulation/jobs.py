@@ -116,7 +116,10 @@ def tell(
         is_whole = has_care and aim is None
         world = World(seed, folder, Met() if met is None else met)
         telling = _Telling(story, world, kind, less or Less(), has_histories=is_whole)
-        telling.tell(aim, 0.5 if is_whole else 0.0)
+        try:
+            telling.tell(aim, 0.5 if is_whole else 0.0)
+        except Exception:  # noqa: BLE001  one world less to believe must not end a hunt of a night
+            story.problems.append(traceback.format_exc())
         return story
 
 
