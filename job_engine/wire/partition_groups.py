@@ -148,7 +148,7 @@ class PartitionGroup:
         if not self.query.keys and self.only_bucket(buckets) is None:
             bucket[:] = 0  # heartbeats, too, which have no key; those of a query with keys have all of it
         for number in np.unique(bucket).tolist():
-            yield Parcel(number, self.number, routed.take(np.flatnonzero(bucket == number).tolist()))
+            yield Parcel(number, self.number, routed.take(np.flatnonzero(bucket == number)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ class Routing:
         """Routed events on their way to all who take them."""
         kinds = Arrivals(routed.table).system("kind")
         for kind in np.unique(kinds).tolist():
-            own = routed.take(np.flatnonzero(kinds == kind).tolist())
+            own = routed.take(np.flatnonzero(kinds == kind))
             for group in self.taking.get(kind, ()):
                 yield from group.parcels(own, buckets)
 

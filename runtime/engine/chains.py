@@ -11,7 +11,6 @@ that take it.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -26,7 +25,7 @@ from runtime.admission import Moves
 from runtime.column_types import Integers
 from runtime.columns.arrivals import AT_THE_END, PLACE, Arrivals, arrivals_schema, column_name, field_columns
 from runtime.engine.call_rows import CallRecords
-from runtime.engine.paths import OF_END, OF_RECORD, OF_TIMER, Causes, Path, RoutedOrder, RoutedRecords
+from runtime.engine.paths import OF_END, OF_RECORD, OF_TIMER, Causes, RoutedOrder, RoutedRecords
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
 from runtime.engine.shared_admission import SharedAdmission
 from runtime.interpreter import event_numbers
@@ -66,15 +65,11 @@ class _Places:
     def _columns(self) -> list[Integers]:
         return [self._records.table.column(name).to_numpy() for name in PLACE]
 
-    def of(self, record: int) -> tuple[int, ...]:
-        """The place of a record of the call."""
-        return tuple(int(column[record]) for column in self._columns)
-
-    def of_all(self, records: Integers) -> list[tuple[int, ...]]:
-        """The places of records of the call; nothing where there are none at all."""
+    def of(self, records: Integers) -> Integers:
+        """The places of records of the call, each in a column; 0 where there are no records."""
         if not len(self._records.table):
-            return [()] * len(records)
-        return list(zip(*(column[records].tolist() for column in self._columns), strict=True))
+            return np.zeros((len(PLACE), len(records)), np.int64)
+        return np.stack([column[records] for column in self._columns])
 
     def before_caused_by(self, records: Integers) -> Integers:
         """How many records come before what each of these causes."""
@@ -84,19 +79,32 @@ class _Places:
             if not is_one.any():
                 break
             is_one &= own[records] == own[followers]
-        for number in np.flatnonzero(is_one).tolist():
-            place = self.of(int(records[number]))
-            before[number] = self.before(((place[0], OF_RECORD, place),))
+        before[is_one] = self._not_behind(self.of(records[is_one]))
         return before
 
-    def before(self, path: Path) -> int:
-        """How many records come before a routed one."""
-        moment, kind, place = path[0]
-        count = len(self._records.table)
-        if kind == OF_RECORD:
-            first, end = (int(np.searchsorted(self._columns[0], place[0], side)) for side in ("left", "right"))
-            return bisect_right(range(count), place, first, end, key=self.of)
-        return count if kind == OF_END else int(self.before_timers(np.array([moment]))[0])
+    def before(self, roots: Integers) -> Integers:
+        """How many records come before routed ones; `roots`: as of `Paths`."""
+        moments, kind, places = roots[0], roots[1], roots[2:]
+        found = np.full(len(kind), len(self._records.table))
+        is_record, is_timer = kind == OF_RECORD, kind == OF_TIMER
+        found[is_record] = self._not_behind(places[:, is_record])
+        found[is_timer] = self.before_timers(moments[is_timer])
+        return found
+
+    def _not_behind(self, places: Integers) -> Integers:
+        """How many records are not behind each of these places; found by halves."""
+        first, end = (np.searchsorted(self._columns[0], places[0], side) for side in ("left", "right"))
+        while (is_open := first < end).any():
+            middle = (first + end) // 2
+            at = np.where(is_open, middle, 0)
+            is_before, is_equal = np.zeros(len(at), np.bool_), np.ones(len(at), np.bool_)
+            for column, place in zip(self._columns, places, strict=True):
+                is_before |= is_equal & (column[at] < place)
+                is_equal &= column[at] == place
+            is_before |= is_equal
+            first = np.where(is_open & is_before, middle + 1, first)
+            end = np.where(is_open & ~is_before, middle, end)
+        return first
 
     def before_timers(self, moments: Integers) -> Integers:
         """How many records come before timers of these moments."""
@@ -225,7 +233,7 @@ class CallChains:
         for routed in outcome.routed:
             causes, table = self._causes_of(routed, given), self._table(query, routed)
             if self._crosses:
-                places = self._places.of_all(causes.record)
+                places = self._places.of(causes.record)
                 self._leaving.append(RoutedRecords(table, self._order.paths(query, routed, causes, places)))
             else:
                 self._order.add(query, routed, causes)
@@ -255,7 +263,7 @@ class CallChains:
     def receive(self, routed: Sequence[RoutedRecords]) -> None:
         """Adds what has been routed, here or in other engines."""
         for item in routed:
-            self._order.receive(item.paths, [self._places.before(path) for path in item.paths])
+            self._order.receive(item.paths, self._places.before(item.paths.roots))
             self._tables.append(item.table)
 
     def leave(self) -> RoutedRecords | None:

@@ -314,8 +314,14 @@ MISTAKES = (
     ),
     Mistake("bucket", _GROUPS, "self.taking.get(kind, ()):\n", "self.taking.get(kind, ())[:1]:\n", jobs="CHAINS"),
     Mistake("bucket", _WORKER, "        step.kept = [parcel for", "        _ = [parcel for", jobs="CHAINS"),
-    Mistake("bucket", _PATHS, "query.instance, ranks[key], match", "query.instance, (), match", jobs="CHAINS"),
-    Mistake("bucket", _CHAINS, "bisect_right(range(count), place, first, end, key=self.of)", "count", jobs="CHAINS"),
+    Mistake(
+        "bucket",
+        _PATHS,
+        "_ordered(key)) for key in routed.keys]\n        places",
+        "()) for key in routed.keys]\n        places",
+        jobs="CHAINS",
+    ),
+    Mistake("bucket", _CHAINS, "found[is_record] = self._not_behind(", "_ = self._not_behind(", jobs="CHAINS"),
     Mistake("bucket", _LOCAL, "{worker: crossed[worker] for worker in asked}", "{0: crossed[0]}", jobs="CHAINS"),
     Mistake(
         "bucket",
