@@ -31,6 +31,7 @@ from job_engine.sources.table.pieces import (
     unit_tasks,
 )
 from job_engine.sources.table.settings import DeltaSource
+from querylang.errors import InputError
 from runtime.json_reader import DamagedJson, part_of, shaped
 from runtime.json_shapes import Count
 
@@ -139,7 +140,7 @@ class CommitPlanner:
         self, source: DeltaSource, before: TablePosition | None, report: Report
     ) -> tuple[list[tuple[Sequence[ListedFile], Mapping[str, str]]], TablePosition, bool]:
         """What is read, the position behind it, and whether a limit leaves something."""
-        position = _begin(source) if before is None else before
+        position = _begin(source) if before is None else _with_columns(source, before)
         limit = _Limit(source)
         taken: list[tuple[Sequence[ListedFile], Mapping[str, str]]] = []
         if position.units_read is not None:
@@ -174,7 +175,7 @@ class CommitPlanner:
         if found is not None:
             return found
         gap = _gap(source, position)
-        return None if gap is None else ((), self._behind(source, gap, report))
+        return None if gap is None else ((), self._behind(source, position, gap, report))
 
     def _listed_commit(
         self, source: DeltaSource, position: TablePosition, report: Report
@@ -205,15 +206,16 @@ class CommitPlanner:
         report("skipped_changes", source.name, f"version {version}")
         return ()
 
-    def _behind(self, source: DeltaSource, gap: str, report: Report) -> TablePosition:
-        """The newest position, where what is before it is lost."""
+    def _behind(self, source: DeltaSource, position: TablePosition, gap: str, report: Report) -> TablePosition:
+        """The newest position, where what is between it and another one is lost."""
         if not self._accepts_loss:
             raise UnreadableTable(
                 f"source '{source.name}': {source.folder}: {gap}. To continue without what is lost: ensue run"
                 " --accept-loss"
             )
         report("lost", source.name, gap)
-        return position_at(source, None, is_read=True)
+        found = position_at(source, None, is_read=True)
+        return replace(found, began=position.began, is_whole=position.is_whole)
 
 
 def _no_report(cause: str, source: str, example: str) -> None:
@@ -240,6 +242,17 @@ def _begin(source: DeltaSource) -> TablePosition:
     """Where a new job begins."""
     position = _first_position(source)
     return replace(position, began=position.version, is_whole=position.units_read is not None)
+
+
+def _with_columns(source: DeltaSource, position: TablePosition) -> TablePosition:
+    """A position that a job begins at anew, with the columns that the table had there."""
+    if position.columns:
+        return position
+    try:
+        found = position_at(source, max(0, position.version), is_read=True)
+    except InputError:
+        return position  # the log no longer has it: what follows says so
+    return replace(position, columns=found.columns)
 
 
 def began_at(source: DeltaSource, version: int, *, is_whole: bool) -> TablePosition:
@@ -396,7 +409,8 @@ class TablePlanning(SourcePlanning):
         is_known = before is not None and before.position is not None
         if first is None or first.began is None or first.is_whole or is_known:
             return None
-        return TablePiece(replace(first, version=first.began, units_read=None, has_unread=False))
+        # the columns are those behind what is read anew: the next plan looks for those before it
+        return TablePiece(replace(first, version=first.began, columns={}, units_read=None, has_unread=False))
 
 
 PLANNING = TablePlanning()

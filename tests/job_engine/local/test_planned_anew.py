@@ -169,6 +169,21 @@ def test_a_job_that_begins_at_the_end_of_a_table_begins_there_once(tmp_path: Pat
     assert totals(JobFolder(tmp_path / "state").ledger.total(), "Rise")["received"] == 30
 
 
+def test_a_table_that_got_a_column_is_read_anew_from_before_it(tmp_path: Path) -> None:
+    readings = str(tmp_path / "readings")
+    write_deltalake(readings, table().head(50))
+    write_deltalake(readings, table().tail(30).assign(more=1), mode="append", schema_mode="merge")
+    settings = "arrival: at, start: 0, schema_changes: add_columns,"
+    path = tmp_path / "sensors.yaml"
+    path.write_text(FROM_TABLE.replace("arrival: at,", settings).replace("delta, path: out", "parquet, path: out"))
+    (tmp_path / "sensors.query").write_text(QUERY)
+    path = local(path)
+    crashed(path, CrashAt("begun"))
+    change(path, "maxFilesPerTrigger: 5", "maxFilesPerTrigger: 1")
+    run(path)
+    assert totals(JobFolder(tmp_path / "state").ledger.total(), "Rise")["received"] == 80
+
+
 def test_the_line_of_a_crash_names_the_limit(tmp_path: Path) -> None:
     path = sensors(tmp_path)
     crashed(path, CrashAt("stepped"))

@@ -214,10 +214,12 @@ def test_a_log_that_was_cleaned_up_is_a_loss(path: Path) -> None:
         " ensue run --accept-loss"
     )
     job.accepts_loss = True
+    job.position = {"s": replace(job.position["s"], began=0, is_whole=True)}
     assert job.next() == []
     append(path, 5)
     assert job.next() == [[[5]]]
     assert [cause for cause, _ in job.reports] == ["lost"]
+    assert (job.position["s"].began, job.position["s"].is_whole) == (0, True)  # as before the gap
 
 
 def test_a_feature_that_comes_later_stops_the_job_by_name(path: Path) -> None:
