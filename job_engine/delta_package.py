@@ -95,13 +95,21 @@ def _of_s3(own: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, 
 
 @contextmanager
 def store_errors(place: Place) -> Iterator[None]:
-    """What a store refuses, in the words that all reading and writing there has."""
+    """What a store or the system refuses, in the words that all reading and writing there has."""
     try:
         yield
     except OSError as error:
-        if not isinstance(place, RemotePath) or error.filename is not None:
+        if error.filename is not None:
             raise
-        raise _plain(str(error), str(place)) from error
+        if isinstance(place, RemotePath):
+            raise _plain(str(error), str(place)) from error
+        raise (_of_system(str(error), place) or error) from error
+
+
+def _of_system(text: str, place: Place) -> OSError | None:
+    """The error of the system that a text of the package tells of; None = of none."""
+    found = None if isinstance(place, RemotePath) else re.search(r"\(os error (\d+)\)", text)
+    return None if found is None else OSError(int(found[1]), os.strerror(int(found[1])), str(place))
 
 
 def _plain(text: str, place: str) -> OSError:
@@ -162,6 +170,9 @@ def delta_errors(path: Place) -> Iterator[None]:
     except InputError:
         raise
     except (DeltaError, ValueError, TypeError, OverflowError) as error:
+        refused = _of_system(str(error), path)
+        if refused is not None:
+            raise refused from error
         raise InputError(f"{path}: the Delta table cannot be used: {first_line(error)}") from error
     except BaseException as error:
         if type(error).__name__ != _PANIC:
