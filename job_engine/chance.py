@@ -12,6 +12,11 @@ def new_name(length: int = 32) -> str:
     return uuid.uuid4().hex[:length]
 
 
+def new_guid() -> str:
+    """A name that nothing else has, in the form of UUIDs."""
+    return str(uuid.uuid4())
+
+
 def new_salt() -> str:
     """32 hexadecimal digits that nobody can guess."""
     return os.urandom(16).hex()

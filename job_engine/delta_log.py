@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
 from urllib.parse import unquote
 
+from job_engine.durable_files import sync
 from job_engine.local_path import LocalPath
 from job_engine.place import (
     OutsidePath,
@@ -24,7 +25,7 @@ from job_engine.place import (
     names_in,
     place_of,
 )
-from querylang.errors import InputError, listed
+from querylang.errors import InputError, is_passing, listed
 from runtime.json_reader import DamagedJson, json_of_text, part_of, read_json, read_json_lines, shaped
 from runtime.json_shapes import Count
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 LOG = "_delta_log"
 """The folder in a table that its log is in."""
+
+LAST_CHECKPOINT = "_last_checkpoint"
+"""The file in a log that names its newest checkpoint."""
 
 MOST_BYTES = 1 << 30
 """Of a commit: one of some million data files."""
@@ -144,7 +148,7 @@ class _LastCheckpoint(TypedDict):
 
 def last_checkpoint(table: Place) -> int | None:
     """The version that the newest checkpoint of the log has; None = there is none."""
-    file = table / LOG / "_last_checkpoint"
+    file = table / LOG / LAST_CHECKPOINT
     try:
         return read_json(file, _LastCheckpoint, way_out="", largest=1 << 20)["version"]
     except (FileNotFoundError, DamagedJson):
@@ -184,8 +188,35 @@ def column_of_checkpoint(file: Place, name: str) -> Iterator[Any]:
         except (FileNotFoundError, ConnectionError):
             raise
         except (OSError, pa.ArrowException, ArithmeticError) as error:
+            if is_passing(error):
+                raise
             raise DamagedJson(f"it cannot be read: {' '.join(str(error).split())[:200]}") from error
     yield from found
+
+
+def remove_part_of_checkpoint(table: LocalPath) -> bool:
+    """Remove the newest checkpoint if a power cut has left a part of it, and commits say the same.
+
+    Gives whether there was one.
+    """
+    version, files = checkpoint_files(table)
+    before, _ = checkpoint_files(table, version - 1)
+    is_needed = not {*range(before + 1, version + 1)} <= {*commits(table)}
+    is_missing = version < (last_checkpoint(table) or -1)
+    if is_needed or not (is_missing or any(map(_is_part, files))):
+        return False
+    for file in (table / LOG / LAST_CHECKPOINT, *([] if is_missing else files)):
+        file.unlink(missing_ok=True)
+        sync(table / LOG)
+    return True
+
+
+def _is_part(file: Place) -> bool:
+    try:
+        [*column_of_checkpoint(file, "txn")]
+    except DamagedJson:
+        return True
+    return False
 
 
 def has_deletion_vectors(table: Place, version: int) -> bool:

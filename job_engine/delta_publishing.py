@@ -15,12 +15,23 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from job_engine.chance import any_length
+from job_engine.chance import any_length, new_guid
 from job_engine.clock import sleep, wall_seconds
-from job_engine.delta_log import LOG, commit_file, committed_files, fields_of, fields_of_text, refuse_unwritable
+from job_engine.delta_log import (
+    LAST_CHECKPOINT,
+    LOG,
+    checkpoint_files,
+    commit_file,
+    committed_files,
+    fields_of,
+    fields_of_text,
+    refuse_unwritable,
+    remove_part_of_checkpoint,
+)
 from job_engine.delta_package import delta_errors, open_table, store_settings, table_uri
-from job_engine.durable_files import make_folder, sync
+from job_engine.durable_files import create_durably, make_folder, sync
 from job_engine.errors import Outage
+from job_engine.local_path import LocalPath
 from job_engine.place import Place, RemotePath, retry_of
 from querylang.dataclass import dataclass
 from querylang.errors import InputError, PassingError, listed
@@ -224,24 +235,22 @@ def publish_files(
     removed: a store may have lost its answer to the commit that has them. Raises InputError, and
     OSError of a store.
     """
-    adds = [_add(file) for file in files]
     outage = Outage(retry_of(path) or 0.0, warn)
     attempt = 0
     while attempt < ATTEMPTS:
-        table = open_table(path)
+        table = opened_to_write(path)
         if table is not None and _has(table, transaction):
             outage.over(_store_of(path))
             _remove_others(path, files, transaction)
             return False
         try:
             with delta_errors(path):
-                version = _tried(path, table, adds, transaction, schema, partition_by)
+                is_done = _tried(path, table, files, transaction, schema, partition_by)
         except ConnectionError as problem:
             outage.wait_for_store(problem)  # not an attempt: nobody was faster
             continue
         outage.over(_store_of(path))
-        if version is not None:
-            _sync_log(path, version)
+        if is_done:
             return True
         sleep(any_length(0.05 * 2 ** min(attempt, 5)))  # writers that meet once shall not again
         attempt += 1
@@ -257,12 +266,138 @@ def _store_of(path: Place) -> str:
 def _tried(
     path: Place,
     table: DeltaTable | None,
+    files: Sequence[DataFile],
+    transaction: Transaction,
+    schema: pa.Schema,
+    partition_by: Sequence[str],
+) -> bool:
+    """Commit; False = another writer was faster."""
+    if isinstance(path, RemotePath):
+        return _committed_in_store(path, table, [_add(file) for file in files], transaction, schema, partition_by)
+    if not _committed(path, table, files, transaction, schema, partition_by):
+        return False
+    version, settings = (0, SETTINGS) if table is None else (table.version() + 1, table.metadata().configuration)
+    if _is_checkpoint_due(version, settings):
+        _shorten_log(path, settings)
+    return True
+
+
+# Commits in local folders are written here: those of the package are not synced. A power cut would
+# leave parts of them. Then nobody can read the table, or it has rows without their transaction.
+
+
+def _committed(
+    path: LocalPath,
+    table: DeltaTable | None,
+    files: Sequence[DataFile],
+    transaction: Transaction,
+    schema: pa.Schema,
+    partition_by: Sequence[str],
+) -> bool:
+    """Make the next version, all of it at once and on the disk; False = there is one already."""
+    make_folder(path / LOG)
+    moment = int(wall_seconds() * 1000)
+    own = {"appId": transaction.application, "version": transaction.version, "lastUpdated": moment}
+    told = {"mode": "Append", "partitionBy": json.dumps(list(partition_by))}
+    actions = [
+        {"commitInfo": {"timestamp": moment, "operation": "WRITE", "operationParameters": told, "engineInfo": "ensue"}},
+        *(_of_new(schema, partition_by, moment) if table is None else _widened(path, table, schema, partition_by)),
+        *({"add": _add_of_log(file, moment)} for file in files),
+        {"txn": own},
+    ]
+    text = "".join(f"{json.dumps(action)}\n" for action in actions)
+    version = 0 if table is None else table.version() + 1
+    return create_durably(commit_file(path, version), text, _draft_of(transaction))
+
+
+def _draft_of(transaction: Transaction) -> str:
+    """The name of a commit that is not whole: one job writes one at a time."""
+    return f".{transaction.application}.draft"
+
+
+def _of_new(schema: pa.Schema, partition_by: Sequence[str], moment: int) -> list[dict[str, Any]]:
+    """The actions that make a table."""
+    from deltalake import Schema
+
+    metadata = _metadata(new_guid(), Schema.from_arrow(schema).to_json(), partition_by, SETTINGS, moment)
+    return [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": metadata}]
+
+
+def _widened(path: Place, table: DeltaTable, schema: pa.Schema, partition_by: Sequence[str]) -> list[dict[str, Any]]:
+    """The action that gives a table the columns it does not have yet; none if it has all.
+
+    Raises InputError for a table that cannot be written.
+    """
+    from deltalake import Schema
+
+    refuse_unwritable(path, table)
+    missing = new_columns(path, table, schema, partition_by)
+    if not missing:
+        return []
+    more = [field for field in fields_of_text(Schema.from_arrow(schema).to_json()) if field["name"] in missing]
+    text = json.dumps({"type": "struct", "fields": [*fields_of(table), *more]})
+    before = table.metadata()
+    found = _metadata(str(before.id), text, partition_by, before.configuration, before.created_time)
+    return [{"metaData": found | {"name": before.name, "description": before.description}}]
+
+
+def _metadata(
+    identity: str, schema: str, partition_by: Sequence[str], settings: Mapping[str, str], moment: int | None
+) -> dict[str, Any]:
+    return {
+        "id": identity,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": schema,
+        "partitionColumns": list(partition_by),
+        "createdTime": moment,
+        "configuration": dict(settings),
+    }
+
+
+def _add_of_log(file: DataFile, moment: int) -> dict[str, Any]:
+    return {
+        "path": quote(file.path, safe="/="),
+        "partitionValues": dict(file.partition),
+        "size": file.size,
+        "modificationTime": moment,
+        "dataChange": True,
+        "stats": file.statistics,
+    }
+
+
+def _shorten_log(path: Place, settings: Mapping[str, str]) -> None:
+    """Make a checkpoint of the log. Once it is on the disk, old commits are removed."""
+    table = open_table(path)
+    assert table is not None, "it has a commit"
+    with delta_errors(path):
+        table.create_checkpoint()
+        for file in (*checkpoint_files(path)[1], path / LOG / LAST_CHECKPOINT, path / LOG):
+            sync(file)
+        if settings.get("delta.enableExpiredLogCleanup", "true") != "false":
+            table.cleanup_metadata()
+
+
+def opened_to_write(path: Place) -> DeltaTable | None:
+    """As `open_table`, without a checkpoint of the log that a power cut has left as a part."""
+    try:
+        return open_table(path)
+    except InputError:
+        if isinstance(path, RemotePath) or not remove_part_of_checkpoint(path):
+            raise
+        return open_table(path)
+
+
+# In stores, what the package writes appears whole, and survives.
+
+
+def _committed_in_store(
+    path: RemotePath,
+    table: DeltaTable | None,
     adds: list[AddAction],
     transaction: Transaction,
     schema: pa.Schema,
     partition_by: Sequence[str],
-) -> int | None:
-    """The version that the commit has at least; None = another writer was faster."""
+) -> bool:
     from deltalake import CommitProperties, PostCommitHookProperties, Schema
     from deltalake import Transaction as Id
     from deltalake.exceptions import CommitFailedError, DeltaError
@@ -270,7 +405,6 @@ def _tried(
 
     ids = CommitProperties(app_transactions=[Id(transaction.application, transaction.version)])
     if table is None:
-        make_folder(path)
         try:
             create_table_with_add_actions(
                 table_uri(path),
@@ -284,9 +418,9 @@ def _tried(
         except DeltaError:
             if open_table(path) is None:
                 raise
-            return None
-        return 0
-    is_due = _is_checkpoint_due(table)
+            return False
+        return True
+    is_due = _is_checkpoint_due(table.version() + 1, table.metadata().configuration)
     hooks = PostCommitHookProperties(create_checkpoint=is_due, cleanup_expired_logs=None if is_due else False)
     try:
         fit_table(path, table, schema, partition_by)
@@ -302,25 +436,14 @@ def _tried(
         newest = open_table(path)
         if newest is not None and newest.version() == table.version():
             raise  # nobody was faster: the next attempt would end like this one
-        return None
-    return int(table.version()) + 1
+        return False
+    return True
 
 
-def _is_checkpoint_due(table: DeltaTable) -> bool:
-    """Whether the next commit is followed by a checkpoint. Looking for that doubles its time."""
-    every = table.metadata().configuration.get("delta.checkpointInterval", "")
-    return (table.version() + 2) % (int(every) if every.isdigit() and int(every) else CHECKPOINT_EVERY) == 0
-
-
-def _sync_log(path: Place, version: int) -> None:
-    """Sync the commits from a version on: after a power cut the files must not be empty."""
-    if isinstance(path, RemotePath):
-        return  # what a store has accepted survives
-    while commit_file(path, version).exists():
-        sync(commit_file(path, version))
-        version += 1
-    sync(path / LOG)
-    sync(path)
+def _is_checkpoint_due(version: int, settings: Mapping[str, str]) -> bool:
+    """Whether a commit is followed by a checkpoint. Looking for that doubles its time."""
+    every = settings.get("delta.checkpointInterval", "")
+    return (version + 1) % (int(every) if every.isdigit() and int(every) else CHECKPOINT_EVERY) == 0
 
 
 def fit_table(path: Place, table: DeltaTable, schema: pa.Schema, partition_by: Sequence[str]) -> None:
@@ -336,7 +459,13 @@ def fit_table(path: Place, table: DeltaTable, schema: pa.Schema, partition_by: S
 
 
 def _remove_others(path: Place, files: Sequence[DataFile], transaction: Transaction) -> None:
-    """Remove files that the transaction's commit does not have; all stay if it is not known."""
+    """Remove files that the transaction's commit does not have; all stay if it is not known.
+
+    A process that was killed may have made the commit without waiting for its name.
+    """
+    if not isinstance(path, RemotePath):
+        sync(path / LOG)
+        (path / LOG / _draft_of(transaction)).unlink(missing_ok=True)
     committed = committed_files(path, transaction.application, transaction.version)
     for file in files if committed is not None else ():
         if file.path not in (committed or ()):

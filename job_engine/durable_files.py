@@ -46,14 +46,17 @@ def write_durably(path: Place, text: str) -> None:
     publish([(draft, path)])
 
 
-def create_durably(path: Place, text: str) -> bool:
-    """Write a new file, whole; False = there is one of this name."""
+def create_durably(path: Place, text: str, draft_name: str | None = None) -> bool:
+    """Write a new file, whole; False = there is one of this name.
+
+    draft_name: of the file beside it that is written first; None = a name that nothing has
+    """
     if isinstance(path, RemotePath):
         if path.exists():
             return False
         path.write_text(text)
         return True
-    draft = path.with_name(f".{new_name()}.draft")
+    draft = path.with_name(draft_name or f".{new_name()}.draft")
     try:
         with new_file(draft) as file:
             file.write(text.encode("utf-8"))

@@ -107,7 +107,7 @@ def test_files_of_sinks_and_their_new_folders_are_synced(tmp_path: Path, synced:
     assert synced[3:] == [f"rename {file}", "sync Q"]
 
 
-def test_data_files_of_delta_tables_are_synced_before_the_commit_and_the_log_behind_it(
+def test_data_files_of_delta_tables_are_synced_before_the_commit_and_the_commit_before_it_is_seen(
     tmp_path: Path, synced: list[str]
 ) -> None:
     sink = sink_of("delta", tmp_path / "matches")
@@ -116,7 +116,7 @@ def test_data_files_of_delta_tables_are_synced_before_the_commit_and_the_log_beh
     drafts = writer.finish()
     assert synced == [f"sync {tmp_path.name}", "sync matches", f"sync {Path(drafts[0].path).name}", "sync Q"]
     publishing(sink).publish(MicroBatch("0123456789ab", 1), [(sink, drafts)])
-    assert synced[4:] == ["sync 00000000000000000000.json", "sync _delta_log", "sync Q"]
+    assert synced[4:] == ["sync Q", "sync .ensue-0123456789ab.draft", "sync _delta_log"]
 
 
 def test_files_of_old_micro_batches_are_removed_whatever_their_numbers(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from job_engine import delta_log
 from job_engine.delta_package import open_table, refuse_escapes, refuse_missing_package
-from job_engine.delta_publishing import Transaction, new_columns, publish_files
+from job_engine.delta_publishing import Transaction, new_columns, opened_to_write, publish_files
 from job_engine.errors import writing_to
 from job_engine.place import Place, files_below, in_same_system, names_in
 from job_engine.sinks import kinds
@@ -38,7 +38,7 @@ class Publishing(kinds.Publishing):
             path = sink.folder / part
             refuse_escapes(path)
             wanted = with_partitions(schema, own.partition_by, path)
-            table = open_table(path) if delta_log.is_table(path) else None
+            table = opened_to_write(path) if delta_log.is_table(path) else None
             if table is None:
                 _refuse_other_files(path)
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,7 +19,7 @@ from job_engine.place import place_of
 from job_engine.sinks.folder.publishing import PUBLISHING as FILES
 from job_engine.sinks.kinds import MicroBatch, Sink
 from job_engine.sinks.table.writing import WRITING
-from querylang.errors import InputError
+from querylang.errors import InputError, PassingError
 from tests.spark_backend.delta.ours import DELTA, OTHERS, OURS, SCHEMA, drafts, names, rows, sink, table, write
 from tests.support.sinks import sink_of
 
@@ -93,15 +94,15 @@ def test_a_commit_between_looking_and_writing_is_no_conflict(tmp_path: Path) -> 
 def test_writers_that_meet_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = sink(tmp_path)
     write(own, 0, rows("a0"))
-    commit = DeltaTable.create_write_transaction
     others = [lambda: table(own).alter.add_columns([Field("note", "string")])]
+    commit = delta_publishing._committed
 
-    def after_another(self: DeltaTable, **arguments: object) -> None:
+    def after_another(*given: Any) -> bool:
         if others:
             others.pop()()
-        commit(self, **arguments)  # type: ignore[arg-type]
+        return commit(*given)
 
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", after_another)
+    monkeypatch.setattr(delta_publishing, "_committed", after_another)
     write(own, 1, rows("a1"))
     assert not others
     assert names(own) == ["a0", "a1"]
@@ -279,15 +280,65 @@ def test_the_log_gets_checkpoints(tmp_path: Path) -> None:
     ]
 
 
+def test_a_part_of_a_checkpoint_of_the_log_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut has left it; the package would not open the table any more."""
+    monkeypatch.setattr(delta_publishing, "CHECKPOINT_EVERY", 2)
+    own = sink(tmp_path)
+    write(own, 0, rows("a0"))
+    write(own, 1, rows("a1"))
+    (checkpoint,) = (own.folder / "Q" / "_delta_log").glob("*.checkpoint.parquet")
+    checkpoint.write_bytes(checkpoint.read_bytes()[:100])
+    assert refusal(own) is None
+    write(own, 2, rows("a2"))
+    assert names(own) == ["a0", "a1", "a2"]
+
+
+def test_a_damaged_checkpoint_stays_where_nothing_else_says_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_publishing, "CHECKPOINT_EVERY", 2)
+    own = sink(tmp_path)
+    write(own, 0, rows("a0"))
+    write(own, 1, rows("a1"))
+    log = own.folder / "Q" / "_delta_log"
+    (checkpoint,) = log.glob("*.checkpoint.parquet")
+    checkpoint.write_bytes(b"")
+    (log / f"{0:020d}.json").unlink()
+    assert "/Q: the Delta table cannot be used: " in str(refusal(own))
+    assert checkpoint.exists()
+
+
+def test_a_commit_that_is_seen_is_on_the_disk_before_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is killed between the commit and the sync of its folder commits it again."""
+    own = sink(tmp_path)
+    write(own, 0, rows("a0"))
+    synced: list[str] = []
+    monkeypatch.setattr(delta_publishing, "sync", lambda path: synced.append(path.name))
+    write(own, 0, rows("a0"))
+    assert synced == ["_delta_log"]
+
+
+def test_an_error_of_the_disk_is_one_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = sink(tmp_path)
+    write(own, 0, rows("a0"))
+
+    def broken(*_: object, **__: object) -> None:
+        raise OSError("Generic LocalFileSystem error\n Unable to open file\n Input/output error (os error 5)")
+
+    monkeypatch.setattr("deltalake.DeltaTable", broken)
+    with pytest.raises(PassingError, match="/Q: cannot be written: Input/output error"):
+        write(own, 1, rows("a1"))
+
+
 def test_a_store_that_is_away_uses_up_no_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, left = place_of("s3://bucket/t", options={RETRY: "600"}), [ATTEMPTS + 5]
     now, told = [0.0], list[str]()
 
-    def tried(*_: object) -> int:
+    def tried(*_: object) -> bool:
         left[0] -= 1
         if left[0] >= 0:
             raise ConnectionError(5, "the store cannot be reached", str(path))
-        return 3
+        return True
 
     def sleep(seconds: float) -> None:
         now[0] += seconds
