@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 from unittest.mock import patch
@@ -101,6 +102,27 @@ class Disk:
         if found.st_ino not in self._old:
             with _OPEN(path, "rb") as file:
                 self._old[found.st_ino] = b"" if is_new else file.read()
+
+    @contextmanager
+    def written_below(self, folder: str) -> Iterator[None]:
+        """Note what somebody writes below a folder who passes none of these calls: nothing of it is synced."""
+        before = _below(folder)
+        try:
+            yield
+        finally:
+            for path, number in _below(folder).items():
+                if path not in before:
+                    self.changed(path, partial(_undone, path))
+                    if number:
+                        self.dirty(path, is_new=True)
+                elif before[path] != number:  # another file has this name now
+                    self.dirty(path, is_new=True)
+
+    def synced_below(self, folder: str) -> None:
+        """Note that somebody else has synced a folder and all below it."""
+        numbers = set(_below(folder).values())
+        self._old = {number: data for number, data in self._old.items() if number not in numbers}
+        self._changes = [change for change in self._changes if not f"{change.folder}/".startswith(f"{folder}/")]
 
     def _buried(self, path: str) -> str | None:
         """A second name of a file that is to be removed; None = there is no file."""
@@ -314,6 +336,28 @@ class _File(io.FileIO):
             raise OSError(_ERRORS[fault], os.strerror(_ERRORS[fault]))
         self.disk.crash(fault)
         raise AssertionError("a crash returns to nobody")
+
+
+def _below(folder: str) -> dict[str, int]:
+    """The numbers of the files and folders below a folder, by their paths; a folder comes before what is in it."""
+    found: dict[str, int] = {}
+    try:
+        with REAL["scandir"](folder) as entries:
+            for entry in sorted(entries, key=lambda entry: str(entry.name)):
+                is_folder = entry.is_dir(follow_symlinks=False)
+                found[entry.path] = 0 if is_folder else entry.inode()
+                found |= _below(entry.path) if is_folder else {}
+    except FileNotFoundError:
+        pass
+    return found
+
+
+def _undone(path: str) -> None:
+    """As if it had never been there."""
+    if os.path.isdir(path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        _without(path)
 
 
 def _again(grave: str, path: str) -> None:

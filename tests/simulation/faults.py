@@ -24,6 +24,7 @@ _BELOW = tuple(
         "stores.py",
         "arrow_files.py",
         "durable_files.py",
+        "delta_package.py",
         "clock.py",
         "threads.py",
     )
@@ -44,6 +45,7 @@ class Fault(StrEnum):
     DEATH = "worker died"
     AWAY = "broker away"
     LOST = "answer lost"
+    OTHER = "another writer next"
 
 
 CRASHES = (Fault.KILL_BEFORE, Fault.KILL_AFTER, Fault.POWER_BEFORE, Fault.POWER_AFTER)
@@ -56,10 +58,15 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     **dict.fromkeys(("unlink", "rmdir", "chmod", "utime"), (*CRASHES, Fault.BROKEN)),
     **dict.fromkeys(("open", "stat", "list"), (Fault.KILL_BEFORE, Fault.BROKEN, Fault.LATE)),
     "broker": (*CRASHES, Fault.AWAY, Fault.LOST, Fault.LATE),
+    "table": (Fault.KILL_BEFORE, Fault.BROKEN, Fault.LATE, Fault.OTHER),
+    "checkpoint": (*CRASHES, Fault.FULL, Fault.BROKEN, Fault.LATE),
     "lock": (Fault.KILL_AFTER, Fault.LATE),
     "ask": (Fault.KILL_BEFORE, Fault.KILL_AFTER, Fault.DEATH, Fault.LATE),
 }
 """By operation, the ways in which it can fail."""
+
+OFTEN = {"table": 3.0, "checkpoint": 20.0}
+"""Operations of few sites, which fail so many times as often as others."""
 
 Met = Counter[tuple[str, str, str]]
 """By operation, function and fault (`""` = none), how often."""
@@ -116,6 +123,7 @@ class Faults:
         self.aim: Aim | None = None
         self.muted: frozenset[int] = frozenset()
         """The numbers of faults, from 0, that do not happen after all: for less of a world."""
+        self._part = ""
         self._drawn_so_far = 0
         self._chooser = chooser
         self._met = met
@@ -128,8 +136,12 @@ class Faults:
 
     def begin(self, rate: float, kinds: frozenset[Fault]) -> None:
         """A run begins, in which these faults may happen."""
-        self.rate, self.kinds = rate, kinds
+        self.rate, self.kinds, self._part = rate, kinds, ""
         self._calls.clear()
+
+    def focus(self, part: str) -> None:
+        """Only calls of functions in whose names this is fail in this run, and more often."""
+        self.rate, self._part = max(self.rate, 0.03) * 3, part
 
     def draw(self, operation: str) -> Fault | None:
         """How a call ends that is made now; None = well."""
@@ -151,10 +163,10 @@ class Faults:
                 return None
             fault, self.aim = self.aim.fault, None
             return fault
-        if not self.rate:
+        if not self.rate or self._part not in site[1]:
             return None
         self._calls[site] += 1
-        if self._chooser.random() >= self.rate / self._calls[site] ** 1.5:
+        if self._chooser.random() >= self.rate * OFTEN.get(site[0], 1.0) / self._calls[site] ** 1.5:
             return None
         possible = [fault for fault in FAULTS[site[0]] if fault in self.kinds]
         return self._chooser.choice(possible) if possible else None

@@ -8,11 +8,13 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
 from job_engine.deployment_file import load_deployment
 from job_engine.errors import JobError, Unreachable
@@ -21,6 +23,7 @@ from job_engine.job.job import deploy, run
 from querylang.errors import EnsueError, FileErrors, PassingError
 from tests.differential.patterns import random_queries
 from tests.simulation.care import Act, Care
+from tests.simulation.delta import REFUSALS, Others, Table, allow, replayed_tables, table_job
 from tests.simulation.faults import CRASHES, Aim, Fault, Met
 from tests.simulation.histories import Histories, said
 from tests.simulation.topics import Topic, expire, messages_of, note_known, replayed_topics, topic_job, write_messages
@@ -43,6 +46,18 @@ MOODS: tuple[frozenset[Fault], ...] = (
 )
 """What may happen in one life of a process."""
 
+FOCUSES = (
+    *("local/run", "local/buckets", "operator/", "sources/listing", "sources/folder", "sources/topics", "kafka_broker"),
+    *("sinks/folder", "sinks/topics", "job/stages", "job/upkeep", "job/history", "job/checkpoint", "batch_writer"),
+)
+"""Modules that alone may fail in some lives: at others, what comes late in a life is seldom reached."""
+
+FOCUSES_OF_TABLES = ("delta_", "delta_", "delta_publishing", "sinks/table", "sources/table", "local/run")
+"""The same, of jobs over tables."""
+
+MOODS_OF_TABLES = (*MOODS, frozenset({Fault.OTHER, Fault.LOST, Fault.LATE}))
+"""The same, for jobs over tables."""
+
 
 class Kind(StrEnum):
     """What a job reads and asks."""
@@ -51,13 +66,17 @@ class Kind(StrEnum):
     QUERIES = "random queries over files"
     TOPICS = "three queries with waits over topics"
     CHAINS = "random queries over files that feed each other"
+    DELTA = "three queries with waits over tables of Delta"
 
 
-HISTORIES = {Kind.FILES: 0.3, Kind.QUERIES: 0.3, Kind.CHAINS: 0.4, Kind.TOPICS: 0.0}
+HISTORIES = {Kind.FILES: 0.3, Kind.QUERIES: 0.3, Kind.CHAINS: 0.4, Kind.TOPICS: 0.0, Kind.DELTA: 0.0}
 """How often queries of a kind of job are deployed with history."""
 
 SHARES = {Kind.FILES: 2, Kind.TOPICS: 1, Kind.QUERIES: 1, Kind.CHAINS: 3}
 """How often a kind of job is drawn."""
+
+OF_TABLES = 0.1
+"""So many worlds have jobs over tables of Delta instead: each costs as much as three others."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +148,8 @@ class _Telling:
         self._chooser = random.Random(f"job {story.seed}")
         self._folder = world.folder
         (drawn,) = self._chooser.choices([*SHARES], [*SHARES.values()])
+        if has_histories and random.Random(f"kind {story.seed}").random() < OF_TABLES:
+            drawn = Kind.DELTA
         own = kind or drawn
         self._path, self._sources = _deployment(self._chooser, world, story.seed, own)
         for source in self._sources:
@@ -140,30 +161,50 @@ class _Telling:
         is_changed = own in (Kind.FILES, Kind.CHAINS) and self._chooser.random() < 0.3
         self._histories: Histories | None = None
         self._past = random.Random(f"history {story.seed}")
-        if has_histories and own is not Kind.TOPICS and self._past.random() < HISTORIES[own]:
+        self._focus = random.Random(f"focus {story.seed}")
+        self._focused = 0.0 if not has_histories else 0.6 if own is Kind.DELTA else 0.3
+        if has_histories and HISTORIES[own] and self._past.random() < HISTORIES[own]:
             self._histories = Histories.of(self._path, self._past)
             is_changed = is_changed and self._histories is None
         self._change_rate = 0.3 if is_changed else 0.0
         self._expiry = random.Random(f"expiry {story.seed}")
         self._expires = has_histories and own is Kind.TOPICS and self._expiry.random() < 0.4
+        self._others: Others | None = None
+        if own is Kind.DELTA:
+            others = random.Random(f"others {story.seed}")
+            self._others = Others(others, is_hard=others.random() < 0.6)
+            world.tables.others = self._meets_another
         self._accepts_loss = False
+        self._is_lossy = self._expires or (self._others is not None and self._others.is_hard)
         self._settle(self._chooser.choice(("keep", "keep", "archive old", "delete")))
         self._out = self._place()
+        lines = self._path.read_text("utf-8").splitlines()
+        self._tables = [
+            line.split(":")[0].strip() for line in lines if "{format: delta" in line and "event:" not in line
+        ]
         self._seen: list[Answers] = []
-        self._starts_twice = False
+        self._starts_twice = self._is_torn = False
         sent = (self._histories or self._changes).sent
-        self._care = Care(self._path, random.Random(f"care {story.seed}"), sent, restores=not self._expires)
+        self._care = Care(
+            self._path, random.Random(f"care {story.seed}"), sent, restores=own is not Kind.DELTA and not self._expires
+        )
 
     def tell(self, aim: Aim | None, care: float) -> None:
         lives = self._chooser.choice((1, 2, 3, 5, 8))
         self._world.faults.aim = aim
         for _ in range(lives if self._less.lives is None else min(lives, self._less.lives)):
             rate = 0.0 if aim else self._chooser.choice((0.003, 0.01, 0.03, 0.1))
-            self._world.faults.begin(rate, self._chooser.choice(MOODS))
+            moods = MOODS if self._others is None else MOODS_OF_TABLES
+            self._world.faults.begin(rate, self._chooser.choice(moods))
+            if self._focus.random() < self._focused:
+                self._world.faults.focus(self._focus.choice(FOCUSES if self._others is None else FOCUSES_OF_TABLES))
             if self._expires:
                 note_known(self._world.broker, self._topics)
-            self._accepts_loss = self._expires and self._expiry.random() < 0.3
-            self._life(self._runs, refuses=_is_loss if self._expires else None)
+            if self._others is not None:
+                self._others.note_known(self._path)
+            self._accepts_loss = self._is_lossy and self._expiry.random() < (0.3 if self._expires else 0.5)
+            if self._life(self._runs, refuses=self._refuses) and self._others is not None:
+                self._others.gone.read.clear()
             while self._care.chooser.random() < care:
                 self._acts()
         self._world.faults.aim = None
@@ -181,10 +222,17 @@ class _Telling:
 
     def _ends(self) -> bool:
         """Run the job to its end; what is lost has to stop it before that is accepted."""
-        if self._expires and self._life(lambda: run(self._path, once=True, flush=True), refuses=_is_loss):
+        if self._others is not None:
+            allow(self._path)
+        accepts = self._is_lossy
+        if accepts and self._life(lambda: run(self._path, once=True, flush=True), refuses=self._refuses):
             return True
-        accepts = self._expires
         return self._life(lambda: run(self._path, once=True, flush=True, accept_loss=accepts), is_last=True)
+
+    def _refuses(self, error: str) -> bool:
+        """Whether a run was refused as it should be: what it has to read no longer exists, or is not allowed."""
+        parts = REFUSALS if self._others is not None else ("ensue run --accept-loss",)
+        return (self._is_lossy or self._others is not None) and any(part in error for part in parts)
 
     def _acts(self, act: Act | None = None) -> None:
         """Somebody does something to the job that does not run."""
@@ -211,7 +259,10 @@ class _Telling:
         story, world = self._story, self._world
         struck, self._starts_twice, was_away = len(world.faults.said), False, world.broker.is_away()
         try:
-            has_returned = world.live(do)
+            with ExitStack() as stack:
+                if self._others is not None:
+                    stack.enter_context(self._others.gone.noticed())
+                has_returned = world.live(do)
         except EnsueError as error:
             has_returned = False
             said = world.faults.said[struck:]
@@ -220,6 +271,8 @@ class _Telling:
             is_away = was_away and isinstance(error, Unreachable)
             is_refused |= self._care.owed is not None and "a restore of it was interrupted" in str(error)
             is_refused |= refuses is not None and refuses(str(error))
+            if refuses is not None and refuses(str(error)) and self._others is not None and self._expiry.random() < 0.6:
+                allow(self._path)
             if is_last or not (said or is_refused or is_away):
                 story.problems.append(f"{type(error).__name__} where nothing has failed: {error}")
             elif "damaged" in str(error):
@@ -235,6 +288,7 @@ class _Telling:
             story.problems.append(f"{type(error).__name__}: {error}\n{''.join(lines[-12:])}")
         else:
             story.lines += [*world.faults.said[struck:], "stopped" if has_returned else "crashed"]
+        self._is_torn = any(fault.startswith("power lost") for fault in world.faults.said[struck:])
         self._look_at_sinks()
         return has_returned
 
@@ -246,7 +300,10 @@ class _Telling:
         if any(self._out.rglob(".compact-*.plan")):
             return
         try:
-            self._seen.append(written(self._out))
+            self._seen.append(written(self._out, tables=self._tables))
+        except DeltaError as error:
+            if not self._is_torn:
+                self._story.problems.append(f"a table that a sink writes cannot be read: {error}")
         except (OSError, pa.ArrowException) as error:
             self._story.problems.append(f"what a sink shows cannot be read: {type(error).__name__}: {error}")
 
@@ -293,6 +350,10 @@ class _Telling:
             waiting = [source for source in self._sources if source.is_waiting]
             with scheduler.outside():
                 self._write(self._chooser.choice(waiting))
+                if self._others is not None and self._expiry.random() < 0.2:
+                    self._commits()
+                if self._others is not None and self._expiry.random() < 0.15:
+                    return  # the rest comes in later lives
                 if self._expires and self._expiry.random() < 0.2:
                     expire(self._expiry, self._world.broker, self._expiry.choice(self._topics))
                 if self._chooser.random() < self._change_rate:
@@ -306,6 +367,22 @@ class _Telling:
             if self._chooser.random() < 0.05:
                 scheduler.skew += self._chooser.choice((-3600.0, -2.0, 2.0, 3600.0))
 
+    def _meets_another(self, folder: str) -> None:
+        """Somebody else commits to a table that the job has just opened."""
+        assert self._others is not None, "there are some"
+        source = next((item for item in self._sources if isinstance(item, Table) and str(item.folder) == folder), None)
+        if source is None:
+            self._others.commit(folder)
+        elif source.is_waiting:
+            self._others.write(source, self._world.scheduler.now)
+
+    def _commits(self) -> None:
+        """Somebody else commits to a table of a sink."""
+        assert self._others is not None, "there are some"
+        tables = sorted({log.parents[1] for log in self._out.rglob("_delta_log/*.json")})
+        if tables:
+            self._others.commit(str(self._expiry.choice(tables)))
+
     @property
     def _topics(self) -> list[Topic]:
         return [source for source in self._sources if isinstance(source, Topic)]
@@ -313,7 +390,7 @@ class _Telling:
     def _settle(self, after: str) -> None:
         """Say what becomes of files that were read."""
         text = self._path.read_text("utf-8")
-        parts = text.split("options: {maxFiles")
+        parts = [text] if "tables/" in text else text.split("options: {maxFiles")
         for number in range(1, len(parts)):
             own = f"{after}{number}" if after.startswith("archive") else after
             parts[number] = f"after: {own}, options: {{maxFiles{parts[number]}"
@@ -330,6 +407,10 @@ class _Telling:
         if isinstance(source, Topic):
             write_messages(self._chooser, self._world.broker, source)
             return
+        if isinstance(source, Table):
+            assert self._others is not None, "there are some"
+            self._others.write(source, self._world.scheduler.now)
+            return
         longest = max(2, len(source.rows) // self._chooser.choice((1, 2, 4)))
         path = write_next(self._chooser, self._folder / source.name, source, longest)
         if path is not None:
@@ -343,7 +424,7 @@ class _Telling:
                 source.settle(self._world.broker)
 
     def _check(self) -> None:
-        answer = written(self._out)
+        answer = written(self._out, tables=self._tables)
         expected, wrong = self._expected()
         if "out" in self._world.broker.topics:
             self._story.problems += messages_of(self._world.broker, expected)
@@ -371,13 +452,11 @@ class _Telling:
         (query,) = self._folder.glob("*.query")
         if self._topics:
             return replayed_topics(query, self._topics, self._world.broker), []
+        if self._others is not None:
+            tables = [source for source in self._sources if isinstance(source, Table)]
+            return replayed_tables(self._path, query, tables, self._others.gone)
         controls, wrong = self._changes.controls()
         return replayed(query, self._sources, controls), wrong
-
-
-def _is_loss(error: str) -> bool:
-    """Whether a run was refused because what it has to read no longer exists."""
-    return "ensue run --accept-loss" in error
 
 
 def _deployment(chooser: random.Random, world: World, seed: int, kind: Kind) -> tuple[Path, list[Source]]:
@@ -391,6 +470,8 @@ def _deployment(chooser: random.Random, world: World, seed: int, kind: Kind) -> 
         return path, sources
     if kind is Kind.TOPICS:
         return topic_job(chooser, world.broker, folder)
+    if kind is Kind.DELTA:
+        return table_job(chooser, world.scheduler.now, folder)
     if kind is Kind.CHAINS:
         return chained_deployment(chooser, folder, "local")
     scenarios = random_queries(seed, chooser.choice((1, 1, 2)))

@@ -1,7 +1,7 @@
 """The functions of a job that leave the process, as the code says: which of them no world has met.
 
 They are those that call a method which only paths have, or a function of the module for durable files, or that of the
-client of Kafka. What a simulated world counts are the same functions by the same names.
+client of Kafka, or of the package of Delta tables. What a simulated world counts are the same functions by the same names.
 """
 
 from __future__ import annotations
@@ -39,9 +39,12 @@ OF_CLIENT = frozenset(
 )
 """Methods of Kafka's client that ask a broker."""
 
+OF_TABLES = frozenset({"open_table", "create_checkpoint", "cleanup_metadata"})
+"""What asks the package of Delta tables."""
+
 NOT_SIMULATED = (
     *("job_engine/local_path", "job_engine/place", "job_engine/stores", "job_engine/arrow_files"),
-    *("job_engine/delta_", "job_engine/sources/table/", "job_engine/sinks/table/"),
+    "job_engine/delta_package",
 )
 """Modules below the calls that are counted, and those of which no world has any yet."""
 
@@ -71,10 +74,10 @@ def sites_of(source: str, module: str = "") -> list[str]:
                     walk(child, f"{above}{name}.", owner)
                     continue
                 case ast.Call(func=ast.Attribute(attr=name)) if owner and (
-                    name in OF_PATHS or (has_client and name in OF_CLIENT)
+                    name in OF_PATHS | OF_TABLES or (has_client and name in OF_CLIENT)
                 ):
                     found.append(owner)
-                case ast.Call(func=ast.Name(id=name)) if owner and name in durable:
+                case ast.Call(func=ast.Name(id=name)) if owner and (name in durable or name in OF_TABLES):
                     found.append(owner)
             walk(child, above, owner)
 

@@ -60,12 +60,13 @@ class Answers:
         return found
 
 
-def written(folder: Path, sink: str = "parquet") -> Answers:
-    """What the sinks of a job hold; `sink`: their format."""
+def written(folder: Path, sink: str = "parquet", tables: Collection[str] = ()) -> Answers:
+    """What the sinks of a job hold; `sink`: their format, but of `tables`, which are Delta tables."""
+    own = {name: "delta" if name in tables else sink for name in ("matches", "output", "discarded", "ledger")}
     matches: Comparable = Counter()
-    for path in visible_files(folder / "matches", sink):
+    for path in visible_files(folder / "matches", own["matches"]):
         matches.update(_matches(pa.parquet.ParquetFile(path).read()))
-    output, discarded, ledger = (_table(folder / name, sink) for name in ("output", "discarded", "ledger"))
+    output, discarded, ledger = (_table(folder / name, own[name]) for name in ("output", "discarded", "ledger"))
     return Answers(matches, _outputs(output), _discarded(discarded), _ledger(ledger))
 
 
