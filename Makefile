@@ -3,6 +3,7 @@
 # make bench   how fast, against what                                          make lock   choose newer packages
 # make torture kills, random deployments, a million broken inputs (hours)      make soak   an hour at half of the highest rate
 # make simulate  whole jobs in worlds where every call out of the process may fail, each from a seed (SEEDS=1000)
+# make real      the same stories with real processes, killed, on this machine's disk (SEEDS=100)
 # make mutants  small changes of product code: which of them the tests notice (an hour and a half)
 # make compat  small jobs on several versions of PySpark, each installed under build/ (COMPAT="4.0.5" for some)
 # make docs    the tables of the documents and the grammar for editors, from the language's own tables
@@ -21,7 +22,7 @@ sources := querylang runtime job_engine spark_backend ensue tests benchmarks too
 # Packages are installed without bytecode: a process that may not write it compiles all that it imports, every time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-kafka test lint bench torture simulate simulate-mutants hunt soak mutants compat docs lock format clean
+.PHONY: demo demo-kafka test lint bench torture simulate real simulate-mutants hunt soak mutants compat docs lock format clean
 .DELETE_ON_ERROR:
 
 demo: .venv/.ready
@@ -65,6 +66,9 @@ torture: .venv/.ready
 
 simulate: .venv/.ready
 	@ENSUE_THREADS=1 $(python) -W ignore -m tests.simulation --seeds $(or $(SEEDS),1000) $(SIMULATE)
+
+real: .venv/.ready
+	@$(python) -W ignore -m tests.simulation.real --seeds $(or $(SEEDS),100) $(REAL)
 
 hunt: .venv/.ready
 	@ENSUE_THREADS=1 $(python) -W ignore -m tests.differential --pairs $(or $(PAIRS),10000)

@@ -134,7 +134,7 @@ def tell(
         story = Story(seed)
         is_whole = has_care and aim is None
         world = World(seed, folder, Met() if met is None else met)
-        telling = _Telling(story, world, kind, less or Less(), has_histories=is_whole)
+        telling = Telling(story, world, kind, less or Less(), has_histories=is_whole)
         try:
             telling.tell(aim, 0.5 if is_whole else 0.0)
         except Exception:  # noqa: BLE001  one world less to believe must not end a hunt of a night
@@ -142,7 +142,9 @@ def tell(
         return story
 
 
-class _Telling:
+class Telling:
+    """Lets the story of a seed happen in a world."""
+
     def __init__(self, story: Story, world: World, kind: Kind | None, less: Less, *, has_histories: bool) -> None:
         self._story, self._world = story, world
         self._chooser = random.Random(f"job {story.seed}")

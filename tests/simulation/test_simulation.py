@@ -15,6 +15,7 @@ from tests.simulation.faults import Aim, Fault, Met
 from tests.simulation.hunt import Part, next_seed, parts_of, summary
 from tests.simulation.jobs import Kind, Less, Story, tell
 from tests.simulation.mutants import MISTAKES, ROOT
+from tests.simulation.real import tell_really
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.shrink import shrunk
 from tests.simulation.sites import sites, sites_of, unmet
@@ -57,6 +58,10 @@ FOUND = [
     (4, Kind.FILES, Aim("stat", "checkpoint_record:remove_unused", Fault.BROKEN, 2)),
 ]
 """Worlds and the call that had to fail in each, for something to be wrong."""
+
+
+def test_a_story_really_happens() -> None:
+    assert tell_really(22, "local").problems == []  # a life that is killed, and one that goes on
 
 
 @pytest.mark.parametrize("seed", SEEDS)

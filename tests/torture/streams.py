@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -100,8 +101,13 @@ def _cells(chooser: random.Random, source: Source, number: int, at: int, ahead: 
     return cells
 
 
-def write_next(chooser: random.Random, folder: Path, source: Source, longest: int) -> Path | None:
-    """Write the next rows of a source as one file, visible at once; None = all rows are written."""
+def write_next(
+    chooser: random.Random, folder: Path, source: Source, longest: int, times: tuple[int, int] | None = None
+) -> Path | None:
+    """Write the next rows of a source as one file, visible at once; None = all rows are written.
+
+    times: when it was read and written, as of `os.utime`
+    """
     written = sum(len(rows) for _, rows in source.files)
     rows = source.rows[written : written + chooser.randint(1, longest)]
     if not rows:
@@ -112,6 +118,8 @@ def write_next(chooser: random.Random, folder: Path, source: Source, longest: in
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.draft")
     draft.write_text(_as_csv(source, rows) if source.format == "csv" else _as_json(source, rows), encoding="utf-8")
+    if times is not None:
+        os.utime(draft, times)
     draft.replace(path)
     source.files.append((name, rows))
     return path
