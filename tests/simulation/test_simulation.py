@@ -61,7 +61,7 @@ FOUND = [
 
 
 def test_a_story_really_happens() -> None:
-    assert tell_really(22, "local").problems == []  # a life that is killed, and one that goes on
+    assert tell_really(22, "local").problems == []  # a life that is killed, and one that continues
 
 
 @pytest.mark.parametrize("seed", SEEDS)
