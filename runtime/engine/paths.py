@@ -42,7 +42,7 @@ class Paths:
     """Paths in columns.
 
     roots: by record in a column: moment in µs, kind, then the place of the record at the root, 0
-        where that is none
+        without one
     ends: by record, how many hops it and those before it have
     hops: of each record, the root's first, in a column: number among `keys`, match, output; the
         number of a match orders those of one cause and key

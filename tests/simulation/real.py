@@ -93,7 +93,7 @@ class Pace:
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """What is done here is no part of the process."""
+        """As `Scheduler.outside`."""
         yield
 
 
