@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from querylang.errors import InputError, nearest
 from querylang.plan.model import Plan, QueryPlan
+from runtime.column_types import made_once
 from runtime.results import for_users
 from runtime.results.schemas import Results, match_schema, order_of_matches, told_of
 
@@ -21,8 +22,8 @@ def matches_table(plan: Plan, results: Results, row_of: for_users.RowOf) -> pa.T
     names = list(dict.fromkeys(query.name for query in plan.queries))
     if len(names) == 1:
         return for_users.flat_matches(own_matches(plan, results, names[0]), row_of)
-    tables = [_in_common(plan, _own(plan, results, query)) for query in plan.queries]
-    return _in_order(plan, results, tables)
+    chosen = _with_matches(plan, results)
+    return _in_order(plan, results, [_in_common(plan, _own(plan, results, query)) for query in chosen], chosen)
 
 
 def matches_paths(plan: Plan) -> list[tuple[str, ...]]:
@@ -48,8 +49,8 @@ def nested_matches(plan: Plan, results: Results, query: str | None) -> pa.Table:
     """The matches as on Spark: a struct per name; of several queries the common columns."""
     names = list(dict.fromkeys(item.name for item in plan.queries))
     if query is None and len(names) != 1:
-        tables = [for_users.in_common(plan, _own(plan, results, item)) for item in plan.queries]
-        return _in_order(plan, results, tables)
+        some = _with_matches(plan, results)
+        return _in_order(plan, results, [for_users.in_common(plan, _own(plan, results, item)) for item in some], some)
     chosen = _named(plan, names[0] if query is None else query)
     return for_users.spread_matches(_joined(plan, results, chosen), chosen[0])
 
@@ -70,6 +71,11 @@ def _named(plan: Plan, query: str) -> list[QueryPlan]:
     return chosen
 
 
+def _with_matches(plan: Plan, results: Results) -> Sequence[QueryPlan]:
+    """The queries with matches; the first one if there are none."""
+    return [query for query in plan.queries if query.title in results.matches] or plan.queries[:1]
+
+
 def _own(plan: Plan, results: Results, query: QueryPlan) -> pa.Table:
     """The matches of one instance; none if there are none."""
     found = results.matches.get(query.title)
@@ -82,15 +88,12 @@ def _joined(plan: Plan, results: Results, queries: Sequence[QueryPlan]) -> pa.Ta
     return tables[0] if len(tables) == 1 else _in_order(plan, results, tables, queries)
 
 
-def _in_order(
-    plan: Plan, results: Results, tables: Sequence[pa.Table], queries: Sequence[QueryPlan] | None = None
-) -> pa.Table:
-    """The rows of tables of matches, by default of all queries, in the order of their steps."""
-    chosen = plan.queries if queries is None else queries
-    if not chosen:
+def _in_order(plan: Plan, results: Results, tables: Sequence[pa.Table], queries: Sequence[QueryPlan]) -> pa.Table:
+    """The rows of tables of matches of these queries, in the order of their steps."""
+    if not queries:
         return pa.table({name: pa.nulls(0, pa.string()) for name in for_users.COMMON})
     firsts = np.cumsum([0, *map(len, tables)])
-    starts = dict(zip([query.title for query in chosen], firsts[:-1].tolist(), strict=True))
+    starts = dict(zip([query.title for query in queries], firsts[:-1].tolist(), strict=True))
     titles, number, row = order_of_matches(plan, results)
     start = np.array([starts.get(title, -1) for title in titles], np.int64)[number]
     return pa.concat_tables(tables).take(pa.array((start + row)[start >= 0]))
@@ -105,6 +108,7 @@ def _in_common(plan: Plan, table: pa.Table) -> pa.Table:
     return pa.table({name: common[name] for name in first} | own | {name: common[name] for name in others})
 
 
+@made_once
 def _shared(plan: Plan) -> list[str]:
     """The keys that all queries have."""
     keys = [{(key.name, str(key.type)) for key in query.keys} for query in plan.queries]

@@ -287,6 +287,7 @@ def told_columns(query: QueryPlan, count: int) -> dict[str, pa.Array]:
     return {name: pa.array([cell], TOLD[name]).take(first) for name, cell in told_cells(query).items()}
 
 
+@made_once
 def told_of(plan: Plan) -> list[str]:
     """The columns of `TOLD` that results of some query of the plan have."""
     told = {name for query in plan.queries for name in query.told}

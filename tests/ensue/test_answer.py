@@ -80,6 +80,21 @@ def test_several_queries_have_common_columns_and_each_its_own() -> None:
         result.matches_of("QQ")
 
 
+def test_queries_without_matches_decide_about_common_columns_too() -> None:
+    keyless = "query K { inputs { X() within 1 hour; } find X as x }\n"
+    told = 'query T { metadata { "severity": "low" } inputs { X() key card within 1 hour; } find X as x }\n'
+    found = ensue.replay(EVENTS + EVERY + keyless, ROWS)
+    assert found.matches.columns.tolist() == [name for name in COMMON if name != "card"]
+    found = ensue.replay(EVENTS + EVERY + told, ROWS)
+    assert found.matches.columns.tolist() == [*COMMON, "metadata", "severity"]
+    assert found.matches["severity"].isna().all()
+    assert found.matches["query"].tolist() == found.to_arrow()["query"].to_pylist() == ["E", "E"]
+    assert ensue.replay(EVENTS + keyless + told, ROWS).matches.columns.tolist() == [
+        *(name for name in COMMON if name != "card"),
+        *("metadata", "severity"),
+    ]
+
+
 def test_the_instances_of_a_query_are_one_table() -> None:
     text = EVENTS + "query P { parameters { integer least := 0; } inputs { W(time >= least) within 9.0; } find W as a }"
     result = ensue.replay(text, ROWS, parameters={"P": {"all": {}, "some": {"least": 8}}})
