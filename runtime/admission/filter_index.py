@@ -14,7 +14,7 @@ is not all of the filter, selection computes the rest for the records that were 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import isnan
 
@@ -239,12 +239,16 @@ class FilterIndex:
         for number, items in enumerate(wanted):
             for item in items:
                 self._add(number, item)
-        self._values = {
-            (kind, name): pa.array(list(own.values), arrow_type(own.read.type, plan))
-            for kind, of_kind in self._kinds.items()
-            for name, own in of_kind.fields.items()
-            if own.values
-        }
+        self._values = self._values_by_column()
+
+    def _values_by_column(self) -> dict[str, _Values]:
+        """The values that are looked up in each column."""
+        found: dict[str, _Values] = {}
+        for kind, of_kind in self._kinds.items():
+            for name, own in of_kind.fields.items():
+                if own.values:
+                    found.setdefault(name, _Values(arrow_type(own.read.type, self._plan))).add(kind, own.values)
+        return found
 
     def _add(self, number: int, item: Filtered) -> None:
         own, lookup = self._kinds.setdefault(item.kind, _OfKind()), item.lookup
@@ -271,24 +275,31 @@ class FilterIndex:
         """
         parts: list[list[Integers]] = [[] for _ in range(self._count)]
         start, rows = group_rows(kinds, len(self._plan.events))
+        of_kinds: dict[int, Integers] = {}
         for kind, own in self._kinds.items():
             of_kind = rows[start[kind] : start[kind + 1]].astype(np.int64)
             if len(of_kind):
+                of_kinds[kind] = of_kind
                 for number in own.all:
                     parts[number].append(of_kind)
-                self._find(kind, own, _RowsOfKind(self._plan, kind, own.query, table, of_kind), parts)
+                self._find(own, _RowsOfKind(self._plan, kind, own.query, table, of_kind), parts)
+        for name, values in self._values.items():
+            if has_column(table, name):
+                for kind, codes in values.codes(one_chunk(table.column(name)), of_kinds):
+                    wanting = list(self._kinds[kind].fields[name].values.values())
+                    _add_slices(parts, wanting, codes, of_kinds[kind])
         return [_joined(own) for own in parts]
 
-    def _find(self, kind: int, own: _OfKind, rows: _RowsOfKind, parts: list[list[Integers]]) -> None:
+    def _find(self, own: _OfKind, rows: _RowsOfKind, parts: list[list[Integers]]) -> None:
+        """Adds what is not looked up by values."""
         for name, of_field in own.fields.items():
             if not has_column(rows.table, name):  # all are null
                 for condition, numbers in of_field.computed.items():
                     _add_to(parts, numbers, rows.true_for(condition))
                 continue
+            if not (of_field.ranges or of_field.computed):
+                continue
             column = rows.column(name)
-            if of_field.values:
-                codes = pc.index_in(column, value_set=self._values[kind, name]).fill_null(-1).to_numpy()
-                _add_slices(parts, list(of_field.values.values()), codes.astype(np.int64), rows.numbers)
             if of_field.ranges:
                 _add_ranges(parts, of_field.ranges, column, rows.numbers)
             if of_field.computed:
@@ -297,6 +308,45 @@ class FilterIndex:
                     _add_to(parts, numbers, distinct.true_for(condition))
         for condition, numbers in own.computed.items():
             _add_to(parts, numbers, rows.true_for(condition))
+
+
+class _Values:
+    """The values of a column that are looked up, for several event types.
+
+    Mostly the types that ask are most of a piece. Then the whole column is hashed at once, which
+    copies no text.
+    """
+
+    def __init__(self, type_: pa.DataType) -> None:
+        self._type = type_
+        self._numbers: dict[int | str, int] = {}
+        self._own: dict[int, list[int]] = {}
+
+    def add(self, kind: int, values: Iterable[int | str]) -> None:
+        """`kind`: of the records that are wanted, if they have one of these values."""
+        self._own[kind] = [self._numbers.setdefault(value, len(self._numbers)) for value in values]
+
+    def codes(self, column: pa.Array, of_kinds: Mapping[int, Integers]) -> Iterator[tuple[int, Integers]]:
+        """By kind, by record: the number of its value among those of the kind; -1 = another.
+
+        of_kinds: by kind, its rows in the column
+        """
+        asked = [kind for kind in self._own if kind in of_kinds]
+        values = pa.array(list(self._numbers), self._type)
+        is_most = 2 * sum(len(of_kinds[kind]) for kind in asked) > len(column)
+        whole = _numbers_in(column, values) if is_most else None
+        for kind in asked:
+            rows = of_kinds[kind]
+            numbers = _numbers_in(column.take(pa.array(rows)), values) if whole is None else whole[rows]
+            own = np.full(len(values) + 1, -1, np.int64)
+            own[self._own[kind]] = np.arange(len(self._own[kind]))
+            yield kind, own[numbers]
+
+
+def _numbers_in(column: pa.Array, values: pa.Array) -> Integers:
+    """By row the number of its value; -1 = it has another one."""
+    found: Integers = pc.index_in(column, value_set=values).fill_null(-1).to_numpy()
+    return found
 
 
 def _add_to(parts: list[list[Integers]], numbers: Sequence[int], found: Integers) -> None:
