@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from runtime.column_types import Integers, has_column, one_chunk
+from runtime.column_types import Integers, different_numbers, has_column, one_chunk
 from runtime.compiling.compiled import kernel
 from runtime.instants import NEVER, NO_TIME
 
@@ -357,6 +357,10 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
 # Numbered rows: columns of records that several queries store, once for all of them.
 
 
+_OFTEN = 2
+"""Records that are shared so often, on average, are put together first."""
+
+
 class NumberedRows:
     """Records by number: those of a call, and those of earlier calls that are stored.
 
@@ -387,6 +391,9 @@ class NumberedRows:
             return []
         if (numbers >= self._first).all():
             table, rows = self._call, numbers - self._first
+            different, places = different_numbers(rows, len(table))
+            if _OFTEN * len(different) <= len(rows):  # then their cells fit into the processor's caches
+                table, rows = self._of_call(self._first + different), places
         else:
             different, rows = np.unique(numbers, return_inverse=True)
             first_new = int(np.searchsorted(different, self._first))
