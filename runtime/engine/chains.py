@@ -241,9 +241,18 @@ class CallChains:
         steps = given.causes if self._tells_causes else given.steps
         return outcome.with_steps(steps) if len(steps) else outcome
 
+    def add_all(
+        self, outcomes: Mapping[str, QueryOutcome], runners: Mapping[str, QueryRunner]
+    ) -> dict[str, QueryOutcome]:
+        """Adds what queries have routed that nothing feeds; their outcomes. Both by title."""
+        return {
+            title: self.add(runners[title].query, self._sources, outcome) if outcome.routed else outcome
+            for title, outcome in outcomes.items()
+        }
+
     def _causes_of(self, routed: Routed, given: ChainRecords) -> Causes:
         """What has caused routed events; given: the records of the query."""
-        own, known, count = routed.step, self._order.causes, len(self._records.table)
+        own, count = routed.step, len(self._records.table)
         is_record = (own >= 0) & (own < AT_THE_END)
         cause = np.where(is_record, own, -1)
         if len(given.causes):
@@ -256,8 +265,9 @@ class CallChains:
         before[kind == OF_TIMER] = self._places.before_timers(routed.emitted[kind == OF_TIMER])
         before[kind == OF_END] = count
         moment = routed.emitted.copy()
-        for column, of_known in zip((moment, kind, record, before), known, strict=False):
-            column[is_routed] = of_known[parent[is_routed]]
+        if is_routed.any():
+            for column, of_known in zip((moment, kind, record, before), self._order.causes, strict=False):
+                column[is_routed] = of_known[parent[is_routed]]
         return Causes(moment, kind, record, before, parent)
 
     def receive(self, routed: Sequence[RoutedRecords]) -> None:

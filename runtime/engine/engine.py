@@ -425,8 +425,7 @@ class Engine:
         return self._families
 
     def _can_join(self, runner: QueryRunner) -> bool:
-        is_of_chain = runner.feeds or self._chains.feed(runner.query)
-        return runner.query.title not in self._watched and not is_of_chain
+        return runner.query.title not in self._watched and not self._chains.feed(runner.query)
 
     def _load_cold(self) -> None:
         """Loads the cold keys of every query, and removes expired values; raises StateError for a
@@ -475,6 +474,13 @@ class Engine:
         apart: Collection[SharedAdmission] = () if families is None else families.members
         looked_at = self._looked_at_in(records, members, apart)
         changes: Account = Counter()
+        releases = list[int]()
+        for family in () if families is None else families.runners:  # none of their queries is fed
+            of_family = family.of_call(records, looked_at)
+            self.looked_at.add(of_family.looked_at, len(records.kinds) * len(family.members))
+            by_title |= chains.add_all(of_family.outcomes, self._by_title)
+            changes.update(of_family.account)
+            releases.append(of_family.last_release)
         exchanged = 0
         for admission, own in members.items():
             while exchanged < self._chains.exchanges_before(own):
@@ -499,13 +505,7 @@ class Engine:
             carries.append((own, [carry for _, carry in found]))
         for _ in range(exchanged, self._chains.exchanges):
             chains.receive((yield chains.leave()))
-        releases = [outcome.last_release for outcome in by_title.values()]
-        for family in () if families is None else families.runners:
-            of_family = family.of_call(records, looked_at)
-            self.looked_at.add(of_family.looked_at, len(records.kinds) * len(family.members))
-            by_title |= of_family.outcomes
-            changes.update(of_family.account)
-            releases.append(of_family.last_release)
+        releases += [outcome.last_release for outcome in by_title.values()]
         outcomes = {title: by_title[title] for title in self._by_title if title in by_title}
         if limit == NEVER:
             self._clock = max([self._clock, *releases])

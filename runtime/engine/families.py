@@ -32,6 +32,7 @@ from runtime.matching.trailing_waits import joined_waits
 from runtime.results.ledger import Account
 from runtime.results.match_table import gather_tables
 from runtime.results.matched import Matched, OrderedMatches, already_found, taken_columns
+from runtime.results.outputs import Routed
 from runtime.results.schemas import NO_ADJUSTED, NO_OUTPUTS, no_discards, numbered, rows_of
 
 FEWEST = 4
@@ -85,6 +86,7 @@ class _Given:
     tables: dict[int, pa.Table] = field(default_factory=dict)
     outputs: dict[int, list[pa.Table]] = field(default_factory=dict)
     discarded: dict[int, pa.Table] = field(default_factory=dict)
+    routed: dict[int, list[Routed]] = field(default_factory=dict)
     account: Account = field(default_factory=Counter)
 
 
@@ -255,7 +257,8 @@ class FamilyRunner:
         for number, table in given.tables.items():
             member = self.members[number]
             if member.query.block:
-                own = member.outputs_of(given.found[number], table, rows.numbers, carry.cut_off, [])
+                routed = given.routed.setdefault(number, [])
+                own = member.outputs_of(given.found[number], table, rows.numbers, carry.cut_off, routed)
                 given.outputs[number] = [own, *given.outputs.get(number, ())]
 
     def _rows_of_matches(self, carry: Carry, matched: Matched) -> tuple[_Rows, Matched]:
@@ -304,6 +307,7 @@ class FamilyRunner:
                 account=Counter(),
                 last_release=NO_TIME,
                 adjusted=NO_ADJUSTED,
+                routed=given.routed.get(number, ()),
             )
             outcomes[parts.query.title] = outcome.with_steps(numbers)
         return outcomes

@@ -21,6 +21,7 @@ import querylang
 from querylang.plan.model import Plan
 from querylang.plan.routing import taken_types
 from runtime.columns.arrivals import Arrivals, arrivals_schema, column_name
+from runtime.engine import families
 from runtime.engine.engine import Engine
 from runtime.interpreter import text_of
 from runtime.reading.tables import read_arrivals
@@ -167,9 +168,22 @@ def in_engine(plan: Plan, arrivals: Arrivals, chance: random.Random) -> list[tup
     return found
 
 
-def compare(seed: int) -> int:
+def with_alike(program: Book, chance: random.Random) -> Book:
+    """More queries such as the first one, which nothing feeds: they differ in constants and feed the same queries."""
+    first, copies = program.queries[0], list[str]()
+    for number in range(chance.choice([4, 6])):
+        copy = re.sub(r"query (\w+)", rf"query \g<1>{chance.choice('ab')}{number}", first)
+        wanted = chance.choice([f"v > {-1 - number}", f"v > {-1 - number}", f"v > 0 and v > {-number}"])
+        copy = re.sub(r"E0\([^)]*\)( key|;| within| retain)", rf"E0({wanted})\1", copy, count=1)
+        copies.append(re.sub(r"\.v \+ \d", f".v + {chance.randint(0, 2)}", copy))
+    return replace(program, queries=[*program.queries, *copies])
+
+
+def compare(seed: int, *, has_alike: bool = False) -> int:
     chance = random.Random(seed)
     program = book(chance, has_beats=seed % 3 == 0)
+    if has_alike:
+        program = with_alike(program, chance)
     given, text = rows(chance, program.from_sources), program.text
     plan = querylang.compile_text(text).plan
     arrivals = read_arrivals(given, plan)
@@ -186,6 +200,20 @@ def compare(seed: int) -> int:
 @pytest.mark.parametrize("block", range(10))
 def test_books_give_what_each_query_gives_alone(block: int) -> None:
     assert sum(compare(seed) for seed in range(62 * block, 62 * block + 62)) > 150
+
+
+def test_queries_of_one_shape_feed_others_as_each_does_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(families, "FEWEST", 2)
+    made = list[families.FamilyRunner]()
+
+    class Watched(families.FamilyRunner):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            made.append(self)
+
+    monkeypatch.setattr(families, "FamilyRunner", Watched)
+    assert sum(compare(seed, has_alike=True) for seed in range(1_000, 1_012)) > 100
+    assert sum(bool(member.feeds) for family in made for member in family.members) > 50
 
 
 def compare_steps(seed: int) -> None:
