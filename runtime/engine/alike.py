@@ -138,7 +138,7 @@ def shape_of(parts: QueryParts, nested: Collection[str]) -> QueryShape | None:
 
 
 def _can_have_family(query: QueryPlan) -> bool:
-    """Whether admission keeps events, bounds and waits only, and the search finds matches only.
+    """Whether admission keeps events, bounds, values and waits only, and the search finds matches only.
 
     Members do themselves what comes behind the search: what matches select, `at most` and blocks.
     Only a `find every` computes the values of `at most` with those that it selects.
@@ -152,12 +152,15 @@ def _can_have_family(query: QueryPlan) -> bool:
 
 
 def _is_plain(item: Input) -> bool:
-    return item.heartbeat is None and item.new is None and (item.policy is None or item.policy.imports is None)
+    return item.heartbeat is None and (item.policy is None or item.policy.imports is None)
 
 
 def _parts(query: QueryPlan) -> Iterator[Expression]:
     """All parts of a query's expressions."""
-    of_inputs = chain.from_iterable((*item.keys, *item.unique, item.time_from) for item in query.inputs)
+    of_inputs = chain.from_iterable(
+        (*item.keys, *item.unique, item.time_from, *(item.new.values if item.new is not None else ()))
+        for item in query.inputs
+    )
     of_conditions = (item.condition for item in query.conditions if isinstance(item, Where | Without))
     every = query.every or Every((), ())
     of_every = (*(item.value for item in every.selects), *every.having)

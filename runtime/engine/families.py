@@ -356,6 +356,10 @@ class FamilyRunner:
             keys = [pa.array(np.full(len(own_bounds), number)), *own_bounds.columns]
             bounds.append(pa.table(keys, schema=state.keys.bounds.schema))
             state.hot_timer, state.hot_release = min(state.hot_timer, timer), min(state.hot_release, own.hot_release)
+            for index, values in own.seen.items():
+                table = values.table()
+                columns = [pa.array(np.full(len(table), number)), *table.columns]
+                state.seen[index].add(pa.table(columns, schema=state.seen[index].schema).combine_chunks())
             admission.begin_anew()
             if own.given is not None:
                 admission.state.given = own.given
@@ -378,6 +382,11 @@ class FamilyRunner:
             dict(_by_owner(bounds, "key0")),
             dict(_by_owner(waits)),
         )
+        for index, values in state.seen.items():
+            table = values.table()
+            for number, rows in _by_owner(table, "key0"):
+                seen = self.members[number].admission.state.seen[index]
+                seen.add(pa.table(table.take(pa.array(rows)).columns[1:], schema=seen.schema).combine_chunks())
         nothing = np.empty(0, np.int64)
         for number in sorted({*of_events, *of_bounds, *of_waits}):
             own = self.members[number].admission.state

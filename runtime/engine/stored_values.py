@@ -115,9 +115,15 @@ class StoredValues:
             row[numbered.number] = np.arange(len(numbered.number))
             taken = pa.array(row)
             compared = [column.take(taken) for column in numbered.columns]
-            self._add(pa.table([*compared, *own], schema=self._empty.schema))
+            self.add(pa.table([*compared, *own], schema=self._empty.schema))
 
-    def _add(self, table: pa.Table) -> None:
+    @property
+    def schema(self) -> pa.Schema:
+        """Of a table of values."""
+        return self._empty.schema
+
+    def add(self, table: pa.Table) -> None:
+        """Stores values, none of which is stored."""
         self._stored.add(table, _hashes(self._of(table), len(table)), table.column(TIME.name).to_numpy() + self.length)
 
     def _of(self, table: pa.Table) -> list[pa.Array]:
@@ -137,7 +143,7 @@ class StoredValues:
             taken = self._stored.take(_different(expired))
             left = taken.filter(pc.greater(taken.column(TIME.name), pa.scalar(limit - self.length, pa.int64())))
             if len(left):  # a value with the same hash
-                self._add(left.combine_chunks())
+                self.add(left.combine_chunks())
         self._most = max(LEAST, 2 * len(self._stored))
 
     def table(self) -> pa.Table:
@@ -145,7 +151,7 @@ class StoredValues:
         table = self._stored.take_all()
         if len(table):
             table = table.take(pa.array(np.argsort(_hashes(self._of(table), len(table)), kind="stable")))
-            self._add(table)
+            self.add(table)
         return table
 
     def restore(self, table: pa.Table, name: str) -> None:
@@ -159,7 +165,7 @@ class StoredValues:
                     raise ValueError(f"'{name}' has a value without its times")
         self._stored = ColdRows(self._empty)
         if len(table):
-            self._add(table)
+            self.add(table)
 
     def of_key(self, key: Sequence[pa.Scalar]) -> list[tuple[tuple[object, ...], int]]:
         """The values of a partition key, each with its latest time, µs; by time."""
@@ -175,7 +181,7 @@ class StoredValues:
         self._stored = ColdRows(self._empty)
         left = table.filter(pa.array(~self._is_of(table, key))).combine_chunks()
         if len(left):
-            self._add(left)
+            self.add(left)
 
     def _is_of(self, table: pa.Table, key: Sequence[pa.Scalar]) -> NDArray[np.bool_]:
         if not key or not len(table):
