@@ -9,10 +9,10 @@ in its records: each has a number, under which the rest of its event is found
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from math import copysign
-from typing import Any
+from typing import Any, TypeGuard
 
 import pyarrow as pa
 
@@ -60,6 +60,7 @@ _NAME = "#"
 
 _CONSTANTS = (Type.INTEGER, Type.FLOAT, Type.STRING)
 _ARITHMETIC = ("+", "-", "*", "/", "%")
+_COMPARISONS = ("<", "<=", ">", ">=", "=", "!=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +81,14 @@ class Family:
     parts: of the query that stands for all of them
     members: the parts of these queries
     constants: by column, the values by member
+    in_keys: those of them that are keys, too, behind the keys of members
     rest: the columns of members that no part of the search reads
     """
 
     parts: QueryParts
     members: tuple[QueryParts, ...]
     constants: tuple[tuple[str, pa.Array], ...]
+    in_keys: tuple[pa.Array, ...]
     rest: pa.Schema
 
 
@@ -116,11 +119,15 @@ def shape_of(parts: QueryParts, nested: Collection[str]) -> QueryShape | None:
         return None
     constants: list[Literal] = []
     conditions = [_changed(item, lambda node: _with_fields(node, constants)) for item in query.conditions]
+    every = query.every
+    if every is not None:
+        every = replace(every, having=tuple(_with_thresholds(node, constants) for node in every.having))
     plain = replace(
         query,
         name=_NAME,
         inputs=tuple(replace(item, filter=None) for item in query.inputs),
         conditions=tuple(conditions),
+        every=every,
         block=(),
         slots=0,
         actions=(),
@@ -138,7 +145,7 @@ def shape_of(parts: QueryParts, nested: Collection[str]) -> QueryShape | None:
 
 
 def _can_have_family(query: QueryPlan) -> bool:
-    """Whether admission keeps events, bounds, values and waits only, and the search finds matches only.
+    """Whether admission keeps no more than families divide, and the search finds matches only.
 
     Members do themselves what comes behind the search: what matches select, `at most` and blocks.
     Only a `find every` computes the values of `at most` with those that it selects.
@@ -221,6 +228,26 @@ def _with_fields(node: Expression, constants: list[Literal]) -> Expression:
     return replace(node, **changed)
 
 
+def _with_thresholds(node: Expression, constants: list[Literal]) -> Expression:
+    """A `having` with fields in place of what its values are compared with, which it adds.
+
+    Behind the search there are no fields but those of the key: they become parts of it.
+    """
+    if isinstance(node, Unary):
+        return replace(node, operand=_with_thresholds(node.operand, constants))
+    if not isinstance(node, Binary):
+        return node
+    sides = list[Expression]()
+    for side in (node.left, node.right):
+        is_threshold = node.operator in _COMPARISONS and isinstance(side, Literal) and side.type in _CONSTANTS
+        if is_threshold and isinstance(side, Literal):
+            sides.append(FieldOf(side.type, 0, _field_name(len(constants))))
+            constants.append(side)
+        else:
+            sides.append(_with_thresholds(side, constants))
+    return replace(node, left=sides[0], right=sides[1])
+
+
 def _field_for(node: Expression, beside: Expression, constants: list[Literal]) -> Expression | None:
     """A field in place of a constant; None = it stays."""
     term = _term_of(beside)
@@ -262,14 +289,17 @@ def _family(plan: Plan, parts: Sequence[QueryParts], shapes: Sequence[QueryShape
 
     query = shapes[0].query
     own_key = FieldOf(Type.INTEGER, 0, OWNER)
-    every = query.every
+    every, in_keys = query.every, list[FieldOf]()
     if every is not None:
         selects = tuple(replace(item, value=changed(item.value)) for item in every.selects)
-        every = Every(selects, tuple(map(changed, every.having)))
+        in_keys = [node for node in chain.from_iterable(map(walk, every.having)) if _is_threshold(node, differing)]
+        places = {node.field: 1 + len(query.keys) + place for place, node in enumerate(in_keys)}
+        having = [rewritten(changed(node), lambda own: _as_key(own, places)) for node in every.having]
+        every = Every(selects, tuple(having))
     whole = replace(
         query,
-        keys=(Key(OWNER, Type.INTEGER), *query.keys),
-        inputs=tuple(replace(item, keys=(own_key, *item.keys)) for item in query.inputs),
+        keys=(Key(OWNER, Type.INTEGER), *query.keys, *(Key(node.field, node.type) for node in in_keys)),
+        inputs=tuple(replace(item, keys=(own_key, *item.keys, *in_keys)) for item in query.inputs),
         conditions=tuple(_changed(item, changed) for item in query.conditions),
         every=every,
     )
@@ -290,7 +320,19 @@ def _family(plan: Plan, parts: Sequence[QueryParts], shapes: Sequence[QueryShape
     own_parts = query_parts(replace(plan, events=events, queries=(whole,), stopped=()), whole, "auto", _NAME)
     names = frozenset(own_parts.schema.names)
     columns = pa.schema([column for column in parts[0].schema if column.name not in names])
-    return Family(own_parts, tuple(parts), tuple(constants), columns)
+    by_name = dict(zip(differing, (values for _, values in constants), strict=True))
+    behind = tuple(by_name[node.field] for node in in_keys)
+    return Family(own_parts, tuple(parts), tuple(constants), behind, columns)
+
+
+def _is_threshold(node: Expression, differing: Collection[str]) -> TypeGuard[FieldOf]:
+    """Whether a part of a `having` stands for a constant that differs."""
+    return isinstance(node, FieldOf) and node.field in differing
+
+
+def _as_key(node: Expression, places: Mapping[str, int]) -> Expression:
+    """The key in place of a field; `places`: by name of the field, the number of its key."""
+    return KeyOf(node.type, places[node.field]) if isinstance(node, FieldOf) and node.field in places else node
 
 
 def _exactly(node: Literal) -> tuple[Any, ...]:

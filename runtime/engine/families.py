@@ -204,6 +204,26 @@ class FamilyRunner:
         given.account.update(self._named(call.account))
         return FamilyOutcome(self._outcomes(given, numbers), given.account, carry.admitted.last_release)
 
+    def _keyed(self, number: int, own: Sequence[pa.ChunkedArray], count: int) -> list[Any]:
+        """Columns of a table by key as the family has them; `own`: those of a member."""
+        member, behind = pa.array(np.full(count, number)), self._family.in_keys
+        keys = len(self.members[number].query.keys)
+        return [member, *own[:keys], *(values.take(member) for values in behind), *own[keys:]]
+
+    def _of_member(self, number: int, table: pa.Table, rows: Integers, schema: pa.Schema) -> pa.Table:
+        """Rows of a table by key, as a member has them."""
+        keys, columns = len(self.members[number].query.keys), table.take(pa.array(rows)).columns
+        own = [*columns[1 : 1 + keys], *columns[1 + keys + len(self._family.in_keys) :]]
+        return pa.table(own, schema=schema).combine_chunks()
+
+    def _member_keys(self, keys: Sequence[pa.Array]) -> list[pa.Array]:
+        """Those key columns that members have."""
+        return [*keys[1 : len(keys) - len(self._family.in_keys)]]
+
+    def key_of(self, number: int, key: Sequence[Any]) -> tuple[Any, ...]:
+        """The key of the family that a key of a member is."""
+        return (number, *key, *(values[number].as_py() for values in self._family.in_keys))
+
     def load(self, nothing: CallRecords, clock: int) -> bool:
         """Loads cold keys and removes what has expired; False = there are matches to give.
 
@@ -268,7 +288,7 @@ class FamilyRunner:
         new = np.full(len(whole), -1, np.int64)
         new[used] = np.arange(len(used))
         matched = replace(matched, latest=new[matched.latest], members=np.where(members < 0, -1, new[members]))
-        table, keys = self._sharing(whole.take(pa.array(used))), taken_columns(carry.rows.keys[1:], used)
+        table, keys = self._sharing(whole.take(pa.array(used))), taken_columns(self._member_keys(carry.rows.keys), used)
         return _Rows(table, keys, table.column(OWNER_COLUMN).to_numpy(), carry.rows.numbers[used]), matched
 
     def _of_members(self, rows: _Rows, matched: Matched) -> Iterator[tuple[int, OrderedMatches]]:
@@ -288,7 +308,7 @@ class FamilyRunner:
         for position, text in found.errors:
             row = carry.admitted.released.order[position]
             of_members.setdefault(int(owner[row]), []).append((position, text))
-        keys, members = carry.rows.keys[1:], self._family.members
+        keys, members = self._member_keys(carry.rows.keys), self._family.members
         return {
             number: error_rows(members[number], carry, keys, own, len(found.latest), records)
             for number, own in of_members.items()
@@ -353,12 +373,12 @@ class FamilyRunner:
             own_events, own_bounds = own.keys.whole()
             events.append(self._widened(own_events, number, state.keys.events.schema))
             waits.append(self._widened(own.waits.members, number, state.waits.members.schema))
-            keys = [pa.array(np.full(len(own_bounds), number)), *own_bounds.columns]
-            bounds.append(pa.table(keys, schema=state.keys.bounds.schema))
+            columns = self._keyed(number, own_bounds.columns, len(own_bounds))
+            bounds.append(pa.table(columns, schema=state.keys.bounds.schema))
             state.hot_timer, state.hot_release = min(state.hot_timer, timer), min(state.hot_release, own.hot_release)
             for index, values in own.seen.items():
                 table = values.table()
-                columns = [pa.array(np.full(len(table), number)), *table.columns]
+                columns = self._keyed(number, table.columns, len(table))
                 state.seen[index].add(pa.table(columns, schema=state.seen[index].schema).combine_chunks())
             admission.begin_anew()
             if own.given is not None:
@@ -386,14 +406,14 @@ class FamilyRunner:
             table = values.table()
             for number, rows in _by_owner(table, "key0"):
                 seen = self.members[number].admission.state.seen[index]
-                seen.add(pa.table(table.take(pa.array(rows)).columns[1:], schema=seen.schema).combine_chunks())
+                seen.add(self._of_member(number, table, rows, seen.schema))
         nothing = np.empty(0, np.int64)
         for number in sorted({*of_events, *of_bounds, *of_waits}):
             own = self.members[number].admission.state
             rows, more = of_events.get(number, nothing), of_bounds.get(number, nothing)
             schema = own.keys.events.schema
             own_events = _narrowed(events, rows, schema)
-            own_bounds = pa.table(bounds.take(pa.array(more)).columns[1:], schema=own.keys.bounds.schema)
+            own_bounds = self._of_member(number, bounds, more, own.keys.bounds.schema)
             own.keys.store(own_events, own_bounds, timers[rows], bound_timers[more])
             own.hot_release = int(timers[rows].min(initial=NEVER))
             own.hot_timer = min(own.hot_release, int(bound_timers[more].min(initial=NEVER)))
@@ -460,7 +480,7 @@ class Families:
         runner, number = self.members.get(admission, (None, 0))
         if runner is None or runner.is_apart(number):
             return None
-        return runner.admission.state.definitive((number, *key), clock)
+        return runner.admission.state.definitive(runner.key_of(number, key), clock)
 
     def part(self, nothing: CallRecords, clock: int) -> bool:
         """Gives the queries their states, with all keys loaded; False = as of `FamilyRunner.load`.

@@ -188,7 +188,10 @@ def of_one_shape(chance: random.Random, count: int, has_ordering: bool, *, has_e
     form = f"find {pattern} where {' and '.join(where)}{last}"
     if len(names) == 1 and chance.random() < 0.5:
         form = (
-            f"find every {pattern} where {where[0]} select count() as n select max(e0.x) as most having count() % 2 = 0"
+            f"find every {pattern} where {where[0]} select count() as n select max(e0.x) as most having "
+            + chance.choice(
+                ["count() % 2 = 0", "n >= {n}", "max(e0.x) != {m} and not {n} > n", "max(e0.s) = {t} or most > {n}"]
+            )
         )
     if len(names) > 1 and "=>" not in pattern and chance.random() < 0.3:
         form = form.replace("find ", "find all ", 1)
