@@ -16,8 +16,9 @@ from job_engine.job.upkeep.keys import JobState, KeyState
 from job_engine.operator.clocks import FILE, place_name
 from job_engine.sources.source import PartitionBacklog
 from querylang.errors import counted, listed
+from querylang.plan.routing import ROUTE_SOURCE
 from querylang.printable import json_text, one_line, quoted
-from runtime.results.ledger import Account, ledger_table
+from runtime.results.ledger import RECEIVED, Account, ledger_table
 
 SECOND = 1_000_000
 
@@ -63,6 +64,20 @@ def _head(status: Status) -> Iterator[str]:
     yield f"clock: {_time_format(status).text(status.clock) or 'has not begun'}{holding}"
     yield from map(_holding, (item for item in status.sources if item.holds_back))
     yield from _waiting(status)
+    yield from _fed(status)
+
+
+def _fed(status: Status) -> Iterator[str]:
+    """Which queries take what others route. At the end of a micro-batch all of it has arrived."""
+    for query in status.queries:
+        taken = {
+            source.removeprefix(ROUTE_SOURCE): count
+            for (title, source, what), count in sorted(status.ledger.items())
+            if title == query.query and what == RECEIVED and source.startswith(ROUTE_SOURCE)
+        }
+        if taken:
+            counts = listed([f"{name} ({counted(count, 'event')})" for name, count in taken.items()])
+            yield f"{query.query}: fed by {counts}; none in flight"
 
 
 def _holding(item: SourceStatus) -> str:

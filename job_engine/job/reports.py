@@ -15,6 +15,7 @@ from job_engine.wire.reports import Report, added_up, reports_from_ledger
 from job_engine.wire.tagged_rows import Tag, read_table
 from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import Plan, QueryPlan, public_title
+from querylang.plan.routing import ROUTE_SOURCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +125,8 @@ def batch_report(
             matches[name] = matches.get(name, 0) + row.rows
     first = plan.queries[0].public_title if plan.queries else None  # every query receives every record
     counts = Counter[str]()
-    for (query, _, what), count in changes.items():
-        if query == first:
+    for (query, source, what), count in changes.items():
+        if query == first and not source.startswith(ROUTE_SOURCE):
             counts[what] += count
     return BatchReport(
         batch=batch,
@@ -154,9 +155,12 @@ def ledger_changes(tables: DriverTables, sources: Sequence[str]) -> Ledger:
 
 
 def source_of(file: str, what: str, sources: Sequence[str]) -> str:
-    """The name of a file's source; `what`: the word that it is counted under."""
+    """The name of a file's source, or of the query that routes; `what`: the word that it is counted
+    under."""
     if what == CONTROL:
         return CONTROL
+    if file.startswith(ROUTE_SOURCE):
+        return file
     if len(sources) == 1:
         return sources[0]
     owners = [name for name in (*sources, CONTROL) if file.startswith(f"{name}/")]

@@ -69,6 +69,7 @@ def test_a_record_that_a_query_has_used_is_put_back_only_if_that_is_wanted(job: 
         ({"arrival": "soon"}, "the arrival 'soon' is not"),
         ({"fields": {"w": 1}}, "A has no field 'w'"),
         ({"fields": None}, "has no fields; write them as"),
+        ({"source": "route:Rise"}, "'Rise' has routed it, so no source has it: leave it out"),
     ],
 )
 def test_what_is_not_mended_is_refused_with_its_line(job: Path, change: dict[str, object], message: str) -> None:

@@ -383,6 +383,14 @@ def test_totals_are_by_source_not_by_file() -> None:
     assert source_of("north/a.csv", "received", ["north", "south"]) == "north"
     assert source_of("a/b/c.csv", "received", ["a", "a/b", "south"]) == "a/b"
     assert source_of("one.json", "control", ["north"]) == "control"
+    assert source_of("route:Rise", "received", ["north"]) == "route:Rise"
+
+
+def test_who_feeds_a_query_is_told(tmp_path: Path) -> None:
+    path, folder = project_of_two(tmp_path), JobFolder(tmp_path / "state")
+    folder.progress.write(0, {"queries": {"Both": None, "Rise": None}, "progress": JobProgress().to_plain()})
+    folder.ledger.add(0, {("Rise", "north", "received"): 9, ("Both", "route:Rise", "received"): 2})
+    assert "\nBoth: fed by Rise (2 events); none in flight\n" in status_text(status_of(path))
 
 
 DAMAGED = [b"", b"{", b"[1, 2]", b'{"progress": {"version": 2}, "queries": {}}', b'{"progress": 7, "queries": []}']

@@ -32,6 +32,7 @@ from querylang.changes import reach_of
 from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError, counted, did_you_mean, listed
 from querylang.plan.model import EventType, Plan
+from querylang.plan.routing import ROUTE_SOURCE
 from querylang.system_errors import refused
 from runtime.file_forms import USUAL_CSV
 from runtime.instants import EARLIEST, EXPECTED, parse_moment
@@ -320,6 +321,9 @@ def _record(same: Sequence[tuple[str, Row]], deployment: Deployment, plan: Plan)
         raise InputError(f"{same[1][0]}: the record of {where} again, with another content; mend both, or keep one")
     events = {event.name: event for event in plan.events}
     known = {source.name: source.event for source in deployment.sources}
+    if str(row["source"]).startswith(ROUTE_SOURCE):
+        query = str(row["source"]).removeprefix(ROUTE_SOURCE)
+        raise InputError(f"{where}: '{query}' has routed it, so no source has it: leave it out")
     source = source_of(str(row["source"]), str(row.get("reason")), list(known))
     event = known.get(source) if row["event"] is None else str(row["event"]).partition(AS_ROLE)[0]
     if event not in events:

@@ -70,7 +70,9 @@ def assert_exactly_once(folder: Path) -> None:
     wanted = expected(folder)
     assert all(len(ids) > 20 for ids in wanted.values())
     assert streamed(folder) == wanted
-    counts = totals(JobFolder(folder / "state").ledger.total(), "Both")
+    ledger = JobFolder(folder / "state").ledger.total()
+    assert {source for query, source, _ in ledger if query == "Both"} == {"readings", "route:Rise"}
+    counts = totals(ledger, "Both")
     assert counts.pop("received") == sum(counts.values()) > len(table())
 
 
