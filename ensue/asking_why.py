@@ -17,7 +17,7 @@ from querylang.syntax.parser import parse
 from runtime.columns.keys import GivenKey
 from runtime.replay import FileRecords, Records, Script
 from runtime.results.for_users import plain_value, routes_of, row_number
-from runtime.scoring import EventRows, Score, scores_of
+from runtime.scoring import LabelledTables, Score, scores_of
 from runtime.why import Asking, Change, Ending, Funnel, Table, Why, funnel_of, short_time
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def scores(replay: AskedReplay, labels: Any, within: str | timedelta | None, que
     def last_row() -> int:
         return int(records.rows.max(initial=0))
 
-    tables = EventRows(records.sources, records.row_of(), len(records), last_row)
+    tables = LabelledTables(records.sources, records.row_of(), len(records), last_row)
     return scores_of(_chosen(replay, query), replay.results, labels, within, tables)
 
 

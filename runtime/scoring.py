@@ -83,7 +83,7 @@ class ScoredMatch:
 
 
 @dataclass(frozen=True, slots=True)
-class EventRows:
+class LabelledTables:
     """The rows of the event tables.
 
     sources: the names of the tables
@@ -176,7 +176,7 @@ def scores_of(
     results: Results,
     labels: Any,
     within: str | timedelta | None,
-    tables: EventRows,
+    tables: LabelledTables,
 ) -> list[Score]:
     """How the matches of each query fit the labels.
 
@@ -215,7 +215,7 @@ class _Labels:
     are_rows: whether they are rows of events, and not times
     """
 
-    def __init__(self, read: SmallTable, within: int | None, tables: EventRows) -> None:
+    def __init__(self, read: SmallTable, within: int | None, tables: LabelledTables) -> None:
         self._read, self._tables = read, tables
         by = [name for name in (TIME, START, ROW) if read.name_of(name) is not None]
         if len(by) != 1:
