@@ -43,7 +43,7 @@ class Fault(StrEnum):
     SHORT = "short"
     LATE = "late"
     DEATH = "worker died"
-    AWAY = "broker away"
+    AWAY = "away"
     LOST = "answer lost"
     OTHER = "another writer next"
 
@@ -60,6 +60,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "broker": (*CRASHES, Fault.AWAY, Fault.LOST, Fault.LATE),
     "table": (Fault.KILL_BEFORE, Fault.BROKEN, Fault.LATE, Fault.OTHER),
     "checkpoint": (*CRASHES, Fault.FULL, Fault.BROKEN, Fault.LATE),
+    "store": (Fault.KILL_BEFORE, Fault.KILL_AFTER, Fault.AWAY, Fault.LOST, Fault.LATE),
     "lock": (Fault.KILL_AFTER, Fault.LATE),
     "ask": (Fault.KILL_BEFORE, Fault.KILL_AFTER, Fault.DEATH, Fault.LATE),
 }

@@ -26,6 +26,7 @@ from tests.simulation.care import Act, Care
 from tests.simulation.delta import REFUSALS, Others, Table, allow, replayed_tables, table_job
 from tests.simulation.faults import CRASHES, Aim, Fault, Met
 from tests.simulation.histories import Histories, said
+from tests.simulation.stores import BUCKET, simulated_store
 from tests.simulation.topics import Topic, expire, messages_of, note_known, replayed_topics, topic_job, write_messages
 from tests.simulation.world import World
 from tests.support.scenario import query_text
@@ -58,6 +59,12 @@ FOCUSES_OF_TABLES = ("delta_", "delta_", "delta_publishing", "sinks/table", "sou
 MOODS_OF_TABLES = (*MOODS, frozenset({Fault.OTHER, Fault.LOST, Fault.LATE}))
 """The same, for jobs over tables."""
 
+MOODS_OF_STORES = (
+    *(frozenset(Fault), frozenset(CRASHES)),
+    *(frozenset({Fault.AWAY, Fault.LOST, Fault.LATE}), frozenset({Fault.LOST}), frozenset({Fault.LOST, *CRASHES})),
+)
+"""The same, for jobs whose files are in a store."""
+
 
 class Kind(StrEnum):
     """What a job reads and asks."""
@@ -67,16 +74,17 @@ class Kind(StrEnum):
     TOPICS = "three queries with waits over topics"
     CHAINS = "random queries over files that feed each other"
     DELTA = "three queries with waits over tables of Delta"
+    STORES = "three queries with waits over files in a store, which sinks and checkpoint may be in, too"
 
 
-HISTORIES = {Kind.FILES: 0.3, Kind.QUERIES: 0.3, Kind.CHAINS: 0.4, Kind.TOPICS: 0.0, Kind.DELTA: 0.0}
+HISTORIES = {Kind.FILES: 0.3, Kind.QUERIES: 0.3, Kind.CHAINS: 0.4, Kind.TOPICS: 0.0, Kind.DELTA: 0.0, Kind.STORES: 0.0}
 """How often queries of a kind of job are deployed with history."""
 
 SHARES = {Kind.FILES: 2, Kind.TOPICS: 1, Kind.QUERIES: 1, Kind.CHAINS: 3}
 """How often a kind of job is drawn."""
 
-OF_TABLES = 0.1
-"""So many worlds have jobs over tables of Delta instead: each costs as much as three others."""
+INSTEAD = {Kind.DELTA: 0.1, Kind.STORES: 0.05}
+"""So many worlds have a job of another kind instead: one over tables costs as much as three others."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +158,9 @@ class Telling:
         self._chooser = random.Random(f"job {story.seed}")
         self._folder = world.folder
         (drawn,) = self._chooser.choices([*SHARES], [*SHARES.values()])
-        if has_histories and random.Random(f"kind {story.seed}").random() < OF_TABLES:
-            drawn = Kind.DELTA
+        if has_histories:
+            chances = (*INSTEAD.values(), 1 - sum(INSTEAD.values()))
+            (drawn,) = random.Random(f"kind {story.seed}").choices((*INSTEAD, drawn), chances)
         own = kind or drawn
         self._path, self._sources = _deployment(self._chooser, world, story.seed, own)
         for source in self._sources:
@@ -178,7 +187,9 @@ class Telling:
             world.tables.others = self._meets_another
         self._accepts_loss = False
         self._is_lossy = self._expires or (self._others is not None and self._others.is_hard)
-        self._settle(self._chooser.choice(("keep", "keep", "archive old", "delete")))
+        self._is_in_store = own is Kind.STORES
+        after = ("keep", "delete") if self._is_in_store else ("keep", "keep", "archive old", "delete")
+        self._settle(self._chooser.choice(after))
         self._out = self._place()
         lines = self._path.read_text("utf-8").splitlines()
         self._tables = [
@@ -192,11 +203,12 @@ class Telling:
         )
 
     def tell(self, aim: Aim | None, care: float) -> None:
+        care = 0.0 if self._is_in_store else care
         lives = self._chooser.choice((1, 2, 3, 5, 8))
         self._world.faults.aim = aim
         for _ in range(lives if self._less.lives is None else min(lives, self._less.lives)):
             rate = 0.0 if aim else self._chooser.choice((0.003, 0.01, 0.03, 0.1))
-            moods = MOODS if self._others is None else MOODS_OF_TABLES
+            moods = MOODS_OF_TABLES if self._others is not None else MOODS_OF_STORES if self._is_in_store else MOODS
             self._world.faults.begin(rate, self._chooser.choice(moods))
             if self._focus.random() < self._focused:
                 self._world.faults.focus(self._focus.choice(FOCUSES if self._others is None else FOCUSES_OF_TABLES))
@@ -212,11 +224,16 @@ class Telling:
         self._world.faults.aim = None
         self._world.faults.begin(0.0, frozenset())
         self._world.broker.come_back()
+        self._world.store.come_back()
         self._write_all()
         if self._care.owed is not None:
             self._acts(self._care.restoring(self._care.owed))
         if self._ends():
-            self._check()
+            with ExitStack() as stack:
+                if self._is_in_store:
+                    stack.enter_context(simulated_store(self._world.store))
+                    stack.enter_context(self._world.scheduler.outside())
+                self._check()
         self._story.lives = self._world.lives
         self._story.steps = self._world.steps
         self._story.faults = self._world.faults.count
@@ -259,7 +276,11 @@ class Telling:
         refuses: whether an error is as it should be; None = none is
         """
         story, world = self._story, self._world
-        struck, self._starts_twice, was_away = len(world.faults.said), False, world.broker.is_away()
+        struck, self._starts_twice, was_away = (
+            len(world.faults.said),
+            False,
+            world.broker.is_away() or world.store.is_away(),
+        )
         try:
             with ExitStack() as stack:
                 if self._others is not None:
@@ -302,12 +323,20 @@ class Telling:
         if any(self._out.rglob(".compact-*.plan")):
             return
         try:
-            self._seen.append(written(self._out, tables=self._tables))
+            self._seen.append(self._results())
         except DeltaError as error:
             if not self._is_torn:
                 self._story.problems.append(f"a table that a sink writes cannot be read: {error}")
         except (OSError, pa.ArrowException) as error:
             self._story.problems.append(f"what a sink shows cannot be read: {type(error).__name__}: {error}")
+
+    def _results(self) -> Answers:
+        """What the sinks hold."""
+        if not self._is_in_store:
+            return written(self._out, tables=self._tables)
+        with tempfile.TemporaryDirectory() as folder:
+            self._world.store.copy_below("out", Path(folder))
+            return written(Path(folder))
 
     def _runs(self) -> None:
         """A job in the background that is stopped some time, while files arrive."""
@@ -415,7 +444,10 @@ class Telling:
             return
         longest = max(2, len(source.rows) // self._chooser.choice((1, 2, 4)))
         path = write_next(self._chooser, self._folder / source.name, source, longest)
-        if path is not None:
+        if path is not None and self._is_in_store:
+            key = f"{BUCKET}/in/{path.relative_to(self._folder)}"
+            self._world.store.put(key, path.read_bytes(), FIRST_DATE + len(source.files))
+        elif path is not None:
             os.utime(path, (FIRST_DATE + len(source.files), FIRST_DATE + len(source.files)))
 
     def _write_all(self) -> None:
@@ -426,7 +458,7 @@ class Telling:
                 source.settle(self._world.broker)
 
     def _check(self) -> None:
-        answer = written(self._out, tables=self._tables)
+        answer = self._results()
         expected, wrong = self._expected()
         if "out" in self._world.broker.topics:
             self._story.problems += messages_of(self._world.broker, expected)
@@ -464,11 +496,20 @@ class Telling:
 def _deployment(chooser: random.Random, world: World, seed: int, kind: Kind) -> tuple[Path, list[Source]]:
     """Write a job without files; gives its deployment file, and its sources with the rows that are to come."""
     folder = world.folder
-    if kind is Kind.FILES:
+    if kind in (Kind.FILES, Kind.STORES):
         # a change takes over at the furthest time that was read, a replay at that of all that had arrived
         sources = random_sources(chooser, chooser.choice((8, 25, 60)), ahead=0)
         path = write_project(chooser, folder, sources)
-        path.write_text(path.read_text("utf-8") + "engine: local\n", "utf-8")
+        text = path.read_text("utf-8") + "engine: local\n"
+        if kind is Kind.STORES:
+            world.store.put(f"{BUCKET}/in/other", b"")
+            for source in sources:
+                text = text.replace(f"path: {source.name},", f"path: s3://{BUCKET}/in/{source.name},")
+            text = text.replace("path: out/", f"path: s3://{BUCKET}/out/")
+            text = text.replace(
+                "checkpoint: state", chooser.choice(("checkpoint: state", f"checkpoint: s3://{BUCKET}/state"))
+            )
+        path.write_text(text, "utf-8")
         return path, sources
     if kind is Kind.TOPICS:
         return topic_job(chooser, world.broker, folder)

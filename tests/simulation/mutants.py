@@ -53,6 +53,8 @@ _HISTORY, _HISTORY_RUN = "job_engine/job/history/running.py", "job_engine/operat
 _CHANGE, _JOURNAL = "job_engine/job/stages/between_batches.py", "job_engine/job/journal.py"
 _JOINING = "job_engine/operator/joining.py"
 _OFFSETS = "job_engine/sources/topics/planning.py"
+_TABLES, _COMMITS = "job_engine/sinks/table/publishing.py", "job_engine/delta_publishing.py"
+_VERSIONS, _DATA = "job_engine/sources/table/planning.py", "job_engine/sources/table/reading.py"
 
 MISTAKES = (
     # nothing waits for the disk
@@ -385,6 +387,74 @@ MISTAKES = (
         "",
         jobs="TOPICS",
     ),
+    # commits of tables
+    Mistake(
+        "table",
+        _VERSIONS,
+        "after = replace(position, version=version)",
+        "after = replace(position, version=version + 1)",
+        jobs="DELTA",
+    ),
+    Mistake(
+        "table",
+        _VERSIONS,
+        "units_read=(position.units_read or 0) + 1)",
+        "units_read=(position.units_read or 0) + 2)",
+        jobs="DELTA",
+    ),
+    Mistake("table", _VERSIONS, "        if not reading.changes:\n", "        if True:\n", jobs="DELTA"),
+    Mistake("table", _VERSIONS, "        if not self._accepts_loss:\n", "        if False:\n", jobs="DELTA"),
+    Mistake("table", _DATA, "                yield from self._lost(file, path)\n", "", jobs="DELTA"),
+    Mistake("table", _COMMITS, "if table is not None and _has(table, transaction):", "if False:", jobs="DELTA"),
+    Mistake("table", _COMMITS, "version >= transaction.version", "version > transaction.version", jobs="DELTA"),
+    Mistake("table", _COMMITS, "        sync(path / LOG)\n", "", jobs="DELTA"),
+    Mistake(
+        "table",
+        _DURABLE,
+        "        sync(draft)\n        path.hardlink_to(draft)\n",
+        "        path.hardlink_to(draft)\n",
+        jobs="DELTA",
+    ),
+    Mistake(
+        "table",
+        _COMMITS,
+        "            sync(file)\n        if settings",
+        "            pass\n        if settings",
+        jobs="DELTA",
+    ),
+    Mistake(
+        "table",
+        _COMMITS,
+        "if isinstance(path, RemotePath) or not remove_part_of_checkpoint(path):",
+        "if True:",
+        jobs="DELTA",
+    ),
+    Mistake(
+        "table",
+        "job_engine/sinks/table/writing.py",
+        "            complete([(file.local, file.place) for file in files if file.local is not None])\n",
+        "",
+        jobs="DELTA",
+    ),
+    Mistake(
+        "table", _TABLES, "removeprefix(begin) not in committed:", "removeprefix(begin) in committed:", jobs="DELTA"
+    ),
+    # objects of a store
+    Mistake(
+        "store",
+        "job_engine/stores.py",
+        "            except (OSError, pa.ArrowException):\n                is_again = True\n                raise\n",
+        "",
+        jobs="STORES",
+    ),
+    Mistake(
+        "store",
+        _DURABLE,
+        "        in_threads(lambda pair: pair[1].upload(pair[0]), remote, AT_ONCE)\n",
+        "",
+        jobs="STORES",
+    ),
+    Mistake("store", _LOCK, "            if holder != first:\n", "            if False:\n", jobs="STORES"),
 )
 """Of some it is known that nothing comes of them: `make simulate-mutants` lists what no world has found."""
 

@@ -58,9 +58,12 @@ class Kills:
         """A life begins, in which it may be killed."""
         self.rate = rate
 
+    def focus(self, _: str) -> None:
+        """A life is killed wherever it is."""
+
 
 class NoBroker:
-    """These jobs have no topics."""
+    """These jobs have no topics, and no store."""
 
     topics: dict[str, object] = {}  # noqa: RUF012  it stays empty
 
@@ -104,6 +107,7 @@ class Machine:
         self.folder, self.engine = folder, engine
         self.chooser = random.Random(f"world {seed}")
         self.faults, self.broker, self.scheduler = Kills(), NoBroker(), Pace()
+        self.store = NoBroker()
         self.lives = self.steps = 0
         self.beside: Callable[[], None] | None = None
         self._kills = random.Random(f"kills {seed}")

@@ -34,6 +34,7 @@ from tests.simulation.broker import Broker, simulated_broker
 from tests.simulation.disk import Disk, simulated_files
 from tests.simulation.faults import Fault, Faults, Met
 from tests.simulation.scheduler import Clock, Ended, Scheduler, classes
+from tests.simulation.stores import Store, simulated_store
 from tests.simulation.tables import Tables, simulated_tables
 
 LOOKS = ((0.02, 0.4), *((0.1, 2.0),) * 4, *((0.3, 3.0),) * 3)
@@ -142,6 +143,7 @@ class World:
         self.scheduler = Scheduler(random.Random(f"threads {seed}"))
         self.disk = Disk(folder, self.scheduler, self.faults, random.Random(f"disk {seed}"))
         self.broker = Broker(self.disk, random.Random(f"broker {seed}"))
+        self.store = Store(self.disk, random.Random(f"store {seed}"))
         self.tables = Tables(self.disk, random.Random(f"tables {seed}"))
         self.lives = self.steps = 0
         self.looks = self.chooser.choice(LOOKS)
@@ -221,7 +223,12 @@ class World:
             logger.addHandler(warnings)
             propagated, logger.propagate = logger.propagate, False
             try:
-                with simulated_files(self.disk), simulated_broker(self.broker), simulated_tables(self.tables):
+                with (
+                    simulated_files(self.disk),
+                    simulated_broker(self.broker),
+                    simulated_tables(self.tables),
+                    simulated_store(self.store),
+                ):
                     yield
             finally:
                 logger.removeHandler(warnings)
