@@ -267,7 +267,16 @@ def identity_of(name: str) -> str | None:
 
 
 def transactions(table: Place) -> dict[str, int]:
-    """The last version of each application."""
+    """The last version of each application. A part of a checkpoint is removed, as above."""
+    try:
+        return _transactions(table)
+    except DamagedJson:
+        if isinstance(table, RemotePath) or not remove_part_of_checkpoint(table):
+            raise
+        return _transactions(table)
+
+
+def _transactions(table: Place) -> dict[str, int]:
     version, files = checkpoint_files(table)
     found = {name: number for file in files for name, number in _in_checkpoint(file)}
     for commit in commits(table):
