@@ -117,25 +117,17 @@ def _timelines(engine: Engine, clock: GroupClock) -> pa.Table:
 
     There may be as many substreams as keys, so these are not listed.
     """
-    own, furthest = [], clock.furthest
+    furthest = clock.furthest
     waits_for = [place_name(source, None if number < 0 else number) for source, number in clock.waits_for(engine.clock)]
     waits_for += [file_name(files.source, files.path) for files in clock.waits_for_files(engine.clock)]
     is_behind = furthest is not None and (engine.clock is None or engine.clock < furthest)
-    for query in engine.plan.queries:
-        definitive = engine.definitive(query.title, (None,) * len(query.keys))
-        bound = None if definitive is None or definitive == NO_TIME else definitive
-        own.append(
-            {
-                "query": query.public_title,
-                "bound": bound,
-                "arrival": engine.clock,
-                "waits_for": waits_for,
-                "is_behind": is_behind,
-            }
-        )
-    table = pa.Table.from_pylist(own, TIMELINE_SCHEMA)
+    definitive, titles = engine.least_definitive(), [query.public_title for query in engine.plan.queries]
+    of_queries = {"bound": [definitive[query.title] for query in engine.plan.queries]}
+    of_all = {"timeline": None, "newest": None, "arrival": engine.clock, "waits_for": waits_for, "is_behind": is_behind}
+    columns = {"query": titles, **of_queries, **{name: [value] * len(titles) for name, value in of_all.items()}}
+    table = pa.table([columns[name] for name in TIMELINE_SCHEMA.names], schema=TIMELINE_SCHEMA)
     kinds = {item.policy.timeline for query in engine.plan.queries for item in query.inputs if item.policy is not None}
-    if not kinds <= {TimelineKind.PARTITION, TimelineKind.EVENT_TYPE}:
+    if not kinds or not kinds <= {TimelineKind.PARTITION, TimelineKind.EVENT_TYPE}:
         return table
     timelines = engine.clocks().rename_columns(TIMELINE_SCHEMA.names[:5])
     return pa.concat_tables([table, timelines], promote_options="permissive").cast(TIMELINE_SCHEMA)

@@ -73,6 +73,11 @@ def only_result(rounds: Generator[object, Any, Result]) -> Result:
     raise AssertionError("nobody has what comes from other engines")
 
 
+def _as_moment(reached: int) -> int | None:
+    """A definitive time as callers get it."""
+    return None if reached == NO_TIME else max(EARLIEST, min(reached, LATEST))
+
+
 class Engine:
     """Runs the queries of one plan. Times are microseconds UTC.
 
@@ -255,14 +260,25 @@ class Engine:
         reached = None if self._families is None else self._families.definitive(runner.admission, key, clock)
         if reached is None:
             reached = runner.state.definitive(key, clock)
-        return None if reached == NO_TIME else max(EARLIEST, min(reached, LATEST))
+        return _as_moment(reached)
+
+    def least_definitive(self) -> dict[str, int | None]:
+        """By the query's title, the least definitive time of all its keys, as of `definitive`."""
+        if self._clock == NO_TIME:
+            return dict.fromkeys(self._by_title)
+        found = {} if self._families is None else self._families.least_definitive(self._clock)
+        known: dict[bytes, int] = {}
+        for admission in self._members():
+            if admission not in found:
+                found[admission] = admission.least_definitive(self._clock, known)
+        return {runner.query.title: _as_moment(found[runner.admission]) for runner in self._runners}
 
     def retained(self) -> int:
         """How many events the state holds: in windows, pending, in pending matches.
 
         Loads the cold keys, so that expired events are not counted.
         """
-        self._load_cold()
+        self._load_cold(parts=False)
         return self.stored_events()
 
     def stored_events(self) -> int:
@@ -279,7 +295,7 @@ class Engine:
 
         Loads the cold keys.
         """
-        self._load_cold()
+        self._load_cold(parts=False)
         return sum(state.keys.keys() for state in self._states)
 
     def stored(self) -> dict[str, StoredEvents]:
@@ -404,8 +420,12 @@ class Engine:
         clock: up to which timers have been run, µs; None = the engine's
         """
         families, self._families = self._families, None
-        reached = self._clock if clock is None else clock
-        if families is not None and not families.part(self._no_records(reached), reached):
+        if families is not None:
+            self._load_families(families, self._clock if clock is None else clock)
+            families.part()
+
+    def _load_families(self, families: Families, clock: int) -> None:
+        if not families.load(self._no_records(clock), clock):
             raise StateError("timers up to the clock have not been run")
 
     def _families_in(
@@ -427,10 +447,17 @@ class Engine:
     def _can_join(self, runner: QueryRunner) -> bool:
         return runner.query.title not in self._watched and not self._chains.feed(runner.query)
 
-    def _load_cold(self) -> None:
+    def _load_cold(self, *, parts: bool = True) -> None:
         """Loads the cold keys of every query, and removes expired values; raises StateError for a
-        restored state that cannot be."""
-        self._part_families()
+        restored state that cannot be.
+
+        parts: gives each query the state that its family has; families are left as they are if all
+            of them are asked the same
+        """
+        if parts:
+            self._part_families()
+        elif self._families is not None:
+            self._load_families(self._families, self._clock)
         nothing = self._no_records(self._clock)
         for admission, members in self._members().items():
             if not admission.has_begun:

@@ -482,14 +482,37 @@ class Families:
             return None
         return runner.admission.state.definitive(runner.key_of(number, key), clock)
 
-    def part(self, nothing: CallRecords, clock: int) -> bool:
-        """Gives the queries their states, with all keys loaded; False = as of `FamilyRunner.load`.
+    def least_definitive(self, clock: int) -> dict[SharedAdmission, int]:
+        """The least definitive time of all keys, as of `QueryState`, of each query that the
+        families have the state of."""
+        found: dict[SharedAdmission, int] = {}
+        for runner in self._begun():
+            state = runner.admission.state
+            query = runner.members[0].query
+            # Only a query without keys has bounds that are of all its keys.
+            is_each_own = not query.keys and state.keys.has_bounds
+            key = (None,) * len(query.keys)
+            of_all = 0 if is_each_own else state.definitive(runner.key_of(0, key), clock)
+            for number, member in enumerate(runner.members):
+                if not runner.is_apart(number):
+                    own = state.definitive(runner.key_of(number, key), clock) if is_each_own else of_all
+                    found[member.admission] = own
+        return found
+
+    def load(self, nothing: CallRecords, clock: int) -> bool:
+        """Loads all cold keys; False = as of `FamilyRunner.load`.
 
         nothing: a call without records
         """
-        begun = [runner for runner in self.runners if runner.admission.has_begun]
         is_done = True
-        for runner in begun:
+        for runner in self._begun():
             is_done = runner.load(nothing, clock) and is_done
-            runner.part()
         return is_done
+
+    def part(self) -> None:
+        """Gives the queries their states; all keys are loaded."""
+        for runner in self._begun():
+            runner.part()
+
+    def _begun(self) -> list[FamilyRunner]:
+        return [runner for runner in self.runners if runner.admission.has_begun]

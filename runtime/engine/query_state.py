@@ -305,6 +305,11 @@ class KeyState:
         return len(self._cold_events) > 0 or len(self._cold_bounds) > 0
 
     @property
+    def has_bounds(self) -> bool:
+        """Whether some key has a bound."""
+        return len(self.bounds) > 0 or len(self._cold_bounds) > 0
+
+    @property
     def next_cold_timer(self) -> int:
         """The earliest timer of cold keys, µs; NEVER if there is none."""
         return min(self._cold_events.next_timer, self._cold_bounds.next_timer)

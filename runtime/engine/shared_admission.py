@@ -275,6 +275,25 @@ class SharedAdmission:
         """As of `QueryState`."""
         return self.state.next_timer if self.has_begun else NEVER
 
+    def least_definitive(self, clock: int, known: dict[bytes, int]) -> int:
+        """The least definitive time of all keys at `clock`, as of `QueryState`; it makes no state.
+
+        known: what is known at that clock of admissions without a bound, by the delays of inputs
+        """
+        query, delay = self.parts.query, self.parts.policies.delay
+        if self._has_own_clocks or (self.has_begun and self._has_bounds_of_all):
+            return self.state.definitive((None,) * len(query.keys), clock)
+        place = delay.tobytes()
+        if place not in known:
+            nothing = np.full(len(query.inputs), NO_TIME, np.int64)
+            known[place] = int(definitive_times(nothing[None], nothing, delay, clock)[0])
+        return known[place]
+
+    @property
+    def _has_bounds_of_all(self) -> bool:
+        """Whether the state has bounds that are of all keys."""
+        return self.state.is_moved_everywhere or (not self.parts.query.keys and self.state.keys.has_bounds)
+
     def is_idle(self, limit: int) -> bool:
         """Whether a call without a record for it can be left out, as none of its timers expires.
 

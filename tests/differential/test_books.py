@@ -297,8 +297,12 @@ def outcome(
 
     for table, now, is_saved in cuts:
         add(engine.process(Arrivals(table), now=now))
+        if now is None:
+            measured = engine.retained(), engine.keys(), engine.least_definitive()
         if is_saved:
             sizes = engine.sizes()
+            if now is None:
+                assert measured == measured_one_by_one(engine)
             engine = Engine.restore(plan, engine.snapshot())
     add(engine.flush())
     engine.retained()
@@ -310,6 +314,18 @@ def outcome(
         )
         for title, own in given.items()
     }
+
+
+def measured_one_by_one(engine: Engine) -> tuple[int, int, dict[str, int | None]]:
+    """What is kept, how many keys, and by query the least definitive time; no query has a family afterwards."""
+    engine._load_cold()
+    keys = sum(state.keys.keys() for state in engine._states)
+    queries = engine.plan.queries
+    return (
+        engine.stored_events(),
+        keys,
+        {query.title: engine.definitive(query.title, (None,) * len(query.keys)) for query in queries},
+    )
 
 
 def _rows_of(matches: pa.Table | None) -> list[dict[str, Any]]:
