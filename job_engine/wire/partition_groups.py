@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -24,7 +25,7 @@ from job_engine.wire.plan_text import without_looking
 from querylang.dataclass import dataclass
 from querylang.plan.model import Input, Plan, QueryPlan, TimelineKind
 from querylang.plan.routing import levels, taken_types
-from runtime.admission import Outcome, Selector, shared_selectors
+from runtime.admission import FilterIndex, Outcome, Selector, shared_selectors
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.columns.keys import bucket_of, has_keys_apart
 from runtime.engine import Crossing, RoutedRecords, only_result
@@ -91,8 +92,7 @@ class PartitionGroup:
             return False
         present = np.flatnonzero(np.bincount(arrivals.system("kind") - min(RecordKind))) + min(RecordKind)
         different = {id(selector): query for query, selector in zip(self.plan.queries, self.selectors, strict=True)}
-        plain = set.intersection(*(_unfiltered(self.plan, query) for query in different.values()))
-        return plain.issuperset(present.tolist())
+        return all(_unfiltered(self.plan, query).issuperset(present.tolist()) for query in different.values())
 
     def uses(self, arrivals: Arrivals) -> dict[str, NDArray[np.int8]]:
         """Per query, what it uses each record for (`runtime.admission.rules.Outcome`)."""
@@ -104,8 +104,7 @@ class PartitionGroup:
 
     def is_wanted(self, uses: Mapping[str, NDArray[np.int8]], *, refuses: bool) -> NDArray[np.bool_]:
         """Which records some query of the group, or its engine, needs; `refuses` as in `route`."""
-        unwanted = _UNWANTED if refuses else _UNWANTED + _REFUSED_ONCE
-        wanted: NDArray[np.bool_] = np.logical_or.reduce([~np.isin(use, unwanted) for use in _different(uses)])
+        wanted: NDArray[np.bool_] = np.logical_or.reduce([_is_wanted(use, refuses=refuses) for use in _different(uses)])
         return wanted
 
     def route(self, arrivals: Arrivals, buckets: int, *, refuses: bool | None = None) -> Route:
@@ -120,16 +119,25 @@ class PartitionGroup:
         bucket, has_no_key = self._buckets(arrivals, buckets)
         if self.takes_all(arrivals):
             return Route(bucket, np.ones(len(bucket), np.bool_), Account())
-        uses, kinds = self.uses(arrivals), arrivals.system("kind")
+        kinds, refuses = arrivals.system("kind"), self.number == 0 if refuses is None else refuses
+        looking = _looking_of(self.selectors)
+        if looking is not None and not looking.has_heartbeats(kinds):
+            bucket[has_no_key & (kinds == RecordKind.CONTROL)] = EVERY_BUCKET
+            wanted = self._with_early(looking.wanted(arrivals, refuses=refuses), arrivals)
+            account = Account() if wanted.all() else looking.count_others(self.plan.queries, arrivals, ~wanted)
+            return Route(bucket, wanted, account)
+        uses = self.uses(arrivals)
         is_for_all = np.logical_or.reduce(
             [kinds == RecordKind.CONTROL, *(use == Outcome.HEARTBEAT for use in _different(uses))]
         )
         bucket[has_no_key & is_for_all] = EVERY_BUCKET
-        refuses = self.number == 0 if refuses is None else refuses
         wanted = self.is_wanted(uses, refuses=refuses) if uses else _always_wanted(kinds, refuses=refuses)
-        if self.until is not None:
-            wanted = wanted | (arrivals.system("arrival") <= self.until)
+        wanted = self._with_early(wanted, arrivals)
         return Route(bucket, wanted, Account() if wanted.all() else count_uses(arrivals, uses, ~wanted))
+
+    def _with_early(self, wanted: NDArray[np.bool_], arrivals: Arrivals) -> NDArray[np.bool_]:
+        """Other queries may have run when a record arrived: then it is sent."""
+        return wanted if self.until is None else wanted | (arrivals.system("arrival") <= self.until)
 
     def _buckets(self, arrivals: Arrivals, buckets: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The bucket of each record, and whether it has no key."""
@@ -149,6 +157,65 @@ class PartitionGroup:
             bucket[:] = 0  # heartbeats, too, which have no key; those of a query with keys have all of it
         for number in np.unique(bucket).tolist():
             yield Parcel(number, self.number, routed.take(np.flatnonzero(bucket == number)))
+
+
+class _Looking:
+    """Which records the queries of a group need, found by an index over their filters.
+
+    A record that it does not find is the same to a query as all others of its kind. So those that
+    are not sent are counted by their kinds.
+    """
+
+    def __init__(self, selectors: Sequence[Selector]) -> None:
+        self._different = list(dict.fromkeys(selectors))
+        self._index = FilterIndex(selectors[0].plan, [selector.wanted() for selector in self._different])
+        unseen: dict[bytes, int] = {}
+        numbers = {own: unseen.setdefault(own.outcome_unseen().tobytes(), len(unseen)) for own in self._different}
+        self._unseen = [np.frombuffer(own, np.int8) for own in unseen]
+        self._unseen_of = [numbers[selector] for selector in selectors]
+
+    def has_heartbeats(self, kinds: NDArray[np.int64]) -> bool:
+        """Whether records of these kinds may be heartbeats: those without a key go everywhere."""
+        return any(bool((own == Outcome.HEARTBEAT)[kinds].any()) for own in self._unseen)
+
+    def wanted(self, arrivals: Arrivals, *, refuses: bool) -> NDArray[np.bool_]:
+        """As `PartitionGroup.is_wanted`."""
+        kinds = arrivals.system("kind").astype(np.int64)
+        by_kind = [_is_wanted(own, refuses=refuses) for own in self._unseen]
+        wanted: NDArray[np.bool_] = np.logical_or.reduce(by_kind)[kinds]
+        found = self._index.found(arrivals.table, kinds)
+        partly = list[tuple[Selector, NDArray[np.int64]]]()
+        for selector, rows in zip(self._different, found, strict=True):
+            if selector.looks_at_more:
+                partly.append((selector, rows))
+            else:
+                wanted[rows] = True
+        for selector, rows in partly:
+            left = rows[~wanted[rows]]
+            if len(left):
+                wanted[left[selector.passes(arrivals.table, left, kinds[left])]] = True
+        return wanted
+
+    def count_others(self, queries: Sequence[QueryPlan], arrivals: Arrivals, rows: NDArray[np.bool_]) -> Account:
+        """As `count_uses`, of records that no query needs; `queries`: those of the group."""
+        kinds = arrivals.system("kind")[rows]
+        sources = pc.dictionary_encode(arrivals.table.column("_source").filter(pa.array(rows)).combine_chunks())
+        counts = [list(count_records("", sources, own[kinds]).items()) for own in self._unseen]
+        account: Account = Account()
+        for query, number in zip(queries, self._unseen_of, strict=True):
+            account.update({(query.title, source, word): count for (_, source, word), count in counts[number]})
+        return account
+
+
+FEW = 4
+"""So few different selectors look at all records: an index costs more."""
+
+
+@lru_cache(maxsize=64)
+def _looking_of(selectors: tuple[Selector, ...]) -> _Looking | None:
+    """None: each selector looks at all records. An event may be several inputs of some."""
+    is_for_index = len(set(selectors)) > FEW and all(len(own.layers) == 1 for own in selectors)
+    return _Looking(selectors) if is_for_index else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +324,10 @@ class Route:
 def _always_wanted(kinds: NDArray[np.int64], *, refuses: bool) -> NDArray[np.bool_]:
     """Which records a group needs that has no query now; parameters as of `PartitionGroup`."""
     return (kinds == RecordKind.CONTROL) | (is_refused_once(kinds) & refuses)
+
+
+def _is_wanted(use: NDArray[np.int8], *, refuses: bool) -> NDArray[np.bool_]:
+    return ~np.isin(use, _UNWANTED if refuses else _UNWANTED + _REFUSED_ONCE)
 
 
 def is_refused_once(kinds: NDArray[np.int64]) -> NDArray[np.bool_]:

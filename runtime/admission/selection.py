@@ -64,13 +64,15 @@ class Selector:
     """What a plan's event types are in one query: inputs, heartbeats, sources of another input's
     time.
 
+    plan: of the query
     time_from: the source times of event types, by number
     nulls_fail: as in `QueryPlan`
     layers: those of all layers (`runtime.columns.keys`), of which this is the first
     """
 
     def __init__(self, plan: Plan, query: QueryPlan, layer: int = 0) -> None:
-        self._plan, self._query, self._layer = plan, query, layer
+        self.plan = self._plan = plan
+        self._query, self._layer = query, layer
         self._inputs = keys.inputs_of_layer(query, layer)
         further = () if layer else keys.layers(query)[1:]
         self.layers: tuple[Selector, ...] = (self, *(Selector(plan, query, number) for number in further))

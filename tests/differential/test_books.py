@@ -7,9 +7,11 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from job_engine.wire import partition_groups
 from querylang import compile_text
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
@@ -407,6 +409,30 @@ def test_timers_that_a_control_event_finds_expired_are_run_in_its_call(
     given = outcome(plan, cuts)
     assert [len(own) for own, *_ in given.values()] == [0, 1, 0, 0, 0, 0]
     assert given == outcome(plan, [(table, None, False)])
+
+
+def _counts(account: Account) -> dict[tuple[str, str, str], int]:
+    return {key: count for key, count in account.items() if count}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_index_routes_as_looking_at_all_records_does(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance, indexed = random.Random(seed), 0
+    for _ in range(3):
+        plan = compile_text(book(chance, 12, False, chance.choice(["", "filters", "waits"]))).plan
+        plan, records = read_ordered([rows(chance, 40, chance.random() < 0.4)], plan, None, {})
+        assert isinstance(records, Records)
+        for group in partition_groups.partition_groups(plan):
+            looking = partition_groups._looking_of(group.selectors)
+            indexed += looking is not None
+            found = group.route(records.arrivals, 3)
+            with monkeypatch.context() as patch:
+                patch.setattr(partition_groups, "_looking_of", lambda _: None)
+                expected = group.route(records.arrivals, 3)
+            assert np.array_equal(found.is_wanted, expected.is_wanted)
+            assert np.array_equal(found.bucket, expected.bucket)
+            assert _counts(found.account) == _counts(expected.account)
+    assert indexed, "some groups have many different selectors"
 
 
 def test_the_books_give_something() -> None:
