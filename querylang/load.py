@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cache
 from os import PathLike
 from pathlib import Path, PurePath
@@ -308,16 +307,23 @@ def _check(
 ) -> Checked:
     """Check texts as one set, with a limit to the work for hints."""
     folders = set(defining_folders)
-    shared = alike(sources, folders)
 
     def checked(own: Alike) -> Checked:
         with limited_hints():
             catalogue = Catalogue(schemas or {}, is_final, known, tables)
             return _check_all(sources, definitions, catalogue, folders, own)
 
-    if shared is not None:
-        with suppress(QueryErrors):  # all mistakes are found where each query is checked by itself
+    # All mistakes of a text are found where each of its queries is checked by itself. A query that
+    # is made of another one has none, so each text with mistakes is known after the first time.
+    wrong = set[str]()
+    while (shared := alike([source for source in sources if source.path not in wrong], folders)) is not None:
+        try:
             return checked(shared)
+        except QueryErrors as mistakes:
+            before = len(wrong)
+            wrong |= {mistake.span.source.path for mistake in mistakes.errors}
+            if len(wrong) == before:
+                raise
     return checked(Alike())
 
 

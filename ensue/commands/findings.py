@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import querylang
-from querylang.checker.checked import Checked
-from querylang.dataclass import dataclass
+from querylang import load
+from querylang.checker.checked import Checked, Written
+from querylang.dataclass import dataclass, field
 from querylang.errors import EnsueError, FileErrors, Mistake, QueryError, QueryErrors, near_file
-from querylang.load import DEFINITION_SUFFIX, QUERY_SUFFIXES, STANDARD_INPUT, compile_checked, query_files
-from querylang.source import Span
+from querylang.source import Source, Span
 from querylang.system_errors import refused
 from querylang.system_limits import exists, is_folder
 
@@ -58,28 +59,17 @@ def check_files(files: Sequence[Path]) -> Report:
     A folder stands for its query files and deployment files. A query file that a deployment names
     is checked with the deployment. Definition files count for all query files.
     """
-    from job_engine.job.plan_rules import taken_events
-
     errors: list[EnsueError] = []
-    warnings: list[EnsueError] = []
     sorted_out = files_by_kind(files, errors)
     programs, alone = programs_of(sorted_out)
     if sorted_out.definitions and not programs and not alone:
         programs = [sorted_out.definitions]
-    single: dict[Path, Checked] = {}
-    taken: set[str] = set()
-    for program in [*programs, *alone]:
-        try:
-            checked = querylang.check_paths(program)
-        except EnsueError as mistake:
-            errors += _single(mistake)
-            continue
-        warnings += checked.warnings
-        taken |= taken_events(compile_checked(checked))
-        if program in alone:
-            single[program[-1]] = checked
-    for path, checked in single.items():
-        warnings += _lost_routes(checked, path, taken)
+    found = [*map(_found_in, programs), *_found_in_each(alone)]
+    warnings: list[EnsueError] = [warning for item in found for warning in item.warnings]
+    errors += [error for item in found for error in item.errors]
+    taken = {event for item in found for event in item.taken}
+    for path, item in zip((program[-1] for program in alone), found[len(programs) :], strict=True):
+        warnings += _lost_routes(item, path, taken)
     for path in sorted_out.deployments:
         try:
             warnings += _check_deployment(path)
@@ -89,15 +79,101 @@ def check_files(files: Sequence[Path]) -> Report:
     return Report(count, _each_once(errors), _each_once(warnings))
 
 
-def _lost_routes(checked: Checked, path: Path, taken: Collection[str]) -> list[EnsueError]:
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is found in the files of a program.
+
+    - `taken`: the event types that its queries take.
+    - `written`: what each query writes, by its name.
+    """
+
+    errors: Sequence[EnsueError] = ()
+    warnings: Sequence[QueryError] = ()
+    taken: Collection[str] = ()
+    written: Mapping[str, Sequence[Written]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(checked: Checked) -> _Found:
+        """Of a program without mistakes."""
+        from job_engine.job.plan_rules import taken_events, written_by
+
+        plan = load.compile_checked(checked)
+        return _Found((), checked.warnings, taken_events(plan), written_by(plan, checked.written))
+
+
+def _found_in(program: Sequence[load.Given]) -> _Found:
+    try:
+        return _Found.of(querylang.check_paths(program))
+    except EnsueError as mistake:
+        return _Found(_single(mistake))
+
+
+def _found_in_each(programs: Sequence[Sequence[Path]]) -> list[_Found]:
+    """What is found in files that are programs by themselves, each behind its definition files."""
+    found: dict[Path, _Found] = {}
+    texts: dict[Path, list[Source]] = {}
+    folders: dict[Path, list[Path]] = {}
+    for program in programs:
+        if program[-1] != _PIPE:
+            folders.setdefault(program[-1].parent, []).extend(program)
+    for paths in folders.values():
+        try:
+            sources, definitions = load.read_sources(paths)
+        except EnsueError:  # the others have to be checked nevertheless
+            continue
+        texts |= {Path(source.path): [*definitions, source] for source in sources}
+        found |= _found_at_once([source for source in sources if _DEFINES.search(source.text) is None], definitions)
+    own = [program[-1] for program in programs]
+    return [
+        found[path] if path in found else _found_in(texts.get(path, program))
+        for path, program in zip(own, programs, strict=True)
+    ]
+
+
+_PIPE = Path(load.STANDARD_INPUT)
+_DEFINES = re.compile(r"\b(event|table)\b")
+"""Without such a word, a text defines nothing that another one could use."""
+
+
+def _found_at_once(sources: Sequence[Source], definitions: Sequence[Source]) -> dict[Path, _Found]:
+    """What is found in texts that define nothing, of those in which there is no mistake.
+
+    Most queries of a book have the form of others: what these have alike is checked once if all are
+    one set. A text that has a mistake in the set is left out, because alone it may have none.
+    """
+    while sources:
+        try:
+            checked = querylang.check_paths([*definitions, *sources])
+        except QueryErrors as mistakes:
+            wrong = {mistake.span.source.path for mistake in mistakes.errors}
+            left = [source for source in sources if source.path not in wrong]
+            if len(left) == len(sources):  # it is in a definition file
+                return {}
+            sources = left
+            continue
+        if any("." in event.name for event in checked.events):  # a name may mean the type of another text
+            return {}
+        whole, by_file = _Found.of(checked), dict[str, list[QueryError]]()
+        for warning in whole.warnings:
+            by_file.setdefault(warning.span.source.path, []).append(warning)
+        written: dict[str, dict[str, Sequence[Written]]] = {}
+        for name, items in whole.written.items():
+            written.setdefault(checked.files[name], {})[name] = items
+        return {
+            Path(source.path): _Found((), by_file.get(source.path, ()), whole.taken, written.get(source.path, {}))
+            for source in sources
+        }
+    return {}
+
+
+def _lost_routes(found: _Found, path: Path, taken: Collection[str]) -> list[EnsueError]:
     """The warnings of a file that is a program by itself.
 
     taken: the event types that the queries of all files take, because they may run together
     """
-    from job_engine.job.plan_rules import lost_routes, written_by
+    from job_engine.job.plan_rules import lost_routes
 
-    written = written_by(compile_checked(checked), checked.written)
-    return [FileErrors(str(path), [(None, warning)]) for warning in lost_routes(written, taken)]
+    return [FileErrors(str(path), [(None, warning)]) for warning in lost_routes(found.written, taken)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +194,9 @@ def files_by_kind(files: Sequence[Path], errors: list[EnsueError]) -> FilesByKin
         except EnsueError as missing:
             errors.append(missing)
     deployments = [path for path in found if path.suffix in DEPLOYMENT_SUFFIXES]
-    definitions = [path for path in found if path.suffix == DEFINITION_SUFFIX]
-    return FilesByKind(deployments, definitions, [path for path in found if path not in {*deployments, *definitions}])
+    definitions = [path for path in found if path.suffix == load.DEFINITION_SUFFIX]
+    others = {*deployments, *definitions}
+    return FilesByKind(deployments, definitions, [path for path in found if path not in others])
 
 
 def programs_of(found: FilesByKind) -> tuple[list[list[Path]], list[list[Path]]]:
@@ -138,8 +215,8 @@ def programs_of(found: FilesByKind) -> tuple[list[list[Path]], list[list[Path]]]
 def _files_of(path: Path) -> list[Path]:
     if is_folder(path):
         yamls = [item for item in sorted(path.rglob("*")) if item.suffix in DEPLOYMENT_SUFFIXES and item.is_file()]
-        return [*query_files(path), *filter(_is_deployment, yamls)]
-    if str(path) != STANDARD_INPUT and not exists(path) and path.suffix not in DEPLOYMENT_SUFFIXES:
+        return [*load.query_files(path), *filter(_is_deployment, yamls)]
+    if str(path) != load.STANDARD_INPUT and not exists(path) and path.suffix not in DEPLOYMENT_SUFFIXES:
         raise FileErrors(str(path), [(None, f"no such file or folder{near_file(path)}")])
     return [path]
 
@@ -156,7 +233,7 @@ def _queries_of(path: Path) -> list[Path]:
 
     try:
         given = [item for item in load_deployment(path).queries if isinstance(item, Path)]
-        return [file.resolve() for item in given for file in (query_files(item) if is_folder(item) else [item])]
+        return [file.resolve() for item in given for file in (load.query_files(item) if is_folder(item) else [item])]
     except EnsueError:  # reported when the deployment is checked
         return []
 
@@ -197,7 +274,7 @@ def _check_deployment(path: Path) -> list[EnsueError]:
     deployment = load_deployment(path)
     with in_plain_words(deployment.environment):
         checked = querylang.check_paths(deployment.queries)
-        plan = compile_checked(checked)
+        plan = load.compile_checked(checked)
         instances = with_instances(plan, deployment.parameters, is_check=True)
         refuse_name_conflicts(path, instances)
         refuse_missing_tables(deployment, plan)
@@ -308,7 +385,7 @@ def layouts(paths: Sequence[Path]) -> Iterator[Layout]:
 def _files(path: Path) -> list[Path]:
     if not is_folder(path):
         return [path] if exists(path) else []
-    suffixes = (*QUERY_SUFFIXES, DEFINITION_SUFFIX)
+    suffixes = (*load.QUERY_SUFFIXES, load.DEFINITION_SUFFIX)
     inside = path.resolve()
     return [
         item

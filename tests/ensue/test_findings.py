@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import querylang
+from ensue.commands import findings
 from ensue.commands.findings import check_files, editor_range
+from querylang.checker.checked import Checked
 from querylang.errors import QueryError
+from querylang.load import Given
 from querylang.source import Source
 
 DEPLOYMENT = """name: x
@@ -167,3 +172,65 @@ def test_other_yaml_of_a_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "a.query").write_text("inputs { A() within 9.0; } find A as a\n")
     (tmp_path / "a.case.yaml").write_text("name: x\nquery: a.query\n")
     assert (check_files([tmp_path]).files, check_files([tmp_path]).errors) == (1, ())
+
+
+QUERY = "query Q{} {{ inputs {{ A(v > {}) key k within 9.0; }} find A as a where a.w = 1 }}\n"
+OF_A_BOOK = {
+    **{f"{number}.query": QUERY.format(number, number) for number in range(8)},
+    "twice.query": QUERY.format(0, 1),
+    "wrong.query": QUERY.format(9, 1).replace("a.w", "b.w"),
+    "broken.query": "query Broken { inputs {",
+    "events.query": "event A { string k; }\n" + QUERY.format(10, 1),
+    "routes.query": "query R { inputs { A() within 9.0; } find A as a { route Lost(1); } }",
+    "names.query": "query N { inputs { A() within 9.0; } find A as a -> b.A as b }",
+    "kept.query": "query K { inputs { A() key k retain 1; B() key k retain 1; } find A as a -> B as b }",
+    "deep/0.query": QUERY.format(0, 1),
+}
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "",
+        "event A { string k; integer v; integer w; } event Lost { integer n; }",
+        "event A { string k; } event Lost { integer n; }",
+    ],
+)
+@pytest.mark.parametrize("left_out", ["", "names.query", "broken.query"])
+def test_a_book_of_files_has_the_findings_of_each_file_by_itself(
+    definition: str, left_out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deep").mkdir()
+    for name, text in OF_A_BOOK.items():
+        if name != left_out:
+            (tmp_path / name).write_text(text)
+    if definition:
+        (tmp_path / "a.mon").write_text(definition)
+    together = check_files([tmp_path]).to_plain()
+    monkeypatch.setattr(findings, "_found_at_once", lambda *_: {})
+    assert together == check_files([tmp_path]).to_plain()
+    assert len(together["errors"]) > 1
+    assert together["warnings"]
+
+
+def test_files_without_mistakes_are_checked_as_one_and_their_folder_is_listed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in range(8):
+        (tmp_path / f"{name}.query").write_text(QUERY.format(name, name))
+    checked, listed = list[int](), list[Path]()
+    check, glob = querylang.check_paths, Path.glob
+
+    def counting(paths: Iterable[Given]) -> Checked:
+        given = list(paths)
+        checked.append(len(given))
+        return check(given)
+
+    def listing(folder: Path, pattern: str) -> Iterator[Path]:
+        listed.append(folder)
+        return iter(list(glob(folder, pattern)))
+
+    monkeypatch.setattr(querylang, "check_paths", counting)
+    monkeypatch.setattr(Path, "glob", listing)
+    check_files([tmp_path])
+    assert (checked, listed) == ([8], [tmp_path])
