@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from job_engine.place import local_copy, place_of
 from querylang.dataclass import dataclass, replace
 from querylang.errors import InputError
 from querylang.plan import model as plans
+from querylang.plan.constants import Constant, Template, template_with
 from querylang.plan.encoding import WrongPart
 from querylang.plan.lookups import lookups_in
 from querylang.plan.model import ACCEPT, EventType, Plan, QueryPlan, Table
@@ -216,7 +218,7 @@ def _query_of(number: int, text: str, plain: Any, version: int) -> QueryPlan:
     known = _PARTS_READ.get(key)
     if known is None:
         try:
-            (known,) = plans.from_dict(_alone(version, queries=[plain])).queries
+            known = _like_others(text, plain, version)
         except WrongPart as wrong:
             wrong.steps[-2] = number  # it was the only one, and is one of many
             raise
@@ -224,6 +226,81 @@ def _query_of(number: int, text: str, plain: Any, version: int) -> QueryPlan:
         if version == plans.FIRST_VERSION:  # it is written as it was
             _keep(_WRITTEN, id(known), (known, text, version))
     return known
+
+
+def _query_of_plain(plain: Any, version: int) -> QueryPlan:
+    (query,) = plans.from_dict(_alone(version, queries=[plain])).queries
+    return query
+
+
+# Most queries of a book differ from others in constants and their name. So the second one of a form
+# is read with marks in place of its constants, which show where these are. All others are made of
+# that. They have all parts in common in which there is no constant.
+
+_CONSTANT = re.compile(
+    r'("is":"Literal","type":{"is":"type","value":)'
+    r'(?:("integer"},"value":)(-?[0-9]+)(?=})|("string"},"value":)("(?:[^"\\]|\\.)*")(?=})'
+    r'|("float"},"value":{"is":"float","value":)"(-?[0-9.e+-]+)"(?=}}))'
+)
+_NAME = re.compile(r'(?<=,"name":)("(?:[^"\\]|\\.)*")(?=,"nulls_fail":)')
+_MARK = 7_000_000_000_000
+"""Marks are numbers from here on, and texts with such a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A query that was read, with what is free in its text.
+
+    template: of its form; None = it is the first, or its form is not that of others
+    """
+
+    query: QueryPlan
+    values: list[Constant]
+    template: Template | None = None
+    is_alone: bool = False
+
+
+_FORMS: dict[bytes, _Read] = {}
+"""By the hash of a form, a query of it."""
+
+
+def _like_others(text: str, plain: Any, version: int) -> QueryPlan:
+    """A query from its text; raises WrongPart."""
+    values: list[Constant] = []
+    names = _NAME.findall(text)
+    form = _hash(f"{version} {_NAME.sub('', _CONSTANT.sub(partial(_value_of, values), text))}")
+    known = _FORMS.get(form) if len(names) == 1 else None
+    if known is not None and known.template is None and not known.is_alone:
+        known = _with_template(text, known, version)
+        _keep(_FORMS, form, known)
+    if known is not None and known.template is not None:
+        return known.template.filled(json.loads(names[0]), values)
+    query = _query_of_plain(plain, version)
+    if known is None:
+        _keep(_FORMS, form, _Read(query, values))
+    return query
+
+
+def _value_of(values: list[Constant], found: re.Match[str]) -> str:
+    """Adds the value of a constant; gives what is left of its text."""
+    before, integer, number, string, word, float_, digits = found.groups()
+    values.append(int(number) if integer else json.loads(word) if string else float(digits))
+    return f"{before}{integer or string or float_}"
+
+
+def _with_template(text: str, known: _Read, version: int) -> _Read:
+    """A form with its template, made of the text of any query that has it."""
+    marks: list[Constant] = []
+
+    def marked(found: re.Match[str]) -> str:
+        before, integer, _, string, _, float_, _ = found.groups()
+        mark = _MARK + len(marks) * 1000
+        marks.append(mark if integer else str(mark) if string else mark + 0.5)
+        return f"{before}{integer or string or float_}{mark if integer else json.dumps(str(marks[-1]))}"
+
+    template = template_with(_query_of_plain(json.loads(_CONSTANT.sub(marked, text)), version), marks)
+    is_it = template.filled(known.query.name, known.values) == known.query
+    return replace(known, template=template if is_it else None, is_alone=not is_it)
 
 
 def _alone(version: int, *, events: Any = None, queries: Any = None) -> dict[str, Any]:

@@ -313,6 +313,11 @@ def template_of(plan: QueryPlan, marks: Sequence[Constant]) -> tuple[Template, f
     return Template(plan, part_with(plan, numbers_of(marks), found)), frozenset(range(len(marks))) - (seen - refused)
 
 
+def template_with(plan: QueryPlan, marks: Sequence[Constant]) -> Template:
+    """The template of a plan in which each of these constants, which are nowhere else, is free."""
+    return Template(plan, part_with(plan, numbers_of(marks)))
+
+
 Numbers = Mapping[Any, tuple[int, int]]
 """By constant its number, and its sign there: 1, or -1 for one that has a minus sign."""
 

@@ -1,6 +1,7 @@
 """Thousands of queries in a job: work grows with their number, and what queries share is made once."""
 
 import json
+import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from runtime.engine.engine import Engine
 from runtime.engine.kept_states import Saved
 from runtime.json_reader import DamagedJson
 from runtime.policies.settings_text import with_forget_keys
+from tests.support.rule_books import rule_book
 from tests.support.sinks import sink_of
 
 EVENTS = "event A { integer k; float v; } event B { integer k; float v; }"
@@ -110,7 +112,7 @@ def test_a_damaged_plan_is_refused(cut: int) -> None:
 
 
 def test_a_query_is_read_once_whatever_plans_it_is_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    queries = [_query(number) for number in range(40, 44)]
+    queries = [_query(number).replace("30.0", f"{number}.0") for number in range(40, 44)]
     whole, changed = (querylang.compile_text(f"{EVENTS} {' '.join(own)}").plan for own in (queries[:3], queries[1:]))
     read: list[str] = []
     from_dict = model.from_dict
@@ -155,6 +157,42 @@ def test_files_are_checked_without_the_schemas_of_their_queries(
 
     monkeypatch.setattr(bucket_results, "spread_schema", refuse)
     bucket_results.refuse_unwritable("matches", sink_of("parquet", tmp_path), _plan(2))
+
+
+ALIKE = """query Q{n} {{
+    inputs {{ A(k = {n} or k in [{n}, 7], v > -{n}.5) key k within 30.0; }}
+    find A as a -> A as b where b.v > a.v + {n}.25 {{ print "{n} \\" {n}"; print a.v.toString() + "{n}"; }}
+}}"""
+
+
+def _forget_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_WRITTEN", "_PARTS_READ", "_FORMS"):
+        monkeypatch.setattr(texts, name, {})
+
+
+@pytest.mark.parametrize("seed", [0, 3, 8, 42, 48])  # books without mistakes
+def test_a_book_is_read_from_its_text_as_it_was_written(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = querylang.compile_paths(rule_book(random.Random(seed), has_mistakes=False)).plan.without_annotations()
+    text = texts.template_text(plan)
+    _forget_all(monkeypatch)
+    read = texts.load_alone(text)
+    assert read.queries == plan.queries
+    assert texts.template_text(Plan(plan.events, read.queries, plan.stopped)) == text
+
+
+def test_queries_that_differ_in_constants_are_read_from_their_texts_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = querylang.compile_text(f"{EVENTS} {' '.join(ALIKE.format(n=n) for n in range(10, 40))}").plan
+    text, read = texts.template_text(plan), list[Any]()
+    _forget_all(monkeypatch)
+    decoded = texts.plans.from_dict
+
+    def counting(plain: Any) -> Plan:
+        read.extend(plain["plan"]["queries"])
+        return decoded(plain)
+
+    monkeypatch.setattr(texts.plans, "from_dict", counting)
+    assert texts.load_alone(text).queries == plan.queries
+    assert len(read) == 2
 
 
 def test_matchers_are_made_once_per_query_and_not_per_engine(monkeypatch: pytest.MonkeyPatch) -> None:
