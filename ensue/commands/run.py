@@ -213,13 +213,18 @@ def _as_one_object(report: RunReport) -> dict[str, object]:
 
 
 def _print_report(report: RunReport) -> None:
-    from ensue.rendering.account import left_text
+    from ensue.rendering.account import MOST_LINES, left_text
     from querylang.errors import counted
     from runtime.results.ledger import ledger_table
 
     batches, records = counted(report.batches, "batch", "batches"), counted(report.records, "record")
     common.print_line(f"{batches}, {records}, {report.discarded} discarded, {report.seconds:.1f} s")
+    without = [query for query, count in report.matches.items() if not count]
+    is_long = len(report.matches) > MOST_LINES
     for query, count in report.matches.items():
-        common.print_line(f"{query}: {counted(count, 'match', 'matches')}")
+        if count or not is_long:
+            common.print_line(f"{query}: {counted(count, 'match', 'matches')}")
+    if is_long and without:
+        common.print_line(f"{counted(len(without), 'query', 'queries')} without a match")
     for line in left_text(report.waiting, report.next_due, ledger_table(Counter(report.ledger))):
         common.print_line(line)

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ensue.commands.run import _print_report
 from ensue.rendering.account import account_text
+from job_engine.job.reports import RunReport
 from runtime.results.ledger import ledger_table
 from tests.ensue.command import Run
 
@@ -87,3 +89,17 @@ def test_of_many_accounts_those_are_printed_that_wanted_a_record() -> None:
     assert account(30, 0) == "of 30 queries every record was filtered or unrelated"
     assert account(30, 30).count("\n") == 31
     assert account(20, 2).count("\n") == 21
+
+
+def report(queries: int, matched: int, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    counts = {f"Q{number}": int(number < matched) for number in range(queries)}
+    _print_report(RunReport(1, 7, counts, 0, 0.5, {}))
+    return capsys.readouterr().out.splitlines()[1:]
+
+
+def test_at_the_end_of_a_run_of_many_queries_those_are_printed_that_have_matches(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert report(30, 2, capsys) == ["Q0: 1 match", "Q1: 1 match", "28 queries without a match"]
+    assert len(report(30, 30, capsys)) == 30
+    assert len(report(20, 2, capsys)) == 20
