@@ -3,6 +3,9 @@
 Layout: the magic, a version, the length of a JSON header, a checksum (CRC-32, begun with that
 length) of all that follows, the header, then Arrow IPC streams, whose names and lengths the header
 lists. Nothing is pickled.
+
+States of many queries have many small tables with the same columns: these are one stream, and the
+header is compressed. So an idle query costs some bytes.
 """
 
 from __future__ import annotations
@@ -19,13 +22,16 @@ import pyarrow.compute as pc
 
 from querylang.errors import InputError
 from runtime.column_types import has_column
+from runtime.columns.rows import joined
 from runtime.json_reader import DamagedJson, json_of_text
 from runtime.json_shapes import Count
 
 MAGIC = b"ENSUE"
-STATE_VERSION = 2
-"""The newest version. States in which no query shares with another are of the first, which older
-releases read, too."""
+STATE_VERSION = 3
+"""The newest version, of states with many tables. Others are of the second if queries share a
+state, else of the first: older releases read them, too."""
+MANY = 64
+"""So many tables are stored together."""
 ALIKE = "alike"
 """In the header, by title of a query whose state is not stored: the one whose state is equal."""
 
@@ -41,12 +47,31 @@ class StateError(InputError):
 
 def encode(header: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> bytes:
     """Plain data and named tables as one value."""
+    if len(tables) >= MANY:
+        return _encoded_together(header, tables)
     streams = {name: _to_ipc(table) for name, table in tables.items()}
     listed = [[name, len(stream)] for name, stream in streams.items()]
     text = json.dumps({"header": header, "tables": listed}).encode()
     body = b"".join([text, *streams.values()])
-    version = STATE_VERSION if header.get(ALIKE) else 1
-    return _PREFIX.pack(MAGIC, version, len(text), zlib.crc32(body, len(text))) + body
+    return _with_prefix(2 if header.get(ALIKE) else 1, len(text), body)
+
+
+def _encoded_together(header: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> bytes:
+    """Tables with the same columns as one stream."""
+    alike: dict[bytes, list[str]] = {}
+    for name, table in tables.items():
+        alike.setdefault(table.schema.serialize().to_pybytes(), []).append(name)
+    streams = [_to_ipc(joined([tables[name] for name in names])) for names in alike.values()]
+    listed = [
+        [names, [len(tables[name]) for name in names], len(stream)]
+        for names, stream in zip(alike.values(), streams, strict=True)
+    ]
+    text = zlib.compress(json.dumps({"header": header, "streams": listed}).encode(), level=1)
+    return _with_prefix(STATE_VERSION, len(text), b"".join([text, *streams]))
+
+
+def _with_prefix(version: int, length: int, body: bytes) -> bytes:
+    return _PREFIX.pack(MAGIC, version, length, zlib.crc32(body, length)) + body
 
 
 def decode(data: bytes) -> tuple[dict[str, Any], dict[str, pa.Table]]:
@@ -57,14 +82,14 @@ def decode(data: bytes) -> tuple[dict[str, Any], dict[str, pa.Table]]:
     magic, version, length, checksum = _PREFIX.unpack_from(data)
     if magic != MAGIC:
         raise StateError("this is not state of Ensue")
-    if version not in (1, STATE_VERSION):
+    if version not in range(1, STATE_VERSION + 1):
         raise StateError(f"state of version {version}; this release reads versions 1 to {STATE_VERSION}")
     body = memoryview(data)[_PREFIX.size :]
     if zlib.crc32(body, length) != checksum:
         raise StateError("this state is damaged: its checksum does not fit")
     try:
-        return _read(body, length)
-    except (DamagedJson, ValueError, pa.ArrowException) as error:
+        return _read(body, length) if version < STATE_VERSION else _read_together(body, length)
+    except (DamagedJson, ValueError, zlib.error, pa.ArrowException) as error:
         raise StateError(f"this state cannot be read: {error}") from error
 
 
@@ -77,10 +102,36 @@ def _read(body: memoryview, length: int) -> tuple[dict[str, Any], dict[str, pa.T
     index, at = json_of_text(body[:length], _Index), length
     tables = {}
     for name, size in index["tables"]:
-        tables[name] = pa.ipc.open_stream(pa.py_buffer(body[at : at + size]), options=_READ).read_all()
-        tables[name].validate(full=True)  # kernels read columns without looking at bounds
+        tables[name] = _of_ipc(body[at : at + size])
         at += size
     return index["header"], tables
+
+
+class _IndexTogether(TypedDict):
+    """streams: the names of tables, how many rows each has, and the length of their stream"""
+
+    header: dict[str, Any]
+    streams: list[tuple[list[str], list[Count], Count]]
+
+
+def _read_together(body: memoryview, length: int) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+    index, at = json_of_text(zlib.decompress(body[:length]), _IndexTogether), length
+    tables = {}
+    for names, counts, size in index["streams"]:
+        table, first = _of_ipc(body[at : at + size]), 0
+        if len(names) != len(counts) or sum(counts) != len(table):
+            raise ValueError(f"a table has {len(table)} rows, not those of its {len(names)} parts")
+        for name, count in zip(names, counts, strict=True):
+            tables[name] = table.slice(first, count)
+            first += count
+        at += size
+    return index["header"], tables
+
+
+def _of_ipc(stream: memoryview) -> pa.Table:
+    table = pa.ipc.open_stream(pa.py_buffer(stream), options=_READ).read_all()
+    table.validate(full=True)  # kernels read columns without looking at bounds
+    return table
 
 
 def _to_ipc(table: pa.Table) -> bytes:
