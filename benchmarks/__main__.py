@@ -40,6 +40,7 @@ PARTS = (
         "embedded",
         "many",
         "books",
+        "book-jobs",
         "everything",
         "patterns",
         "words",
@@ -94,6 +95,7 @@ FULL = Extent(
         rules=(30, 300, 3_000),
         copies=(1, 10, 100, 1_000),
         instances=(1, 10, 100, 1_000, 10_000),
+        in_job=(("disjoint", 1_000), ("copies", 100), ("instances", 1_000)),
     ),
     everything=(1, 10, 100, 1_000, 10_000),
     pattern_keys=None,
@@ -120,7 +122,16 @@ SMALL = Extent(
     batches=4,
     keys=(100,),
     many=(1, 3),
-    books=books.Size(events=1_000, disjoint=(3,), rules=(20,), copies=(3,), instances=(3,), rounds=1),
+    books=books.Size(
+        events=1_000,
+        disjoint=(3,),
+        rules=(20,),
+        copies=(3,),
+        instances=(3,),
+        rounds=1,
+        in_job=(("instances", 5),),
+        batches=4,
+    ),
     everything=(1, 10),
     pattern_keys=2_000,
     said=words.Size(events=200, tried=200, of_key=10, most=4),
@@ -176,6 +187,11 @@ def _many(extent: Extent) -> list[many.Many]:
 
 def _books(extent: Extent) -> list[books.Measured]:
     return books.measure(extent.books)
+
+
+def _book_jobs(extent: Extent) -> list[books.InJob]:
+    with TemporaryDirectory() as folder:
+        return books.measure_in_jobs(Path(folder), extent.books)
 
 
 def _everything(extent: Extent) -> list[everything.Grown]:
@@ -242,6 +258,7 @@ _MEASUREMENTS: dict[str, tuple[Callable[[Extent], Sequence[Any]], Callable[[Any]
     "embedded": (_embedded, report.embedded),
     "many": (_many, report.many),
     "books": (_books, report.books),
+    "book-jobs": (_book_jobs, report.book_jobs),
     "everything": (_everything, report.everything),
     "patterns": (_patterns, report.patterns),
     "words": (_words, report.words),

@@ -1,23 +1,31 @@
 """Books: programs of many queries, each of which few records concern. Loading, and a run from a table to tables of matches.
 
-Processor time of one thread, as a multiple of that of one query over the same records in the same run.
+Processor time of one thread, as a multiple of that of one query over the same records in the same run. Then the same in a job.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count, pairwise
+from pathlib import Path
 from statistics import median
 from time import process_time
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 import ensue
 from benchmarks.embedded import significant
+from benchmarks.memory import processor_time
 from ensue.data_options import DataOptions
 from ensue.embedded import read
+from job_engine.job.job import run
 from runtime.engine import Engine
 from runtime.replay import Records
 
@@ -47,7 +55,11 @@ class Book:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is measured: records, and by the kind of book how many queries."""
+    """How much is measured: records, and by the kind of book how many queries.
+
+    in_job: books that are run in a job, too
+    batches: its micro-batches, each with all records
+    """
 
     events: int
     disjoint: tuple[int, ...]
@@ -55,6 +67,22 @@ class Size:
     copies: tuple[int, ...]
     instances: tuple[int, ...]
     rounds: int = 3
+    in_job: Sequence[tuple[str, int]] = ()
+    batches: int = 6
+
+
+@dataclass(frozen=True, slots=True)
+class InJob:
+    """A book in a job of `engine: local`. `seconds`: processor time of all its processes in a micro-batch; `times`: of one query's;
+    `embedded`: the same without a job, in this run; `ratio`: of both."""
+
+    book: str
+    queries: int
+    events: int
+    seconds: float
+    times: float
+    embedded: float
+    ratio: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +210,54 @@ def measure(size: Size) -> list[Measured]:
     return [
         _measured(name, number, make(number, size.events), size) for name, make, numbers in books for number in numbers
     ]
+
+
+def measure_in_jobs(folder: Path, size: Size) -> list[InJob]:
+    """Books in jobs; rounds alternate with those of their first query, and with those without a job."""
+    makes = {"disjoint": disjoint, "rules": rules, "copies": copies, "instances": instances}
+    return [
+        _in_job(folder / name, name, number, makes[name](number, size.events), size) for name, number in size.in_job
+    ]
+
+
+def _in_job(folder: Path, name: str, number: int, book: Book, size: Size) -> InJob:
+    one, places = replace(book, text=book.one, parameters={}), count()
+    (folder / "in").mkdir(parents=True)
+    step = pa.scalar(size.events * 0.001)
+    for batch in range(size.batches):
+        later = pc.add(book.table.column("at"), pc.multiply(step, float(batch)))
+        pq.write_table(book.table.set_column(0, "at", later), folder / "in" / f"{batch}.parquet")
+    in_job: dict[bool, list[float]] = {True: [], False: []}
+    alone: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(size.rounds):
+        for is_book, own in ((False, one), (True, book)):
+            in_job[is_book] += _batch_seconds(folder / str(next(places)), folder / "in", own)
+            alone[is_book].append(_run(own)[1])
+    times, embedded = (median(own[True]) / median(own[False]) for own in (in_job, alone))
+    seconds = median(in_job[True])
+    return InJob(name, number, size.events, seconds, significant(times), significant(embedded), times / embedded)
+
+
+def _batch_seconds(folder: Path, data: Path, book: Book) -> list[float]:
+    """Processor time of each micro-batch; the first of them, which loads the queries, and the last, which ends, do not count."""
+    folder.mkdir()
+    (folder / "book.query").write_text(book.text, encoding="utf-8")
+    deployment = {
+        "name": "book",
+        "engine": "local",
+        "queries": ["book.query"],
+        "parameters": dict(book.parameters),
+        "sources": {"table": {"format": "parquet", "path": str(data), "options": {"maxFilesPerTrigger": 1}}},
+        "sinks": {"matches": {"format": "parquet", "path": "matches"}},
+        "buckets": 1,
+        "checkpoint": "state",
+        "trigger": "0 seconds",
+    }
+    file = folder / "book.yaml"
+    file.write_text(json.dumps(deployment), encoding="utf-8")
+    spent: list[float] = []
+    run(file, once=True, progress=lambda batch: spent.append(processor_time(os.getpid())) if batch.records else None)
+    return [end - start for start, end in pairwise(spent)][1:-1]
 
 
 def _measured(name: str, number: int, book: Book, size: Size) -> Measured:

@@ -1,4 +1,4 @@
-"""Peak memory of this process and all its children: JVM and Python workers included."""
+"""Peak memory and processor time of this process and all its children: JVM and Python workers included."""
 
 from __future__ import annotations
 
@@ -51,11 +51,23 @@ def tree(root: int) -> list[int]:
     return found
 
 
+def processor_time(root: int) -> float:
+    """Seconds that a process and all that run below it have spent on processors."""
+    ticks = [_fields(Path(f"/proc/{process}"))[11:13] for process in tree(root)]
+    return sum(int(part) for own in ticks for part in own) / os.sysconf("SC_CLK_TCK")
+
+
 def _parent(folder: Path) -> int | None:
+    fields = _fields(folder)
+    return int(fields[1]) if fields else None
+
+
+def _fields(folder: Path) -> list[str]:
+    """What the system says of a process, from its state on; nothing if it has ended meanwhile."""
     try:
-        return int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        return (folder / "stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return None  # it has ended meanwhile
+        return []
 
 
 def _size(process: int) -> int:

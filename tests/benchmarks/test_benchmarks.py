@@ -29,6 +29,8 @@ def test_a_little_of_everything_is_measured(tmp_path: Path) -> None:
     assert [item["keys"] for item in measured["embedded"]] == [100]
     assert [item["queries"] for item in measured["many"]] == [1, 3]
     assert all(item["times"] > 0 and item["state_times"] > 0 for item in measured["many"])
+    assert [(item["book"], item["queries"]) for item in measured["book-jobs"]] == [("instances", 5)]
+    assert all(item["times"] > 0 and item["ratio"] > 0 for item in measured["book-jobs"])
     assert [(item["name"], item["keys"]) for item in measured["streaming"]] == [("A -> B where", 100)]
     assert all(item[name] > 0 for item in measured["latency"] for name in ("batch_ratio", "p50_ratio", "p99_ratio"))
     assert [item["name"] for item in measured["patterns"]] == [pattern.name for pattern in PATTERNS]
