@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -57,18 +56,18 @@ def metrics_table(
     ledger: the accounts of all records; None = the engine's
     """
     counts = _by_query(engine.ledger() if ledger is None else ledger)
-    rows: list[dict[str, Any]] = []
+    rows: list[tuple[str, str, str | None, float | None]] = []
     for query in engine.plan.queries:
         own = counts.get(query.public_title, Counter())
         figures = [*_figures(own), ("Output Events", None, output_counts.get(query.public_title, 0))]
         if query.at_most is not None:
             figures.append(("Suppressed Matches", None, own[SUPPRESSED]))
         figures.append((WATERMARK_DELAY, None, _delay(engine, query, wall)))
-        rows += [
-            {"query": query.public_title, "metric": name, "outcome": outcome, "value": value}
-            for name, outcome, value in figures
-        ]
-    return pa.Table.from_pylist(rows, schema=METRICS_SCHEMA)
+        rows += [(query.public_title, name, outcome, value) for name, outcome, value in figures]
+    columns = zip(*rows, strict=True) if rows else [()] * len(METRICS_SCHEMA)
+    return pa.table(
+        [pa.array(own, field.type) for own, field in zip(columns, METRICS_SCHEMA, strict=True)], schema=METRICS_SCHEMA
+    )
 
 
 def output_events(results: Results) -> dict[str, int]:
@@ -88,8 +87,9 @@ def _title(query: str, instance: str) -> str:
 
 def _by_query(ledger: pa.Table) -> dict[str, Counter[str]]:
     counts: dict[str, Counter[str]] = {}
-    for row in ledger.to_pylist():
-        counts.setdefault(row["query"], Counter())[row["what"]] += row["count"]
+    columns = (ledger.column(name).to_pylist() for name in ("query", "what", "count"))
+    for query, what, count in zip(*columns, strict=True):
+        counts.setdefault(query, Counter())[what] += count
     return counts
 
 

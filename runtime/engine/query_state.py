@@ -442,8 +442,9 @@ class QueryState:
             columns = [one_chunk(own.column(f"key{place}")) for place in range(len(key))]
             values = [pa.scalar(value, column.type) for value, column in zip(key, columns, strict=True)]
             own = own.filter(pa.array(is_of_key(columns, values)))
-        own = own.filter(pc.greater_equal(own.column("input"), 0))
-        bounds[0, own.column("input").to_numpy()] = own.column("bound").to_numpy()
+        if len(own):
+            own = own.filter(pc.greater_equal(own.column("input"), 0))
+            bounds[0, own.column("input").to_numpy()] = own.column("bound").to_numpy()
         by_key = input_policies.definitive_times(bounds, self.everywhere, self._parts.policies.delay, clock)
         return min(int(by_key[0]), self.clocks.definitive_of(key, clock))
 
