@@ -150,12 +150,11 @@ def _can_have_family(query: QueryPlan) -> bool:
     Members do themselves what comes behind the search: what matches select, `at most` and blocks.
     Only a `find every` computes the values of `at most` with those that it selects.
     """
-    keeps_more = query.skip is not None or query.shared_types
     compares_aggregates = query.every is not None and query.at_most is not None
     has_clock = clock_inputs(query) or adjusts(query) or has_ends(query)
     is_part = query.starts is not None or query.ends is not None
     is_plain = all(_is_plain(item) for item in query.inputs) and not (query.tables or query.optional_keys)
-    return is_plain and not (keeps_more or compares_aggregates or has_clock or is_part)
+    return is_plain and not (query.shared_types or compares_aggregates or has_clock or is_part)
 
 
 def _is_plain(item: Input) -> bool:

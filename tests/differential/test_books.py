@@ -207,8 +207,11 @@ def of_one_shape(chance: random.Random, count: int, has_ordering: bool, *, has_e
         form = form.replace(" where ", f" -> wait({chance.choice([1.5, 4.0])}) where ", 1) + ended * (
             "without" not in form
         )
-    if "every" not in form and chance.random() < 0.5:
-        form += chance.choice(BEHIND)
+    if "every" not in form:
+        behind = chance.choice(BEHIND) if chance.random() < 0.5 else ""
+        if not any(word in form + behind for word in ("find all", "wait(", "at most", "{{")) and chance.random() < 0.4:
+            behind += " after match skip " + chance.choice(["past last event", "past last event", "to last e0"])
+        form += behind
     wanted = {event: filled(chance, chance.choice(["", "", *LOOKED_UP])) for event in events}
     found = []
     for number in range(count):
