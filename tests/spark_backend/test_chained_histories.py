@@ -25,7 +25,7 @@ from job_engine.wire.program import Program, load_program
 from job_engine.wire.tagged_rows import Tag
 from querylang.errors import InputError
 from querylang.plan.model import Plan
-from querylang.plan.routing import feeders
+from querylang.plan.routing import feeders, receivers
 from runtime.columns.arrivals import Arrivals
 from runtime.instants import NO_TIME
 from runtime.json_reader import json_of_text
@@ -200,7 +200,7 @@ def compare(
         beside.take(batch, job.batch)
     job.take({}, Signal.FLUSH)
     beside.take({}, 1000, Signal.FLUSH)
-    gone = {name for names in ended.values() for name in names}
+    gone = with_fed(always, {name for names in ended.values() for name in names})
     for tag in (Tag.MATCH, Tag.OUTPUT, Tag.DISCARDED):
         expected = [row for row in rows_of(beside.tagged, tag) if row["query"] not in later or moment_of(row) > place]
         found = [row for row in rows_of(job.stream.tagged, tag) if row.get("kind") not in ("deployed", "undeployed")]
@@ -213,6 +213,17 @@ def compare(
     crossing = job.stream.program.routing()
     found = [row for row in rows_of(job.stream.tagged, Tag.MATCH) if row["query"] in later]
     return len(found) if crossing is not None and later & crossing.crossing.levels.keys() else 0
+
+
+def with_fed(plan: Plan, names: set[str]) -> set[str]:
+    """With the queries that get less once these have ended, since these feed them."""
+    edges, found, waiting = receivers(plan.queries), set[str](), [*names]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += edges.get(name, [])
+    return found
 
 
 def ending(chance: random.Random, plan: Plan, later: set[str], at: int) -> dict[int, list[str]]:
