@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
 from pathlib import Path
@@ -100,11 +100,11 @@ class Measured:
     looked_at: float
 
 
-def disjoint(count: int, events: int) -> Book:
+def disjoint(count: int, events: int, find: str = "find") -> Book:
     """Queries about two codes of their own."""
     queries = [
         f"query Q{n} {{ inputs {{ E(code = {2 * n} or code = {2 * n + 1}) key k within 60.0; }} "
-        f"find E as a -> E as b where a.code = {2 * n} and b.code = {2 * n + 1} and b.v > a.v + 0.9 }}"
+        f"{find} E as a -> E as b where a.code = {2 * n} and b.code = {2 * n + 1} and b.v > a.v + 0.9 }}"
         for n in range(count)
     ]
     return _book([_EVENT], queries, _codes(events, 2 * count))
@@ -130,59 +130,104 @@ def instances(count: int, events: int) -> Book:
     return replace(made, parameters={"Q": own} if count > 1 else {})
 
 
-def rules(count: int, events: int) -> Book:
-    """Rules with the shape of public packs, over events of many fields and types."""
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule as it is drawn, for the languages that say it.
+
+    kind: number of the event type
+    field: number of the field that is asked; the one behind it, too, if `condition` is "lengths"
+    condition: "equal", "list" and "like" ask for values by their numbers, "range" for a size over `least`, "lengths" for
+        two long fields, which cannot be looked up
+    form: "single" events, a "threshold" of five events of a key within a minute, or a "sequence"
+    steps: of a sequence; all events of one host within a minute, the first two with equal `f0`
+    """
+
+    kind: int
+    field: int
+    condition: str
+    values: Sequence[int]
+    least: float
+    form: str
+    steps: int
+
+    def text(self, number: int, reached: str = "= 5", find: str = "find") -> str:
+        """The query. `reached`: when a threshold is; `find`: how sequences are asked for."""
+        event, start = f"T{self.kind}", f"query R{number} {{ inputs {{ T{self.kind}({self._wanted()})"
+        match self.form:
+            case "single":
+                return f"{start} retain 1; }} find {event} as e }}"
+            case "threshold":
+                every = f"find every {event} as e within 60.0 select count() as many having count() {reached}"
+                return f"{start} key host within 60.0; }} {every} }}"
+            case _:
+                found = " -> ".join(f"{event} as e{n}" for n in range(self.steps))
+                return f"{start} key host within 60.0; }} {find} {found} where e0.f0 = e1.f0 }}"
+
+    def _wanted(self) -> str:
+        field, values = f"f{self.field}", [f'"{value(self.field, number)}"' for number in self.values]
+        match self.condition:
+            case "equal":
+                return f"{field} = {values[0]}"
+            case "list":
+                return f"{field} in [{', '.join(sorted(set(values)))}]"
+            case "like":
+                return f'{field}.like("*part{self.field}/v{self.values[0]}.*")'
+            case "range":
+                return f"size > {self.least}"
+            case _:
+                return f"{field}.length() + f{(self.field + 1) % FIELDS}.length() > 46"
+
+
+def drawn(count: int) -> tuple[np.random.Generator, list[Rule]]:
+    """So many rules, and the generator as they leave it."""
     random = np.random.default_rng(7)
-    names = [f"f{n}" for n in range(FIELDS)]
+    return random, [_rule(random) for _ in range(count)]
+
+
+def rules(count: int, events: int, reached: str = "= 5", find: str = "find", keys: int = _KEYS) -> Book:
+    """Rules with the shape of public packs, over events of many fields and types; see `Rule.text`."""
+    random, made = drawn(count)
     types = [
-        f"event T{n} {{ string host; {' '.join(f'string {name};' for name in names)} float size; }}"
+        f"event T{n} {{ string host; {' '.join(f'string f{place};' for place in range(FIELDS))} float size; }}"
         for n in range(TYPES)
     ]
-    queries = [_rule(random, number) for number in range(count)]
     kinds = random.integers(0, TYPES, events)
     columns: dict[str, Any] = {
         "at": np.arange(events) * 0.001,
         "event": pa.array([f"T{n}" for n in range(TYPES)]).take(pa.array(kinds)),
-        "host": pa.array([f"h{n}" for n in range(_KEYS)]).take(pa.array(random.integers(0, _KEYS, events))),
+        "host": pa.array([f"h{n}" for n in range(keys)]).take(pa.array(random.integers(0, keys, events))),
     }
-    for place, name in enumerate(names):
-        values = pa.array([_value(place, n) for n in range(VALUES)])
-        columns[name] = values.take(pa.array(random.integers(0, VALUES, events)))
-    return _book(types, queries, pa.table(columns | {"size": random.random(events)}))
+    for place in range(FIELDS):
+        values = pa.array([value(place, n) for n in range(VALUES)])
+        columns[f"f{place}"] = values.take(pa.array(random.integers(0, VALUES, events)))
+    texts = [rule.text(number, reached, find) for number, rule in enumerate(made)]
+    return _book(types, texts, pa.table(columns | {"size": random.random(events)}))
 
 
-def _value(place: int, number: int) -> str:
-    return f"/usr/lib/part{place}/v{number}.exe"
+def value(field: int, number: int) -> str:
+    """A value of a field of the events that rules are about."""
+    return f"/usr/lib/part{field}/v{number}.exe"
 
 
-def _rule(random: np.random.Generator, number: int) -> str:
+def _rule(random: np.random.Generator) -> Rule:
     """60 % an equality, 20 % a list, 10 % a text pattern, 5 % a range, 5 % nothing to look up."""
-    shape, place = random.random(), int(random.integers(0, FIELDS))
-    field, values = f"f{place}", [_value(place, int(n)) for n in random.integers(0, VALUES, 3)]
+    shape, field = random.random(), int(random.integers(0, FIELDS))
+    values, least = [int(n) for n in random.integers(0, VALUES, 3)], 0.0
     kind = int(random.integers(0, TYPES))
     if shape < 0.6:
-        wanted = f'{field} = "{values[0]}"'
+        condition = "equal"
     elif shape < 0.8:
-        wanted = f"{field} in [{', '.join(sorted({chr(34) + value + chr(34) for value in values}))}]"
+        condition = "list"
     elif shape < 0.9:
-        wanted = f'{field}.like("*part{place}/v{int(random.integers(0, VALUES))}.*")'
+        condition, values = "like", [int(random.integers(0, VALUES))]
     elif shape < 0.95:
-        wanted = f"size > {0.99 + 0.0099 * random.random()}"
+        condition, least = "range", 0.99 + 0.0099 * random.random()
     else:
-        wanted = f"{field}.length() + f{(place + 1) % FIELDS}.length() > 46"
-    event, drawn = f"T{kind}", random.random()
-    if drawn < 0.6:
-        return f"query R{number} {{ inputs {{ {event}({wanted}) retain 1; }} find {event} as e }}"
-    if drawn < 0.9:
-        return (
-            f"query R{number} {{ inputs {{ {event}({wanted}) key host within 60.0; }} "
-            f"find every {event} as e within 60.0 select count() as many having count() = 5 }}"
-        )
-    steps = int(random.integers(2, 5))
-    found = " -> ".join(f"{event} as e{n}" for n in range(steps))
-    return (
-        f"query R{number} {{ inputs {{ {event}({wanted}) key host within 60.0; }} find {found} where e0.f0 = e1.f0 }}"
-    )
+        condition = "lengths"
+    share = random.random()
+    form = "single" if share < 0.6 else "threshold" if share < 0.9 else "sequence"
+    steps = int(random.integers(2, 5)) if form == "sequence" else 1
+    return Rule(kind, field, condition, values, least, form, steps)
 
 
 def _codes(events: int, codes: int) -> pa.Table:
@@ -205,6 +250,7 @@ def _book(types: list[str], queries: list[str], table: pa.Table) -> Book:
 
 def measure(size: Size) -> list[Measured]:
     """Each book, its rounds alternating with those of its first query."""
+    books: list[tuple[str, Callable[[int, int], Book], tuple[int, ...]]]
     books = [("disjoint", disjoint, size.disjoint), ("rules", rules, size.rules)]
     books += [("copies", copies, size.copies), ("instances", instances, size.instances)]
     return [
