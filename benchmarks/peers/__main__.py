@@ -1,5 +1,7 @@
 """`python -m benchmarks.peers`: the same pattern with every system, in turn; writes `build/peers.json` and the table and chart of the docs.
 
+Then books of rules (`book_figures`), into `build/peers_books.json` and a table.
+
 Every system answers in a process of its own that is held to as many cores as it may use. The processes of one round follow
 each other, so that a noisy machine is noisy for all. All checksums of matches must be equal. Systems that would need hours
 answer over a tenth of the stream, where ours answers too, for the checksum.
@@ -17,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.peers import java, pages
+from benchmarks.peers import book_figures, java, pages
 from benchmarks.peers.answers import Answer, Measured
 from benchmarks.peers.stream import write_stream
 
@@ -121,17 +123,27 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=5_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", choices=SYSTEMS, action="append", help="these systems; default: all")
-    parser.add_argument("--question", choices=[question.name for question in QUESTIONS], action="append")
+    questions = [*(question.name for question in QUESTIONS), "books"]
+    parser.add_argument("--question", choices=questions, action="append", help="default: all")
+    parser.add_argument("--book", type=_book, action="append", help="KIND:RULES, of the books; default: all")
     parser.add_argument("--threads", type=int, action="append", help="default: 1 and 2")
-    parser.add_argument("--docs", action="store_true", help="write the table and the chart of docs/benchmarks.md")
+    parser.add_argument("--docs", action="store_true", help="write the tables and the chart of docs/benchmarks.md")
     given = parser.parse_args()
     systems = given.only or SYSTEMS
     if set(systems) & set(java.SYSTEMS):
         java.build()
+    wanted = given.question or questions
+    if set(wanted) - {"books"}:
+        _patterns(given, systems, wanted)
+    if "books" in wanted:
+        _books(given, systems)
+
+
+def _patterns(given: argparse.Namespace, systems: Sequence[str], wanted: Sequence[str]) -> None:
     measured: list[Measured] = []
     for question in QUESTIONS:
         own = [system for system in question.systems if system in systems]
-        if own and question.name in (given.question or [question.name]):
+        if own and question.name in wanted:
             with TemporaryDirectory() as folder:
                 measured += measure(Path(folder), question, own, given.threads or [1, 2], given.events, given.rounds)
     print(pages.table(measured))
@@ -140,6 +152,21 @@ def main() -> None:
     target.write_text(json.dumps([asdict(item) for item in measured], indent=2) + "\n", encoding="utf-8")
     if given.docs:
         pages.write(ROOT / "docs", measured)
+
+
+def _books(given: argparse.Namespace, systems: Sequence[str]) -> None:
+    own = [system for system in book_figures.SYSTEMS if system in systems]
+    for book, rules in given.book or book_figures.BOOKS:
+        taken = book_figures.measure(book, rules, own)
+        print(book_figures.table(taken), flush=True)
+        book_figures.write(ROOT / "build" / "peers_books.json", ROOT / "docs" if given.docs else None, taken)
+
+
+def _book(text: str) -> tuple[str, int]:
+    kind, _, rules = text.partition(":")
+    if (kind, int(rules or 0)) not in book_figures.BOOKS:
+        raise argparse.ArgumentTypeError(f"one of {', '.join(f'{kind}:{count}' for kind, count in book_figures.BOOKS)}")
+    return kind, int(rules)
 
 
 if __name__ == "__main__":

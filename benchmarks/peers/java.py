@@ -9,6 +9,8 @@ from pathlib import Path
 SYSTEMS = ("flink-by-hand", "flink-cep", "flink-sql", "esper", "siddhi")
 SOURCES = Path(__file__).resolve().parent / "java"
 BUILD = Path(__file__).resolve().parents[2] / "build" / "peers"
+BOOK_HEAP = "4 GB"
+_CLASSES = f"{BUILD / 'classes'}:{BUILD / 'jars'}/*"
 
 
 def build() -> None:
@@ -26,4 +28,9 @@ def build() -> None:
 
 def command() -> list[str]:
     """Java with the heap that all of them get; what follows are the arguments of `Main`."""
-    return ["java", "-Xmx6g", "-cp", f"{BUILD / 'classes'}:{BUILD / 'jars'}/*", "peers.Main"]
+    return ["java", "-Xmx6g", "-cp", _CLASSES, "peers.Main"]
+
+
+def book_command() -> list[str]:
+    """The same for a book; what follows are the arguments of `Books`. Flink ends a chain of operators by recursion: a deep stack."""
+    return ["java", f"-Xmx{BOOK_HEAP.replace(' GB', 'g')}", "-Xss64m", "-cp", _CLASSES, "peers.Books"]
