@@ -53,6 +53,10 @@ class Book:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
+_Make = Callable[[int, int], Book]
+"""Makes a book of so many queries and events."""
+
+
 @dataclass(frozen=True, slots=True)
 class Size:
     """How much is measured: records, and by the kind of book how many queries.
@@ -250,7 +254,7 @@ def _book(types: list[str], queries: list[str], table: pa.Table) -> Book:
 
 def measure(size: Size) -> list[Measured]:
     """Each book, its rounds alternating with those of its first query."""
-    books: list[tuple[str, Callable[[int, int], Book], tuple[int, ...]]]
+    books: list[tuple[str, _Make, tuple[int, ...]]]
     books = [("disjoint", disjoint, size.disjoint), ("rules", rules, size.rules)]
     books += [("copies", copies, size.copies), ("instances", instances, size.instances)]
     return [
@@ -260,7 +264,7 @@ def measure(size: Size) -> list[Measured]:
 
 def measure_in_jobs(folder: Path, size: Size) -> list[InJob]:
     """Books in jobs; rounds alternate with those of their first query, and with those without a job."""
-    makes = {"disjoint": disjoint, "rules": rules, "copies": copies, "instances": instances}
+    makes: Mapping[str, _Make] = {"disjoint": disjoint, "rules": rules, "copies": copies, "instances": instances}
     return [
         _in_job(folder / name, name, number, makes[name](number, size.events), size) for name, number in size.in_job
     ]
