@@ -68,6 +68,7 @@ class Partition:
     """A log; `first`: the least offset that retention has left, `gone`: what was before; `is_read`: by some reader.
 
     is_known: a job has it on record: before that it may begin where the log begins
+    is_open: it was read, and the job has not ended by itself since: what was read may be read again
     """
 
     log: list[Stored] = field(default_factory=list)
@@ -76,6 +77,7 @@ class Partition:
     end: int = 0
     is_read: bool = False
     is_known: bool = False
+    is_open: bool = False
 
     def add(self, stamp: int, value: bytes | None, **more: Any) -> Stored:
         """Write one more."""
@@ -355,6 +357,7 @@ def client_classes(broker: Broker) -> tuple[type[Any], type[Any], type[Any]]:
             found = [Message(own.offset, own) for own in partition.seen(self._next, is_committed=self._is_committed)]
             chosen = found[:most]
             partition.is_read |= bool(chosen)
+            partition.is_open |= bool(chosen)
             if chosen:
                 self._next = chosen[-1].offset() + 1
             end = partition.until(is_committed=self._is_committed)

@@ -27,7 +27,17 @@ from tests.simulation.delta import REFUSALS, Others, Table, allow, replayed_tabl
 from tests.simulation.faults import CRASHES, Aim, Fault, Met
 from tests.simulation.histories import Histories, said
 from tests.simulation.stores import BUCKET, simulated_store
-from tests.simulation.topics import Topic, expire, messages_of, note_known, replayed_topics, topic_job, write_messages
+from tests.simulation.topics import (
+    Topic,
+    expire,
+    expire_planned,
+    messages_of,
+    note_ended,
+    note_known,
+    replayed_topics,
+    topic_job,
+    write_messages,
+)
 from tests.simulation.world import World
 from tests.support.scenario import query_text
 from tests.torture.answers import Answers, Comparable, replayed, written
@@ -217,8 +227,12 @@ class Telling:
             if self._others is not None:
                 self._others.note_known(self._path)
             self._accepts_loss = self._is_lossy and self._expiry.random() < (0.3 if self._expires else 0.5)
-            if self._life(self._runs, refuses=self._refuses) and self._others is not None:
-                self._others.gone.read.clear()
+            if self._life(self._runs, refuses=self._refuses):
+                note_ended(self._world.broker, self._topics)
+                if self._others is not None:
+                    self._others.gone.read.clear()
+            elif self._expires and self._expiry.random() < 0.5:
+                expire_planned(self._expiry, self._world.broker, self._topics)
             while self._care.chooser.random() < care:
                 self._acts()
         self._world.faults.aim = None

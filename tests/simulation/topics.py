@@ -94,6 +94,19 @@ def note_known(broker: Broker, topics: list[Topic]) -> None:
         partition.is_known |= partition.is_read
 
 
+def note_ended(broker: Broker, topics: list[Topic]) -> None:
+    """A job has ended by itself: what it has read it does not read again."""
+    for partition in (partition for source in topics for partition in broker.topics[source.name]):
+        partition.is_open = False
+
+
+def expire_planned(chooser: random.Random, broker: Broker, topics: list[Topic]) -> None:
+    """Between two lives: delete messages that a job may have planned to read, and has not read."""
+    for source in topics:
+        if not any(partition.is_open for partition in broker.topics[source.name]):
+            expire(chooser, broker, source)
+
+
 def expire(chooser: random.Random, broker: Broker, source: Topic) -> None:
     """Let the broker delete the oldest messages of a partition that is known, whether they were read or not."""
     partition = chooser.choice(broker.topics[source.name])
