@@ -279,6 +279,7 @@ def _in_job(folder: Path, name: str, number: int, book: Book, size: Size) -> InJ
         pq.write_table(book.table.set_column(0, "at", later), folder / "in" / f"{batch}.parquet")
     in_job: dict[bool, list[float]] = {True: [], False: []}
     alone: dict[bool, list[float]] = {True: [], False: []}
+    _run(one)  # kernels
     for _ in range(size.rounds):
         for is_book, own in ((False, one), (True, book)):
             in_job[is_book] += _batch_seconds(folder / str(next(places)), folder / "in", own)
