@@ -72,7 +72,7 @@ class Care:
                 return Act(
                     f"rebucket {number}",
                     lambda: rebucket(self.deployment, number),
-                    refused_with(*NOT_YET, "already", "interrupted"),
+                    refused_with(*NOT_YET, "already", "interrupted", "has not got its history yet"),
                 )
             case 1:
                 target = self.chooser.choice((1, 3_000, 1 << 20))
