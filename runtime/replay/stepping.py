@@ -203,6 +203,8 @@ class StepTimes:
             heappush(self._due, (own.due, next(self._order), own))
 
 
+_NO_KEY = Key.of(())
+
 _JUDGED = (Outcome.USED, Outcome.HEARTBEAT)
 CONCERNED = (*_JUDGED, Outcome.NULL_KEY, Outcome.NULL_TIME)
 
@@ -264,24 +266,69 @@ class Step:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
-    """How one query reads the records; all by record.
+class QueryRecord(NamedTuple):
+    """What a record is to the query at a place.
 
     outcome: an `Outcome`
     time: source time, µs
-    keys: the key
-    input: the number of the input
-    timed: the event happens at its source time, not at arrival
-    strict: the event is released after its time only, not at it
+    input: the number of the input; -1 = a heartbeat
+    is_timed: the event happens at its source time, not at arrival
+    is_strict: the event is released after its time only, not at it
     """
 
-    outcome: Sequence[int]
-    time: Sequence[int]
-    keys: Sequence[Key]
-    input: Sequence[int]
-    timed: Sequence[bool]
-    strict: Sequence[bool]
+    place: int
+    outcome: int
+    time: int
+    key: Key
+    input: int
+    is_timed: bool
+    is_strict: bool
+
+
+class QueryRecords:
+    """How queries read the records of a table: what each record is to those that it concerns.
+
+    Of a record that is not for a query nothing is kept: there may be ten thousand queries.
+    """
+
+    def __init__(self, plan: Plan, table: pa.Table, kinds: NDArray[np.int64]) -> None:
+        self._plan = plan
+        self._read: list[QueryRecord] = []
+        rows = [self._read_by(place, query, table, kinds) for place, query in enumerate(plan.queries)]
+        together = np.concatenate([*rows, np.empty(0, np.int64)])
+        self._order = np.argsort(together, kind="stable").tolist()
+        self._first = np.searchsorted(np.sort(together), np.arange(len(kinds) + 1)).tolist()
+
+    def of(self, index: int) -> list[QueryRecord]:
+        """What a record is to the queries that it concerns, in their order."""
+        return [self._read[number] for number in self._order[self._first[index] : self._first[index + 1]]]
+
+    def _read_by(self, place: int, query: QueryPlan, table: pa.Table, kinds: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Adds what a query reads; gives the rows of that."""
+        selector = Selector(self._plan, query)
+        outcome = selector.outcomes(table, kinds)
+        rows = np.flatnonzero(np.isin(outcome, CONCERNED))
+        if len(rows) < len(kinds):
+            table, kinds, outcome = table.take(pa.array(rows)), kinds[rows], outcome[rows]
+        if not len(rows):
+            return rows
+        selection = selector.select(table, kinds)
+        columns = key_columns(table, kinds, self._plan, query)
+        input_of = selection.input
+        for layer, other in enumerate(selector.layers[1:], 1):  # the first input that uses a record
+            own = other.select(table, kinds).input
+            is_own = (input_of < 0) & (own >= 0)
+            input_of = np.where(is_own, own, input_of)
+            of_layer = keys_of_layer(table, kinds, self._plan, query, layer)
+            columns = [chosen(is_own, *pair) for pair in zip(of_layer, columns, strict=True)]
+        cells = [column.to_pylist() for column in columns]
+        keys = [Key.of(row) for row in zip(*cells, strict=True)] if cells else [Key.of(())] * len(rows)
+        # The last place of both lists, index -1, is for heartbeats, which belong to no input.
+        timed = [*(uses_source_time(item) for item in query.inputs), True]
+        strict = [*(item.policy is not None and item.policy.is_strict for item in query.inputs), False]
+        read = zip(outcome.tolist(), selection.time.tolist(), keys, input_of.tolist(), strict=True)
+        self._read += [QueryRecord(place, *own, timed[own[-1]], strict[own[-1]]) for own in read]
+        return rows
 
 
 class Stepping:
@@ -298,7 +345,8 @@ class Stepping:
         self.table = records.arrivals.table
         self.kinds = records.arrivals.system("kind").astype(np.int64)
         self.arrival = records.arrivals.system("arrival")
-        self.roles = [self.role(query, self.table, self.kinds) for query in plan.queries]
+        self.readings = QueryRecords(plan, self.table, self.kinds)
+        self._keyless = [place for place, query in enumerate(plan.queries) if not query.keys]
         shapes = (
             self.table.column("_shape").to_pylist() if has_column(self.table, "_shape") else [None] * len(self.kinds)
         )
@@ -307,27 +355,6 @@ class Stepping:
         self._cells: dict[str, list[Any]] = {}
         self._cells_from = 0
         self.plain = PlainMatches(records.row_of())
-
-    def role(self, query: QueryPlan, table: pa.Table, kinds: NDArray[np.int64]) -> Role:
-        """How a query reads records."""
-        selector = Selector(self.plan, query)
-        selection, outcome = selector.select(table, kinds), selector.outcomes(table, kinds).tolist()
-        columns = key_columns(table, kinds, self.plan, query)
-        input_of = selection.input
-        for layer, other in enumerate(selector.layers[1:], 1):  # the first input that uses a record
-            own = other.select(table, kinds).input
-            is_own = (input_of < 0) & (own >= 0)
-            input_of = np.where(is_own, own, input_of)
-            of_layer = keys_of_layer(table, kinds, self.plan, query, layer)
-            columns = [chosen(is_own, *pair) for pair in zip(of_layer, columns, strict=True)]
-        cells = [column.to_pylist() for column in columns]
-        keys = [Key.of(row) for row in zip(*cells, strict=True)] if cells else [Key.of(())] * len(kinds)
-        # The last place of both lists, index -1, is for heartbeats, which belong to no input.
-        timed_by_input = [*(uses_source_time(item) for item in query.inputs), True]
-        timed = [timed_by_input[place] for place in input_of.tolist()]
-        strict_by_input = [*(item.policy is not None and item.policy.is_strict for item in query.inputs), False]
-        strict = [strict_by_input[place] for place in input_of.tolist()]
-        return Role(outcome, selection.time.tolist(), keys, input_of.tolist(), timed, strict)
 
     def routed(self, results: Results) -> list[RoutedEvent]:
         """What queries have routed to others, in total order."""
@@ -340,26 +367,28 @@ class Stepping:
             refused = dict(zip(zip(*_coordinates(discarded), strict=True), reasons_of, strict=True))
         kinds, arrival = table.column("_kind").to_numpy().astype(np.int64), table.column("_arrival").to_pylist()
         coordinates = list(zip(*_coordinates(table, "_"), strict=True))
-        roles = [self.role(query, table, kinds) for query in self.plan.queries]
-        timed = [{kind for kind, _ in Selector(self.plan, query).time_from} for query in self.plan.queries]
+        readings = QueryRecords(self.plan, table, kinds)
+        titles = [query.public_title for query in self.plan.queries] if refused else []
+        timed: dict[int, set[int]] = {}
         found = []
         for row, (root, now) in enumerate(zip(table.column("_step").to_pylist(), arrival, strict=True)):
-            kind, taken, reasons = int(kinds[row]), list[TakenEvent](), list[str]()
-            for place, (query, role) in enumerate(zip(self.plan.queries, roles, strict=True)):
-                reason = refused.get((query.public_title, *coordinates[row]))
-                if reason is not None:
-                    reasons.append(reason)
-                elif role.outcome[row] == Outcome.USED:
+            kind, concerned, taken = int(kinds[row]), readings.of(row), list[TakenEvent]()
+            refusals = [refused.get((title, *coordinates[row])) for title in titles]
+            reasons = [reason for reason in refusals if reason is not None]
+            for item in concerned:
+                place = item.place
+                if item.outcome == Outcome.USED and (not refusals or refusals[place] is None):
+                    if place not in timed:
+                        timed[place] = {kind for kind, _ in Selector(self.plan, self.plan.queries[place]).time_from}
                     rule = BoundRule.OUT_OF_ORDER if kind in timed[place] else BoundRule.IN_ORDER
-                    time = role.time[row] if role.timed[row] else now
-                    taken.append(TakenEvent(place, role.keys[row], role.input[row], time, now, rule))
-            concerned = [place for place, role in enumerate(roles) if role.outcome[row] in CONCERNED]
-            source_time = roles[concerned[0]].time[row] if concerned else now
+                    time = item.time if item.is_timed else now
+                    taken.append(TakenEvent(place, item.key, item.input, time, now, rule))
+            source_time = concerned[0].time if concerned else now
             event = self.plan.events[kind]
-            cells = {item.name: table.column(column_name(item.name, item.type))[row].as_py() for item in event.fields}
+            cells = {own.name: table.column(column_name(own.name, own.type))[row].as_py() for own in event.fields}
             key = None
             if concerned and self.is_for_people:
-                key = named_key(self.plan.queries[concerned[0]], roles[concerned[0]].keys[row].cells)
+                key = self._key(concerned)
             step = Step(
                 at=now,
                 event=event.name,
@@ -370,13 +399,13 @@ class Stepping:
                 key=key,
                 source=coordinates[row][0],
             )
-            found.append(RoutedEvent(root, step, list(self._keys_with_time(roles, row)), taken))
+            found.append(RoutedEvent(root, step, list(self.keys_with_time(concerned)), taken))
         return found
 
     def step_of(
         self,
         index: int,
-        concerned: Sequence[int],
+        concerned: Sequence[QueryRecord],
         *,
         definitive: Sequence[int],
         discarded: Collection[tuple[str | None, str]],
@@ -386,7 +415,7 @@ class Stepping:
     ) -> Step:
         """The step of a record.
 
-        concerned: the queries that it concerns
+        concerned: what it is to the queries that it concerns
         definitive: their definitive times
         discarded: the queries that discarded it, with the reason
         adjusted: by query: the time that it was given, with the reason
@@ -406,35 +435,31 @@ class Stepping:
             definitive=min(definitive, default=None),
             matches=matches,
             outputs=outputs,
-            key=self._key(index, concerned) if self.is_for_people else None,
+            key=self._key(concerned) if self.is_for_people else None,
         )
 
-    def keys_with_time(self, index: int) -> Iterator[tuple[int, Key]]:
-        """The queries that the record concerns with its keys, and all queries without keys."""
-        return self._keys_with_time(self.roles, index)
+    def keys_with_time(self, concerned: Sequence[QueryRecord]) -> Iterator[tuple[int, Key]]:
+        """The queries that a record concerns with its keys, and all queries without keys."""
+        yield from ((place, _NO_KEY) for place in self._keyless)
+        for item in concerned:
+            if item.key.cells and None not in item.key.cells:
+                yield item.place, item.key
 
-    def _keys_with_time(self, roles: Sequence[Role], index: int) -> Iterator[tuple[int, Key]]:
-        for place, (query, role) in enumerate(zip(self.plan.queries, roles, strict=True)):
-            if not query.keys or (role.outcome[index] in CONCERNED and None not in role.keys[index].cells):
-                yield place, role.keys[index]
+    def _titles(self, concerned: Sequence[QueryRecord]) -> list[str]:
+        return [self.plan.queries[item.place].title for item in concerned]
 
-    def _titles(self, places: Sequence[int]) -> list[str]:
-        return [self.plan.queries[place].title for place in places]
-
-    def _times_of(self, index: int, concerned: Sequence[int]) -> tuple[int | None, int | None]:
+    def _times_of(self, index: int, concerned: Sequence[QueryRecord]) -> tuple[int | None, int | None]:
         """Source time, and the event's time for the first query that uses it."""
         declared = int(self._cell("_source_time", index))
-        source_time = next((self.roles[place].time[index] for place in concerned), declared)
-        judged = [self.roles[place] for place in concerned if self.roles[place].outcome[index] in _JUDGED]
+        source_time = next((item.time for item in concerned), declared)
+        judged = next((item for item in concerned if item.outcome in _JUDGED), None)
         time = NO_TIME
-        if judged:
-            time = judged[0].time[index] if judged[0].timed[index] else int(self.arrival[index])
+        if judged is not None:
+            time = judged.time if judged.is_timed else int(self.arrival[index])
         return moment_or_none(source_time), moment_or_none(time)
 
-    def _key(self, index: int, concerned: Sequence[int]) -> Plain | None:
-        for place in concerned:
-            return named_key(self.plan.queries[place], self.roles[place].keys[index].cells)
-        return None
+    def _key(self, concerned: Sequence[QueryRecord]) -> Plain | None:
+        return next((named_key(self.plan.queries[item.place], item.key.cells) for item in concerned), None)
 
     def _event_name(self, index: int) -> str | None:
         kind = int(self.kinds[index])

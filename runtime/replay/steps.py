@@ -18,9 +18,9 @@ from runtime.engine import Engine
 from runtime.instants import NEVER
 from runtime.replay.records import FileRecords, Records
 from runtime.replay.stepping import (
-    CONCERNED,
     Caused,
     Key,
+    QueryRecord,
     RoutedEvent,
     Step,
     Stepping,
@@ -146,8 +146,9 @@ class ChunkedSteps(Stepping):
 
         ordered = in_order(self.plan, results)
         plain = self.plain.of(ordered)
-        owners = {name: list(map(owner, *_steps_of(table))) for name, table in ordered.matches.items()}
-        keys = {name: self._keys_of(name, table) for name, table in ordered.matches.items()}
+        with_some = {name: table for name, table in ordered.matches.items() if len(table)}
+        owners = {name: list(map(owner, *_steps_of(table))) for name, table in with_some.items()}
+        keys = {name: self._keys_of(name, table) for name, table in with_some.items()}
         for name, row in matches_in_order(self.plan, ordered):
             owners[name][row].matches.append(plain[name][row])
             owners[name][row].keys.append(keys[name][row])
@@ -170,28 +171,27 @@ class ChunkedSteps(Stepping):
 
     def _record(self, index: int, arrival: int) -> Step:
         found = self._by_record.get(index, _NOTHING)
-        concerned = [place for place, role in enumerate(self.roles) if role.outcome[index] in CONCERNED]
+        concerned = self.readings.of(index)
         refused_by = {query for query, _ in found.discarded}
-        for place in concerned:
-            role, title = self.roles[place], self.plan.queries[place].public_title
-            if role.outcome[index] == Outcome.USED and title not in refused_by:
-                time = role.time[index] if role.timed[index] else arrival
-                self._times.take(place, role.keys[index], role.input[index], time, arrival)
+        for item in concerned:
+            if item.outcome == Outcome.USED and self.plan.queries[item.place].public_title not in refused_by:
+                time = item.time if item.is_timed else arrival
+                self._times.take(item.place, item.key, item.input, time, arrival)
         self._take_routed(found)
         return self.step_of(
             index,
             concerned,
-            definitive=self._definitives(index, arrival),
+            definitive=self._definitives(concerned, arrival),
             discarded=found.discarded,
             adjusted=found.adjusted,
             matches=found.matches,
             outputs=found.outputs,
         )
 
-    def _definitives(self, index: int, clock: int) -> list[int]:
+    def _definitives(self, concerned: Sequence[QueryRecord], clock: int) -> list[int]:
         """As of `StepByStep`."""
         found = []
-        for place, key in self.keys_with_time(index):
+        for place, key in self.keys_with_time(concerned):
             definitive = self._times.definitive(place, key, clock)
             if definitive is not None:
                 found.append(definitive)
@@ -286,13 +286,14 @@ class StepByStep(Stepping):
         found = self._results(self.engine.process(Arrivals(self.table.slice(index, 1))), 1)
         results = found.caused.results
         discarded = {(row["query"], row["reason"]) for row in _discards(results)}
-        concerned = [place for place, role in enumerate(self.roles) if role.outcome[index] in CONCERNED]
-        definitive = self._definitives(index)
+        concerned = self.readings.of(index)
+        definitive = self._definitives(concerned)
         adjusted = {row["query"]: (row["time"], row["reason"]) for row in _rows(results.adjusted)}
-        for place in concerned:
-            query = self.plan.queries[place]
+        refused_by = {name for name, _ in discarded}
+        for item in concerned:
+            query = self.plan.queries[item.place]
             moment, _ = adjusted.get(query.title, (None, None))
-            self._hold(place, index, moment, is_discarded=query.public_title in {name for name, _ in discarded})
+            self._hold(item, index, moment, is_discarded=query.public_title in refused_by)
         self._hold_routed(found)
         self._release()
         own = self.step_of(
@@ -395,13 +396,12 @@ class StepByStep(Stepping):
                 outputs=found.outputs.get(number, []),
             )
 
-    def _hold(self, place: int, index: int, adjusted: int | None, *, is_discarded: bool) -> None:
+    def _hold(self, item: QueryRecord, index: int, adjusted: int | None, *, is_discarded: bool) -> None:
         """Store the definitive time that an event waits for."""
-        role = self.roles[place]
-        if role.outcome[index] == Outcome.USED and not is_discarded and not self.is_end[index]:
-            time = role.time[index] if role.timed[index] else int(self.arrival[index])
+        if item.outcome == Outcome.USED and not is_discarded and not self.is_end[index]:
+            time = item.time if item.is_timed else int(self.arrival[index])
             time = time if adjusted is None else adjusted
-            self.held.setdefault((place, role.keys[index]), []).append(time + role.strict[index])
+            self.held.setdefault((item.place, item.key), []).append(time + item.is_strict)
 
     def _hold_routed(self, found: _ByCause) -> None:
         """The same for what queries have routed."""
@@ -422,10 +422,10 @@ class StepByStep(Stepping):
                 del self.held[place, key]
         return sorted(released)
 
-    def _definitives(self, index: int) -> list[int]:
+    def _definitives(self, concerned: Sequence[QueryRecord]) -> list[int]:
         """The definitive times of the queries concerned, and of all queries without keys."""
         found = []
-        for place, key in self.keys_with_time(index):
+        for place, key in self.keys_with_time(concerned):
             definitive = self.engine.definitive(self.plan.queries[place].title, key.cells)
             if definitive is not None:
                 found.append(definitive)
