@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from job_engine.durable_files import RESTORE, JobFile
 from job_engine.operator.bucket_state import BucketState, SavedBucket, read_seed, refuse_impossible, unjoined
+from job_engine.operator.epoch_records import QueriesAt
 from job_engine.operator.processing import GroupRounds, in_rounds, with_routing
 from job_engine.place import place_of
 from job_engine.wire.gathering import GroupName
@@ -216,14 +217,17 @@ class _Joining:
         """The held records of the history that the bucket does not hold, because no query needed
         them; those that only one side holds were counted by the other."""
         own = _coordinates(records)
-        others = [query.title for query in group.plan.queries if query.title not in self._titles]
         self._count(records, [*self._titles_of(group)], group, is_counted=False)
-        missing = [_chosen(item, ~_are_in(item, known)) for item in records]
-        missing = [replace(item, counted=None) for item in missing if len(item.arrivals)]
-        self._count(missing, others, group, is_counted=True)
+        chosen = (_chosen(item, ~_are_in(item, known)) for item in records)
+        queries = QueriesAt.of(self._program, self._groups)
+        missing = queries.counted([item for item in chosen if len(item.arrivals)])
+        for item in missing:
+            for arrivals, titles in queries.of_counted(item):  # of queries that have ended before, none is counted
+                others = [title for title in titles if title not in self._titles]
+                self._count([replace(item, arrivals=arrivals)], others, group, is_counted=True)
         only_held = [_chosen(item, ~_are_in(item, own)) for item in held]
         self._count(only_held, self._titles_of(group), group, is_counted=True)
-        return missing
+        return [*missing]
 
     def _titles_of(self, group: PartitionGroup) -> list[str]:
         return [query.title for query in group.plan.queries if query.title in self._titles]

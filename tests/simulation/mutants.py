@@ -368,8 +368,8 @@ MISTAKES = (
     Mistake(
         "history",
         _JOINING,
-        "missing = [_chosen(item, ~_are_in(item, known)) for item in records]",
-        "missing = list(records)",
+        "chosen = (_chosen(item, ~_are_in(item, known)) for item in records)",
+        "chosen = iter(records)",
     ),
     # what a broker has deleted was not read
     Mistake("retention", _OFFSETS, "    if partition.first > start:\n", "    if False:\n", jobs="TOPICS"),

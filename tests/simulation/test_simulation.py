@@ -24,6 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 """A process that was killed leaves open files behind, which Python closes some time later."""
 
 WRONG_ONCE = (
+    82,  # a query ended before the first record, and one of its group began with history
     392,  # a folder whose name was never synced went with a power cut
     451,  # a thread waited for another one at a lock that the scheduler does not know
     1001306,  # a file came to a folder that had been listed, and a later one to another folder before that was
