@@ -52,22 +52,22 @@ class AskedReplay(Protocol):
 
     @property
     def until(self) -> int | None:
-        """As of `AskedReplay`."""
+        """As of `ensue.answer.Replay`."""
         ...
 
     @property
     def flush(self) -> bool:
-        """As of `AskedReplay`."""
+        """As of `ensue.answer.Replay`."""
         ...
 
     @property
     def script(self) -> Script | None:
-        """As of `AskedReplay`."""
+        """As of `ensue.answer.Replay`."""
         ...
 
     @property
     def compiled(self) -> Compiled | None:
-        """As of `AskedReplay`."""
+        """As of `ensue.answer.Replay`."""
         ...
 
 
@@ -81,7 +81,7 @@ def why(
     source: str | None = None,
     query: str | None = None,
 ) -> Why:
-    """The answer; parameters as of `AskedReplay.why`. Raises InputError."""
+    """The answer; parameters as of `Replay.why`. Raises InputError."""
     _refuse_changes(replay, "why")
     if sum(item is not None for item in (match, key, row)) > 1:
         raise InputError("ask by one of `match`, `key` and `row`")
@@ -168,7 +168,7 @@ def funnels(replay: AskedReplay, query: str | None = None) -> list[Funnel]:
 
 
 def scores(replay: AskedReplay, labels: Any, within: str | timedelta | None, query: str | None) -> list[Score]:
-    """How matches fit labels: of one query, or of each; as of `AskedReplay.backtest`."""
+    """How matches fit labels: of one query, or of each; as of `Replay.backtest`."""
     _refuse_changes(replay, "backtest")
     records = replay.records
 

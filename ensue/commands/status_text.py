@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ensue.rendering.account import account_text, left_text
+from ensue.rendering.account import MOST_LINES, account_text, left_text
 from ensue.rendering.text_table import TimeFormat, text_table
 from job_engine.job.status import QueryStatus, SourceStatus, Status, TimelineStatus
 from job_engine.job.upkeep.keys import JobState, KeyState
@@ -69,15 +69,16 @@ def _head(status: Status) -> Iterator[str]:
 
 def _fed(status: Status) -> Iterator[str]:
     """Which queries take what others route. At the end of a micro-batch all of it has arrived."""
+    taken: dict[str, list[str]] = {}
+    for (title, source, what), count in sorted(status.ledger.items()):
+        if what == RECEIVED and source.startswith(ROUTE_SOURCE):
+            taken.setdefault(title, []).append(f"{source.removeprefix(ROUTE_SOURCE)} ({counted(count, 'event')})")
     for query in status.queries:
-        taken = {
-            source.removeprefix(ROUTE_SOURCE): count
-            for (title, source, what), count in sorted(status.ledger.items())
-            if title == query.query and what == RECEIVED and source.startswith(ROUTE_SOURCE)
-        }
-        if taken:
-            counts = listed([f"{name} ({counted(count, 'event')})" for name, count in taken.items()])
-            yield f"{query.query}: fed by {counts}; none in flight"
+        feeders = taken.get(query.query, [])
+        if len(feeders) > MOST_LINES:
+            feeders = [*feeders[: MOST_LINES - 1], f"{len(feeders) - MOST_LINES + 1} others"]
+        if feeders:
+            yield f"{query.query}: fed by {listed(feeders)}; none in flight"
 
 
 def _holding(item: SourceStatus) -> str:

@@ -291,6 +291,10 @@ def read_status(
     runs = folder.lock().is_held() if is_active is None else is_active
     process = folder.lock().process() if runs else None
     ledger, damaged = folder.ledger.readable()
+    counts: dict[str, dict[str, int]] = {}
+    for (title, _, what), count in ledger.items():
+        own = counts.setdefault(title, {})
+        own[what] = own.get(what, 0) + count
     found, damaged_progress = folder.progress.readable()
     progress = JobProgress.from_plain(None if found is None else found[1]["progress"])
     orders: Mapping[str, str | None] = {} if found is None else found[1]["queries"]
@@ -303,7 +307,7 @@ def read_status(
         clock=_clock(progress),
         buckets=deployment.buckets,
         queries=tuple(
-            _query(title, order, progress.queries.get(title, QueryTime()), ledger, at)
+            _query(title, order, progress.queries.get(title, QueryTime()), counts.get(title, {}), at)
             for title, order in orders.items()
         ),
         sources=_sources(deployment, progress, at),
@@ -384,11 +388,7 @@ def _sources(deployment: Deployment, progress: JobProgress, at: int) -> tuple[So
     return (*map(status, progress.clock.sources), *without_records)
 
 
-def _query(title: str, order: str | None, reached: QueryTime, ledger: Ledger, at: int) -> QueryStatus:
-    counts: dict[str, int] = {}
-    for (query, _, what), count in ledger.items():
-        if query == title:
-            counts[what] = counts.get(what, 0) + count
+def _query(title: str, order: str | None, reached: QueryTime, counts: Mapping[str, int], at: int) -> QueryStatus:
     return QueryStatus(
         query=title,
         order=order,

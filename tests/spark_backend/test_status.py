@@ -29,6 +29,7 @@ from job_engine.operator.measures import METRIC_SCHEMA
 from job_engine.sources.source import SourceBacklog
 from job_engine.wire.tagged_rows import Tag
 from querylang.errors import InputError
+from tests.support.pace import measured
 from tests.support.sensors import add_files, expected, project_of_two, streamed, table
 
 TEN_DAYS_LATER = 1_700_000_149_900_000 + 10 * 86_400_000_000
@@ -391,6 +392,19 @@ def test_who_feeds_a_query_is_told(tmp_path: Path) -> None:
     folder.progress.write(0, {"queries": {"Both": None, "Rise": None}, "progress": JobProgress().to_plain()})
     folder.ledger.add(0, {("Rise", "north", "received"): 9, ("Both", "route:Rise", "received"): 2})
     assert "\nBoth: fed by Rise (2 events); none in flight\n" in status_text(status_of(path))
+
+
+def test_the_status_of_a_book_costs_what_its_queries_cost_and_names_few_feeders(tmp_path: Path) -> None:
+    path, folder = project_of_two(tmp_path), JobFolder(tmp_path / "state")
+    rules = [f"Rule{number:04}" for number in range(3_000)]
+    folder.progress.write(0, {"queries": dict.fromkeys([*rules, "All"]), "progress": JobProgress().to_plain()})
+    fed = {("All", f"route:{rule}", "received"): 2 for rule in rules}
+    folder.ledger.add(0, fed | {(rule, "north", what): 9 for rule in rules for what in ("received", "unrelated")})
+    with measured() as used:
+        text = status_text(status_of(path))
+    assert "\nAll: fed by Rule0000 (2 events), Rule0001" in text
+    assert "Rule0018 (2 events) and 2981 others; none in flight\n" in text
+    assert used.seconds < 0.45  # 0.16; 0.66 where each query looks through all counts
 
 
 DAMAGED = [b"", b"{", b"[1, 2]", b'{"progress": {"version": 2}, "queries": {}}', b'{"progress": 7, "queries": []}']
