@@ -1,6 +1,7 @@
 """Worlds after worlds, over nights: a record says which seeds were run, of which commit, and what went wrong.
 
-`python -m tests.simulation.hunt build/hunt.jsonl` continues where the record ends, until it is interrupted.
+`python -m tests.simulation.hunt build/hunt.jsonl` continues where the record ends, until it is interrupted. Beside the
+record, `hunt.met.json` counts how often each call of each commit has failed in each way; `--coverage` shows it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.simulation.__main__ import AT_ONCE, told
+from tests.simulation.__main__ import AT_ONCE, coverage, met_all, told
 from tests.simulation.faults import Met
 from tests.simulation.shrink import shrunk
 
@@ -64,7 +65,29 @@ def summary(parts: list[Part]) -> Iterator[str]:
         )
 
 
-def hunted(first: int, seeds: int, processes: int, commit: str, folder: Path) -> Part:
+class Coverage:
+    """What all worlds of a record have met, kept in a file beside it."""
+
+    def __init__(self, record: Path) -> None:
+        self._file = record.with_suffix(".met.json")
+        rows = json.loads(self._file.read_text("utf-8")) if self._file.exists() else []
+        self.met = Met({(operation, function, fault): count for operation, function, fault, count in rows})
+
+    def add(self, met: Met) -> None:
+        """Count what some more worlds have met; the file is whole at any moment."""
+        self.met.update(met)
+        new = self._file.with_suffix(".new")
+        new.write_text(json.dumps([[*place, count] for place, count in sorted(self.met.items())]), "utf-8")
+        new.replace(self._file)
+
+    def lines(self) -> Iterator[str]:
+        """How often each call was made and has failed, and a sum."""
+        yield from coverage(self.met)
+        pairs, of_ = met_all(self.met)
+        yield f"{pairs} of {of_} ways to fail"
+
+
+def hunted(first: int, seeds: int, processes: int, commit: str, folder: Path) -> tuple[Part, Met]:
     """Run some seeds; the smallest world of each that goes wrong is written to a file."""
     started, lives, total, wrong = time.monotonic(), 0, Met(), []
     for story, met in told(first, seeds, processes):
@@ -74,7 +97,7 @@ def hunted(first: int, seeds: int, processes: int, commit: str, folder: Path) ->
             wrong.append(story.seed)
             (folder / f"seed-{story.seed}.txt").write_text(f"{shrunk(story.seed).text()}\n", "utf-8")
     faults = sum(count for (_, _, fault), count in total.items() if fault)
-    return Part(commit, first, seeds, lives, faults, round(time.monotonic() - started, 1), wrong)
+    return Part(commit, first, seeds, lives, faults, round(time.monotonic() - started, 1), wrong), total
 
 
 def main() -> int:
@@ -83,8 +106,13 @@ def main() -> int:
     parser.add_argument("record", nargs="?", type=Path, default=Path("build/hunt.jsonl"))
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--worlds", type=int, help="end after so many; else none")
+    parser.add_argument("--coverage", action="store_true", help="run nothing: show what was met so far")
     given = parser.parse_args()
     record: Path = given.record
+    counted = Coverage(record)
+    if given.coverage:
+        print(*counted.lines(), sep="\n")
+        return 0
     record.parent.mkdir(parents=True, exist_ok=True)
     asked = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
     commit = asked.stdout.strip()
@@ -96,10 +124,11 @@ def main() -> int:
     while left is None or left > 0:
         seeds = AT_ONCE * given.processes if left is None else min(left, AT_ONCE * given.processes)
         try:
-            part = hunted(next_seed(parts), seeds, given.processes, commit, record.parent)
+            part, met = hunted(next_seed(parts), seeds, given.processes, commit, record.parent)
         except KeyboardInterrupt:
             break
         parts.append(part)
+        counted.add(met)
         with record.open("a", encoding="utf-8") as file:
             file.write(f"{json.dumps(asdict(part))}\n")
         left = None if left is None else left - seeds

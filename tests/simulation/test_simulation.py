@@ -12,7 +12,7 @@ import pytest
 
 from job_engine.sources.crash_marks import death_of
 from tests.simulation.faults import Aim, Fault, Met
-from tests.simulation.hunt import Part, next_seed, parts_of, summary
+from tests.simulation.hunt import Coverage, Part, next_seed, parts_of, summary
 from tests.simulation.jobs import Kind, Less, Story, tell
 from tests.simulation.mutants import MISTAKES, ROOT
 from tests.simulation.real import tell_really
@@ -122,6 +122,16 @@ def test_a_hunt_continues_where_its_record_ends(tmp_path: Path) -> None:
     assert parts_of(record) == parts
     assert next_seed(parts) == 80
     assert [*summary(parts)] == ["abc: 80 worlds from seed 0 on, 290 lives, 170 faults, 0.2 h, with problems: [57]"]
+
+
+def test_a_hunt_counts_what_it_has_met_over_all_its_runs(tmp_path: Path) -> None:
+    record = tmp_path / "hunt.jsonl"
+    Coverage(record).add(Met({("write", "job:File.save", ""): 9, ("write", "job:File.save", "disk full"): 2}))
+    counted = Coverage(record)
+    counted.add(Met({("write", "job:File.save", ""): 1}))
+    first, last = Coverage(record).lines()
+    assert first.startswith("write of job:File.save: 12 calls; disk full 2; never: ")
+    assert last.startswith("1 of ")
 
 
 def test_call_sites_are_found_in_the_code() -> None:
