@@ -14,7 +14,7 @@ from job_engine.job.checkpoint.progress import JobProgress
 from job_engine.job.plan_rules import Finish, would_chain
 from job_engine.place import Place
 from job_engine.wire.clock_sources import ClockSource
-from job_engine.wire.gathering import Gathered, across_keys, gathered_behind, group_names
+from job_engine.wire.gathering import Gathered, across_keys, gathered_behind, gathered_together, group_names
 from job_engine.wire.plan_text import plan_text
 from job_engine.wire.program import Epoch, History, Notice, Program
 from querylang.changes import Applied, Moment, apply, refusal, with_instances_of, with_plan
@@ -236,12 +236,18 @@ class Journal:
         return Journal(running, {}, (JournalEpoch.of(0, plan, running),), (), gathered or None)
 
     def gathered_in(self, program: Program) -> Journal:
-        """The same with the groups that queries have had which fed each other in version 6 of the
-        record; `program`: what the files say."""
+        """The same with the groups that queries have which have fed each other in version 6 of the
+        record, or have crossed before the checkpoint was moved; `program`: what the files say."""
+        if self.gathered is not None and not program.crosses:
+            return replace(self, gathered=gathered_together(self.gathered, self.plans_and_heirs(), program.sources))
         if self.gathered is not None or not program.gathered:
             return self
         titles = {query.title for epoch in self.epochs for query in epoch.plan.queries}
         return replace(self, gathered=tuple((title, across_keys(program.sources)) for title in sorted(titles)))
+
+    def plans_and_heirs(self) -> list[tuple[Plan, Mapping[str, str]]]:
+        """Of each epoch."""
+        return [(epoch.plan, dict(epoch.heirs)) for epoch in self.epochs]
 
     @property
     def is_fed(self) -> bool:

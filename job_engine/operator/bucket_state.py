@@ -29,6 +29,8 @@ _USE = "state"
 
 _AS_IN_SQL = "sql"
 
+Owed = tuple[tuple[str, str, str, int], ...]
+
 
 @dataclass(frozen=True, slots=True)
 class BucketState:
@@ -41,6 +43,7 @@ class BucketState:
     reported: number of the last notice among the outputs
     joined: number of the last epoch whose queries have what they found in the history
     sql_nulls: whether the state says that nulls are as in SQL
+    owed: changes of the ledger that the next step reports, by query, source and word
     """
 
     engines: tuple[Engine, ...]
@@ -50,6 +53,7 @@ class BucketState:
     reported: int = 0
     joined: int = 0
     sql_nulls: bool = False
+    owed: Owed = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class SavedBucket:
     buckets: number of buckets that it was written for
     snapshots: of the engines, one per partition group
     names: of the partition groups, and the numbers of their epochs; none = the queries never change
-    reported, joined, sql_nulls: as in `BucketState`
+    reported, joined, sql_nulls, owed: as in `BucketState`
     chains: whether queries that feed each other were gathered
     """
 
@@ -72,6 +76,7 @@ class SavedBucket:
     joined: int = 0
     sql_nulls: bool = False
     chains: bool = False
+    owed: Owed = ()
 
     def to_bytes(self) -> bytes:
         """The value that the driver keeps."""
@@ -92,6 +97,8 @@ class SavedBucket:
             header["nulls"] = _AS_IN_SQL
         if self.chains:
             header["chains"] = True
+        if self.owed:
+            header["owed"] = self.owed
         parts = [*self.snapshots, *(item.arrivals.to_bytes() for item in self.held)]
         return pack(_USE, STATE_VERSION, header, parts, is_stored=True)
 
@@ -110,6 +117,7 @@ class SavedBucket:
             header.get("joined", 0),
             header.get("nulls") == _AS_IN_SQL,
             bool(header.get("chains", False)),
+            tuple(map(_owed, header.get("owed", ()))),
         )
 
 
@@ -137,7 +145,7 @@ def open_state(program: Program, bucket: int, data: bytes | None) -> BucketState
         )
     except (ContainerError, StateError, *_IMPOSSIBLE) as error:
         raise _unreadable(bucket, error) from error
-    return BucketState(engines, saved.clock, saved.held, sql_nulls=is_kept)
+    return BucketState(engines, saved.clock, saved.held, sql_nulls=is_kept, owed=saved.owed)
 
 
 @lru_cache(maxsize=64)
@@ -213,6 +221,7 @@ def _continued(program: Program, saved: SavedBucket, is_home: bool) -> BucketSta
         tuple(epochs[name] for name in ordered),
         saved.reported,
         saved.joined,
+        owed=saved.owed,
     )
 
 
@@ -278,7 +287,7 @@ def close_state(program: Program, bucket: int, state: BucketState) -> SavedBucke
         if state.epochs
         else ()
     )
-    said = (state.reported, state.joined, state.sql_nulls, bool(program.gathered))
+    said = (state.reported, state.joined, state.sql_nulls, bool(program.gathered), state.owed)
     return SavedBucket(program.buckets, state.clock, snapshots, state.held, names, *said)
 
 
@@ -290,6 +299,11 @@ def _held(header: Mapping[str, Any], tables: Sequence[memoryview]) -> tuple[Grou
         GroupRecords(group, is_copy, source, rank, Arrivals.from_bytes(bytes(table)), *own)
         for (group, is_copy, source, rank), table, *own in zip(header["held"], tables, refusing, counted, strict=True)
     )
+
+
+def _owed(plain: Sequence[Any]) -> tuple[str, str, str, int]:
+    query, source, word, count = plain
+    return str(query), str(source), str(word), int(count)
 
 
 def _counted(plain: list[tuple[int, list[str]]] | None) -> tuple[tuple[int, tuple[str, ...]], ...] | None:

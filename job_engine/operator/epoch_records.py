@@ -199,6 +199,10 @@ class QueriesAt:
     def _titles(self, group: int) -> tuple[tuple[int, tuple[str, ...]], ...]:
         return tuple((end, tuple(titles[group])) for end, titles in zip(self.ends, self.titles, strict=True))
 
+    def by_arrival(self, records: GroupRecords) -> Iterator[tuple[Arrivals, Sequence[str]]]:
+        """Records with the titles of the queries that run when they arrive."""
+        return self.of_counted(self.counted([records])[0])
+
     def of_counted(self, records: GroupRecords) -> Iterator[tuple[Arrivals, Sequence[str]]]:
         """Records that were counted, with the titles of the queries that they were counted for.
 

@@ -18,7 +18,7 @@ from job_engine.operator.epoch_records import QueriesAt
 from job_engine.operator.processing import GroupRounds, in_rounds, with_routing
 from job_engine.place import place_of
 from job_engine.wire.gathering import GroupName
-from job_engine.wire.packed_rows import COMMANDS, CONTROL, HOME, GroupRecords
+from job_engine.wire.packed_rows import COMMANDS, CONTROL, HOME, Coordinates, GroupRecords
 from job_engine.wire.partition_groups import Exchange, PartitionGroup, Routing, count_uses
 from job_engine.wire.program import History, Program, Stage
 from job_engine.wire.reports import clock_partitions
@@ -159,8 +159,8 @@ class _Joining:
         for own, group, goal, is_new, held in zip(self._ran, groups, goals, begins, records, strict=True):
             engine = Engine.restore(own.plan, self._saved.snapshots[own.number], self._program.matcher)
             is_early = [self._are_early(item, _clock(goal), released) for item in held]
-            early = [_chosen(item, rows) for item, rows in zip(held, is_early, strict=True)]
-            left = [_chosen(item, ~rows) for item, rows in zip(held, is_early, strict=True)]
+            early = [item.chosen(rows) for item, rows in zip(held, is_early, strict=True)]
+            left = [item.chosen(~rows) for item, rows in zip(held, is_early, strict=True)]
             found.append(_Past(group, engine, is_new, goal, early, [item for item in left if len(item.arrivals)]))
         return found
 
@@ -210,7 +210,7 @@ class _Joining:
     def _held_too(
         self,
         held: Sequence[GroupRecords],
-        known: Collection[tuple[str, int, int]],
+        known: Collection[Coordinates],
         records: Sequence[GroupRecords],
         group: PartitionGroup,
     ) -> list[GroupRecords]:
@@ -218,14 +218,14 @@ class _Joining:
         them; those that only one side holds were counted by the other."""
         own = _coordinates(records)
         self._count(records, [*self._titles_of(group)], group, is_counted=False)
-        chosen = (_chosen(item, ~_are_in(item, known)) for item in records)
+        chosen = (item.chosen(~_are_in(item, known)) for item in records)
         queries = QueriesAt.of(self._program, self._groups)
         missing = queries.counted([item for item in chosen if len(item.arrivals)])
         for item in missing:
             for arrivals, titles in queries.of_counted(item):  # of queries that have ended before, none is counted
                 others = [title for title in titles if title not in self._titles]
                 self._count([replace(item, arrivals=arrivals)], others, group, is_counted=True)
-        only_held = [_chosen(item, ~_are_in(item, own)) for item in held]
+        only_held = [item.chosen(~_are_in(item, own)) for item in held]
         self._count(only_held, self._titles_of(group), group, is_counted=True)
         return [*missing]
 
@@ -289,18 +289,9 @@ def _counted_too(item: GroupRecords, titles: Sequence[str]) -> GroupRecords:
     return replace(item, counted=tuple((end, (*before, *titles)) for end, before in counted))
 
 
-def _coordinates(records: Sequence[GroupRecords]) -> set[tuple[str, int, int]]:
-    return {place for item in records for place in _places(item.arrivals)}
+def _coordinates(records: Sequence[GroupRecords]) -> set[Coordinates]:
+    return {place for item in records for place in item.coordinates()}
 
 
-def _places(arrivals: Arrivals) -> list[tuple[str, int, int]]:
-    table = arrivals.table.select(["_source", "_partition", "_offset"])
-    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
-
-
-def _are_in(records: GroupRecords, known: Collection[tuple[str, int, int]]) -> NDArray[np.bool_]:
-    return np.array([place in known for place in _places(records.arrivals)], np.bool_)
-
-
-def _chosen(records: GroupRecords, rows: NDArray[np.bool_]) -> GroupRecords:
-    return replace(records, arrivals=records.arrivals.take(np.flatnonzero(rows)))
+def _are_in(records: GroupRecords, known: Collection[Coordinates]) -> NDArray[np.bool_]:
+    return np.array([place in known for place in records.coordinates()], np.bool_)

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from job_engine.operator.bucket_state import BucketState
 from job_engine.operator.clocks import ReleaseLimits
@@ -58,8 +57,9 @@ def release(visit: Visit, before: BucketState, inputs: Sequence[BucketInput], or
     forgotten = _forget_keys(visit, before, inputs, queries_at)
     limits = [turn.limits for turn in ordered.turns]
     released, held = _split_released([*forgotten.held, *ordered.records], limits, visit.program.topic_sources)
-    after = replace(before, clock=ordered.clock, held=queries_at.counted(held))
+    after = replace(before, clock=ordered.clock, held=queries_at.counted(held), owed=())
     counts = held_ledger(queries_at, before.held, after.held, is_home=visit.is_home)
+    forgotten.account.update({(query, source, word): count for query, source, word, count in before.owed})
     results = (Results(ledger=ledger_table(forgotten.account)), Results(ledger=counts))
     return Released(released, after, tuple(tagged_answers(forgotten.answers)), results)
 
@@ -85,15 +85,11 @@ def _split_released(
             released.append(item)
             continue
         if is_released.any():
-            released.append(_chosen(item, is_released))
+            released.append(item.chosen(is_released))
         kind = (item.group, item.is_copy, item.source, item.rank, item.refuses)
-        held.setdefault(kind, []).append(_chosen(item, ~is_released))
+        held.setdefault(kind, []).append(item.chosen(~is_released))
     joined = [replace(some[0], arrivals=Arrivals.concat([item.arrivals for item in some])) for some in held.values()]
     return tuple(released), tuple(joined)
-
-
-def _chosen(records: GroupRecords, rows: NDArray[np.bool_]) -> GroupRecords:
-    return replace(records, arrivals=records.arrivals.take(np.flatnonzero(rows)))
 
 
 def held_ledger(
@@ -180,11 +176,11 @@ def _forget_held(
             continue
         kinds = item.arrivals.system("kind").astype(np.int64)
         is_own = have_key(table, kinds, group.plan, query, values)
-        forgotten = replace(item, arrivals=item.arrivals.take(np.flatnonzero(is_own)))
+        forgotten = item.chosen(is_own)
         _count_forgotten(found.account, forgotten, queries_at)
         count += len(forgotten.arrivals)
         if not is_own.all():
-            held.append(replace(item, arrivals=item.arrivals.take(np.flatnonzero(~is_own))))
+            held.append(item.chosen(~is_own))
     found.held = tuple(held)
     return count
 

@@ -14,7 +14,7 @@ of those that it feeds or is fed by, or is refused.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -108,6 +108,35 @@ def gathered_behind(
     own = {query.title: own_name(query, sources) for query in (*plan.queries, *others)}
     left = {query.title: known[query.title] for query in others if query.title in known}
     return tuple(sorted((title, name) for title, name in (left | found).items() if name != own[title]))
+
+
+def gathered_together(
+    gathered: Gathered, epochs: Sequence[tuple[Plan, Mapping[str, str]]], sources: Sequence[ClockSource]
+) -> Gathered:
+    """The gathered queries where none cross any more: those that did are in one bucket.
+
+    epochs: the queries of each, and by title the title of the query whose state one takes over
+    """
+    names = group_names((query for plan, _ in epochs for query in plan.queries), sources, gathered)
+    moved = {
+        query.title
+        for plan, _ in epochs
+        for members in _components(plan.queries)
+        if not _are_together(members, {names[query.title] for query in members}, plan.events)
+        for query in members
+    }
+    pairs = [pair for _, heirs in epochs for pair in heirs.items()] if moved else []
+    while more := {title for pair in pairs if not moved.isdisjoint(pair) for title in pair} - moved:
+        moved |= more  # who takes over a state is in its group
+    return tuple(sorted((dict(gathered) | dict.fromkeys(moved, across_keys(sources))).items()))
+
+
+def _are_together(members: Sequence[QueryPlan], names: Collection[GroupName], events: Sequence[EventType]) -> bool:
+    """Whether what queries that feed each other route is in its bucket already; `names`: of their groups."""
+    if len(names) > 1:
+        return False
+    is_in_one_bucket = next(iter(names))[1]
+    return is_in_one_bucket or (_meet(members, events) and _common_keys(members) is not None)
 
 
 def _cross(

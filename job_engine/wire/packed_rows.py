@@ -33,7 +33,7 @@ from job_engine.wire.reports import (
     reports_to_plain,
     source_progress,
 )
-from querylang.dataclass import dataclass, field
+from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import Plan
 from runtime.admission import Outcome, furthest_time
 from runtime.column_types import has_column
@@ -204,6 +204,10 @@ class Signal(StrEnum):
     """Process all records, then advance time until no timer is left."""
 
 
+Coordinates = tuple[str, int, int]
+"""Of a record: what it was read from, partition, offset."""
+
+
 @dataclass(frozen=True, slots=True)
 class GroupRecords:
     """Records of one source for one partition group.
@@ -225,6 +229,19 @@ class GroupRecords:
     arrivals: Arrivals
     refuses: bool
     counted: tuple[tuple[int, tuple[str, ...]], ...] | None = None
+
+    def taken(self, rows: NDArray[np.int64]) -> GroupRecords:
+        """The records in these rows."""
+        return replace(self, arrivals=self.arrivals.take(rows))
+
+    def chosen(self, rows: NDArray[np.bool_]) -> GroupRecords:
+        """The records that are chosen; `rows`: by record."""
+        return self.taken(np.flatnonzero(rows))
+
+    def coordinates(self) -> list[Coordinates]:
+        """Where the records were read."""
+        table = self.arrivals.table.select(["_source", "_partition", "_offset"])
+        return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 @dataclass(frozen=True, slots=True)

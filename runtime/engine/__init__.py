@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from runtime.engine.chains import Crossing
-from runtime.engine.division import NOWHERE, JoinRule, by_rules, divided_snapshot, equal_in_all, united_snapshot
+from runtime.engine.division import (
+    NOWHERE,
+    JoinRule,
+    by_rules,
+    divided_snapshot,
+    equal_in_all,
+    snapshot_beside,
+    snapshot_of_queries,
+    united_snapshot,
+)
 from runtime.engine.engine import Engine, Rounds, StoredEvents, only_result
 from runtime.engine.event_marks import are_numbered
 from runtime.engine.kept_states import KeyContents
@@ -31,5 +40,7 @@ __all__ = [
     "metrics_table",
     "only_result",
     "output_events",
+    "snapshot_beside",
+    "snapshot_of_queries",
     "united_snapshot",
 ]

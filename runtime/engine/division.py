@@ -7,7 +7,8 @@ key's records to a bucket. What is not of a key is the same in all buckets, and 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,31 @@ def united_snapshot(plan: Plan, snapshots: Sequence[bytes]) -> bytes:
         for name, some in parts.items():
             tables[f"{query.title}/{name}"] = _joined_waits(some) if name == "waits" else joined(some)
     return encode(header, tables)
+
+
+def snapshot_of_queries(snapshot: bytes, titles: Collection[str]) -> bytes:
+    """The state of some of the queries of an engine, by title."""
+    header, tables = _each_by_itself(*decode(snapshot))
+    queries = {title: own for title, own in header["queries"].items() if title in titles}
+    return encode(
+        header | {"queries": queries},
+        {name: table for name, table in tables.items() if name.rpartition("/")[0] in titles},
+    )
+
+
+def snapshot_beside(snapshots: Sequence[bytes]) -> bytes:
+    """One state of the queries of several engines, at least one, that have the same clock."""
+    read = [_each_by_itself(*decode(snapshot)) for snapshot in snapshots]
+    headers = [header for header, _ in read]
+    latest = max(headers, key=lambda header: int(header["clock"]))
+    rules: dict[str, JoinRule] = {
+        "clock": max,
+        "clock_without_idle": max,
+        "leeway": lambda _: latest["leeway"],
+        "queries": lambda parts: dict(chain.from_iterable(own.items() for own in parts)),
+        "told": _all_told,
+    }
+    return encode(by_rules(rules, headers), dict(chain.from_iterable(own.items() for _, own in read)))
 
 
 def _of_records(records: pa.Table, kept: pa.Table, bucket: Integers) -> Integers:

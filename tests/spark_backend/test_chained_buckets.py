@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -16,7 +17,7 @@ from job_engine.operator.step import run_step
 from job_engine.sources.listing.command_folder import FORGET, Command
 from job_engine.sources.task_reading import packed_commands
 from job_engine.wire.clock_sources import Clock
-from job_engine.wire.gathering import CHAINS
+from job_engine.wire.gathering import CHAINS, gathered_together
 from job_engine.wire.packed_rows import Signal
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag
@@ -29,8 +30,11 @@ from tests.support.chained_jobs import EVENTS, SOURCES, ChainedJob, arrivals_of,
 from tests.support.embedded import embedded, summary
 
 
-def compare(seed: int, *, crosses: bool = False) -> bool:
-    """Whether queries of a random program are apart, or cross, and its answer is right."""
+def compare(seed: int, *, crosses: bool = False, gathers: bool = False) -> bool:
+    """Whether queries of a random program are apart, or cross, and its answer is right.
+
+    gathers: what crosses comes into one bucket on the way
+    """
     chance = random.Random(seed)
     program = book(chance, chance.choice(KEYS) if seed % 3 and not crosses else None)
     plan = querylang.compile_text(program.text).plan
@@ -40,11 +44,23 @@ def compare(seed: int, *, crosses: bool = False) -> bool:
         stream.take(batch, number)
         if chance.random() < 0.1:
             stream.move(chance.randint(1, 5))
+        if gathers and stream.program.crosses and chance.random() < 0.1:
+            if stream.program.routing() is None:
+                return False
+            stream.gather(gathered(stream.program), chance.randint(1, 5))
     stream.take({}, 1000, Signal.FLUSH)
     assert stream.summary() == summary(embedded(plan, together(parts))), (seed, program.text)
     names = [name for name, *_ in stream.program.names.values()]
+    if gathers:
+        return CHAINS in names
     assert not (crosses and CHAINS in names)
     return stream.program.routing() is not None if crosses else any(name.startswith(f"{CHAINS} ") for name in names)
+
+
+def gathered(program: Program) -> Program:
+    """The program with all that crosses in one bucket."""
+    own = gathered_together(program.gathered or (), [(program.plan(), {})], program.sources)
+    return replace(program, crosses=False, gathered=own)
 
 
 @pytest.mark.parametrize("block", range(2))
@@ -54,6 +70,10 @@ def test_chains_in_buckets_give_what_one_engine_gives(block: int) -> None:
 
 def test_chains_that_cross_buckets_give_what_one_engine_gives() -> None:
     assert sum(compare(seed, crosses=True) for seed in range(40, 52)) > 5
+
+
+def test_what_crosses_comes_into_one_bucket_and_gives_the_same() -> None:
+    assert sum(compare(seed, crosses=True, gathers=True) for seed in range(60, 80)) > 8
 
 
 def compare_processing(seed: int, *, crosses: bool = False) -> int:
@@ -169,13 +189,31 @@ def test_chains_that_change_give_what_a_replay_gives(name: str, crosses: bool) -
 
 @pytest.mark.parametrize("name", CROSSING)
 def test_chains_that_cross_buckets_change(name: str) -> None:
-    assert change_all(*CROSSING[name], crosses=True).routing() is not None
+    assert change_all(*CROSSING[name], crosses=True).program.routing() is not None
 
 
-def change_all(begun: str, changes: list[str], *, crosses: bool) -> Program:
+@pytest.mark.parametrize("name", ["the middle one", "instances across keys", "across keys", *CROSSING])
+def test_what_crosses_comes_into_one_bucket_behind_changes(name: str) -> None:
+    begun, changes = (CHANGES | CROSSING)[name]
+    was_gathered = set[bool]()
+    for number in range(1, len(changes) + 1):
+        apart = change_all(begun, changes[:number], crosses=True)
+        joined = change_all(begun, changes[:number], crosses=True, gathers=True)
+        assert joined.summary()[2] == apart.summary()[2]  # the ledger
+        was_gathered.add(joined.program != apart.program)
+    assert was_gathered == {True} or name not in CROSSING
+
+
+def change_all(begun: str, changes: list[str], *, crosses: bool, gathers: bool = False) -> Stream:
+    """What a replay gives is given, too, by a job whose queries change between micro-batches.
+
+    gathers: behind the last change, all that crosses comes into one bucket
+    """
     chance, at, table = random.Random(begun), 0, list[Row]()
     job = ChainedJob(begun, buckets=3, crosses=crosses)
     for text in [*changes, None]:
+        if text is None and gathers and job.stream.program.routing() is not None:
+            job.gather(1 + len(changes) % 4)
         own = []
         for _ in range(60):
             at += chance.choice([1, 1, 2])
@@ -193,7 +231,7 @@ def change_all(begun: str, changes: list[str], *, crosses: bool) -> Program:
     found = rows_of(job.stream.tagged, Tag.OUTPUT)
     assert Counter(str(row["text"]) for row in found if row["kind"] in ("print", "route")) == wanted
     assert wanted.total() > 20
-    return job.stream.program
+    return job.stream
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import querylang
-from job_engine.operator.history_run import moved_buckets
+from job_engine.operator.moved_buckets import moved_buckets
 from job_engine.operator.step import run_step
 from job_engine.wire.packed_rows import HOME, RefusedFile, Signal, pack_refused
 from job_engine.wire.program import Program

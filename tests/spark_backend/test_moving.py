@@ -20,10 +20,12 @@ from job_engine.job.upkeep.moving import move, rebucket
 from job_engine.place import place_of
 from job_engine.setting_keys import Engine
 from querylang.errors import InputError
+from tests.support.chained_jobs import ACROSS_KEYS
+from tests.support.embedded import by_word, ledger_of, match_ids
 from tests.support.killed_runs import ROOT
 from tests.support.moved_jobs import set_file
 from tests.support.old_checkpoint import continue_as_a_replay, unpacked
-from tests.support.sensors import add_files, expected, project, streamed, table, totals
+from tests.support.sensors import add_files, answer, expected, project, project_of_two, streamed, table, totals
 
 SAMPLES = Path(__file__).parents[1] / "snapshots"
 SAMPLE = SAMPLES / "checkpoint-3.tar.gz"
@@ -144,6 +146,27 @@ def test_a_job_is_moved_in_the_middle_of_its_stream_and_back(tmp_path: Path) -> 
         run(job, once=True, flush=number == 2)
     assert streamed(tmp_path) == expected(tmp_path)
     assert totals(status_of(job).ledger, "Rise")["received"] == 3000
+
+
+@pytest.mark.usefixtures("spark")
+def test_queries_that_cross_buckets_are_moved_into_one(tmp_path: Path) -> None:
+    job, rows = project_of_two(tmp_path), table(1800)
+    (tmp_path / "sensors.query").write_text(ACROSS_KEYS)
+    for number, (engine, buckets) in enumerate([(Engine.LOCAL, 3), (Engine.SPARK, 4), (Engine.LOCAL, 2)]):
+        if number:
+            move(job, engine, buckets)
+        set_file(job, engine=engine, buckets=buckets)
+        own = rows.iloc[number * 600 : (number + 1) * 600]
+        add_files(tmp_path, own[own.sensor < "s2"], 1, number, source="north")
+        add_files(tmp_path, own[own.sensor >= "s2"], 1, number, source="south")
+        run(job, once=True, flush=number == 2)
+    wanted = answer(tmp_path)
+    assert streamed(tmp_path) == match_ids(wanted)
+    assert all(streamed(tmp_path).values())
+    assert by_word(status_of(job).ledger) == by_word(ledger_of(wanted.ledger.to_pylist()))
+    record = read_record(place_of(str(tmp_path / "state")))
+    assert record is not None
+    assert (record.crosses, record.version) == (False, 7)
 
 
 def test_wrong_numbers_and_running_jobs_are_refused(job: Path) -> None:

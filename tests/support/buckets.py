@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from job_engine.local.frames import parcels_frame, parcels_of
-from job_engine.operator.history_run import moved_buckets
+from job_engine.operator.moved_buckets import moved_buckets
 from job_engine.operator.step import (
     StepResult,
     close_bucket,
@@ -77,6 +77,11 @@ class Stream:
         """The stream continues with so many buckets."""
         self.states = dict(moved_buckets(self.program, self.states.items(), buckets))
         self.program = replace(self.program, buckets=buckets)
+
+    def gather(self, program: Program, buckets: int) -> None:
+        """The stream continues as this program, in which nothing crosses, with so many buckets."""
+        self.states = dict(moved_buckets(self.program, self.states.items(), buckets, gathered=program))
+        self.program = replace(program, buckets=buckets)
 
     def summary(self) -> Summary:
         """The results of all micro-batches so far."""

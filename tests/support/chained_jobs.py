@@ -30,6 +30,31 @@ from tests.support.buckets import Stream
 SOURCES = (ClockSource("a"), ClockSource("b"))
 EVENTS = "event A { integer h; integer v; } event B { integer h; integer v; } event C { integer h; integer v; } "
 
+ACROSS_KEYS = """\
+@TimeFrom("ts")
+@OutOfOrder()
+event Reading { string sensor; float value; float ts; }
+@TimeFrom("ts")
+event Risen { string sensor; float by; float ts; }
+event Pair { string sensor; float by; }
+
+query Rise {
+    inputs { Reading() key sensor within 20.0 wait 5.0; }
+    find Reading as first -> Reading as second where second.value > first.value + 50.0 {
+        route Risen(second.sensor, second.value - first.value, second.ts);
+    }
+}
+query Both {
+    inputs { Risen() within 10.0 wait 9.0; }
+    find Risen as a -> Risen as b where a.sensor != b.sensor and b.by > 60.0 { route Pair(b.sensor, a.by); }
+}
+query Again {
+    inputs { Pair() key sensor within 60.0; Reading(value > 20.0) key sensor within 30.0 wait 20.0; }
+    find Pair as p -> Reading as r { print r.sensor; }
+}
+"""
+"""Over the readings of `tests.support.sensors`: three queries that feed each other, of three keys."""
+
 
 def given(chance: random.Random, events: list[str], pieces: int) -> list[Row]:
     found: list[Row] = []
@@ -92,9 +117,19 @@ class ChainedJob:
         taking = Taking(self.batch, moment, self.batch, with_all_routes, SOURCES, self.base.crosses)
         journal = self.journal.settled(self.progress, self.batch).changed(asked_of_text(text), taking)
         self.journal = journal_of_plain(json_of_text(json.dumps(journal_to_plain(journal)), PlainJournal))
-        ahead = self.journal.handed_over(None, self.batch, with_all_routes)
-        self.stream.program = load_program(ahead.program(self.base, Path()).to_text())
+        self.stream.program = self._program()
         return journal.taken[-1].errors
+
+    def gather(self, buckets: int) -> None:
+        """Nothing crosses any more; so many buckets."""
+        self.journal = replace(self.journal, gathered=self.journal.gathered or ())
+        self.base = replace(self.base, crosses=False)
+        self.stream.gather(self._program(), buckets)
+        self.base = replace(self.base, buckets=buckets)
+
+    def _program(self) -> Program:
+        ahead = self.journal.handed_over(None, self.batch, with_all_routes)
+        return load_program(ahead.program(self.base, Path()).to_text())
 
 
 def with_all_routes(plan: Plan) -> Plan:

@@ -18,13 +18,17 @@ from job_engine.job.checkpoint.checkpoint_record import Moved, crosses, new_plac
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.driver import driver_of, in_words_of_driver
 from job_engine.job.preflight import checked, note_release, other_release
+from job_engine.job.stages.between_batches import kept_program
 from job_engine.job.upkeep.opened_checkpoint import Opened, kept_record, open_checkpoint, saved_states
+from job_engine.job.written_journal import read_journal, write_journal
 from job_engine.local_path import LocalPath, this_user
 from job_engine.operator.bucket_state import write_seeds
-from job_engine.operator.history_run import moved_buckets
+from job_engine.operator.moved_buckets import moved_buckets
 from job_engine.place import Place
 from job_engine.setting_keys import Engine, FixedValue
 from job_engine.sources.listing.batch_log import batches_of, committed_manifest, driver_files, last_batch
+from job_engine.wire.gathering import gathered_together
+from job_engine.wire.program import Program
 from querylang.dataclass import asdict, dataclass, replace
 from querylang.errors import InputError
 from querylang.printable import warn
@@ -137,7 +141,6 @@ def move(path: Path | str, engine: Engine | None = None, buckets: int | None = N
         try:
             opened = open_checkpoint(now)
             _refuse_interrupted(deployment, now)
-            _refuse_crossing(opened, wanted)
             report = _moved(opened, wanted)
         finally:
             lock.release()
@@ -172,14 +175,23 @@ def _refuse_interrupted(deployment: Deployment, now: Deployment) -> None:
     )
 
 
-def _refuse_crossing(opened: Opened, wanted: Deployment) -> None:
-    """States of queries that feed each other across buckets cannot come together any more."""
-    if opened.program.routing() is not None and not crosses(wanted.engine):
-        raise InputError(
-            f"{wanted.checkpoint}: cannot be moved to `engine: {wanted.engine}`: its queries feed each other from bucket"
-            f" to bucket, which only `engine: {opened.deployment.engine}` can do: begin with a new checkpoint; nothing"
-            " was changed"
-        )
+def _gathered(opened: Opened, wanted: Deployment) -> Program | None:
+    """The program as the other driver runs it, if its queries feed each other across buckets and
+    cannot any more; None = the groups stay.
+
+    The journal says for good that no queries were gathered: what is gathered now follows from it.
+    """
+    if opened.program.routing() is None or crosses(wanted.engine):
+        return None
+    journal = read_journal(wanted)
+    epochs = [(opened.program.plan(), {})] if journal is None else journal.plans_and_heirs()
+    before = opened.program.gathered or ()
+    program = replace(opened.program, crosses=False, gathered=gathered_together(before, epochs, opened.program.sources))
+    if journal is None:
+        return program
+    if journal.gathered is None:
+        write_journal(wanted.checkpoint, replace(journal, gathered=()))
+    return kept_program(program, wanted)
 
 
 def _moved(opened: Opened, wanted: Deployment) -> MoveReport:
@@ -190,6 +202,9 @@ def _moved(opened: Opened, wanted: Deployment) -> MoveReport:
     settings = {**opened.record.settings, "buckets": str(wanted.buckets)}
     can_cross = opened.record.crosses and crosses(wanted.engine)
     record = replace(opened.record, settings=settings, tasks=tasks, engine=wanted.engine, crosses=can_cross)
+    gathered = _gathered(opened, wanted)
+    if gathered is not None:
+        record = replace(record, gathered=gathered.gathered)
     last = last_batch(checkpoint)
     report = MoveReport(
         engine_before=opened.deployment.engine,
@@ -208,7 +223,7 @@ def _moved(opened: Opened, wanted: Deployment) -> MoveReport:
         return report
     remove_unused(checkpoint, opened.record)  # what was killed before it had an effect
     folder, seeds = new_places(checkpoint, wanted.engine)
-    size = write_seeds(checkpoint / seeds, _states(opened, wanted.buckets))
+    size = write_seeds(checkpoint / seeds, _states(opened, wanted.buckets, gathered))
     old = opened.program.seeds or str(driver_files(checkpoint).folder / "state")
     moved = Moved(folder, last + 1, committed_manifest(checkpoint), seeds)
     write_record(checkpoint, replace(record, moved=moved))
@@ -216,10 +231,11 @@ def _moved(opened: Opened, wanted: Deployment) -> MoveReport:
     return replace(report, size=size, batch=last, old=old)
 
 
-def _states(opened: Opened, buckets: int) -> Iterator[tuple[int, bytes]]:
+def _states(opened: Opened, buckets: int, gathered: Program | None) -> Iterator[tuple[int, bytes]]:
+    """The states of the new buckets; `gathered`: as of `moved_buckets`."""
     called = opened.folder.last_progress().buckets
     try:
-        yield from moved_buckets(opened.program, saved_states(opened), buckets, called)
+        yield from moved_buckets(opened.program, saved_states(opened), buckets, called, gathered)
     except InputError as error:
         raise InputError(f"{opened.deployment.checkpoint}: {error}; nothing was changed") from error
 

@@ -24,39 +24,15 @@ from job_engine.job.stages import between_batches
 from job_engine.job.stages.prepare import prepare
 from job_engine.job.stages.start import RunKind, start
 from job_engine.job.upkeep.backup import back_up, restore
-from job_engine.job.upkeep.moving import move, rebucket
+from job_engine.job.upkeep.moving import rebucket
 from job_engine.job.upkeep.opened_checkpoint import open_checkpoint, saved_states
 from job_engine.operator.bucket_state import close_state, open_state
-from job_engine.setting_keys import Engine
 from job_engine.wire.program import Program
 from querylang.errors import InputError
+from tests.support.chained_jobs import ACROSS_KEYS as QUERY
 from tests.support.local_jobs import NEVER, Crash, CrashAt, begun, crashed, local, run
 from tests.support.sensors import add_files, answer, expected, project, streamed, table, totals
 from tests.support.waiting import LONGEST
-
-QUERY = """\
-@TimeFrom("ts")
-@OutOfOrder()
-event Reading { string sensor; float value; float ts; }
-@TimeFrom("ts")
-event Risen { string sensor; float by; float ts; }
-event Pair { string sensor; float by; }
-
-query Rise {
-    inputs { Reading() key sensor within 20.0 wait 5.0; }
-    find Reading as first -> Reading as second where second.value > first.value + 50.0 {
-        route Risen(second.sensor, second.value - first.value, second.ts);
-    }
-}
-query Both {
-    inputs { Risen() within 10.0 wait 9.0; }
-    find Risen as a -> Risen as b where a.sensor != b.sensor and b.by > 60.0 { route Pair(b.sensor, a.by); }
-}
-query Again {
-    inputs { Pair() key sensor within 60.0; Reading(value > 20.0) key sensor within 30.0 wait 20.0; }
-    find Pair as p -> Reading as r { print r.sensor; }
-}
-"""
 
 
 def job(folder: Path, files: int = 5, query: str = QUERY) -> Path:
@@ -317,17 +293,6 @@ def test_queries_of_an_earlier_checkpoint_stay_in_one_bucket(
     run(path)
     assert streamed(tmp_path) == expected(tmp_path)
     assert set(open_checkpoint(load_deployment(path)).program.names.values()) == {("chains", True, ("readings",))}
-
-
-def test_queries_that_cross_buckets_are_not_moved_to_another_driver(tmp_path: Path) -> None:
-    path = job(tmp_path, files=1)
-    run(path)
-    before = read_record(load_deployment(path).checkpoint)
-    with pytest.raises(
-        InputError, match=r"cannot be moved to `engine: spark`: its queries feed each other from bucket"
-    ):
-        move(path, Engine.SPARK)
-    assert read_record(load_deployment(path).checkpoint) == before
 
 
 def test_what_an_older_checkpoint_routes_stays_an_output(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
