@@ -55,7 +55,7 @@ def embedded(job: Job) -> Results:
 
 def local(jobs: Sequence[Job]) -> list[Results]:
     """Run the records as micro-batches in workers, which save and read their states in between."""
-    from job_engine.local.cases import run_local
+    from job_engine.local.buckets import run_local
 
     return run_local(_cases(jobs))
 

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from job_engine.local.frames import Frame, Word, sorted_out
-from job_engine.local_path import LocalPath
+from job_engine.local.pool import Pool
+from job_engine.local_path import LocalPath, own_folder
 from job_engine.place import Place, place_to_plain
+from job_engine.sinks.bucket_results import BucketResults
 from job_engine.sinks.kinds import Sink
 from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag, read_table
 from querylang.dataclass import dataclass
+from runtime.threads import thread_count
+
+if TYPE_CHECKING:
+    from job_engine.operator.cases import Case
+    from runtime.results.schemas import Results
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,3 +171,38 @@ class Buckets:
 
     def _of_worker(self, worker: int, buckets: Iterable[int]) -> list[int]:
         return [bucket for bucket in sorted(buckets) if bucket % self._pool.count == worker]
+
+
+# Cases in workers, with restarts, to compare with embedded runs.
+
+
+def run_local(cases: Sequence[Case], *, buckets: int = 2, restart: bool = True) -> list[Results]:
+    """Each case as a stream of micro-batches, which are its pieces.
+
+    restart: whether workers save their states behind every micro-batch, and begin with them again
+    """
+    pool = Pool(min(buckets, thread_count()))
+    try:
+        return [_streamed(pool, case, buckets, restart=restart) for case in cases]
+    finally:
+        pool.close()
+
+
+def _streamed(pool: Pool, case: Case, buckets: int, *, restart: bool) -> Results:
+    from job_engine.operator.cases import Cases  # no job needs it
+
+    job = Cases([case], buckets)
+    workers = Buckets(pool, job.program)
+    workers.begin(pool.folder, None, ())
+    for step in range(len(case.splits) + 1):
+        rows: dict[int, list[bytes]] = {}
+        for row in job.packed(step).to_pylist():
+            rows.setdefault(row["bucket"], []).append(row["data"])
+        for bucket, results in workers.step(step, step, rows).results.items():
+            for table in BucketResults.from_bytes(results).tables:
+                assert table.data is not None, "there is no sink for it"
+                job.note(bucket, step, table.tag, table.query, read_table(table.data))
+        if restart:
+            states = own_folder(pool.folder)
+            workers.begin(pool.folder, states, workers.save(states).buckets)
+    return job.results()[0]

@@ -58,7 +58,7 @@ def moved_buckets(
     program: for which the states were saved
     states: of all buckets that were called, by number
     called: the buckets that are known to have been called; None = all were
-    gathered: the same program as it goes on, if queries of it do not cross any more
+    gathered: the program that runs from now on, if queries cross no more
 
     Raises InputError for a state that cannot be read, and if some are missing.
     """
@@ -103,7 +103,7 @@ def _missing(program: Program, found: Collection[int], called: Collection[int] |
 
 
 class _Division:
-    """Divides the states of a program, and joins them to those of one with other groups or buckets."""
+    """Divides states, and joins them to those of a program with other groups or buckets."""
 
     def __init__(self, before: Program, after: Program, buckets: int) -> None:
         self._before, self._after, self._buckets = before, after, buckets

@@ -1,7 +1,6 @@
 """What releases before kinds of sources have written of what was read.
 
-Manifests of versions 1 and 2, lists of those versions and marks of version 1 have keys for files,
-topics and tables.
+Manifests of versions 1 and 2, and lists of those versions, have keys for files, topics and tables.
 """
 
 from __future__ import annotations
@@ -119,18 +118,6 @@ def old_memories(plain: Mapping[str, Any]) -> dict[str, Remembered]:
     for source, topics in data.get("positions", {}).items():
         found[source] = Remembered(_TOPICS, TopicsMemory(source, topics))
     return found
-
-
-class _Mark(TypedDict):
-    files: Mapping[str, list[str]]
-    positions: Mapping[str, Any]
-    tables: Mapping[str, Any]
-
-
-def old_done(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """What a mark of a history has of each source, as `SourceRunning.done` gives it."""
-    data = shaped(plain, _Mark)
-    return {**data["files"], **data["positions"], **data["tables"]}
 
 
 def _file(row: _FileRow) -> pieces.TakenFile:

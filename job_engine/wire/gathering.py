@@ -132,7 +132,10 @@ def gathered_together(
 
 
 def _are_together(members: Sequence[QueryPlan], names: Collection[GroupName], events: Sequence[EventType]) -> bool:
-    """Whether what queries that feed each other route is in its bucket already; `names`: of their groups."""
+    """Whether what queries that feed each other route is in its bucket already.
+
+    names: of their groups
+    """
     if len(names) > 1:
         return False
     is_in_one_bucket = next(iter(names))[1]

@@ -64,10 +64,10 @@ DOORS = {
     "runtime.why": "__init__",
     "job_engine.wire": "clock_sources gathering packed_rows partition_groups plan_text program reports tagged_rows",
     "job_engine.operator": "bucket_state cases clocks history_run moved_buckets step",
-    "job_engine.sources": "crash_marks folder.listing kinds listing.batch_log listing.command_folder listing.lister listing.manifests old_lists reading source table.commits table.reading table.settings task_reading",
+    "job_engine.sources": "crash_marks folder.listing kinds listing.batch_log listing.command_folder listing.lister listing.manifests reading source table.commits table.reading table.settings task_reading",
     "job_engine.sinks": "bucket_results kinds names run_sinks table.settings table.writing tables topics.publishing topics.settings",
     "job_engine.job": "checkpoint.locks commands driver history.running job plan_rules preflight reports stages.start status upkeep.backup upkeep.keys upkeep.moving upkeep.results",
-    "job_engine.local": "cases",
+    "job_engine.local": "buckets",
     "spark_backend.launch": "jvm session_settings worker_python",
     "ensue.importing": "translation",
     "ensue.live": "open_queries",
@@ -80,10 +80,10 @@ door, which lists the names that others use."""
 MOST_IMPORTS = {"job_engine.job.job": 20, "job_engine.operator.step": 20}
 """The files that tell the stages of something: so few modules they import, so that the stages are seen."""
 
-MOST_FILES = {"querylang": 68, "runtime": 167, "job_engine": 152, "spark_backend": 21, "ensue": 63}
+MOST_FILES = {"querylang": 68, "runtime": 167, "job_engine": 151, "spark_backend": 21, "ensue": 63}
 """Files per package, `__init__` files among them. This bound and the next two only go down."""
 
-MOST_DOORS = {"querylang": 20, "runtime": 29, "job_engine": 52, "spark_backend": 3, "ensue": 14}
+MOST_DOORS = {"querylang": 20, "runtime": 29, "job_engine": 51, "spark_backend": 3, "ensue": 14}
 """Modules that others may import, over the folders of a package."""
 
 MOST_IMPORT_LINES = {"querylang": 42, "runtime": 61, "job_engine": 73, "spark_backend": 99, "ensue": 83}

@@ -368,7 +368,7 @@ MISTAKES = (
     Mistake(
         "history",
         _JOINING,
-        "chosen = (_chosen(item, ~_are_in(item, known)) for item in records)",
+        "chosen = (item.chosen(~_are_in(item, known)) for item in records)",
         "chosen = iter(records)",
     ),
     # what a broker has deleted was not read

@@ -18,7 +18,6 @@ from job_engine.place import Place, files_below, names_in
 from job_engine.sources.kinds import running_of
 from job_engine.sources.listing.command_folder import Command
 from job_engine.sources.listing.manifests import ReadList
-from job_engine.sources.old_lists import old_done
 from job_engine.sources.source import Again, PieceAgain
 from job_engine.wire.packed_rows import unpack_row
 from job_engine.wire.program import Program
@@ -139,7 +138,7 @@ def _remove(place: Place) -> None:
 
 
 MARK_VERSION = 2
-"""Version 1 has files, topics and tables in keys of their own: `old_lists`."""
+"""Version 1 has files, topics and tables in keys of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +174,20 @@ def read_mark(folder: Place) -> HistoryMark:
     data = file.needed()
     with file.checking():
         common = shaped({key: data.pop(key) for key in _Common.__annotations__ if key in data}, _Common)
-        done = shaped(data["sources"], dict[str, Any]) if "sources" in data else old_done(data)
+        done = shaped(data["sources"], dict[str, Any]) if "sources" in data else _done_before(data)
         return HistoryMark(common["titles"], common["events"], done)
+
+
+class _FirstMark(TypedDict):
+    files: Mapping[str, list[str]]
+    positions: Mapping[str, Any]
+    tables: Mapping[str, Any]
+
+
+def _done_before(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """What a mark of version 1 has of each source, as `SourceRunning.done` gives it."""
+    data = shaped(plain, _FirstMark)
+    return {**data["files"], **data["positions"], **data["tables"]}
 
 
 def _mark_file(folder: Place) -> JobFile[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from job_engine.local.cases import run_local
+from job_engine.local.buckets import run_local
 from job_engine.operator.cases import Case
 from runtime.columns.arrivals import Arrivals
 from tests.spark_backend.samples import PLAN
