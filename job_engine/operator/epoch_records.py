@@ -102,14 +102,12 @@ def followed(engine: Engine, stage: Stage, number: int) -> tuple[Engine, pa.Tabl
 def passed_over(program: Program, group: PartitionGroup, records: Iterable[GroupRecords]) -> list[Results]:
     """What is given of released records that cannot concern any query of the group.
 
-    The group has not waited for their sources, so it may be in a later epoch. They are counted for
-    the queries of their own one.
+    The group has not waited for their sources, so its clock, and its epoch, may be later ones. They
+    are counted for the queries of their own epoch.
     """
     results = []
     for item in records:
-        for stage, arrivals in _by_stage(program.stages, item.arrivals):
-            own = stage.groups[group.number]
-            known = Arrivals(as_known(arrivals.table, own.plan.events, stage.known))
+        for own, known in _by_stage(program, group, item.arrivals):
             account = count_uses(known, own.uses(known), np.ones(len(known), np.bool_))
             results.append(Results(ledger=ledger_table(account)))
             refused = is_refused_once(known.system("kind"))
@@ -119,11 +117,17 @@ def passed_over(program: Program, group: PartitionGroup, records: Iterable[Group
     return results
 
 
-def _by_stage(stages: Sequence[Stage], arrivals: Arrivals) -> Iterator[tuple[Stage, Arrivals]]:
-    """Records by the epoch that they belong to."""
+def _by_stage(program: Program, group: PartitionGroup, arrivals: Arrivals) -> Iterator[tuple[PartitionGroup, Arrivals]]:
+    """Records by the epoch that they belong to, as it knows them, with the group as it is then."""
+    if not program.epochs:
+        yield group, arrivals
+        return
+    stages = program.stages
     number = np.searchsorted(_ends(stages), arrivals.system("arrival"), side="left")
-    for own in np.unique(number).tolist():
-        yield stages[own], _chosen(arrivals, number == own)
+    for place in np.unique(number).tolist():
+        stage, own = stages[place], stages[place].groups[group.number]
+        early = _chosen(arrivals, number == place)
+        yield own, Arrivals(as_known(early.table, own.plan.events, stage.known))
 
 
 def _ends(stages: Sequence[Stage]) -> Sequence[int]:

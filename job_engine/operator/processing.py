@@ -77,7 +77,10 @@ def _without_epochs(state: BucketState, work: _Work) -> Exchange[tuple[BucketSta
     found = yield from in_rounds(
         program.buckets, routing, [work.results(group, engine, routing) for group, engine in each]
     )
-    return state, [result for results in found for result in results]
+    results = [result for own in found for result in own]
+    for group in work.visit.groups:
+        results += passed_over(program, group, work.passed_over(group))
+    return state, results
 
 
 def _with_epochs(state: BucketState, work: _Work) -> Exchange[tuple[BucketState, list[Results]]]:
@@ -189,7 +192,7 @@ class _Work:
         return self.visit.program.has_changes
 
     def results(self, group: PartitionGroup, engine: Engine, routing: Routing | None) -> GroupRounds[list[Results]]:
-        return self.of_stage(group, engine, self.pieces(group, self.records), NEVER, routing, is_last=True)
+        return self.of_stage(group, engine, self._pieces(group), NEVER, routing, is_last=True)
 
     def of_stage(
         self,
@@ -228,7 +231,7 @@ class _Work:
         """The stages that a group goes through, each with its records, the limit of its time and
         the stage that follows at once."""
         turn = self.turns[group.number]
-        pieces = self.pieces(group, [item for item in self.records if not self._passes_over(group, item)])
+        pieces = self._pieces(group)
         if self.arrive_now:
             pieces = pieces.changed(lambda arrivals: _arriving_at(arrivals, turn.now))
         stages = self.visit.program.stages
@@ -263,10 +266,12 @@ class _Work:
         return [item for item in self.records if item.group == group.number and self._passes_over(group, item)]
 
     def _passes_over(self, group: PartitionGroup, item: GroupRecords) -> bool:
-        return not (item.is_copy or item.source in (CONTROL, COMMANDS) or group.meets(item.source))
+        is_for_all = item.is_copy or item.source in (CONTROL, COMMANDS)
+        return not (is_for_all or self.arrive_now or group.meets(item.source))
 
-    def pieces(self, group: PartitionGroup, records: Sequence[GroupRecords]) -> Pieces:
+    def _pieces(self, group: PartitionGroup) -> Pieces:
         """Released records, as a group takes them."""
+        records = [item for item in self.records if not self._passes_over(group, item)]
         own = [item for item in records if not item.is_copy]
         return Pieces(
             _together(group, (item for item in own if item.refuses)),

@@ -96,3 +96,22 @@ def test_a_stuck_source_holds_up_no_query_that_does_not_read_it() -> None:
     assert times["Follows"]["waits_for"] == ["b"]
     assert times["Waits"]["waits_for"] == times["Any"]["waits_for"] == ["c"]
     assert (times["Follows"]["arrival"], times["Waits"]["arrival"]) == (2_000_000, None)
+
+
+def test_what_no_query_can_read_keeps_its_arrival_where_no_query_waits_for_its_source() -> None:
+    plan = querylang.compile_text(
+        "event A { string k; integer n; } event C { string k; integer n; } query Q { inputs { A() key k retain 1; } find A as a }"
+    ).plan
+    program, state = Program.of(plan, buckets=1, sources=(ClockSource("a", "A"), ClockSource("c", "C"))), None
+    ahead: dict[str, object] = {"at": 5.0, "event": "A", "k": "x", "n": 1}
+    behind: dict[str, object] = {"at": 2.0, "event": "C", "k": "x", "n": "none"}
+    tagged = []
+    for source, row in (("a", ahead), ("a", ahead | {"at": 6.0}), ("c", behind)):
+        packed = pack_arrivals(read_records([[row]], plan).arrivals, program.groups(), 1, source=source)
+        step = run_step(program, 0, state, [packed.column(1)[0].as_py()], 0)
+        state, tagged = step.state, [*tagged, *step.rows]
+    (row,) = rows_of(tagged, Tag.DISCARDED)
+    assert row["reason"] == "malformed"
+    assert str(row["arrival"]).endswith("00:00:02+00:00")
+    counts = {str(row["what"]): row["count"] for row in rows_of(tagged, Tag.LEDGER) if row["source"] == "table-2"}
+    assert "before_clock" not in counts
