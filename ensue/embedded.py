@@ -114,6 +114,10 @@ class ToReplay:
 
     def replay(self, progress: Progress | None = None) -> Replay:
         """The results of all records."""
+        with rare_collections():
+            return self._replayed(progress)
+
+    def _replayed(self, progress: Progress | None) -> Replay:
         if isinstance(self.records, Records) and (changing := self.script(self.records)) is not None:
             return self._changed(*changing)
         replaying = None if progress is None else partial(progress, "replay")
