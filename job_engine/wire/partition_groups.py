@@ -28,6 +28,7 @@ from querylang.plan.routing import levels, taken_types
 from runtime.admission import FilterIndex, Outcome, Selector, shared_selectors
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.columns.keys import bucket_of, has_keys_apart
+from runtime.columns.rows import RepeatedTexts
 from runtime.engine import Crossing, RoutedRecords, only_result
 from runtime.input_policies import is_clocked, shares_clock
 from runtime.interpreter import event_numbers
@@ -183,7 +184,7 @@ class _Looking:
         kinds = arrivals.system("kind").astype(np.int64)
         by_kind = [_is_wanted(own, refuses=refuses) for own in self._unseen]
         wanted: NDArray[np.bool_] = np.logical_or.reduce(by_kind)[kinds]
-        found = self._index.found(arrivals.table, kinds)
+        found = self._index.found(RepeatedTexts(arrivals.table), kinds)
         partly = list[tuple[Selector, NDArray[np.int64]]]()
         for selector, rows in zip(self._different, found, strict=True):
             if selector.looks_at_more:

@@ -23,16 +23,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.dataclass import dataclass, field
+from querylang.dataclass import dataclass, field, replace
 from querylang.plan.expression import Binary, Call, Expression, FieldOf, IndexOf, Items, Literal, Type, Unary, walk
 from querylang.plan.model import Plan, QueryPlan
-from runtime.column_types import Integers, arrow_type, has_column, one_chunk
+from runtime.column_types import Integers, arrow_type, different_numbers, has_column, one_chunk
 from runtime.columns.arrivals import column_name
-from runtime.columns.expressions import as_array
+from runtime.columns.expressions import as_array, evaluate
 from runtime.columns.keys import group_rows
+from runtime.columns.rows import RepeatedTexts
 
 _HASHED = (Type.INTEGER, Type.STRING)
 """Types of fields whose values are hashed. Of floats 0.0 equals -0.0, which hashes do not know."""
+
+_COMPUTED = (Type.BOOLEAN, Type.INTEGER, Type.FLOAT)
+"""Types of what is computed once for each text of a field."""
 
 _OF_VALUES = (Literal, FieldOf, Unary, Binary, Call, Items, IndexOf)
 """Expressions of these alone give equal values for equal fields."""
@@ -268,9 +272,10 @@ class FilterIndex:
                 for value in lookup.values:
                     of_field.values.setdefault(value, []).append(number)
 
-    def found(self, table: pa.Table, kinds: Integers) -> list[Integers]:
+    def found(self, texts: RepeatedTexts, kinds: Integers) -> list[Integers]:
         """By number the records that can be wanted, ascending.
 
+        texts: of the records
         kinds: by record the number of its event type; others are negative
         """
         parts: list[list[Integers]] = [[] for _ in range(self._count)]
@@ -282,10 +287,10 @@ class FilterIndex:
                 of_kinds[kind] = of_kind
                 for number in own.all:
                     parts[number].append(of_kind)
-                self._find(own, _RowsOfKind(self._plan, kind, own.query, table, of_kind), parts)
+                self._find(own, _RowsOfKind(self._plan, kind, own.query, texts, of_kind), parts)
         for name, values in self._values.items():
-            if has_column(table, name):
-                for kind, codes in values.codes(one_chunk(table.column(name)), of_kinds):
+            if has_column(texts.table, name):
+                for kind, codes in values.codes(texts, name, of_kinds):
                     wanting = list(self._kinds[kind].fields[name].values.values())
                     _add_slices(parts, wanting, codes, of_kinds[kind])
         return [_joined(own) for own in parts]
@@ -297,13 +302,10 @@ class FilterIndex:
                 for condition, numbers in of_field.computed.items():
                     _add_to(parts, numbers, rows.true_for(condition))
                 continue
-            if not (of_field.ranges or of_field.computed):
-                continue
-            column = rows.column(name)
             if of_field.ranges:
-                _add_ranges(parts, of_field.ranges, column, rows.numbers)
+                _add_ranges(parts, of_field.ranges, rows.column(name), rows.numbers)
             if of_field.computed:
-                distinct = rows.distinct(name, column)
+                distinct = rows.distinct(name)
                 for condition, numbers in of_field.computed.items():
                     _add_to(parts, numbers, distinct.true_for(condition))
         for condition, numbers in own.computed.items():
@@ -326,15 +328,25 @@ class _Values:
         """`kind`: of the records that are wanted, if they have one of these values."""
         self._own[kind] = [self._numbers.setdefault(value, len(self._numbers)) for value in values]
 
-    def codes(self, column: pa.Array, of_kinds: Mapping[int, Integers]) -> Iterator[tuple[int, Integers]]:
+    def codes(
+        self, texts: RepeatedTexts, name: str, of_kinds: Mapping[int, Integers]
+    ) -> Iterator[tuple[int, Integers]]:
         """By kind, by record: the number of its value among those of the kind; -1 = another.
 
+        name: of the column
         of_kinds: by kind, its rows in the column
         """
         asked = [kind for kind in self._own if kind in of_kinds]
-        values = pa.array(list(self._numbers), self._type)
+        values, column = pa.array(list(self._numbers), self._type), one_chunk(texts.table.column(name))
         is_most = 2 * sum(len(of_kinds[kind]) for kind in asked) > len(column)
-        whole = _numbers_in(column, values) if is_most else None
+        whole: Integers | None = None
+        if is_most:
+            known = texts.column(name)
+            whole = (
+                _numbers_in(column, values)
+                if known is None
+                else _numbers_in(known.dictionary, values)[known.indices.to_numpy()]
+            )
         for kind in asked:
             rows = of_kinds[kind]
             numbers = _numbers_in(column.take(pa.array(rows)), values) if whole is None else whole[rows]
@@ -393,11 +405,12 @@ _NO_ROWS = np.empty(0, np.int64)
 
 
 class _RowsOfKind:
-    """The records of one event type in a piece; `numbers`: their rows in `table`."""
+    """The records of one event type in a piece; `numbers`: their rows in the table of `texts`."""
 
-    def __init__(self, plan: Plan, kind: int, query: QueryPlan | None, table: pa.Table, numbers: Integers) -> None:
-        self.table, self.numbers = table, numbers
-        self._plan, self._event, self._query = plan, plan.events[kind], query
+    def __init__(self, plan: Plan, kind: int, query: QueryPlan | None, texts: RepeatedTexts, numbers: Integers) -> None:
+        self.table, self.numbers = texts.table, numbers
+        self._texts, self._plan, self._event, self._query = texts, plan, plan.events[kind], query
+        self._known: dict[Expression, pa.Array | None] = {}
 
     def column(self, name: str) -> pa.Array:
         """A column of these records."""
@@ -406,14 +419,66 @@ class _RowsOfKind:
 
     def true_for(self, condition: Expression) -> Integers:
         """The records for which a condition is true."""
-        return self.numbers[self._is_true(condition, read_of(self.table, self.numbers, [condition]))]
+        columns = dict[str, pa.Array]()
+        condition = self._with_columns(condition, columns)
+        table = read_of(self.table, self.numbers, [condition])
+        for name, column in columns.items():
+            table = table.append_column(name, column)
+        return self.numbers[self._is_true(condition, table)]
 
-    def distinct(self, name: str, column: pa.Array) -> _Distinct:
+    def distinct(self, name: str) -> _Distinct:
         """The different values of a column, with nulls as one of them."""
-        encoded = column.dictionary_encode(null_encoding="encode")
-        values = pa.table({name: encoded.dictionary})
-        codes = encoded.indices.to_numpy().astype(np.int64)
-        return _Distinct(codes, self.numbers, lambda condition: self._is_true(condition, values))
+        codes, values = self._by_value(name)
+        return _Distinct(codes, self.numbers, lambda condition: self._is_true(condition, pa.table({name: values})))
+
+    def _by_value(self, name: str) -> tuple[Integers, pa.Array]:
+        """By record the number of its value in a column, and the values, among them all of these
+        records."""
+        encoded = self._texts.column(name)
+        if encoded is None:
+            encoded = self.column(name).dictionary_encode(null_encoding="encode")
+            return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary
+        codes, values = encoded.indices.to_numpy()[self.numbers].astype(np.int64), encoded.dictionary
+        if len(values) <= len(codes):
+            return codes, values
+        different, codes = different_numbers(codes, len(values))
+        return codes, values.take(pa.array(different))
+
+    def _with_columns(self, node: Expression, columns: dict[str, pa.Array]) -> Expression:
+        """An expression that reads a column in place of each part that one text decides.
+
+        columns: gets these, by name
+        """
+        if isinstance(node, Literal | FieldOf):
+            return node
+        column = self._column_of(node)
+        if column is not None and node.type is not None:
+            field_ = FieldOf(node.type, 0, f"#{len(columns)}")
+            columns[column_name(field_.field, field_.type)] = column
+            return field_
+        match node:
+            case Binary(left=left, right=right):
+                return replace(node, left=self._with_columns(left, columns), right=self._with_columns(right, columns))
+            case Unary(operand=operand):
+                return replace(node, operand=self._with_columns(operand, columns))
+        return node
+
+    def _column_of(self, node: Expression) -> pa.Array | None:
+        """What a number or a condition is, if one text decides; None = it does not."""
+        if node not in self._known:
+            only = _only_field(node) if node.type in _COMPUTED else None
+            name = "" if only is None else column_name(only.field, only.type)
+            is_known = has_column(self.table, name) and self._texts.column(name) is not None
+            self._known[node] = self._computed(node, name) if is_known else None
+        return self._known[node]
+
+    def _computed(self, node: Expression, name: str) -> pa.Array | None:
+        """What it is by record, computed once for each text; None = it fails for some."""
+        codes, values = self._by_value(name)
+        found = evaluate(node, pa.table({name: values}), self._plan, self._event, self._query)
+        if found.failed is not None:
+            return None  # a part that fails is more than null to what is around it
+        return pa.array(found.values, mask=None if found.valid is None else ~found.valid).take(pa.array(codes))
 
     def _is_true(self, condition: Expression, table: pa.Table) -> NDArray[np.bool_]:
         passes = as_array(condition, table, self._plan, self._event, self._query)

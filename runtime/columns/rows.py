@@ -354,11 +354,56 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 
+_OFTEN = 2
+"""Cells that are shared so often, on average, are put together first."""
+
+_SAMPLE = 4_096
+"""So many rows of a column tell whether its texts repeat."""
+
+
+class RepeatedTexts:
+    """The columns of text of a table by their different texts, each when it is first asked for.
+
+    So what one text decides is found out once, however many rows have it, and copies of rows need
+    not copy texts.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+        self._known: dict[str, pa.DictionaryArray | None] = {}
+
+    def column(self, name: str) -> pa.DictionaryArray | None:
+        """A column, with null as one of its texts; None = it is not text, or texts do not repeat."""
+        if name not in self._known:
+            column = one_chunk(self.table.column(name))
+            self._known[name] = column.dictionary_encode(null_encoding="encode") if _repeats(column) else None
+        return self._known[name]
+
+    def shared(self) -> pa.Table:
+        """The table; rows with equal texts share them where that is known by now."""
+        table = self.table
+        for name, column in self._known.items():
+            if column is not None:
+                table = table.set_column(table.schema.get_field_index(name), name, column)
+        return table
+
+
+def _repeats(column: pa.Array) -> bool:
+    """Whether a column is text of which most rows have the same as others, as a part of it says."""
+    if not pa.types.is_string(column.type) or not len(column):
+        return False
+    some = column.take(pa.array(np.arange(0, len(column), 1 + len(column) // _SAMPLE)))
+    return bool(_OFTEN * pc.count_distinct(some, mode="all").as_py() <= len(some))
+
+
 # Numbered rows: columns of records that several queries store, once for all of them.
 
 
-_OFTEN = 2
-"""Records that are shared so often, on average, are put together first."""
+def _shared(column: pa.Array, indices: NDArray[np.int32], rows: pa.Array) -> pa.Array:
+    """Rows of a column, which share its cells; `rows`: of one whose rows share cells already."""
+    if not pa.types.is_dictionary(column.type):
+        return shared_cells(column, indices)
+    return pa.DictionaryArray.from_arrays(column.indices.take(rows), column.dictionary, safe=False)
 
 
 class NumberedRows:
@@ -390,19 +435,31 @@ class NumberedRows:
         if not self._schema.names:
             return []
         if (numbers >= self._first).all():
-            table, rows = self._call, numbers - self._first
-            different, places = different_numbers(rows, len(table))
-            if _OFTEN * len(different) <= len(rows):  # then their cells fit into the processor's caches
-                table, rows = self._of_call(self._first + different), places
-        else:
-            different, rows = np.unique(numbers, return_inverse=True)
-            first_new = int(np.searchsorted(different, self._first))
-            table = joined([self._stored(different[:first_new]), self._of_call(different[first_new:])])
+            return self._shared_of_call(numbers - self._first)
+        different, rows = np.unique(numbers, return_inverse=True)
+        first_new = int(np.searchsorted(different, self._first))
+        table = joined([self._stored(different[:first_new]), self._of_call(different[first_new:])])
         indices = rows.astype(np.int32)
+        return [shared_cells(one_chunk(table.column(field.name)), indices) for field in self._schema]
+
+    def _shared_of_call(self, rows: Integers) -> list[pa.Array]:
+        """The same, of records of the call only."""
+        columns = {
+            field.name: one_chunk(self._call.column(field.name))
+            for field in self._schema
+            if has_column(self._call, field.name)
+        }
+        different, places = different_numbers(rows, len(self._call))
+        indices = rows.astype(np.int32)
+        if _OFTEN * len(different) <= len(rows):  # then their cells fit into the processor's caches
+            chosen, indices = pa.array(different), places.astype(np.int32)
+            columns = {
+                name: column if pa.types.is_dictionary(column.type) else column.take(chosen)
+                for name, column in columns.items()
+            }
+        taken = pa.array(rows)
         return [
-            shared_cells(one_chunk(table.column(field.name)), indices)
-            if has_column(table, field.name)
-            else pa.nulls(len(indices), field.type)
+            _shared(columns[field.name], indices, taken) if field.name in columns else pa.nulls(len(rows), field.type)
             for field in self._schema
         ]
 
@@ -441,7 +498,9 @@ class NumberedRows:
         for field in self._schema:
             if has_column(records, field.name):
                 own = records.column(field.name)
-                columns.append(own if rows is None else own.take(rows))
+                is_shared = rows is not None and pa.types.is_dictionary(own.type)
+                own = taken_cells(one_chunk(own), rows) if is_shared else own if rows is None else own.take(rows)
+                columns.append(own)
             else:
                 columns.append(pa.nulls(count, field.type))
         return pa.table(columns, schema=self._schema)

@@ -131,15 +131,18 @@ class FamilyRunner:
         if not is_due and self.admission.is_idle(records.limit):
             self.admission.is_behind = self.admission.has_begun and not self.admission.state.is_empty
             return FamilyOutcome({}, found.unseen, looked_at=found.count)
-        outcome = self.run(*self.records_of(records, found.rows))
+        outcome = self.run(*self.records_of(records, found.rows, found.shared))
         account = outcome.account
         account.update(found.unseen)
         return replace(outcome, account=account, looked_at=found.count)
 
-    def records_of(self, records: CallRecords, rows: Sequence[Integers]) -> tuple[CallRecords, Integers]:
+    def records_of(
+        self, records: CallRecords, rows: Sequence[Integers], shared: pa.Table | None = None
+    ) -> tuple[CallRecords, Integers]:
         """The records of members, and their numbers in the call.
 
         rows: by member, the numbers of its records
+        shared: as of `FamilyRecords`
         """
         numbers = np.concatenate(rows)
         owner = np.repeat(np.arange(len(rows)), [len(own) for own in rows])
@@ -148,8 +151,8 @@ class FamilyRunner:
         columns = {*self._family.parts.schema.names, "_place", "_text"}
         names = [name for name in records.table.column_names if name in columns]
         own = chosen_records(replace(records, table=records.table.select(names)), numbers)
-        table = own.table
-        for name, values in self._added(owner, numbers + self._rest.begin(records.table)).items():
+        table, first = own.table, self._rest.begin(records.table if shared is None else shared)
+        for name, values in self._added(owner, numbers + first).items():
             table = table.append_column(name, values)
         return replace(own, table=table), numbers
 
@@ -188,21 +191,23 @@ class FamilyRunner:
             carry = replace(carry, free=found.free)
             if has_waits:
                 carry, matched = self._runner.expired_waits(records, carry, call.events, found, call.wanted.records)
-                self._give(given, carry, matched.by_step(carry.rows.keys))
+                self._give(given, carry, matched.by_step(carry.rows.keys).with_steps(numbers, 0))
             elif len(found.latest):
-                self._give(given, carry, self._runner.matched(carry, lambda: found, call.wanted.records))
+                matched = self._runner.matched(carry, lambda: found, call.wanted.records)
+                self._give(given, carry, matched.with_steps(numbers, 0))
             for number, errors in self._errors(carry, found, call.wanted.records).items():
-                given.outputs.setdefault(number, []).append(errors)
+                given.outputs.setdefault(number, []).append(numbered(errors, numbers, 0))
         released = carry.admitted.released
         if call.has_null or released.verdict.any():
             bad = refused(records, call.wanted, released)
             table = self._whole(records.table.take(pa.array(bad.rows)))
             for number, rows in _by_owner(table):
                 own = bad.only(rows)._replace(rows=rows)
-                given.discarded[number] = numbered(refused_rows(self._family.members[number], table, own), bad.rows, 0)
+                discarded = refused_rows(self._family.members[number], table, own)
+                given.discarded[number] = numbered(discarded, numbers[bad.rows], 0)
         self._left = carry
         given.account.update(self._named(call.account))
-        return FamilyOutcome(self._outcomes(given, numbers), given.account, carry.admitted.last_release)
+        return FamilyOutcome(self._outcomes(given), given.account, carry.admitted.last_release)
 
     def _keyed(self, number: int, own: Sequence[pa.ChunkedArray], count: int) -> list[Any]:
         """Columns of a table by key as the family has them; `own`: those of a member."""
@@ -259,7 +264,10 @@ class FamilyRunner:
             )
 
     def _give(self, given: _Given, carry: Carry, matched: Matched) -> None:
-        """Lets each member do what comes behind the search with its matches."""
+        """Lets each member do what comes behind the search with its matches.
+
+        matched: with the numbers of steps that records have in the call
+        """
         if not len(matched):
             return
         rows, matched = self._rows_of_matches(carry, matched)
@@ -314,12 +322,12 @@ class FamilyRunner:
             for number, own in of_members.items()
         }
 
-    def _outcomes(self, given: _Given, numbers: Integers) -> dict[str, QueryOutcome]:
-        """By title what its query has given; `numbers`: those of records in the call."""
-        outcomes = {}
+    def _outcomes(self, given: _Given) -> dict[str, QueryOutcome]:
+        """By title what its query has given."""
+        outcomes = dict[str, QueryOutcome]()
         for number in sorted({*given.found, *given.outputs, *given.discarded}):
             parts, later = self._family.members[number], given.found.get(number)
-            outcome = QueryOutcome(
+            outcomes[parts.query.title] = QueryOutcome(
                 matches=given.tables.get(number),
                 found=None if later is None or number in given.tables else already_found(later),
                 outputs=rows_of(NO_OUTPUTS, given.outputs.get(number, [])),
@@ -329,7 +337,6 @@ class FamilyRunner:
                 adjusted=NO_ADJUSTED,
                 routed=given.routed.get(number, ()),
             )
-            outcomes[parts.query.title] = outcome.with_steps(numbers)
         return outcomes
 
     def _named(self, account: Account) -> Account:

@@ -19,6 +19,7 @@ from querylang.plan.model import Plan
 from runtime.admission import FilterIndex, Moves, Outcome
 from runtime.column_types import Integers, one_chunk
 from runtime.columns.arrivals import RecordKind
+from runtime.columns.rows import RepeatedTexts
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.query_runner import QueryOutcome
 from runtime.engine.shared_admission import SharedAdmission
@@ -87,7 +88,7 @@ class LookedAt:
 
         members: by title the admissions of its queries
         """
-        return FamilyRecords([_NO_ROWS] * len(members), 0, _NONE_UNSEEN)
+        return FamilyRecords([_NO_ROWS] * len(members), None, 0, _NONE_UNSEEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +96,13 @@ class FamilyRecords:
     """The records of a family in a call.
 
     rows: by member, their numbers
+    shared: all records of the call, whose rows may share cells; None = they do not
     count: how many pairs of a member and a record have been looked at
     unseen: the ledger's counts of all others, with the titles of the members
     """
 
     rows: Sequence[Integers]
+    shared: pa.Table | None
     count: int
     unseen: Account
 
@@ -123,12 +126,13 @@ class Looking:
 
     def of_call(self, records: CallRecords, apart: Collection[SharedAdmission]) -> LookedAt:
         """What is looked at in a call; `apart`: admissions whose queries have a family."""
-        rows = self._index.found(records.table, records.kinds)
+        texts = RepeatedTexts(records.table)
+        rows = self._index.found(texts, records.kinds)
         controls = np.flatnonzero(records.kinds == RecordKind.CONTROL)
         if len(controls):
             rows = [np.union1d(own, controls) for own in rows]
         alone = [place for place, admission in enumerate(self.admissions) if admission not in apart]
-        return _Found(records, self._places, rows, self._unseen_of, self._unseen, alone)
+        return _Found(records, texts.shared(), self._places, rows, self._unseen_of, self._unseen, alone)
 
 
 class _Found(LookedAt):
@@ -140,18 +144,19 @@ class _Found(LookedAt):
     def __init__(
         self,
         records: CallRecords,
+        shared: pa.Table,
         places: Mapping[SharedAdmission, int],
         rows: Sequence[Integers],
         unseen_of: Sequence[int],
         unseen: Sequence[NDArray[np.int8]],
         alone: Sequence[int],
     ) -> None:
-        """`rows`: by place of an admission; `unseen_of`: by place, which of `unseen` it has.
+        """`shared`: as of `FamilyRecords`; `rows`: by place of an admission; `unseen_of`: by place, which of `unseen` it has.
 
         unseen: by kind of record, the outcome of those that are not found
         alone: the places of admissions that are offered their records
         """
-        self._alone = alone
+        self._alone, self._shared = alone, shared
         self._records, self._places, self._rows, self._unseen_of = records, places, rows, unseen_of
         sources = one_chunk(records.table.column("_source"))
         self._names: list[str] = sources.dictionary.to_pylist()
@@ -179,7 +184,7 @@ class _Found(LookedAt):
             if len(own) and selector.looks_at_more:
                 own = own[selector.passes(self._records.table, own, self._records.kinds[own])]
             rows.append(own)
-        return FamilyRecords(rows, count, self._unseen_of_members(list(members), places, rows))
+        return FamilyRecords(rows, self._shared, count, self._unseen_of_members(list(members), places, rows))
 
     def _unseen_of_members(self, titles: Sequence[str], places: Sequence[int], rows: Sequence[Integers]) -> Account:
         """The counts of records that are not of a member."""

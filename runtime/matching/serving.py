@@ -26,6 +26,7 @@ from querylang.plan.model import Every, Plan, QueryPlan, Where, Within, Without
 from querylang.plan.questions import has_additions
 from runtime.admission import Filtered, FilterIndex, lookup_of
 from runtime.column_types import Integers
+from runtime.columns.rows import RepeatedTexts
 from runtime.interpreter import event_numbers
 from runtime.matching.find_every import aggregates_of
 from runtime.matching.interface import Found, Matcher, Ordered
@@ -345,6 +346,6 @@ class Searches:
         """By query the positions of the events that its search has to see; None = all."""
         if self._index is None or not len(events.row):
             return [None] * len(self._places)
-        rows = self._index.found(events.table, events.table.column("_kind").to_numpy().astype(np.int64))
+        rows = self._index.found(RepeatedTexts(events.table), events.table.column("_kind").to_numpy().astype(np.int64))
         place = places(events)
         return [None if own is None else positions_of(events, rows[own], place) for own in self._places]

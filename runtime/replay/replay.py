@@ -364,7 +364,8 @@ def replay_calls(
     at = 0
     least = CHUNK * min(MOST_CHUNKS, 1 + engine.admissions // ADMISSIONS_A_CHUNK)
     for table in _regrouped(pieces, lambda: max(least, 2 * engine.stored_events())):
-        yield results_with_steps(engine.process(Arrivals(table)), np.arange(at, at + len(table)), 0)
+        results = engine.process(Arrivals(table))
+        yield results_with_steps(results, np.arange(at, at + len(table)), 0) if at else results
         at += len(table)
         if progress is not None:
             progress(at)

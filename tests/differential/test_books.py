@@ -36,6 +36,8 @@ LOOKED_UP = [
     *("f > 1.5", "f >= 0.0 and f < 2.0", "f = 0.0", "b", "not b", "x != {n}", "not x = {n}", "x / {n} = 1"),
     *("x + 1 > {n} and s = {t}", "x.toFloat() > f", "x not in [{n}]", "s.length() = 1 and x > {n}", "f = f"),
     *("b = true", "x % 2 = 0 or s = {t}", "x = {n} and x = {m}", 's.toUpper() = "A"', "s < {t}"),
+    *("s.length() + x > {n}", "s.toFloat() > f or b", "b or s.toFloat() > f", "s.like({w}) and not b or x = {m}"),
+    *("b or s.substring({n}).isEmpty()", "s.substring({n}).isEmpty() or b", "not (s.substring({n}) = {t} and b)"),
 ]
 """Filters of every kind of lookup; for A also those of fields that only it has."""
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from runtime.columns import rows
-from runtime.columns.rows import NumberedRows, plain_cells, shared_cells
+from runtime.columns.rows import NumberedRows, RepeatedTexts, plain_cells, shared_cells
 
 SCHEMA = pa.schema([("s", pa.string()), ("l", pa.list_(pa.int64())), ("missing", pa.float64())])
 
@@ -28,6 +28,7 @@ def records(first: int, count: int) -> pa.Table:
 @pytest.mark.parametrize("seed", range(20))
 def test_what_is_kept_is_found_by_its_number(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "LEAST", 10)
+    monkeypatch.setattr(rows, "_OFTEN", 1 - seed % 2)
     chance, stored, written = random.Random(seed), NumberedRows(SCHEMA), 0
     known: dict[int, tuple[object, ...]] = {}
     most = 0
@@ -37,7 +38,9 @@ def test_what_is_kept_is_found_by_its_number(seed: int, monkeypatch: pytest.Monk
         if chance.random() < 0.2:
             numbers = stored.add(own).tolist()
         else:
-            first = stored.begin(own)
+            texts = RepeatedTexts(own)
+            texts.column("s")
+            first = stored.begin(texts.shared())
             numbers = list(range(first, first + len(own)))
         lines = zip(own.column("s").to_pylist(), own.column("l").to_pylist(), strict=True)
         known |= {number: (*line, None) for number, line in zip(numbers, lines, strict=True)}
@@ -67,3 +70,11 @@ def test_cells_that_rows_share_are_copied_when_asked_for() -> None:
     table = plain_cells(pa.table({"s": column, "_source": sources}))
     assert table.column("s").to_pylist() == ["c", "c", None]
     assert table.schema.types == [pa.string(), sources.type]
+
+
+def test_only_texts_that_repeat_are_known_by_their_different_ones() -> None:
+    texts = RepeatedTexts(
+        pa.table({"few": ["a", None, "a", "b"] * 50, "each": [str(n) for n in range(200)], "n": [1] * 200})
+    )
+    assert [texts.column(name) is not None for name in texts.table.column_names] == [True, False, False]
+    assert plain_cells(texts.shared()).equals(texts.table)
