@@ -373,7 +373,7 @@ class RepeatedTexts:
         self._known: dict[str, pa.DictionaryArray | None] = {}
 
     def column(self, name: str) -> pa.DictionaryArray | None:
-        """A column, with null as one of its texts; None = it is not text, or texts do not repeat."""
+        """A column, with null as one of its texts; None = it is not text, or its texts differ."""
         if name not in self._known:
             column = one_chunk(self.table.column(name))
             self._known[name] = column.dictionary_encode(null_encoding="encode") if _repeats(column) else None

@@ -151,7 +151,9 @@ class _Found(LookedAt):
         unseen: Sequence[NDArray[np.int8]],
         alone: Sequence[int],
     ) -> None:
-        """`shared`: as of `FamilyRecords`; `rows`: by place of an admission; `unseen_of`: by place, which of `unseen` it has.
+        """`rows`: by place of an admission; `unseen_of`: by place, which of `unseen` it has.
+
+        shared: as of `FamilyRecords`
 
         unseen: by kind of record, the outcome of those that are not found
         alone: the places of admissions that are offered their records
