@@ -26,6 +26,7 @@ from tests.simulation.care import Act, Care
 from tests.simulation.delta import REFUSALS, Others, Table, allow, replayed_tables, table_job
 from tests.simulation.faults import CRASHES, Aim, Fault, Met
 from tests.simulation.histories import Histories, said
+from tests.simulation.losses import Losses
 from tests.simulation.stores import BUCKET, simulated_store
 from tests.simulation.topics import (
     Topic,
@@ -63,6 +64,9 @@ FOCUSES = (
 )
 """Modules that alone may fail in some lives: at others, what comes late in a life is seldom reached."""
 
+FOCUSES_OF_LOSSES = ("local/run_log", "local/run_log", "sources/folder/reading", "local/pool")
+"""The same, where files are removed: what is written down and not read yet is there for a moment only."""
+
 FOCUSES_OF_TABLES = ("delta_", "delta_", "delta_publishing", "sinks/table", "sources/table", "local/run")
 """The same, of jobs over tables."""
 
@@ -89,6 +93,9 @@ class Kind(StrEnum):
 
 HISTORIES = {Kind.FILES: 0.3, Kind.QUERIES: 0.3, Kind.CHAINS: 0.4, Kind.TOPICS: 0.0, Kind.DELTA: 0.0, Kind.STORES: 0.0}
 """How often queries of a kind of job are deployed with history."""
+
+LOSING = 0.2
+"""In so many worlds with plain files, some are removed before they are read."""
 
 SHARES = {Kind.FILES: 2, Kind.TOPICS: 1, Kind.QUERIES: 1, Kind.CHAINS: 3}
 """How often a kind of job is drawn."""
@@ -196,7 +203,14 @@ class Telling:
             self._others = Others(others, is_hard=others.random() < 0.6)
             world.tables.others = self._meets_another
         self._accepts_loss = False
-        self._is_lossy = self._expires or (self._others is not None and self._others.is_hard)
+        losing = random.Random(f"losses {story.seed}")
+        loses = has_histories and own is Kind.FILES and self._histories is None and losing.random() < LOSING
+        self._losses = Losses(losing) if loses else None
+        self._focuses = FOCUSES_OF_LOSSES if loses else FOCUSES if own is not Kind.DELTA else FOCUSES_OF_TABLES
+        if loses:
+            self._focused = 0.7
+        is_hard = self._others is not None and self._others.is_hard
+        self._is_lossy = self._expires or is_hard or loses
         self._is_in_store = own is Kind.STORES
         after = ("keep", "delete") if self._is_in_store else ("keep", "keep", "archive old", "delete")
         self._settle(self._chooser.choice(after))
@@ -209,7 +223,7 @@ class Telling:
         self._starts_twice = self._is_torn = False
         sent = (self._histories or self._changes).sent
         self._care = Care(
-            self._path, random.Random(f"care {story.seed}"), sent, restores=own is not Kind.DELTA and not self._expires
+            self._path, random.Random(f"care {story.seed}"), sent, restores=own is not Kind.DELTA and not self._is_lossy
         )
 
     def tell(self, aim: Aim | None, care: float) -> None:
@@ -221,7 +235,7 @@ class Telling:
             moods = MOODS_OF_TABLES if self._others is not None else MOODS_OF_STORES if self._is_in_store else MOODS
             self._world.faults.begin(rate, self._chooser.choice(moods))
             if self._focus.random() < self._focused:
-                self._world.faults.focus(self._focus.choice(FOCUSES if self._others is None else FOCUSES_OF_TABLES))
+                self._world.faults.focus(self._focus.choice(self._focuses))
             if self._expires:
                 note_known(self._world.broker, self._topics)
             if self._others is not None:
@@ -231,6 +245,10 @@ class Telling:
                 note_ended(self._world.broker, self._topics)
                 if self._others is not None:
                     self._others.gone.read.clear()
+                if self._losses is not None:
+                    self._losses.read.clear()
+            elif self._losses is not None:
+                self._losses.remove(self._path)
             elif self._expires and self._expiry.random() < 0.5:
                 expire_planned(self._expiry, self._world.broker, self._topics)
             while self._care.chooser.random() < care:
@@ -299,6 +317,8 @@ class Telling:
             with ExitStack() as stack:
                 if self._others is not None:
                     stack.enter_context(self._others.gone.noticed())
+                if self._losses is not None:
+                    stack.enter_context(self._losses.noticed())
                 has_returned = world.live(do)
         except EnsueError as error:
             has_returned = False
@@ -326,6 +346,8 @@ class Telling:
         else:
             story.lines += [*world.faults.said[struck:], "stopped" if has_returned else "crashed"]
         self._is_torn = any(fault.startswith("power lost") for fault in world.faults.said[struck:])
+        if self._is_torn and self._losses is not None:
+            self._losses.forgotten |= self._losses.removed
         self._look_at_sinks()
         return has_returned
 
@@ -504,7 +526,10 @@ class Telling:
             tables = [source for source in self._sources if isinstance(source, Table)]
             return replayed_tables(self._path, query, tables, self._others.gone)
         controls, wrong = self._changes.controls()
-        return replayed(query, self._sources, controls), wrong
+        if self._losses is None:
+            return replayed(query, self._sources, controls), wrong
+        answers = replayed(query, self._losses.left(self._sources), controls)
+        return self._losses.with_lost(answers), [*wrong, *self._losses.problems(self._path)]
 
 
 def _deployment(chooser: random.Random, world: World, seed: int, kind: Kind) -> tuple[Path, list[Source]]:

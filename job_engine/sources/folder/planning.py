@@ -234,14 +234,15 @@ class FolderPlanner:
         return found
 
     def _looked_up_again(self, waiting: Sequence[WaitingFile]) -> tuple[list[WaitingFile], list[WaitingFile]]:
-        """Waiting files as they were, and those of the next ones that were written again since."""
+        """Waiting files as they were, and those of the next ones that were written again since, or of
+        which no arrival is known."""
         if self._firsts is None:
             return list(waiting), []
         changed: dict[str, TakenFile] = {}
         for item in waiting[:WATCHED]:
             with suppress(OSError):  # one that was removed is reported when it would be read
                 stamp = self._watch.stamp(item.file.path)
-                if stamp != item.file.stamp:
+                if stamp != item.file.stamp or item.first == NO_TIME:
                     changed[item.file.path] = replace(item.file, stamp=stamp)
         firsts = self._firsts(self._source, list(changed.values())) if changed else ()
         again = zip(changed.values(), firsts, strict=True)
@@ -397,6 +398,12 @@ class FolderPlanning(SourcePlanning):
     def must_prove(self, own: ListedSource) -> bool:
         """As `SourcePlanning.must_prove`."""
         return own.must_prove
+
+    def begun(self, before: FolderPiece | None, dropped: Sequence[FolderPiece]) -> FolderPiece | None:  # noqa: ARG002
+        """As `SourcePlanning.begun`: files that are planned anew wait, so one that is removed is missed."""
+        waiting = {file.path: WaitingFile(file, NO_TIME) for piece in dropped for file in piece.files}
+        waiting |= {item.file.path: item for piece in dropped for item in piece.waiting}
+        return FolderPiece(dropped[-1].count, waiting=tuple(waiting.values())) if waiting else None
 
     def tasks(
         self,

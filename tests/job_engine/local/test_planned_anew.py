@@ -16,7 +16,7 @@ from tests.support.delta_tables import FROM_TABLE
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.topic_job import TopicJob
 from tests.support.local_jobs import LONGEST, NEVER, CrashAt, assert_exactly_once, begun, crashed, local, run
-from tests.support.sensors import QUERY, add_files, project, streamed, table, totals
+from tests.support.sensors import QUERY, add_files, expected, project, streamed, table, totals
 
 SENSOR = b'{"sensor": "a", "value": 1.0, "ts": 1700000000000}'
 LARGE, SMALL = "maxFilesPerTrigger: 4", "maxFilesPerTrigger: 1"
@@ -37,7 +37,7 @@ def change(path: Path, old: str, new: str) -> None:
 def files_of(folder: Path, number: int) -> int:
     """The number of files in what a micro-batch reads."""
     manifest = json.loads((folder / "state" / "ensue" / "inputs" / "manifests" / f"{number:010}.json").read_text())
-    return len(manifest["sources"]["readings"]["piece"]["files"])
+    return len(manifest["sources"]["readings"]["piece"].get("files", ()))
 
 
 @pytest.mark.parametrize("point", ["begun", "stepped"])
@@ -48,8 +48,8 @@ def test_what_was_never_published_is_read_in_smaller_parts(
     assert crashed(path, CrashAt(point)) == []
     assert files_of(tmp_path, 1) == 4
     change(path, LARGE, SMALL)
-    assert run(path) == list(range(13))
-    assert files_of(tmp_path, 1) == 1
+    assert run(path) == list(range(14))
+    assert [files_of(tmp_path, number) for number in (1, 2)] == [0, 1]  # what was listed waits
     assert "micro-batch 0, which was interrupted, is planned anew, with a smaller" in caplog.text
     assert "`maxFilesPerTrigger: 1` of 'readings': nothing was published" in caplog.text
     assert_exactly_once(tmp_path)
@@ -62,8 +62,7 @@ def test_what_was_published_is_repeated_as_it_was_and_what_follows_it_is_not(
     assert crashed(path, CrashAt("stepped", 2))[:1] == [0]  # micro-batch 2 is begun, and none is committed
     change(path, LARGE, SMALL)
     run(path)
-    assert files_of(tmp_path, 1) == 4
-    assert files_of(tmp_path, 3) == 1
+    assert [files_of(tmp_path, number) for number in (1, 3, 4)] == [4, 0, 1]
     assert "repeated with the same records, whatever limits say: something is published" in caplog.text
     assert "micro-batch 2, which was interrupted, is planned anew" in caplog.text
     assert_exactly_once(tmp_path)
@@ -86,8 +85,21 @@ def test_a_limit_where_there_was_none_is_smaller(tmp_path: Path) -> None:
     assert files_of(tmp_path, 1) == 12
     change(path, "path: data", f"path: data, options: {{{SMALL}}}")
     run(path)
-    assert files_of(tmp_path, 1) == 1
+    assert files_of(tmp_path, 2) == 1
     assert_exactly_once(tmp_path)
+
+
+def test_a_file_that_is_removed_before_it_is_planned_anew_is_missed(tmp_path: Path) -> None:
+    path = sensors(tmp_path)
+    crashed(path, CrashAt("begun"))
+    removed = sorted((tmp_path / "data").iterdir())[1]
+    removed.unlink()
+    change(path, LARGE, SMALL)
+    run(path)
+    (report,) = JobFolder(tmp_path / "state").last_progress().reports
+    assert (report.cause, report.source, report.count) == ("lost", "readings", 1)
+    assert report.example.startswith(f"{removed.name}: was removed before it was read")
+    assert streamed(tmp_path) == expected(tmp_path)
 
 
 def test_a_crash_behind_the_change_repeats_the_smaller_one(tmp_path: Path) -> None:
