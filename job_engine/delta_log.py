@@ -19,6 +19,7 @@ from job_engine.place import (
     Place,
     RemotePath,
     UnknownScheme,
+    files_below,
     inside,
     is_within,
     local_copy,
@@ -115,13 +116,22 @@ def is_table(path: Place) -> bool:
 
 
 def tables_below(path: Place) -> Iterator[Place]:
-    """The tables in a folder, and in the folders below it; the folder itself may be one."""
+    """The tables in a folder, and in the folders below it; the folder itself may be one.
+
+    The table of a query has those of its instances below it if it runs without an instance, too.
+    """
     if is_table(path):
         yield path
-    else:
-        for name in sorted(names_in(path)):
-            if (path / name).is_dir():
-                yield from tables_below(path / name)
+    for name in sorted(names_in(path)):
+        is_part = "=" in name or name.startswith(("_", ".")) or name.endswith(".parquet")  # of the table itself
+        if not is_part and (path / name).is_dir():
+            yield from tables_below(path / name)
+
+
+def files_of_table(table: Place) -> Iterator[Place]:
+    """All files below a table, but those of other tables below it."""
+    others = tuple(f"{other}/" for other in tables_below(table) if other != table)
+    return (file for file in files_below(table) if not str(file).startswith(others))
 
 
 def commit_file(table: Place, version: int) -> Place:

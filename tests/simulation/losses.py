@@ -84,7 +84,7 @@ class Losses:
         return replace(answers, ledger=answers.ledger + lost)
 
     def problems(self, deployment: Path) -> list[str]:
-        """Whether a job has reported less than it should: a file that waits, too, is missed once it is its turn."""
+        """Whether a job has reported less than it should: a file that waits is missed, too."""
         reports = JobFolder(load_deployment(deployment).checkpoint).last_progress().reports
         reported = sum(report.count for report in reports if report.cause == "lost")
         certain = self.removed - self.forgotten

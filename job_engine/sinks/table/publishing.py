@@ -19,12 +19,13 @@ from job_engine import delta_log
 from job_engine.delta_package import open_table, refuse_escapes, refuse_missing_package
 from job_engine.delta_publishing import Transaction, new_columns, opened_to_write, publish_files
 from job_engine.errors import writing_to
-from job_engine.place import Place, files_below, in_same_system, names_in
+from job_engine.place import Place, in_same_system
 from job_engine.sinks import kinds
 from job_engine.sinks.kinds import Compaction, Draft, MicroBatch, Result, Sink
 from job_engine.sinks.table.settings import TableSink
 from job_engine.sinks.table.writing import Details, with_partitions
 from querylang.errors import InputError
+from querylang.printable import warn
 
 
 class Publishing(kinds.Publishing):
@@ -34,6 +35,11 @@ class Publishing(kinds.Publishing):
         """Refuse tables that results do not fit into, and folders with other files."""
         refuse_missing_package()
         own: TableSink = sink.own
+        for part in sorted({part.rpartition("/")[0] for part in parts}.intersection(parts)):
+            warn(
+                f"{sink.folder / part}: has the tables of instances in its folder, and VACUUM of it would remove"
+                " their files: give all instances a name, or say `layout: one` in a new job"
+            )
         for part, schema in parts.items():
             path = sink.folder / part
             refuse_escapes(path)
@@ -76,9 +82,8 @@ class Publishing(kinds.Publishing):
         """
         for table in delta_log.tables_below(sink.folder.resolve()):
             begin = f"{table}/"
-            left = [
-                file for file in files_below(table) if file.name.startswith(batch.name) and file.suffix == ".parquet"
-            ]
+            files = delta_log.files_of_table(table)
+            left = [file for file in files if file.name.startswith(batch.name) and file.suffix == ".parquet"]
             if not left:
                 continue
             committed = delta_log.committed_files(table, delta_log.application(batch.identity), batch.number)
@@ -92,15 +97,13 @@ class Publishing(kinds.Publishing):
         """A table inside the sink's folder."""
         return next((table for table in delta_log.tables_below(sink.folder) if table != sink.folder), None)
 
-    def rows(self, sink: Sink, folder: Place) -> Iterator[dict[str, Any]]:
+    def rows(self, sink: Sink, folder: Place) -> Iterator[dict[str, Any]]:  # noqa: ARG002
         """The rows of a query's table, and of those of its instances below it."""
-        table = open_table(folder)
-        if table is not None:
-            _refuse_outside_files(folder, pa.table(table.get_add_actions()).column("path").to_pylist())
+        for path in delta_log.tables_below(folder):
+            table = open_table(path)
+            assert table is not None, "its log was found"
+            _refuse_outside_files(path, pa.table(table.get_add_actions()).column("path").to_pylist())
             yield from table.to_pyarrow_table().to_pylist(maps_as_pydicts="lossy")
-            return
-        for name in sorted(names_in(folder)):
-            yield from self.rows(sink, folder / name)
 
     def removable(self, name: str, sink: Sink, results: Sequence[Result], last: int) -> list[Place]:  # noqa: ARG002
         """None: only the table itself can be restored."""

@@ -234,8 +234,9 @@ class FolderPlanner:
         return found
 
     def _looked_up_again(self, waiting: Sequence[WaitingFile]) -> tuple[list[WaitingFile], list[WaitingFile]]:
-        """Waiting files as they were, and those of the next ones that were written again since, or of
-        which no arrival is known."""
+        """Waiting files as they were, and those of the next ones that are to be looked up: which
+        were written again, or have no known arrival.
+        """
         if self._firsts is None:
             return list(waiting), []
         changed: dict[str, TakenFile] = {}
@@ -400,7 +401,7 @@ class FolderPlanning(SourcePlanning):
         return own.must_prove
 
     def begun(self, before: FolderPiece | None, dropped: Sequence[FolderPiece]) -> FolderPiece | None:  # noqa: ARG002
-        """As `SourcePlanning.begun`: files that are planned anew wait, so one that is removed is missed."""
+        """As `SourcePlanning.begun`: what is planned anew waits, so a removed file is missed."""
         waiting = {file.path: WaitingFile(file, NO_TIME) for piece in dropped for file in piece.files}
         waiting |= {item.file.path: item for piece in dropped for item in piece.waiting}
         return FolderPiece(dropped[-1].count, waiting=tuple(waiting.values())) if waiting else None

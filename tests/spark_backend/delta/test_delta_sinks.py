@@ -73,6 +73,25 @@ def test_files_of_a_killed_attempt_are_removed_and_committed_ones_stay(tmp_path:
     assert len(list(own.folder.rglob(f"{OURS}-00000001-*"))) == 2
 
 
+def test_a_table_below_the_one_of_its_query_is_a_table_of_its_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own, batch = sink(tmp_path), MicroBatch(OURS, 0)
+    parts = {"Q": rows("a", instance=None), "Q/eu": rows("b"), "Q/eu 2": rows("c")}
+    found = [draft for part, table in parts.items() for draft in drafts(own, 0, table, part=part)]
+    drafts(own, 0, rows("lost"), part="Q/eu")
+    DELTA.publish(batch, [(own, found)])
+    assert [result.batch for result in DELTA.results(own)] == [0, 0, 0]
+    DELTA.remove_leftovers(own, batch, ())
+    assert sorted(row["match_id"] for row in DELTA.rows(own, own.folder / "Q")) == ["a", "b", "c"]
+    assert len(list(own.folder.rglob(f"{OURS}-*"))) == 3
+    DELTA.refuse_unwritable(own, dict.fromkeys(parts, SCHEMA))
+    assert "Q: has the tables of instances in its folder, and VACUUM of it would remove their files" in caplog.text
+    caplog.clear()
+    DELTA.refuse_unwritable(own, dict.fromkeys(["Q/eu", "Q/eu 2", "Q2"], SCHEMA))
+    assert not caplog.text
+
+
 def test_files_stay_where_nothing_tells_whether_they_are_committed(tmp_path: Path) -> None:
     own = sink(tmp_path)
     write(own, 0, rows("a0"))
