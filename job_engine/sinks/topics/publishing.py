@@ -57,7 +57,11 @@ _DEFAULTS = {
     "message.max.bytes": str(100 << 20),  # the topic decides how long messages may be
     "transaction.timeout.ms": "300000",
     "reconnect.backoff.max.ms": "2000",
+    "retry.backoff.ms": "5",
 }
+"""Where a transaction begins right behind another one, the broker still writes the end of that one,
+and asks to try again. It needs a millisecond or two, where the client would wait for a hundred.
+"""
 
 
 _SILENT = logging.getLogger("librdkafka")
