@@ -264,9 +264,9 @@ def _consumed(broker: LocalBroker, topic: str) -> Iterator[dict[int, float]]:
 
     def read() -> None:
         while not stop.is_set():
-            for message in consumer.consume(1_000, 0.02):
-                if message.error() is None:
-                    seen.setdefault(int(json.loads(message.value())["b"]["fields"]["v"]), time.monotonic())
+            message = consumer.poll(0.02)  # `consume` would wait for more messages, so long as it may
+            if message is not None and message.error() is None:
+                seen.setdefault(int(json.loads(message.value())["b"]["fields"]["v"]), time.monotonic())
 
     reader = Thread(target=read, daemon=True)
     reader.start()
