@@ -4,16 +4,18 @@ The order of what is written durably, and why a crash between two of them loses 
 
     manifest  what a micro-batch reads; one that the log does not name is removed and made anew
     entry     from now on the micro-batch is repeated after a crash: the same input and moment
-    results   a repeated micro-batch gives the same ones, and sinks know what they have already
+    results   a repeated micro-batch gives the same ones, and sinks know what they have already;
+              nobody sees them before the entry is there
     states    in a folder of their own, which nothing names yet
     totals    ledger and progress, added to those before the first micro-batch that is repeated
     commit    names the states: nothing up to this micro-batch is repeated from now on
 
 The last three follow at intervals, not in each micro-batch: states are written as a whole.
 
-While results of a micro-batch are published, the next one is recorded, read and stepped. Its own
-results are published behind those, and states are saved only once all are: what is in them is what
-has been published.
+A micro-batch is read and stepped while it is put on record, in memory: after a crash nothing is
+left of it. While its results are published, the next one is recorded, read and stepped. The results
+of that one are published behind them, and states are saved only once all are: what is in them is
+what has been published.
 """
 
 from __future__ import annotations
@@ -72,9 +74,10 @@ class LocalRun:
         self._buckets = Buckets(pool, order.program)
         self._pace = pace
         self._log = RunLog(order.checkpoint)
-        self._lister = Lister({**order.options, "tasks": str(pool.count)}, self._notes)
+        self._lister = Lister({**order.options, "tasks": str(pool.count)}, self._notes, records=False)
         assert order.rows is not None, "workers see the same folder"
         self._rows = order.rows / "rows"  # of one micro-batch; beside them are drafts of two
+        self._recording: Future[None] | None = None
         self._publishing: Future[None] | None = None
         self._stopping = new_event()
         self._wakes: dict[int, int] = {}
@@ -92,8 +95,9 @@ class LocalRun:
         try:
             self._run()
         finally:
-            if self._publishing is not None:
-                self._publishing.exception()
+            for beside in (self._recording, self._publishing):
+                if beside is not None:
+                    beside.exception()
 
     def _run(self) -> None:
         self._begin()
@@ -108,7 +112,7 @@ class LocalRun:
             manifest = self._lister.latest(self._last.manifest)
             if manifest > self._last.manifest or self._is_due():
                 self._started = monotonic()
-                self._process(self._recorded(manifest), may_be_repeated=False)
+                self._process(self._next_entry(manifest), may_be_repeated=False)
             elif self._order.is_bounded:
                 break
             else:
@@ -139,19 +143,31 @@ class LocalRun:
         self._end_publishing()
         return self._order.writer.notes() or job_notes(self._order.checkpoint)
 
-    def _recorded(self, manifest: int) -> Begun:
-        """The next micro-batch, on record. Its moment is later than that of the one before."""
-        self._pace.at("manifest")
+    def _next_entry(self, manifest: int) -> Begun:
+        """The next micro-batch, which goes on record now, later than the one before."""
         moment = max(int(self._pace.now() * 1000), self._last.timestamp + 1)
         entry = Begun(self._last.number + 1, moment, manifest)
-        self._log.begin(entry)
-        self._pace.at("begun")
+
+        def record() -> None:
+            self._lister.record()
+            self._pace.at("manifest")
+            self._log.begin(entry)
+            self._pace.at("begun")
+
+        self._recording = begun(record, "ensue record")
         return entry
+
+    def _end_recording(self) -> None:
+        """Wait until the micro-batch is on record; raises what prevents it."""
+        recording, self._recording = self._recording, None
+        if recording is not None:
+            recording.result()
 
     def _process(self, entry: Begun, *, may_be_repeated: bool) -> None:
         """Read and step one micro-batch, and begin to publish it behind the one before."""
         started, writer = monotonic(), self._order.writer
         results = self._results(entry)
+        self._end_recording()
         self._end_publishing()
 
         def publish() -> None:

@@ -90,14 +90,20 @@ MISTAKES = (
     Mistake(
         "order",
         _RUN,
-        "        results = self._results(entry)\n        self._end_publishing()\n",
-        "        results = self._results(entry)\n",
+        "        self._end_recording()\n        self._end_publishing()\n",
+        "        self._end_recording()\n",
     ),
     Mistake(
         "order",
         _RUN,
-        '        self._log.begin(entry)\n        self._pace.at("begun")\n        return entry',
-        "        return entry",
+        "        self._end_recording()\n        self._end_publishing()\n",
+        "        self._end_publishing()\n",
+    ),
+    Mistake(
+        "order",
+        _RUN,
+        '            self._log.begin(entry)\n            self._pace.at("begun")\n',
+        '            self._pace.at("begun")\n',
     ),
     Mistake(
         "order",
@@ -113,9 +119,9 @@ MISTAKES = (
     ),
     Mistake(
         "order",
-        _LISTER,
-        "        self._manifests.write(manifest)\n",
-        "        if manifest.number > 1:\n            self._manifests.write(self._next) if self._next else None\n",
+        _RUN,
+        '            self._lister.record()\n            self._pace.at("manifest")\n            self._log.begin(entry)\n',
+        '            self._log.begin(entry)\n            self._pace.at("manifest")\n            self._lister.record()\n',
     ),
     # numbers and moments
     Mistake(

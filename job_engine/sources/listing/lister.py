@@ -84,6 +84,7 @@ class InputPlanner:
     now: the wall clock, ns since 1970; only how often and when something is looked at depends on it
     accepts_loss, firsts: as in `PlannedRun`
     notes: of the last micro-batch; None = as they are in the checkpoint
+    records: whether `latest` puts a manifest on record; else `record` has to
     """
 
     def __init__(
@@ -95,8 +96,10 @@ class InputPlanner:
         accepts_loss: bool = False,
         firsts: Mapping[str, str] | None = None,
         notes: Callable[[], batch_log.JobNotes] | None = None,
+        records: bool = True,
     ) -> None:
         self._run = run
+        self._records = records
         self._checkpoint = asked_again(place_of(run.checkpoint), run.retry)
         self._notes = notes or (lambda: batch_log.job_notes(self._checkpoint))
         self._manifests = ManifestFolder.of(self._checkpoint)
@@ -113,6 +116,7 @@ class InputPlanner:
         self._reports: dict[tuple[str, str], tuple[int, str]] = {}
         self._read: ReadList | None = None
         self._next: Manifest | None = None
+        self._unrecorded: Manifest | None = None
         self._made: set[int] = set()
         self._has_fixed_end = False
         self._has_ended = False
@@ -132,6 +136,8 @@ class InputPlanner:
 
     def read(self, number: int) -> Manifest:
         """A manifest that was made; raises DamagedManifest."""
+        if self._next is not None and self._next.number == number:
+            return self._next
         return self._manifests.read(number)
 
     def latest(self, start: int) -> int:
@@ -149,10 +155,17 @@ class InputPlanner:
         manifest = self._manifest(read)
         if manifest is None:
             return start
-        self._manifests.write(manifest)
         self._made.add(manifest.number)
-        self._next = manifest
+        self._next = self._unrecorded = manifest
+        if self._records:
+            self.record()
         return manifest.number
+
+    def record(self) -> None:
+        """Put on record what `latest` has planned; afterwards it survives a power cut."""
+        if self._unrecorded is not None:
+            self._manifests.write(self._unrecorded)
+            self._unrecorded = None
 
     def finish(self) -> list[tuple[str, str, int, str]]:
         """Behind the run: archive or delete what its last micro-batch has read; gives reports."""
@@ -264,9 +277,17 @@ class Lister:
 
     options: `reading_options`, with `RunSettings` as `run`, and how many tasks there are as `tasks`
     notes: of the last micro-batch; None = as they are in the checkpoint
+    records: whether `latest` puts a manifest on record; else `record` has to, before anybody sees
+        results of its micro-batch
     """
 
-    def __init__(self, options: Mapping[str, str], notes: Callable[[], batch_log.JobNotes] | None = None) -> None:
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        notes: Callable[[], batch_log.JobNotes] | None = None,
+        *,
+        records: bool = True,
+    ) -> None:
         self._options = options
         self._run = RunSettings.of_text(options["run"])
         self._sources = sources_of_text(options[SOURCES])
@@ -281,6 +302,7 @@ class Lister:
                 accepts_loss=options["accept_loss"] == "true",
                 firsts=options if has_clock else None,
                 notes=self._notes,
+                records=records,
             )
 
     @property
@@ -314,6 +336,11 @@ class Lister:
         """
         with plain_errors():
             return self._planner.latest(start)
+
+    def record(self) -> None:
+        """Put on record what `latest` has planned; another thread than that of `latest` may do it."""
+        with plain_errors():
+            self._planner.record()
 
     def tasks(self, start: int, end: int) -> list[Task]:
         """The tasks that read the manifests behind `start` up to `end`."""

@@ -208,15 +208,16 @@ def test_a_job_in_the_background_says_once_what_has_ended_it(tmp_path: Path, cap
     bring(tmp_path, "north", 1, range(10))
 
     def at(point: str) -> None:
-        raise Crash(point)
+        if point == "stepped":
+            raise Crash(point)
 
     handle, _ = begun(path, at, kind=RunKind())
     wait_for(lambda: "has ended" in caplog.text)
     assert not handle.is_active
     assert [record.message for record in caplog.records if "has ended" in record.message] == [
-        "the job 'readings' has ended: the job ended with an error: manifest"
+        "the job 'readings' has ended: the job ended with an error: stepped"
     ]
-    with pytest.raises(JobError, match="manifest"):
+    with pytest.raises(JobError, match="stepped"):
         handle.await_termination(LONGEST)
     handle.stop()
 
