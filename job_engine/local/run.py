@@ -28,6 +28,7 @@ from job_engine.clock import monotonic, wait_for, wall_seconds
 from job_engine.job.driver import Order
 from job_engine.local.buckets import Buckets, Workers
 from job_engine.local.run_log import Begun, Committed, RunLog
+from job_engine.sources.crash_marks import CRASHES, CrashMarks
 from job_engine.sources.listing.batch_log import JobNotes, job_notes
 from job_engine.sources.listing.lister import Lister
 from job_engine.threads import begun, new_event
@@ -106,6 +107,8 @@ class LocalRun:
         for entry in self._log.begun():
             self._process(entry, may_be_repeated=True)
         self._commit()
+        if CRASHES in self._order.options:  # a killed run may have read what was not on record yet
+            CrashMarks.of_text(self._order.options[CRASHES]).forget_readers()
         while not self._stopping.is_set():
             if self._order.program.live:  # its micro-batch may have asked for a change
                 self._end_publishing()

@@ -130,6 +130,11 @@ class CrashMarks:
         found = (JobFile(file, Mark).readable() for file in self._files("reading"))
         return [mark for mark in found if mark is not None]
 
+    def forget_readers(self) -> None:
+        """Remove the marks of readers that were killed, of which nobody will read the same again."""
+        for file in self._files("reading"):
+            file.unlink(missing_ok=True)
+
     def skip(self, record: Deadly) -> None:
         """Leave out a record from now on; it is on disk before this returns."""
         assert self.folder is not None, "only marked ranges are divided"

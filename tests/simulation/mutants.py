@@ -217,8 +217,8 @@ MISTAKES = (
     Mistake(
         "end",
         _RUN,
-        "        self._commit()\n        while not self._stopping.is_set():\n",
-        "        while not self._stopping.is_set():\n",
+        "            self._process(entry, may_be_repeated=True)\n        self._commit()\n",
+        "            self._process(entry, may_be_repeated=True)\n",
     ),
     Mistake(
         "end",

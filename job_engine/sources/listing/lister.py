@@ -338,7 +338,7 @@ class Lister:
             return self._planner.latest(start)
 
     def record(self) -> None:
-        """Put on record what `latest` has planned; another thread than that of `latest` may do it."""
+        """Put on record what `latest` has planned; another thread may do it."""
         with plain_errors():
             self._planner.record()
 

@@ -12,6 +12,8 @@ import pytest
 
 from job_engine.errors import WorkerDied
 from job_engine.local.pool import Pool
+from job_engine.local_path import LocalPath
+from job_engine.sources.crash_marks import marks_of
 from querylang.errors import InputError
 from tests.support.killed_runs import kill_when, start, wait_until
 from tests.support.local_jobs import local
@@ -75,6 +77,19 @@ def test_a_driver_killed_in_the_middle_loses_and_doubles_nothing(tmp_path: Path)
     assert streamed(tmp_path) == expected(tmp_path)
     account = {tuple(row[:3]): row[3] for row in json.loads(output.strip().split("\n")[-1])}
     assert sum(count for (query, _, what), count in account.items() if (query, what) == ("Rise", "received")) == 3000
+
+
+def test_the_mark_of_a_reader_goes_that_was_killed_before_its_micro_batch_was_on_record(tmp_path: Path) -> None:
+    path = local(project(tmp_path, files=1))
+    add_files(tmp_path, table(), 2)
+    start(path).communicate(timeout=LONGEST)
+    marks = marks_of(LocalPath(tmp_path / "state"))
+    assert isinstance(marks.folder, Path)
+    (marks.folder / "reading-0.json").write_text('{"range": "a file", "deaths": 0}')
+    assert [mark.range for mark in marks.marked()] == ["a file"]
+    start(path).communicate(timeout=LONGEST)
+    assert marks.marked() == []
+    assert streamed(tmp_path) == expected(tmp_path)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
