@@ -311,9 +311,26 @@ def committed_files(table: Place, application: str, version: int) -> set[str] | 
     """The data files of a transaction, below the table; None = the log has it no longer."""
     for commit in reversed(commits(table)):
         actions = read_commit(table, commit) or []
-        if (application, version) in _in_commit(actions):
+        if (application, version) in _in_commit(actions) and not any("remove" in action for action in actions):
             return {unquote(add["path"]) for action in actions if (add := action.get("add"))}
     return None
+
+
+def added_behind(table: Place, application: str, version: int) -> list[Mapping[str, Any]] | None:
+    """The data files of the transactions behind one, as the log names them.
+
+    None = the log does not reach back to that one.
+    """
+    found: list[Mapping[str, Any]] = []
+    present = commits(table)
+    for commit in reversed(present):
+        actions = read_commit(table, commit) or []
+        own = dict(_in_commit(actions)).get(application)
+        if own is not None and own <= version:
+            return found
+        if own is not None:
+            found += [add for action in actions if (add := action.get("add"))]
+    return found if present[:1] == [0] else None
 
 
 # Where the data files of a Delta table are, as its log names them.

@@ -254,7 +254,11 @@ def publish_files(
             return True
         sleep(any_length(0.05 * 2 ** min(attempt, 5)))  # writers that meet once shall not again
         attempt += 1
-    raise PassingError(
+    raise _too_many(path)
+
+
+def _too_many(path: Place) -> PassingError:
+    return PassingError(
         f"{path}: other writers have changed the Delta table during each of {ATTEMPTS} commits; try again"
     )
 
@@ -308,6 +312,32 @@ def _committed(
     text = "".join(f"{json.dumps(action)}\n" for action in actions)
     version = 0 if table is None else table.version() + 1
     return create_durably(commit_file(path, version), text, _draft_of(transaction))
+
+
+def take_out(path: Place, files: Sequence[Mapping[str, Any]], transaction: Transaction) -> None:
+    """Remove data files of later transactions from a local table: this one is its last one then.
+
+    files: `add` actions of the log
+
+    Raises PassingError if other writers are faster all the time.
+    """
+    moment = int(wall_seconds() * 1000)
+    own = {"appId": transaction.application, "version": transaction.version, "lastUpdated": moment}
+    told = {"timestamp": moment, "operation": "DELETE", "operationParameters": {}, "engineInfo": "ensue"}
+    removed = {"deletionTimestamp": moment, "dataChange": True, "extendedFileMetadata": True}
+    known = ("path", "partitionValues", "size")
+    actions: list[dict[str, Any]] = [
+        {"commitInfo": told},
+        *({"remove": {**{key: file[key] for key in known}, **removed}} for file in files),
+        {"txn": own},
+    ]
+    text = "".join(f"{json.dumps(action)}\n" for action in actions)
+    for _ in range(ATTEMPTS):
+        table = opened_to_write(path)
+        assert table is not None, "it has these files"
+        if create_durably(commit_file(path, table.version() + 1), text, _draft_of(transaction)):
+            return
+    raise _too_many(path)
 
 
 def _draft_of(transaction: Transaction) -> str:

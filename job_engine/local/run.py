@@ -147,7 +147,7 @@ class LocalRun:
         return self._order.writer.notes() or job_notes(self._order.checkpoint)
 
     def _next_entry(self, manifest: int) -> Begun:
-        """The next micro-batch, which goes on record now, later than the one before."""
+        """The next micro-batch, put on record now, later than the one before."""
         moment = max(int(self._pace.now() * 1000), self._last.timestamp + 1)
         entry = Begun(self._last.number + 1, moment, manifest)
 

@@ -131,7 +131,7 @@ class CrashMarks:
         return [mark for mark in found if mark is not None]
 
     def forget_readers(self) -> None:
-        """Remove the marks of readers that were killed, of which nobody will read the same again."""
+        """Remove the marks of readers that were killed: nobody will read the same again."""
         for file in self._files("reading"):
             file.unlink(missing_ok=True)
 

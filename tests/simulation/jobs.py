@@ -20,6 +20,7 @@ from job_engine.deployment_file import load_deployment
 from job_engine.errors import JobError, Unreachable
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.job import deploy, run
+from job_engine.sources.listing.batch_log import batches_of
 from querylang.errors import EnsueError, FileErrors, PassingError
 from tests.differential.patterns import random_queries
 from tests.simulation.care import Act, Care
@@ -222,9 +223,7 @@ class Telling:
         self._seen: list[Answers] = []
         self._starts_twice = self._is_torn = False
         sent = (self._histories or self._changes).sent
-        self._care = Care(
-            self._path, random.Random(f"care {story.seed}"), sent, restores=own is not Kind.DELTA and not self._is_lossy
-        )
+        self._care = Care(self._path, random.Random(f"care {story.seed}"), sent, restores=not self._is_lossy)
 
     def tell(self, aim: Aim | None, care: float) -> None:
         care = 0.0 if self._is_in_store else care
@@ -241,7 +240,7 @@ class Telling:
             if self._others is not None:
                 self._others.note_known(self._path)
             self._accepts_loss = self._is_lossy and self._expiry.random() < (0.3 if self._expires else 0.5)
-            if self._life(self._runs, refuses=self._refuses):
+            if self._life(self._runs, refuses=self._refuses) and self._has_committed_all():
                 note_ended(self._world.broker, self._topics)
                 if self._others is not None:
                     self._others.gone.read.clear()
@@ -270,6 +269,14 @@ class Telling:
         self._story.steps = self._world.steps
         self._story.faults = self._world.faults.count
         self._story.rows = max(len(source.rows) for source in self._sources)
+
+    def _has_committed_all(self) -> bool:
+        """Whether the job reads nothing again: a run may be stopped before it has repeated what was begun."""
+        with ExitStack() as stack:
+            if self._is_in_store:
+                stack.enter_context(simulated_store(self._world.store))
+                stack.enter_context(self._world.scheduler.outside())
+            return batches_of(load_deployment(self._path).checkpoint).open is None
 
     def _ends(self) -> bool:
         """Run the job to its end; what is lost has to stop it before that is accepted."""

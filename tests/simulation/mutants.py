@@ -349,7 +349,9 @@ MISTAKES = (
         "                pass\n",
     ),
     Mistake("care", _BACKUP, "            finish_compactions(deployment, record.identity)\n", ""),
-    Mistake("care", _BACKUP, "            for place in later:\n                place.unlink(missing_ok=True)\n", ""),
+    Mistake(
+        "care", _BACKUP, "                publishing(sink).remove(sink, places, record.identity, listed.batch)\n", ""
+    ),
     Mistake("care", _MOVING, "Moved(folder, last + 1, committed_manifest", "Moved(folder, last, committed_manifest"),
     Mistake(
         "care",

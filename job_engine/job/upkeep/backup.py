@@ -151,15 +151,15 @@ def restore(
             lock.acquire()
         try:
             finish_compactions(deployment, record.identity)
-            later = _later_results(deployment, record, listed.batch)
+            by_sink = _later_results(deployment, record, listed.batch)
+            later = [place for places in by_sink.values() for place in places]
             if later and not remove_results:
                 raise InputError(_would_double(later, listed.batch))
             archived = _archived_since(deployment, record, source / _COPY, accepts_loss=accept_loss)
             before = _exchanged(deployment, source, listed, archived)
-            for place in later:
-                place.unlink(missing_ok=True)
-            for folder in dict.fromkeys(place.parent for place in later):
-                sync(folder)
+            for name, places in by_sink.items():
+                sink = deployment.sinks[name]
+                publishing(sink).remove(sink, places, record.identity, listed.batch)
             for own in deployment.all_sources:
                 running_of(own).move_back(own.own, archived.get(own.name, ()))
             checkpoint_record.half_restored(deployment.checkpoint).remove()
@@ -315,9 +315,9 @@ def _digest(file: Place, like: str | int = "") -> tuple[int, str | int]:
     return size, checksum if isinstance(like, int) else sha.hexdigest()
 
 
-def _later_results(deployment: Deployment, record: checkpoint_record.Record, batch: int) -> list[Place]:
-    """The result files behind micro-batch `batch`; InputError if they cannot be removed."""
-    found: list[Place] = []
+def _later_results(deployment: Deployment, record: checkpoint_record.Record, batch: int) -> dict[str, list[Place]]:
+    """By sink, the files of results behind micro-batch `batch`; InputError if some have to stay."""
+    found: dict[str, list[Place]] = {}
     for name, sink in deployment.sinks.items():
         kind = publishing(sink)
         results = [result for result in kind.results(sink) if result.identity == record.identity]
@@ -327,7 +327,7 @@ def _later_results(deployment: Deployment, record: checkpoint_record.Record, bat
             results = [Result(record.identity, last, "")]
         later = [result for result in results if result.batch > batch]
         if later:
-            found += kind.removable(name, sink, later, batch)
+            found[name] = kind.removable(name, sink, later, batch)
     return found
 
 

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from job_engine import delta_log
 from job_engine.delta_package import open_table, refuse_escapes, refuse_missing_package
-from job_engine.delta_publishing import Transaction, new_columns, opened_to_write, publish_files
+from job_engine.delta_publishing import Transaction, new_columns, opened_to_write, publish_files, take_out
 from job_engine.errors import writing_to
-from job_engine.place import Place, in_same_system
+from job_engine.place import Place, RemotePath, in_same_system
 from job_engine.sinks import kinds
 from job_engine.sinks.kinds import Compaction, Draft, MicroBatch, Result, Sink
 from job_engine.sinks.table.settings import TableSink
@@ -35,7 +35,7 @@ class Publishing(kinds.Publishing):
         """Refuse tables that results do not fit into, and folders with other files."""
         refuse_missing_package()
         own: TableSink = sink.own
-        for part in sorted({part.rpartition("/")[0] for part in parts}.intersection(parts)):
+        for part in sorted({part.rpartition("/")[0] for part in parts if "/" in part}.intersection(parts)):
             warn(
                 f"{sink.folder / part}: has the tables of instances in its folder, and VACUUM of it would remove"
                 " their files: give all instances a name, or say `layout: one` in a new job"
@@ -105,12 +105,26 @@ class Publishing(kinds.Publishing):
             _refuse_outside_files(path, pa.table(table.get_add_actions()).column("path").to_pylist())
             yield from table.to_pyarrow_table().to_pylist(maps_as_pydicts="lossy")
 
-    def removable(self, name: str, sink: Sink, results: Sequence[Result], last: int) -> list[Place]:  # noqa: ARG002
-        """None: only the table itself can be restored."""
-        raise InputError(
-            f"the sink '{name}' has results of micro-batch {results[-1].batch}, and the backup ends with {last}:"
-            " restore its tables to the version before, or choose new ones, and restore again"
-        )
+    def removable(self, name: str, sink: Sink, results: Sequence[Result], last: int) -> list[Place]:
+        """The data files; raises InputError where the log does not tell, or others merged some."""
+        own = delta_log.application(results[0].identity)
+        found = list[Place]()
+        for table, added in _behind(sink, own, last):
+            why = _irremovable(table, added)
+            if why is not None:
+                raise InputError(
+                    f"the sink '{name}' has results of micro-batch {results[-1].batch}, and the backup ends with {last}:"
+                    f" they cannot be removed from {table}, {why}: choose a new one, and restore again"
+                )
+            found += [in_same_system(table, unquote(add["path"])) for add in added or ()]
+        return found
+
+    def remove(self, sink: Sink, files: Sequence[Place], identity: str, last: int) -> None:  # noqa: ARG002
+        """Take them out of the tables, in one commit each; VACUUM removes the files themselves."""
+        transaction = Transaction(delta_log.application(identity), last)
+        for table, added in _behind(sink, transaction.application, last):
+            if added is not None:
+                take_out(table, added, transaction)
 
     def compact(self, sink: Sink, compaction: Compaction) -> str:  # noqa: ARG002
         """As `kinds.Publishing.compact`."""
@@ -118,6 +132,30 @@ class Publishing(kinds.Publishing):
 
 
 PUBLISHING = Publishing()
+
+
+def _behind(sink: Sink, application: str, last: int) -> Iterator[tuple[Place, list[Mapping[str, Any]] | None]]:
+    """Tables with transactions behind `last`, and the data files of these; as of `added_behind`."""
+    for table in delta_log.tables_below(sink.folder):
+        if delta_log.transactions(table).get(application, last) > last:
+            yield table, delta_log.added_behind(table, application, last)
+
+
+def _irremovable(table: Place, added: Sequence[Mapping[str, Any]] | None) -> str | None:
+    """Why a commit cannot take these files out of a table; None = it can."""
+    if isinstance(table, RemotePath):
+        return "which is in a store"
+    if added is None:
+        return "whose log no longer has all commits since then"
+    opened = opened_to_write(table)
+    assert opened is not None, "its log was found"
+    delta_log.refuse_unwritable(table, opened)
+    if opened.metadata().configuration.get("delta.appendOnly") == "true":
+        return "which is only appended to (`delta.appendOnly`)"
+    present = {unquote(path) for path in pa.table(opened.get_add_actions()).column("path").to_pylist()}
+    if not {unquote(add["path"]) for add in added} <= present:
+        return "where another writer has merged or deleted them"
+    return None
 
 
 def _united(table: Place, schemas: Sequence[pa.Schema]) -> pa.Schema:

@@ -19,10 +19,12 @@ from job_engine.job.upkeep.keys import forget, job_state
 from job_engine.job.upkeep.moving import rebucket
 from job_engine.job.upkeep.results import compact_job
 from job_engine.sinks.folder import compaction
+from job_engine.sinks.kinds import publishing
 from job_engine.sources.folder import after_reading
 from job_engine.sources.listing.batch_log import last_batch
 from querylang.errors import InputError
-from tests.support.local_jobs import CrashAt, begun, crashed, local, run
+from tests.support.delta_tables import match_ids_in
+from tests.support.local_jobs import NEVER, CrashAt, begun, crashed, local, run
 from tests.support.sensors import add_files, expected, project, streamed, table, totals
 
 FALL = """
@@ -70,6 +72,23 @@ def test_a_restored_backup_continues(tmp_path: Path) -> None:
     assert done.removed > 0
     run(path)
     assert streamed(tmp_path) == expected(tmp_path)
+
+
+def test_a_restored_backup_continues_in_tables_of_delta(tmp_path: Path) -> None:
+    """The backup has a micro-batch that is begun, and published: it is repeated, and what came behind it is taken out."""
+    path, out = local(project(tmp_path, files=1, sink="delta")), tmp_path / "out" / "matches"
+    add_files(tmp_path, table(), 6)
+    crashed(path, CrashAt("published", 2), interval=NEVER)
+    made = back_up(path, tmp_path / "copy")
+    run(path)
+    with pytest.raises(InputError, match="Add --remove-results to remove them"):
+        restore(path, tmp_path / "copy", replace=True)
+    assert restore(path, tmp_path / "copy", replace=True, remove_results=True).removed > 0
+    sink = load_deployment(path).sinks["matches"]
+    assert {result.batch for result in publishing(sink).results(sink)} == {made.batch}
+    assert match_ids_in(out) != expected(tmp_path)
+    run(path)
+    assert match_ids_in(out) == expected(tmp_path)
 
 
 def settled(folder: Path, after: str) -> Path:

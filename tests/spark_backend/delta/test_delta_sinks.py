@@ -88,8 +88,45 @@ def test_a_table_below_the_one_of_its_query_is_a_table_of_its_own(
     DELTA.refuse_unwritable(own, dict.fromkeys(parts, SCHEMA))
     assert "Q: has the tables of instances in its folder, and VACUUM of it would remove their files" in caplog.text
     caplog.clear()
-    DELTA.refuse_unwritable(own, dict.fromkeys(["Q/eu", "Q/eu 2", "Q2"], SCHEMA))
+    for others in (["Q/eu", "Q/eu 2", "Q2"], [""]):
+        DELTA.refuse_unwritable(own, dict.fromkeys(others, SCHEMA))
     assert not caplog.text
+
+
+def test_results_behind_a_backup_are_taken_out_and_can_be_written_again(tmp_path: Path) -> None:
+    own = sink(tmp_path)
+    for batch in range(4):
+        write(own, batch, rows(f"a{batch}"))
+    later = [result for result in DELTA.results(own) if result.batch > 1]
+    files = DELTA.removable("matches", own, later, 1)
+    assert sorted(file.name[13:21] for file in files) == ["00000002", "00000003"]
+    DELTA.remove(own, files, OURS, 1)
+    assert names(own) == ["a0", "a1"]
+    assert [result.batch for result in DELTA.results(own)] == [1]
+    DELTA.remove_leftovers(own, MicroBatch(OURS, 1), ())  # it is repeated
+    for batch in (1, 2):
+        write(own, batch, rows(f"again{batch}"))
+    assert names(own) == ["a0", "a1", "again2"]
+
+
+def test_results_that_cannot_be_taken_out_alone_stay(tmp_path: Path) -> None:
+    own = sink(tmp_path)
+    for batch in range(3):
+        write(own, batch, rows(f"a{batch}"))
+    later = [*DELTA.results(own)]
+    table(own).alter.set_table_properties({"delta.appendOnly": "true"})
+    with pytest.raises(InputError, match=r"cannot be removed from .*/Q, which is only appended to .*choose a new one"):
+        DELTA.removable("matches", own, later, 0)
+    table(own).alter.set_table_properties({"delta.appendOnly": "false"})
+    assert len(DELTA.removable("matches", own, later, 0)) == 2
+    table(own).optimize.compact()
+    with pytest.raises(InputError, match="where another writer has merged or deleted them"):
+        DELTA.removable("matches", own, later, 0)
+    assert names(own) == ["a0", "a1", "a2"]
+    table(own).create_checkpoint()
+    (own.folder / "Q" / "_delta_log" / f"{0:020}.json").unlink()
+    with pytest.raises(InputError, match=r"of micro-batch 2, and the backup ends with -1.*no longer has all commits"):
+        DELTA.removable("matches", own, later, -1)
 
 
 def test_files_stay_where_nothing_tells_whether_they_are_committed(tmp_path: Path) -> None:
