@@ -107,7 +107,12 @@ class Care:
             self.sent.clear()
             self.sent.update(self.backups[backup])
 
-        return Act(f"restore {backup.name}", do, refused_with("has joined", "would be lost", "cannot be removed"), done)
+        return Act(
+            f"restore {backup.name}",
+            do,
+            refused_with("has joined", "would be lost", "cannot be removed", "the job has gone back"),
+            done,
+        )
 
     def edit(self) -> None:
         """Change settings that may be changed between two runs."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from job_engine.chance import new_name
 from job_engine.deployment import Deployment
@@ -352,11 +352,22 @@ def _remove(place: Place) -> None:
 # A restore that was interrupted: between an old checkpoint and a backup there is no half.
 
 
+RestoreRows = list[tuple[Annotated[int, range(-1, 10**18)], str, bool]]
+"""The restores of a checkpoint, oldest first: the micro-batch that each has gone back to, a name of
+its own, and whether results behind that were removed."""
+
+
 class _HalfRestored(TypedDict):
-    """backup: what is restored; files: by source, the paths of those to be moved back."""
+    """What is to be done.
+
+    backup: what is restored
+    files: by source, the paths of those to be moved back
+    restores: of the checkpoint, with this one
+    """
 
     backup: str
     files: dict[str, list[str]]
+    restores: NotRequired[RestoreRows]
 
 
 def half_restored(checkpoint: Place) -> JobFile[_HalfRestored]:
@@ -364,6 +375,15 @@ def half_restored(checkpoint: Place) -> JobFile[_HalfRestored]:
     return JobFile(
         checkpoint.with_name(f".{checkpoint.name}.restoring.json"), _HalfRestored, "Restore the backup again"
     )
+
+
+class _Restores(TypedDict):
+    restores: RestoreRows
+
+
+def restores_file(checkpoint: Place) -> JobFile[_Restores]:
+    """The file with the restores of a checkpoint; a backup has it, too."""
+    return JobFile(checkpoint / "ensue" / "restores.json", _Restores, RESTORE, range(1, 2))
 
 
 def refuse_half_restored(checkpoint: Place) -> None:

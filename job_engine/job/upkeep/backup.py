@@ -155,8 +155,9 @@ def restore(
             later = [place for places in by_sink.values() for place in places]
             if later and not remove_results:
                 raise InputError(_would_double(later, listed.batch))
+            restores = _restores(deployment, source, listed, removes=bool(later))
             archived = _archived_since(deployment, record, source / _COPY, accepts_loss=accept_loss)
-            before = _exchanged(deployment, source, listed, archived)
+            before = _exchanged(deployment, source, listed, archived, restores)
             for name, places in by_sink.items():
                 sink = deployment.sinks[name]
                 publishing(sink).remove(sink, places, record.identity, listed.batch)
@@ -171,15 +172,55 @@ def restore(
 
 
 def _exchanged(
-    deployment: Deployment, source: Place, listed: _Listed, archived: Mapping[str, Sequence[str]]
+    deployment: Deployment,
+    source: Place,
+    listed: _Listed,
+    archived: Mapping[str, Sequence[str]],
+    restores: checkpoint_record.RestoreRows,
 ) -> str | None:
     """Let the backup take the place of the checkpoint; where that is now, None = there was none."""
     checkpoint, mark = deployment.checkpoint, checkpoint_record.half_restored(deployment.checkpoint)
     draft = _drafted(source / _COPY, checkpoint, listed, deployment.mode)
-    mark.write({"backup": str(source.resolve()), "files": archived})
+    mark.write({"backup": str(source.resolve()), "files": archived, "restores": restores})
     before = _put_aside(checkpoint)
     _place(draft, source / _COPY, checkpoint, listed)
+    checkpoint_record.restores_file(checkpoint).write({"version": 1, "restores": restores})
     return before
+
+
+def _restores(
+    deployment: Deployment, source: Place, listed: _Listed, *, removes: bool
+) -> checkpoint_record.RestoreRows:
+    """The restores of the checkpoint, with this one.
+
+    removes: whether results behind the backup are removed
+
+    Raises InputError for a backup that an earlier restore has passed by: what the job wrote between
+    that and this backup was removed, or was written anew in other micro-batches.
+    """
+    checkpoint = deployment.checkpoint
+    mark = checkpoint_record.half_restored(checkpoint).read()
+    if mark is not None and "restores" in mark:
+        return mark["restores"]
+    now, own = (_restores_of(place) for place in (checkpoint, source / _COPY))
+    common = min(len(now), len(own))
+    behind = now[common:]
+    is_untouched = bool(behind) and last_begun(checkpoint) <= behind[-1][0] and not behind[-1][2]
+    passed = [batch for batch, *_ in (behind[:-1] if is_untouched else behind) if batch < listed.batch]
+    if now[:common] != own[:common] or passed:
+        back = min(passed, default=now[0][0])
+        raise InputError(
+            f"{source}: ends with micro-batch {listed.batch}, and since it was made the job has gone back to"
+            f" {'its beginning' if back < 0 else f'micro-batch {back}'}: what it wrote between them was removed, or written anew, and"
+            " this backup would not write it again. Choose a backup that ends there or before, or begin with a new"
+            " checkpoint and new sinks; nothing was changed"
+        )
+    return [*now, *own[common:], (listed.batch, new_name(8), removes)]
+
+
+def _restores_of(checkpoint: Place) -> checkpoint_record.RestoreRows:
+    found = checkpoint_record.restores_file(checkpoint).read()
+    return [] if found is None else found["restores"]
 
 
 def _refuse_other_buckets(source: Place, record: checkpoint_record.Record, deployment: Deployment) -> None:

@@ -74,6 +74,44 @@ def test_a_restored_backup_continues(tmp_path: Path) -> None:
     assert streamed(tmp_path) == expected(tmp_path)
 
 
+def test_a_backup_that_a_restore_has_passed_by_is_refused(tmp_path: Path) -> None:
+    path = sensors(tmp_path)
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    back_up(path, first)
+    run(path)
+    back_up(path, second)
+    refused = "ends with micro-batch 6, and since it was made the job has gone back to micro-batch 2: what it wrote"
+    restore(path, first, replace=True, remove_results=True)
+    for _ in range(2):
+        with pytest.raises(InputError, match=refused):
+            restore(path, second, replace=True)
+        run(path)
+    back_up(path, third)
+    restore(path, first, replace=True, remove_results=True)
+    with pytest.raises(InputError, match="has gone back to micro-batch 2"):
+        restore(path, third, replace=True)
+    run(path)
+    assert streamed(tmp_path) == expected(tmp_path)
+
+
+def test_a_restore_that_has_changed_nothing_yet_is_undone_by_another(tmp_path: Path) -> None:
+    path = local(project(tmp_path, files=1))
+    add_files(tmp_path, table().iloc[:0], 2)  # without a result
+    run_once(path, once=True)
+    back_up(path, tmp_path / "first")
+    add_files(tmp_path, table().iloc[:0], 2, first=2)
+    run_once(path, once=True)
+    back_up(path, tmp_path / "second")
+    restore(path, tmp_path / "first", replace=True)
+    restore(path, tmp_path / "second", replace=True)
+    restore(path, tmp_path / "first", replace=True)
+    add_files(tmp_path, table(), 2, first=4)
+    run(path)
+    with pytest.raises(InputError, match="has gone back to micro-batch 1"):
+        restore(path, tmp_path / "second", replace=True, remove_results=True)
+    assert streamed(tmp_path) == expected(tmp_path)
+
+
 def test_a_restored_backup_continues_in_tables_of_delta(tmp_path: Path) -> None:
     """The backup has a micro-batch that is begun, and published: it is repeated, and what came behind it is taken out."""
     path, out = local(project(tmp_path, files=1, sink="delta")), tmp_path / "out" / "matches"
