@@ -341,7 +341,12 @@ MISTAKES = (
     # what people do between two lives
     Mistake("care", _BACKUP, "    if isinstance(target, Path):\n        sync_names(LocalPath.of(target))\n", ""),
     Mistake("care", _BACKUP, "        sync_names(draft)\n", ""),
-    Mistake("care", _BACKUP, '    mark.write({"backup": str(source.resolve()), "files": archived})\n', ""),
+    Mistake(
+        "care",
+        _BACKUP,
+        '    mark.write({"backup": str(source.resolve()), "files": archived, "restores": restores})\n',
+        "",
+    ),
     Mistake(
         "care",
         _BACKUP,
