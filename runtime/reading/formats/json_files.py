@@ -356,6 +356,9 @@ def _line_places(data: bytes, first: int) -> list[tuple[str, str]]:
 _FEW_MESSAGES = 32
 """So few messages are read one by one, if they cannot be read together."""
 
+_FEW_BYTES = 1 << 13
+"""Messages of so many bytes are read one by one at once: Arrow hands all of them to another thread."""
+
 
 def decode_json(values: Sequence[bytes | None], name: str, describe: Describe, asked: Asked) -> RawTable:
     """The messages, numbered from 0; what cannot be read makes only itself unreadable."""
@@ -366,10 +369,11 @@ def _parts(
     values: Sequence[bytes | None], first: int, name: str, describe: Describe, asked: Asked
 ) -> Iterator[RawTable]:
     """Tables of these messages; `first`: the number of the first one."""
-    columns = _together(values, asked)
+    are_short = sum(len(value or b"") + 1 for value in values) <= _FEW_BYTES
+    columns = None if are_short else _together(values, asked)
     if columns is not None:
         yield RawTable(name, _wanted(columns, asked), np.arange(first, first + len(columns)), describe)
-    elif len(values) <= _FEW_MESSAGES:
+    elif are_short or len(values) <= _FEW_MESSAGES:
         rows = of_rows([_row(value, asked) for value in values], name, describe, asked, first)
         yield replace(rows, columns=_wanted(rows.columns, asked))
     else:

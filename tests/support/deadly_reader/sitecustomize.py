@@ -1,10 +1,11 @@
-"""On the path of a process: Arrow's reader of JSON ends it where a line has the text `deadly`."""
+"""On the path of a process: a reader of JSON ends it where a line has the text `deadly`."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+from collections.abc import Callable
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -25,14 +26,19 @@ class DeadlyLoader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         self.loader.exec_module(module)
-        read = module.parse_lines
+        for name in ("parse_lines", "row_of"):
+            setattr(module, name, deadly(getattr(module, name)))
 
-        def parse_lines(data: bytes) -> object:
-            if b"deadly" in data:
-                os.kill(os.getpid(), signal.SIGSEGV)
-            return read(data)
 
-        module.parse_lines = parse_lines  # type: ignore[attr-defined]
+def deadly(read: Callable[..., object]) -> Callable[..., object]:
+    """A function that reads bytes, or ends the process."""
+
+    def read_or_end(data: bytes, *more: object) -> object:
+        if b"deadly" in data:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return read(data, *more)
+
+    return read_or_end
 
 
 class DeadlyFinder(MetaPathFinder):
