@@ -357,7 +357,7 @@ _FEW_MESSAGES = 32
 """So few messages are read one by one, if they cannot be read together."""
 
 _FEW_BYTES = 1 << 13
-"""Messages of so many bytes are read one by one at once: Arrow hands all of them to another thread."""
+"""Messages of so few bytes are read one by one at once: Arrow would hand them to another thread."""
 
 
 def decode_json(values: Sequence[bytes | None], name: str, describe: Describe, asked: Asked) -> RawTable:
