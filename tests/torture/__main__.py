@@ -18,7 +18,7 @@ from pathlib import Path
 from job_engine.job.upkeep.results import compact_job
 from job_engine.setting_keys import Engine
 from tests.torture.answers import Control, replayed, written
-from tests.torture.changes import Changes
+from tests.torture.changes import Changes, change_of_tables, random_change
 from tests.torture.compaction import Compactor
 from tests.torture.project import write_project
 from tests.torture.readers import ConcurrentReader
@@ -133,7 +133,7 @@ def torture(
     figures, found = Figures(records=rows), list[str]()
     longest = max(1, rows // (max(1, kills) * FILES_PER_KILL))
     compactor = Compactor(deployment, seed)
-    changes = Changes(deployment)
+    changes = Changes(deployment, change_of_tables if sink == "delta" else random_change)
     compacting = compactor if compacts else nullcontext()
     with ConcurrentReader(folder / "out", is_compacted=compacts, sink=sink) as reader, compacting:
         while figures.kills < kills:

@@ -62,6 +62,11 @@ class Changes:
         return controls, problems
 
 
+def change_of_tables(chooser: random.Random) -> str:
+    """As `random_change`, for sinks of Delta tables: their package takes the folder `%5FThree` for `_Three`."""
+    return random_change(chooser).replace("_Three", "Three")
+
+
 def random_change(chooser: random.Random) -> str:
     """A control event that changes queries; one of ten names what is not there."""
     name = chooser.choice(NAMES)
