@@ -94,17 +94,45 @@ class Family:
 
 def families_of(plan: Plan, parts: Sequence[QueryParts], fewest: int) -> list[tuple[Family, list[int]]]:
     """The families of at least so many queries, each with the places of its members."""
-    groups: dict[QueryPlan, list[tuple[int, QueryShape]]] = {}
-    nested = frozenset(event.name for event in plan.events if any(_has_event(field.type) for field in event.fields))
-    for place, item in enumerate(parts):
-        shape = shape_of(item, nested)
+    groups: dict[int, list[tuple[int, QueryShape]]] = {}
+    for place, shape in enumerate(_shapes(plan, parts)):
         if shape is not None:
-            groups.setdefault(shape.query, []).append((place, shape))
+            groups.setdefault(id(shape.query), []).append((place, shape))
     return [
         (_family(plan, [parts[place] for place, _ in own], [shape for _, shape in own]), [place for place, _ in own])
         for own in groups.values()
         if len(own) >= fewest
     ]
+
+
+_SHAPES: dict[int, tuple[QueryParts, QueryShape | None]] = {}
+"""By the identity of parts, which are kept beside, their shape; equal queries are one object.
+
+A change of a job's queries leaves most parts as they are.
+"""
+
+_MOST_SHAPES = 20_000
+
+
+def _shapes(plan: Plan, parts: Sequence[QueryParts]) -> list[QueryShape | None]:
+    """The shapes of queries; those of one shape have the same object as their query."""
+    if len(_SHAPES) > max(_MOST_SHAPES, 2 * len(parts)):
+        _SHAPES.clear()
+    nested = frozenset(event.name for event in plan.events if any(_has_event(field.type) for field in event.fields))
+    known = [found if (found := _SHAPES.get(id(item))) is not None and found[0] is item else None for item in parts]
+    different = {id(found[1].query): found[1].query for found in known if found is not None and found[1] is not None}
+    queries = {query: query for query in different.values()}
+    shapes = list[QueryShape | None]()
+    for item, found in zip(parts, known, strict=True):
+        if found is None:
+            shape = shape_of(item, nested)
+            if shape is not None:
+                shape = replace(shape, query=queries.setdefault(shape.query, shape.query))
+            _SHAPES[id(item)] = item, shape
+        else:
+            shape = found[1]
+        shapes.append(shape)
+    return shapes
 
 
 def shape_of(parts: QueryParts, nested: Collection[str]) -> QueryShape | None:

@@ -86,6 +86,7 @@ class Engine:
     gathers_later: where a query allows it, the tables of matches are left to the caller to gather
     has_changes: whether the caller does what control events ask of the queries: `followed_by`
     saved: by title what a query begins with
+    kept: by title the runner of another engine, which is of no use any more
 
     `looked_at`: how many pairs of a query and a record it has looked at
     `tells_causes`: whether results say which routed event has caused them (`Results.routed`)
@@ -99,10 +100,11 @@ class Engine:
         gathers_later: bool = False,
         has_changes: bool = False,
         saved: Mapping[str, kept_states.Saved] = kept_states.NOTHING_SAVED,
+        kept: Mapping[str, QueryRunner] = kept_states.NOTHING_KEPT,
     ) -> None:
         self.plan = plan
         self._matcher, self._gathers_later, self._has_changes = matcher, gathers_later, has_changes
-        self._runners = kept_states.runners_of(all_parts(plan, matcher), saved, gathers_later=gathers_later)
+        self._runners = kept_states.runners_of(all_parts(plan, matcher), saved, kept, gathers_later=gathers_later)
         self._by_title = {runner.query.title: runner for runner in self._runners}
         self._chains = Chains(plan, self._runners)
         self._clock = NO_TIME
@@ -181,12 +183,24 @@ class Engine:
         of now. Others begin without any, at the clock of this engine.
 
         heirs: by title the title of the query whose state it takes over instead
+
+        What does not change is not touched, so it takes as long as its change is large. This engine
+        is of no use any more.
         """
-        self._load_cold()
-        saved, changes = kept_states.handed_on(self._runners, [query.title for query in plan.queries], heirs)
+        kept = kept_states.untouched(self._runners, all_parts(plan, self._matcher), heirs)
+        self._load_cold_but({runner.admission for runner in kept.values()})
+        left = [runner for runner in self._runners if runner.query.title not in kept]
+        titles = [query.title for query in plan.queries if query.title not in kept]
+        saved, changes = kept_states.handed_on(left, titles, heirs)
         engine = Engine(
-            plan, self._matcher, gathers_later=self._gathers_later, has_changes=self._has_changes, saved=saved
+            plan,
+            self._matcher,
+            gathers_later=self._gathers_later,
+            has_changes=self._has_changes,
+            saved=saved,
+            kept=kept,
         )
+        engine._continue_families(self._families)
         engine._clock, engine._clock_without_idle = self._clock, self._clock_without_idle
         engine._leeway, engine._reported = self._leeway, self._reported
         engine._account, engine.tells_causes = self._account, self.tells_causes
@@ -359,9 +373,13 @@ class Engine:
 
     def snapshot(self) -> bytes:
         """The whole state, for `restore`."""
-        self._load_cold()
+        self._load_cold(parts=False)
         members = self._members()
-        states = {own[0].query.title: admission.state.snapshot() for admission, own in members.items()}
+        of_families = {} if self._families is None else self._families.saved()
+        states = {
+            (title := own[0].query.title): of_families.get(title) or admission.saved()
+            for admission, own in members.items()
+        }
         header: dict[str, Any] = {
             "clock": self._clock,
             "clock_without_idle": self._clock_without_idle,
@@ -440,9 +458,24 @@ class Engine:
             return None
         if len(records.kinds) and (self._families is None or self._families.of != list(members)):
             self._part_families(began)
-            alone = [own[0] for own in members.values() if len(own) == 1 and self._can_join(own[0])]
-            self._families = Families(self.plan, list(members), alone)
+            self._families = self._new_families(members)
         return self._families
+
+    def _continue_families(self, families: Families | None) -> None:
+        """Takes over what families of an engine before have of queries that are here, too."""
+        if families is None:
+            return
+        members = self._chains.in_order(self._members())
+        if len(members) > FEW:
+            self._families = self._new_families(members, families)
+        else:
+            families.part()
+
+    def _new_families(
+        self, members: Mapping[SharedAdmission, list[QueryRunner]], before: Families | None = None
+    ) -> Families:
+        alone = [own[0] for own in members.values() if len(own) == 1 and self._can_join(own[0])]
+        return Families(self.plan, list(members), alone, before)
 
     def _can_join(self, runner: QueryRunner) -> bool:
         return runner.query.title not in self._watched and not self._chains.feed(runner.query)
@@ -458,9 +491,20 @@ class Engine:
             self._part_families()
         elif self._families is not None:
             self._load_families(self._families, self._clock)
+        self._load_cold_keys(())
+
+    def _load_cold_but(self, staying: Collection[SharedAdmission]) -> None:
+        """As `_load_cold`, of all queries but those whose admission stays as it is, and of families;
+        those that do not stay have their states."""
+        if self._families is not None:
+            self._load_families(self._families, self._clock)
+            self._families.leave(staying)
+        self._load_cold_keys(staying)
+
+    def _load_cold_keys(self, staying: Collection[SharedAdmission]) -> None:
         nothing = self._no_records(self._clock)
         for admission, members in self._members().items():
-            if not admission.has_begun:
+            if not admission.has_begun or admission in staying:
                 continue
             admission.state.evict_values(self._clock, everything=True)
             if not admission.state.keys.has_cold and not admission.is_behind:

@@ -10,11 +10,12 @@ copied with its rows: they are stored once, and looked up for rows that are in a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from querylang.dataclass import dataclass, field, replace
 from querylang.plan.model import Plan
@@ -24,7 +25,7 @@ from runtime.engine.alike import OWNER_COLUMN, ROW_COLUMN, Family, families_of
 from runtime.engine.call_rows import CallRecords, Wanted
 from runtime.engine.looking import LookedAt, chosen_records
 from runtime.engine.query_runner import QueryOutcome, QueryRunner, error_rows, refused, refused_rows
-from runtime.engine.query_state import QueryParts
+from runtime.engine.query_state import QueryParts, QueryState
 from runtime.engine.shared_admission import Carry, SharedAdmission
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.interface import Found
@@ -91,6 +92,27 @@ class _Given:
 
 
 @dataclass(frozen=True, slots=True)
+class _Part:
+    """What a family keeps of the events and bounds of a member; as of `KeyState.store`."""
+
+    number: int
+    events: pa.Table
+    bounds: pa.Table
+    timers: Integers
+    bound_timers: Integers
+
+    @property
+    def release(self) -> int:
+        """As of `QueryState.hot_release`."""
+        return int(self.timers.min(initial=NEVER))
+
+    @property
+    def timer(self) -> int:
+        """As of `QueryState.hot_timer`."""
+        return min(self.release, int(self.bound_timers.min(initial=NEVER)))
+
+
+@dataclass(frozen=True, slots=True)
 class FamilyOutcome:
     """What a call has given for the members of a family.
 
@@ -109,20 +131,57 @@ class FamilyOutcome:
 class FamilyRunner:
     """One family at work.
 
+    family: its queries as one
     members: the runners of its queries, which have an admission each
     admission: that of the family
     """
 
-    def __init__(self, family: Family, members: Sequence[QueryRunner]) -> None:
+    def __init__(self, family: Family, members: Sequence[QueryRunner], before: FamilyRunner | None = None) -> None:
+        """`before`: a family of some of them, whose state it takes over; it is of no use any more."""
+        if before is not None:
+            family = replace(family, parts=before.family.parts)
         self.members = members
         self._titled = {runner.query.title: runner.admission for runner in members}
         self.admission: SharedAdmission = _FamilyAdmission(family.parts, len(members))
-        self._family = family
+        self.family: Family = family
         self._with_limit = [runner.admission for runner in members if runner.query.at_most is not None]
         self._runner = QueryRunner(family.parts, self.admission)
         self._rest = NumberedRows(family.rest)
         self._left: Carry | None = None
-        self._apart = [number for number, runner in enumerate(members) if runner.admission.has_begun]
+        self._apart = self._begun()
+        if before is not None:
+            self._continue(before)
+
+    def _begun(self) -> set[int]:
+        """The members with a state of their own."""
+        return {number for number, runner in enumerate(self.members) if runner.admission.has_begun}
+
+    def _continue(self, before: FamilyRunner) -> None:
+        """Takes over the state of another family, all of whose members with events are here."""
+        state, number_of = before.admission.state, {own.admission: at for at, own in enumerate(self.members)}
+        numbers = np.array([number_of.get(own.admission, -1) for own in before.members])
+        events, bounds, *timers = state.keys.hot()
+        state.keys.store(_renumbered(events, OWNER_COLUMN, numbers), _renumbered(bounds, "key0", numbers), *timers)
+        self.admission.state, self.admission.is_behind = state, before.admission.is_behind
+        self._rest = before._rest
+        joined_before = {int(numbers[at]) for at in range(len(before.members)) if not before.is_apart(at)}
+        self._apart -= joined_before
+
+    @property
+    def _is_simple(self) -> bool:
+        """Whether it keeps no more than events and bounds, which can be divided row by row."""
+        return not self.admission.state.seen and self.family.parts.query.trailing is None
+
+    def fits(self, family: Family) -> bool:
+        """Whether a family with other members can take over the state of this one."""
+        own, other = self.family, family
+        return (
+            self._is_simple
+            and own.parts.query == other.parts.query
+            and own.parts.plan.events == other.parts.plan.events
+            and own.rest == other.rest
+            and [name for name, _ in own.constants] == [name for name, _ in other.constants]
+        )
 
     def of_call(self, records: CallRecords, looked_at: LookedAt) -> FamilyOutcome:
         """Does all for a call but evict."""
@@ -148,7 +207,7 @@ class FamilyRunner:
         owner = np.repeat(np.arange(len(rows)), [len(own) for own in rows])
         order = stable_order(numbers)
         numbers, owner = numbers[order], owner[order]
-        columns = {*self._family.parts.schema.names, "_place", "_text"}
+        columns = {*self.family.parts.schema.names, "_place", "_text"}
         names = [name for name in records.table.column_names if name in columns]
         own = chosen_records(replace(records, table=records.table.select(names)), numbers)
         table, first = own.table, self._rest.begin(records.table if shared is None else shared)
@@ -162,8 +221,8 @@ class FamilyRunner:
         rest: by row, the number under which its other columns are
         """
         index = pa.array(owner)
-        constants = {name: values.take(index) for name, values in self._family.constants}
-        numbered = {ROW_COLUMN: pa.array(rest)} if self._family.rest.names else {}
+        constants = {name: values.take(index) for name, values in self.family.constants}
+        numbered = {ROW_COLUMN: pa.array(rest)} if self.family.rest.names else {}
         return {OWNER_COLUMN: index, **numbered, **constants}
 
     def _whole(self, table: pa.Table) -> pa.Table:
@@ -172,7 +231,7 @@ class FamilyRunner:
 
     def _sharing(self, table: pa.Table) -> pa.Table:
         """The same; rows of one event share the cells that are not searched."""
-        names = self._family.rest.names
+        names = self.family.rest.names
         if not names:
             return table
         rest = self._rest.shared(table.column(ROW_COLUMN).to_numpy())
@@ -185,9 +244,9 @@ class FamilyRunner:
         everything: loads cold keys too
         """
         call = self.admission.admitted(records, everything=everything)
-        carry, given, has_waits = call.carry, _Given(), self._family.parts.query.trailing is not None
+        carry, given, has_waits = call.carry, _Given(), self.family.parts.query.trailing is not None
         if call.has_new or has_waits:
-            found = self._family.parts.matcher.match(call.events)
+            found = self.family.parts.matcher.match(call.events)
             carry = replace(carry, free=found.free)
             if has_waits:
                 carry, matched = self._runner.expired_waits(records, carry, call.events, found, call.wanted.records)
@@ -203,7 +262,7 @@ class FamilyRunner:
             table = self._whole(records.table.take(pa.array(bad.rows)))
             for number, rows in _by_owner(table):
                 own = bad.only(rows)._replace(rows=rows)
-                discarded = refused_rows(self._family.members[number], table, own)
+                discarded = refused_rows(self.family.members[number], table, own)
                 given.discarded[number] = numbered(discarded, numbers[bad.rows], 0)
         self._left = carry
         given.account.update(self._named(call.account))
@@ -211,23 +270,23 @@ class FamilyRunner:
 
     def _keyed(self, number: int, own: Sequence[pa.ChunkedArray], count: int) -> list[Any]:
         """Columns of a table by key as the family has them; `own`: those of a member."""
-        member, behind = pa.array(np.full(count, number)), self._family.in_keys
+        member, behind = pa.array(np.full(count, number)), self.family.in_keys
         keys = len(self.members[number].query.keys)
         return [member, *own[:keys], *(values.take(member) for values in behind), *own[keys:]]
 
     def _of_member(self, number: int, table: pa.Table, rows: Integers, schema: pa.Schema) -> pa.Table:
         """Rows of a table by key, as a member has them."""
         keys, columns = len(self.members[number].query.keys), table.take(pa.array(rows)).columns
-        own = [*columns[1 : 1 + keys], *columns[1 + keys + len(self._family.in_keys) :]]
+        own = [*columns[1 : 1 + keys], *columns[1 + keys + len(self.family.in_keys) :]]
         return pa.table(own, schema=schema).combine_chunks()
 
     def _member_keys(self, keys: Sequence[pa.Array]) -> list[pa.Array]:
         """Those key columns that members have."""
-        return [*keys[1 : len(keys) - len(self._family.in_keys)]]
+        return [*keys[1 : len(keys) - len(self.family.in_keys)]]
 
     def key_of(self, number: int, key: Sequence[Any]) -> tuple[Any, ...]:
         """The key of the family that a key of a member is."""
-        return (number, *key, *(values[number].as_py() for values in self._family.in_keys))
+        return (number, *key, *(values[number].as_py() for values in self.family.in_keys))
 
     def load(self, nothing: CallRecords, clock: int) -> bool:
         """Loads cold keys and removes what has expired; False = there are matches to give.
@@ -254,7 +313,7 @@ class FamilyRunner:
     def _keep_rest(self) -> None:
         """Stores the other columns of the events that are stored."""
         state = self.admission.state
-        if self._family.rest.names:
+        if self.family.rest.names:
             waiting = state.waits.members.column(ROW_COLUMN).to_numpy()
             used = np.concatenate([state.keys.events.column(ROW_COLUMN).to_numpy(), waiting])
             self._rest.keep(
@@ -306,8 +365,8 @@ class FamilyRunner:
         matched = matched.take(order)
         begin = np.searchsorted(owner, np.arange(len(self.members) + 1)).tolist()
         for number in np.unique(owner).tolist():
-            parts, own = self._family.members[number], matched.part(slice(begin[number], begin[number + 1]))
-            yield number, OrderedMatches(parts.plan, parts.query, rows.table, rows.keys, own, self._family.parts.query)
+            parts, own = self.family.members[number], matched.part(slice(begin[number], begin[number + 1]))
+            yield number, OrderedMatches(parts.plan, parts.query, rows.table, rows.keys, own, self.family.parts.query)
 
     def _errors(self, carry: Carry, found: Found, records: Integers) -> dict[int, pa.Table]:
         """By member the rows of its errors; `records`: by new record, its number in the call."""
@@ -316,7 +375,7 @@ class FamilyRunner:
         for position, text in found.errors:
             row = carry.admitted.released.order[position]
             of_members.setdefault(int(owner[row]), []).append((position, text))
-        keys, members = self._member_keys(carry.rows.keys), self._family.members
+        keys, members = self._member_keys(carry.rows.keys), self.family.members
         return {
             number: error_rows(members[number], carry, keys, own, len(found.latest), records)
             for number, own in of_members.items()
@@ -326,7 +385,7 @@ class FamilyRunner:
         """By title what its query has given."""
         outcomes = dict[str, QueryOutcome]()
         for number in sorted({*given.found, *given.outputs, *given.discarded}):
-            parts, later = self._family.members[number], given.found.get(number)
+            parts, later = self.family.members[number], given.found.get(number)
             outcomes[parts.query.title] = QueryOutcome(
                 matches=given.tables.get(number),
                 found=None if later is None or number in given.tables else already_found(later),
@@ -361,14 +420,14 @@ class FamilyRunner:
         A member that was restored and gets no record costs nothing but this question.
         """
         joining = []
-        for number in self._apart:
+        for number in sorted(self._apart):
             admission = self.members[number].admission
             if len(rows[number]) or not admission.is_idle(limit):
                 joining.append(number)
             else:
                 admission.is_behind = not admission.state.is_empty
         if joining:
-            self._apart = [number for number in self._apart if number not in set(joining)]
+            self._apart.difference_update(joining)
             self._take(joining)
         return bool(joining)
 
@@ -402,34 +461,100 @@ class FamilyRunner:
     def part(self) -> None:
         """Gives the members their states; all keys are loaded."""
         state = self.admission.state
-        events, bounds, timers, bound_timers = state.keys.hot()
-        events, waits = self._whole(events), self._whole(state.waits.members)
-        of_events, of_bounds, of_waits = (
-            dict(_by_owner(events)),
-            dict(_by_owner(bounds, "key0")),
-            dict(_by_owner(waits)),
-        )
         for index, values in state.seen.items():
             table = values.table()
             for number, rows in _by_owner(table, "key0"):
                 seen = self.members[number].admission.state.seen[index]
                 seen.add(self._of_member(number, table, rows, seen.schema))
-        nothing = np.empty(0, np.int64)
-        for number in sorted({*of_events, *of_bounds, *of_waits}):
+        for part in self._divided(*state.keys.hot()):
+            self._give_state(part)
+        waits = self._whole(state.waits.members)
+        for number, rows in _by_owner(waits):
             own = self.members[number].admission.state
-            rows, more = of_events.get(number, nothing), of_bounds.get(number, nothing)
-            schema = own.keys.events.schema
-            own_events = _narrowed(events, rows, schema)
-            own_bounds = self._of_member(number, bounds, more, own.keys.bounds.schema)
-            own.keys.store(own_events, own_bounds, timers[rows], bound_timers[more])
-            own.hot_release = int(timers[rows].min(initial=NEVER))
-            own.hot_timer = min(own.hot_release, int(bound_timers[more].min(initial=NEVER)))
-            if number in of_waits:
-                own.waits.restore(joined_waits([_narrowed(waits, of_waits[number], own.waits.members.schema)]))
-                # When the time of a wait is definitive depends on its key, which may have no event.
-                own.hot_release = own.hot_timer = min(own.hot_timer, state.hot_release)
+            own.waits.restore(joined_waits([_narrowed(waits, rows, own.waits.members.schema)]))
+            # When the time of a wait is definitive depends on its key, which may have no event.
+            own.hot_release = own.hot_timer = min(own.hot_timer, state.hot_release)
         self.admission.begin_anew()
-        self._rest = NumberedRows(self._family.rest)
+        self._rest = NumberedRows(self.family.rest)
+        self._apart = self._begun()
+
+    def leave(self, numbers: Collection[int]) -> None:
+        """Gives these members their states, and keeps those of the others; all keys are loaded."""
+        if not self._is_simple:
+            self.part()
+            return
+        if not numbers:
+            return
+        keys, leaving = self.admission.state.keys, np.zeros(len(self.members), np.bool_)
+        leaving[list(numbers)] = True
+        events, bounds, timers, bound_timers = keys.hot()
+        rows, more = leaving[events.column(OWNER_COLUMN).to_numpy()], leaving[bounds.column("key0").to_numpy()]
+        for part in self._divided(_rows(events, rows), _rows(bounds, more), timers[rows], bound_timers[more]):
+            self._give_state(part)
+        keys.store(_rows(events, ~rows), _rows(bounds, ~more), timers[~rows], bound_timers[~more])
+
+    def saved(self) -> Iterator[tuple[str, dict[str, Any], dict[str, pa.Table]]]:
+        """By title of a member what `QueryState.snapshot` gives once it has got its state.
+
+        All keys are loaded. Members whose state is not here yet are left out.
+        """
+        if not self._is_simple:
+            self.part()
+            return
+        nothing = QueryState(self.members[0].parts).snapshot()
+        parts = {part.number: part for part in self._divided(*self.admission.state.keys.hot())}
+        for number, member in enumerate(self.members):
+            part, admission = parts.get(number), member.admission
+            if number in self._apart:
+                continue
+            header, tables = admission.state.snapshot() if admission.has_begun else nothing
+            if part is not None:
+                header = {**header, "next_due": part.timer, "next_release": part.release}
+                tables = {**tables, "kept": part.events, "bounds": part.bounds}
+            yield member.query.title, header, tables
+
+    def _divided(self, events: pa.Table, bounds: pa.Table, timers: Integers, bound_timers: Integers) -> Iterator[_Part]:
+        """By member what is kept of it, of these events and bounds; parameters as of
+        `KeyState.store`."""
+        own = QueryState(self.members[0].parts).keys  # all members have its columns
+        of_events, order = _runs(events.column(OWNER_COLUMN).to_numpy())
+        of_bounds, bound_order = _runs(bounds.column("key0").to_numpy())
+        events = _narrowed(self._whole(events), order, own.events.schema).combine_chunks()
+        bounds = self._of_member(0, bounds, bound_order, own.bounds.schema)
+        timers, bound_timers = timers[order], bound_timers[bound_order]
+        nothing = slice(0, 0)
+        for number in sorted({*of_events, *of_bounds}):
+            rows, more = of_events.get(number, nothing), of_bounds.get(number, nothing)
+            yield _Part(
+                number,
+                events.slice(rows.start, rows.stop - rows.start),
+                bounds.slice(more.start, more.stop - more.start),
+                timers[rows],
+                bound_timers[more],
+            )
+
+    def _give_state(self, part: _Part) -> None:
+        own = self.members[part.number].admission.state
+        own.keys.store(part.events, part.bounds, part.timers, part.bound_timers)
+        own.hot_release, own.hot_timer = part.release, part.timer
+
+
+def _rows(table: pa.Table, rows: NDArray[np.bool_]) -> pa.Table:
+    return table.filter(pa.array(rows)).combine_chunks()
+
+
+def _renumbered(table: pa.Table, column: str, numbers: Integers) -> pa.Table:
+    """The table with these numbers in place of those in a column."""
+    place = table.schema.get_field_index(column)
+    return table.set_column(place, table.schema.field(place), pa.array(numbers[table.column(column).to_numpy()]))
+
+
+def _runs(owner: Integers) -> tuple[dict[int, slice], Integers]:
+    """By number of a member where its rows are, once they are in the order that is given, too."""
+    order = stable_order(owner)
+    different, first = np.unique(owner[order], return_index=True)
+    ends = [*first[1:].tolist(), len(owner)]
+    return dict(zip(different.tolist(), map(slice, first.tolist(), ends), strict=True)), order
 
 
 def _narrowed(table: pa.Table, rows: Integers, schema: pa.Schema) -> pa.Table:
@@ -470,12 +595,28 @@ class Families:
     members: by admission of a query its family and its number there
     """
 
-    def __init__(self, plan: Plan, of: Sequence[SharedAdmission], alone: Sequence[QueryRunner]) -> None:
-        """`alone`: queries whose admission is theirs alone, and whose records come from sources."""
+    def __init__(
+        self,
+        plan: Plan,
+        of: Sequence[SharedAdmission],
+        alone: Sequence[QueryRunner],
+        before: Families | None = None,
+    ) -> None:
+        """The families of queries.
+
+        alone: queries whose admission is theirs alone, and whose records come from sources
+        before: those of the queries before a change, with all keys loaded. What they have of
+            queries that are here, too, is taken over; queries that are not have their states
+        """
         self.of = of
         found = _families(plan, [runner.parts for runner in alone])
-        runners = [FamilyRunner(family, [alone[place] for place in places]) for family, places in found]
+        groups = [(family, [alone[place] for place in places]) for family, places in found]
+        taken = {} if before is None else before.handed_to(groups)
+        runners = [FamilyRunner(*group, taken.get(number)) for number, group in enumerate(groups)]
         self.runners = [runner for runner in runners if runner.can_join()]
+        for runner in runners:
+            if not runner.can_join() and runner.admission.has_begun:
+                runner.part()
         self.members = {
             member.admission: (runner, number)
             for runner in self.runners
@@ -520,6 +661,33 @@ class Families:
         """Gives the queries their states; all keys are loaded."""
         for runner in self._begun():
             runner.part()
+
+    def leave(self, staying: Container[SharedAdmission]) -> None:
+        """Gives those queries their states that do not stay; all keys are loaded."""
+        for runner in self._begun():
+            runner.leave([at for at, own in enumerate(runner.members) if own.admission not in staying])
+
+    def saved(self) -> dict[str, tuple[dict[str, Any], dict[str, pa.Table]]]:
+        """By title of a query, as of `FamilyRunner.saved`."""
+        found = (item for runner in self._begun() for item in runner.saved())
+        return {title: (header, tables) for title, header, tables in found}
+
+    def handed_to(self, groups: Sequence[tuple[Family, Sequence[QueryRunner]]]) -> dict[int, FamilyRunner]:
+        """By number of a group of queries the family whose state it takes over.
+
+        Queries whose family nobody takes over have their states.
+        """
+        taken = dict[int, FamilyRunner]()
+        group_of = {own.admission: number for number, (_, members) in enumerate(groups) for own in members}
+        for runner in self._begun():
+            own = [group_of.get(member.admission) for member in runner.members]
+            number = next((number for number in own if number is not None), None)
+            if number is None or number in taken or not runner.fits(groups[number][0]):
+                runner.part()
+            else:
+                runner.leave([at for at, group in enumerate(own) if group != number])
+                taken[number] = runner
+        return taken
 
     def _begun(self) -> list[FamilyRunner]:
         return [runner for runner in self.runners if runner.admission.has_begun]

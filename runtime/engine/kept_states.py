@@ -198,6 +198,8 @@ class Saved:
 
 NOTHING_SAVED: Mapping[str, Saved] = MappingProxyType({})
 
+NOTHING_KEPT: Mapping[str, QueryRunner] = MappingProxyType({})
+
 
 def saved_states(header: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> dict[str, Saved]:
     """The states of queries in a snapshot, by title; LookupError if one is missing."""
@@ -209,14 +211,23 @@ def saved_states(header: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> d
     return saved | {title: saved[first] for title, first in header.get(ALIKE, {}).items()}
 
 
-def runners_of(parts: Sequence[QueryParts], saved: Mapping[str, Saved], *, gathers_later: bool) -> list[QueryRunner]:
+def runners_of(
+    parts: Sequence[QueryParts],
+    saved: Mapping[str, Saved],
+    kept: Mapping[str, QueryRunner] = NOTHING_KEPT,
+    *,
+    gathers_later: bool,
+) -> list[QueryRunner]:
     """Runners of queries, in their order; those that make the same of all records share admission.
 
     saved: by title what a query begins with; without it with nothing
+    kept: by title runners that are there already (`untouched`)
     """
     members: dict[tuple[str, str], list[tuple[Saved | None, list[QueryParts]]]] = {}
     private: dict[int, bool] = {}  # queries with equal states have the same object
     for item in parts:
+        if item.query.title in kept:
+            continue
         own = saved.get(item.query.title)
         if own is not None and id(own) not in private:
             private[id(own)] = own.is_private
@@ -235,7 +246,36 @@ def runners_of(parts: Sequence[QueryParts], saved: Mapping[str, Saved], *, gathe
             if state is not None:
                 admission.state.restore(state.header, state.tables)
             admissions |= dict.fromkeys((item.query.title for item in some), admission)
-    return [QueryRunner(item, admissions[item.query.title], gathers_later=gathers_later) for item in parts]
+    return [
+        kept.get(item.query.title) or QueryRunner(item, admissions[item.query.title], gathers_later=gathers_later)
+        for item in parts
+    ]
+
+
+def untouched(
+    old: Sequence[QueryRunner], parts: Sequence[QueryParts], heirs: Mapping[str, str]
+) -> dict[str, QueryRunner]:
+    """By title those runners that stay as they are where other queries follow.
+
+    parts: of the queries that follow
+    heirs: as of `handed_on`
+
+    All queries of their admission stay, and no other one that follows could share it.
+    """
+    new = {item.query.title: item for item in parts}
+    changed = {*heirs, *heirs.values()}
+    of_admission: dict[SharedAdmission, list[QueryRunner]] = {}
+    for runner in old:
+        of_admission.setdefault(runner.admission, []).append(runner)
+
+    def stays(runner: QueryRunner) -> bool:
+        title = runner.query.title
+        return new.get(title) is runner.parts and title not in changed
+
+    staying = [own for own in of_admission.values() if all(map(stays, own))]
+    titles = {runner.query.title for own in staying for runner in own}
+    others = {item.admission for item in parts if item.query.title not in titles}
+    return {runner.query.title: runner for own in staying if own[0].parts.admission not in others for runner in own}
 
 
 def handed_on(

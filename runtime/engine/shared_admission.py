@@ -270,6 +270,10 @@ class SharedAdmission:
         """Whether there is a state."""
         return "state" in self.__dict__
 
+    def saved(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+        """As of `QueryState.snapshot`; it makes no state that stays."""
+        return (self.state if self.has_begun else QueryState(self.parts)).snapshot()
+
     @property
     def next_timer(self) -> int:
         """As of `QueryState`."""

@@ -15,7 +15,7 @@ from job_engine.wire import partition_groups
 from querylang import compile_text
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
-from runtime.engine import families, looking
+from runtime.engine import families, kept_states, looking
 from runtime.engine.engine import Engine
 from runtime.policies.plan_policies import parse_orderings
 from runtime.replay.loading import read_ordered
@@ -416,6 +416,69 @@ def test_timers_that_a_control_event_finds_expired_are_run_in_its_call(
     given = outcome(plan, cuts)
     assert [len(own) for own, *_ in given.values()] == [0, 1, 0, 0, 0, 0]
     assert given == outcome(plan, [(table, None, False)])
+
+
+def changing(
+    plan: Plan, cuts: list[tuple[pa.Table, int | None, bool]], chance: random.Random, *, has_one_shape: bool
+) -> list[object]:
+    """What the queries of a plan give while some of them come and go; of one shape some take over another's state."""
+    titles = [query.title for query in plan.queries]
+    engine, given = Engine(replace(plan, queries=plan.queries[: len(titles) // 2 + 2])), list[object]()
+    for table, now, is_saved in cuts:
+        results = engine.process(Arrivals(table), now=now)
+        given.append({title: _rows_of(own) for title, own in results.matches.items()})
+        given += [results.ledger.to_pylist(), [_without_rank(row) for row in results.outputs.to_pylist()]]
+        if is_saved:
+            given.append(engine.sizes() if chance.random() < 0.5 else len(engine.snapshot()) and engine.stored_events())
+        if chance.random() < 0.7:
+            running = chance.sample(plan.queries, chance.randint(len(titles) // 2, len(titles)))
+            own, others = chance.sample(titles, 2)
+            heirs = {own: others} if has_one_shape and chance.random() < 0.3 else {}
+            engine, ended = engine.followed_by(replace(plan, queries=tuple(running)), heirs)
+            given.append(sorted(ended.to_pylist(), key=str))
+    return [*given, engine.flush().ledger.to_pylist(), engine.retained()]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_queries_that_come_and_go_leave_the_others_as_they_are(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(families, "FEWEST", 2)
+    chance = random.Random(seed)
+    shape = chance.choice(["filters", "filters", "thresholds", "waits", ""])
+    text = book(chance, chance.choice([6, 9, 15]), False, shape)
+    plan = compile_text(text).plan
+    plan, records = read_ordered([rows(chance, 60, chance.random() < 0.3)], plan, None, {})
+    assert isinstance(records, Records)
+    cuts = pieces(chance, records.arrivals.table)
+    found = changing(plan, cuts, random.Random(seed), has_one_shape=bool(shape))
+    monkeypatch.setattr(kept_states, "untouched", lambda *_: {})
+    again = changing(plan, cuts, random.Random(seed), has_one_shape=bool(shape))
+    assert found == again, f"seed {seed}\n{text}"
+
+
+def test_a_family_stays_when_a_query_ends_or_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = [
+        f"query Q{n} {{ inputs {{ A(x = {n}) key s within 9.0; }} find A as a -> A as b where b.f > {n}.0 }}"
+        for n in range(8)
+    ]
+    plan = compile_text(TYPES.format(of_a="", of_b="") + "\n".join(queries)).plan
+    data = [
+        {"at": float(n), "event": "A", "x": n % 8, "s": "a", "f": 9.0, "b": None, "d": None, "o": None, "l": None}
+        for n in range(64)
+    ]
+    plan, records = read_ordered([data], plan, None, {})
+    assert isinstance(records, Records)
+    table, parted = records.arrivals.table, list[int]()
+    engine = Engine(replace(plan, queries=plan.queries[:7]))
+    engine.process(Arrivals(table.slice(0, 32)))
+    give = families.FamilyRunner._give_state
+    monkeypatch.setattr(
+        families.FamilyRunner, "_give_state", lambda own, part: (parted.append(part.number), give(own, part))
+    )
+    engine, _ = engine.followed_by(replace(plan, queries=plan.queries[1:]), {})
+    engine.snapshot()
+    assert parted == [0]
+    given = engine.process(Arrivals(table.slice(32, 32))).matches
+    assert {title: len(own) for title, own in given.items()} == {f"Q{n}": 4 if n < 7 else 3 for n in range(1, 8)}
 
 
 def _counts(account: Account) -> dict[tuple[str, str, str], int]:
