@@ -20,7 +20,7 @@ from job_engine.local_path import LocalPath
 from job_engine.place import Place, RemotePath, names_in
 from querylang.dataclass import dataclass
 from querylang.errors import InputError
-from runtime.json_reader import DamagedJson, part_of, read_json
+from runtime.json_reader import DamagedJson, packed_object, part_of, read_json
 from runtime.threads import in_threads
 
 PRIVATE = 0o700
@@ -219,6 +219,9 @@ def named(path: Path | RemotePath) -> Iterator[None]:
 RESTORE = "Restore it from a copy"
 """The way out for a file that nothing can replace."""
 
+LARGE = 64_000
+"""Characters: from here on a text is packed."""
+
 Shape = TypeVar("Shape")
 
 
@@ -232,6 +235,8 @@ class JobFile(Generic[Shape]):
     error: what is raised for a damaged file, and by `needed` for a missing one
     missing: what `needed` says of a missing one
     text: how it is written
+    packs: the version of a large one, which is packed; None = it never is. Earlier releases do not
+        read it
     """
 
     place: Place
@@ -241,6 +246,7 @@ class JobFile(Generic[Shape]):
     error: type[InputError] = DamagedJson
     missing: str = "is missing"
     text: Callable[[Any], str] = json.dumps
+    packs: int | None = None
 
     def read(self) -> Shape | None:
         """What it holds; None = it is not there.
@@ -248,7 +254,13 @@ class JobFile(Generic[Shape]):
         Raises `error`; what `is_passing` passes: a store that is away says nothing about the file.
         """
         try:
-            return read_json(self.place, self.shape, versions=self.versions, way_out=self.way_out)
+            return read_json(
+                self.place,
+                self.shape,
+                versions=self.versions,
+                way_out=self.way_out,
+                may_be_packed=self.packs is not None,
+            )
         except FileNotFoundError:
             return None
         except DamagedJson as error:
@@ -293,7 +305,10 @@ class JobFile(Generic[Shape]):
 
     def _text_of(self, plain: Any) -> str:
         assert not self.versions or plain["version"] in self.versions, "a release reads what it writes"
-        return self.text(plain)
+        if self.packs is None:
+            return self.text(plain)
+        whole = json.dumps(plain)
+        return packed_object(whole, self.packs) if len(whole) >= LARGE else self.text(plain)
 
 
 def indented(plain: Any) -> str:

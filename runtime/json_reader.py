@@ -11,6 +11,8 @@ import json
 import math
 import os
 import stat
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,18 +63,21 @@ def read_json(
     way_out: str,
     versions: Collection[int] = (),
     largest: int = LARGEST,
+    may_be_packed: bool = False,
 ) -> Shape:
     """What a file holds, in the form of a shape.
 
     way_out: a sentence that says what to do about a damaged file
     versions: those of its field `version` that this release reads; () = it has none
     largest: bytes that it may have
+    may_be_packed: whether it may be the text of `packed_object`
 
     Raises DamagedJson, which names file, version and field. FileNotFoundError passes, and so does
     what `is_passing`: a store that is away, or a disk with an error, says nothing about the file.
     """
     with part_of(place, way_out):
-        return json_of_text(_content(place, largest), shape, versions=versions)
+        content = _content(place, largest)
+        return json_of_text(_unpacked_object(content) if may_be_packed else content, shape, versions=versions)
 
 
 def read_json_lines(place: Readable, shape: type[Shape], *, way_out: str, largest: int = LARGEST) -> list[Shape]:
@@ -134,6 +139,43 @@ def shaped(value: object, shape: type[Shape]) -> Shape:
         return cast("Shape", check_of(shape)(value))  # type: ignore[arg-type] # types are hashable
     except WrongValue as wrong:
         raise DamagedJson(wrong.text()) from None
+
+
+def packed(text: str) -> str:
+    """A text, compressed, as letters that a string of JSON may have."""
+    return b64encode(zlib.compress(text.encode(), level=1)).decode()
+
+
+def unpacked(letters: str) -> bytes:
+    """The inverse of `packed`, as UTF-8; raises DamagedJson."""
+    unpacking = zlib.decompressobj()
+    try:
+        data = unpacking.decompress(b64decode(letters, validate=True), LARGEST)
+    except (ValueError, zlib.error) as error:
+        raise DamagedJson(f"what is packed in it cannot be read: {error}") from error
+    if not unpacking.eof:
+        raise DamagedJson("what is packed in it is cut off, or too large")
+    return data
+
+
+def packed_object(text: str, version: int) -> str:
+    """A text of JSON that has another one packed; `version`: of that."""
+    return f'{_PACKED[0]}{version}{_PACKED[1]}{packed(text)}"}}\n'
+
+
+_PACKED = '{"version": ', ', "packed": "'
+
+
+def _unpacked_object(content: bytes) -> bytes:
+    """What is packed in a text; the text itself if nothing is."""
+    begin, middle = (part.encode() for part in _PACKED)
+    place = content.find(middle, len(begin), len(begin) + 20 + len(middle))
+    if not content.startswith(begin) or place < 0:
+        return content
+    letters, end, _ = content[place + len(middle) :].partition(b'"')
+    if not end:
+        raise DamagedJson("what is packed in it is cut off, or too large")
+    return unpacked(_text(letters))
 
 
 def _damaged(place: object, error: DamagedJson, way_out: str) -> DamagedJson:

@@ -35,7 +35,7 @@ from job_engine.job.journal import (
 )
 from job_engine.place import Place
 from job_engine.wire.gathering import Gathered
-from job_engine.wire.plan_text import load_alone, load_plan, plan_text, template_text
+from job_engine.wire.plan_text import is_packed, load_alone, load_plan, plan_text, template_text
 from job_engine.wire.program import History
 from querylang.errors import InputError, counted
 from querylang.merging import FileChange
@@ -46,14 +46,15 @@ from runtime.json_reader import DamagedJson, json_of_text
 from runtime.json_shapes import Count
 from runtime.reading import ControlError, parse_change
 
-JOURNAL_VERSION = 4
-"""Written where texts that routed have ended. Version 3 is written where queries feed each other,
+JOURNAL_VERSION = 5
+"""Written where there are many queries, which are packed. Version 4 is written where texts that
+routed have ended. Version 3 is written where queries feed each other,
 or have. Version 2 is written where values may be secret.
 Other journals are of version 1, which older releases read, too."""
 
-FILES_VERSION = 2
-"""Written where values may be secret. Other files are of version 1, which older releases read,
-too."""
+FILES_VERSION = 3
+"""Written where there are many queries, which are packed. Version 2 is written where values may be
+secret. Other files are of version 1, which older releases read, too."""
 
 HISTORY, INSTANCES, FILES = "DeployWithHistory", "CopyInstances", "ApplyFiles"
 """The names of texts that users cannot send: no control event has them."""
@@ -91,7 +92,7 @@ def write_journal(checkpoint: Place, journal: Journal) -> None:
 def journal_file(checkpoint: Place) -> JobFile[PlainJournal]:
     """The journal, inside a checkpoint."""
     file, versions = checkpoint / "ensue" / "program.json", range(1, JOURNAL_VERSION + 1)
-    return JobFile(file, PlainJournal, RESTORE, versions, text=indented)
+    return JobFile(file, PlainJournal, RESTORE, versions, text=indented, packs=JOURNAL_VERSION)
 
 
 def read_files(deployment: Deployment) -> Running | None:
@@ -106,13 +107,14 @@ def read_files(deployment: Deployment) -> Running | None:
 
 def write_files(checkpoint: Place, files: Running) -> None:
     """Write down what the files say; it survives a power cut."""
-    plain = {"version": FILES_VERSION if has_hidden(files) else 1, "queries": running_to_plain(files)}
-    _files_file(checkpoint).write(plain)
+    queries = running_to_plain(files)
+    version = FILES_VERSION if is_packed(queries["plan"]) else 2 if has_hidden(files) else 1
+    _files_file(checkpoint).write({"version": version, "queries": queries})
 
 
 def _files_file(checkpoint: Place) -> JobFile[_FilesFile]:
     file, versions = checkpoint / "ensue" / "files.json", range(1, FILES_VERSION + 1)
-    return JobFile(file, _FilesFile, RESTORE, versions, text=indented)
+    return JobFile(file, _FilesFile, RESTORE, versions, text=indented, packs=FILES_VERSION)
 
 
 def asked_of_text(text: str, resolve: Resolve = no_variables) -> Asked:
@@ -165,11 +167,15 @@ def journal_to_plain(journal: Journal) -> dict[str, Any]:
     """The journal as files may hold it: without values that may be secret."""
     is_hiding = has_hidden(journal.running) or any(epoch.hidden for epoch in journal.epochs)
     is_gathered = journal.gathered is not None
+    running, epochs = running_to_plain(journal.running), [_epoch_to_plain(epoch) for epoch in journal.epochs]
+    has_many = any(is_packed(item["plan"]) for item in (running, *epochs))
     return {
-        "version": JOURNAL_VERSION if journal.ended else 3 if is_gathered else 2 if is_hiding else 1,
-        "running": running_to_plain(journal.running),
+        "version": (
+            JOURNAL_VERSION if has_many else 4 if journal.ended else 3 if is_gathered else 2 if is_hiding else 1
+        ),
+        "running": running,
         "since": dict(journal.since),
-        "epochs": [_epoch_to_plain(epoch) for epoch in journal.epochs],
+        "epochs": epochs,
         "taken": [asdict(item) for item in journal.taken],
         **({"gathered": journal.gathered} if is_gathered else {}),
         **({"ended": [asdict(item) for item in journal.ended]} if journal.ended else {}),

@@ -304,7 +304,7 @@ class Program:
 
     def fingerprint(self) -> str:
         """A hash of the plans, equal for equal plans."""
-        return fingerprint("\n".join(self.plans))
+        return fingerprint(*self.plans)
 
     def plan_index(self, bucket: int) -> int:
         """The plan that a bucket belongs to."""

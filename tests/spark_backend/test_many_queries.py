@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,16 @@ from typing import Any
 import pytest
 
 import querylang
+from job_engine.durable_files import JobFile
 from job_engine.job.journal import Journal, Taking
 from job_engine.job.plan_rules import refuse_name_conflicts
-from job_engine.job.written_journal import asked_of_text, journal_to_plain
+from job_engine.job.written_journal import (
+    JOURNAL_VERSION,
+    PlainJournal,
+    asked_of_text,
+    journal_of_plain,
+    journal_to_plain,
+)
 from job_engine.sinks import bucket_results
 from job_engine.wire import plan_text as texts
 from job_engine.wire.partition_groups import partition_groups
@@ -24,7 +32,7 @@ from runtime.columns.arrivals import Arrivals
 from runtime.engine import query_state
 from runtime.engine.engine import Engine
 from runtime.engine.kept_states import Saved
-from runtime.json_reader import DamagedJson
+from runtime.json_reader import DamagedJson, json_of_text, packed
 from runtime.policies.settings_text import with_forget_keys
 from tests.support.rule_books import rule_book
 from tests.support.sinks import sink_of
@@ -105,6 +113,67 @@ def test_a_plan_that_is_laid_out_in_another_way_is_read_too() -> None:
     assert texts.load_plan(json.dumps(model.to_dict(plan), indent=1)) == plan
 
 
+def test_a_plan_of_many_queries_is_small_and_has_the_fingerprint_that_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = querylang.compile_text(f"{EVENTS} {' '.join(ALIKE.format(n=n) for n in range(100, 300))}").plan
+    whole = json.dumps(model.to_dict(plan), sort_keys=True, separators=(",", ":"))
+    text = texts.plan_text(plan)
+    assert len(text) < 10_000 < len(whole)
+    assert texts.fingerprint(text) == texts.fingerprint(whole)
+    _forget_all(monkeypatch)
+    read = texts.load_plan.__wrapped__(text)
+    assert read == plan == texts.load_plan(whole)
+    assert texts.template_text(read) == text
+
+
+@pytest.mark.parametrize(
+    ("plain", "told"),
+    [
+        ({"forms": [], "queries": [[0, "Q"]]}, "expected what its form has marks for"),
+        ({"forms": [[3, "\0n"]], "queries": [[0, 1]]}, "expected what its form has marks for"),
+        ({"forms": [[3, "{\0f}"]], "queries": [[0, "1e9e9"]]}, "expected what its form has marks for"),
+        ({"forms": [[3, "{}"]], "queries": [[]]}, "expected what its form has marks for"),
+        ({"forms": [[3, "{}"]], "queries": [[0]]}, "an object does not say what it 'is'"),
+        ({"forms": [[3, "[" * 2000]], "queries": [[0]]}, "nested"),
+        ({"forms": [[3, "{}"]]}, "'queries' is missing"),
+    ],
+)
+def test_a_packed_plan_that_cannot_be_is_refused(plain: Any, told: str) -> None:
+    text = texts.plan_text(_plan(70))
+    begin = text.index('"packed":"') + len('"packed":"')
+    with pytest.raises(DamagedJson, match=re.escape(told)):
+        texts.load_alone(text[:begin] + packed(json.dumps(plain)) + text[text.index('"', begin) :])
+
+
+@pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
+def test_a_packed_plan_that_is_cut_off_is_refused(place: float) -> None:
+    text = texts.template_text(_plan(70))
+    with pytest.raises(DamagedJson, match="its plan is damaged"):
+        texts.load_plan(text[: int(place * len(text))])
+
+
+def test_a_journal_of_many_queries_is_small_and_read_again() -> None:
+    plan = querylang.compile_text(f"{EVENTS} {' '.join(ALIKE.format(n=n) for n in range(100, 300))}").plan
+    journal = Journal.begin(Running.of(plan, plan), plan)
+    plain = journal_to_plain(journal)
+    assert plain["version"] == JOURNAL_VERSION
+    read = json_of_text(json.dumps(plain), PlainJournal, versions=[JOURNAL_VERSION])
+    assert journal_of_plain(read) == journal
+    assert journal_to_plain(Journal.begin(Running.of(_plan(2), _plan(2)), _plan(2)))["version"] == 1
+
+
+def test_a_large_file_of_a_checkpoint_is_packed_and_a_small_one_is_not(tmp_path: Path) -> None:
+    file = JobFile(tmp_path / "counts.json", list[tuple[str, int]], packs=1)
+    small, large = [["Q1", 1]], [[f"Q{number}", 17] for number in range(10_000)]
+    for plain in (small, large):
+        file.write(plain)
+        assert file.read() == [tuple(row) for row in plain]
+    written = file.place.read_text(encoding="utf-8")
+    assert len(written) < len(json.dumps(large)) // 3
+    file.place.write_text(written[: len(written) // 2], encoding="utf-8")
+    with pytest.raises(DamagedJson, match=r"counts\.json: is damaged: what is packed in it is cut off"):
+        file.read()
+
+
 @pytest.mark.parametrize("cut", [1, 20, 300, -1, -20])
 def test_a_damaged_plan_is_refused(cut: int) -> None:
     with pytest.raises(DamagedJson, match="its plan is damaged"):
@@ -166,7 +235,7 @@ ALIKE = """query Q{n} {{
 
 
 def _forget_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_WRITTEN", "_PARTS_READ", "_FORMS"):
+    for name in ("_WRITTEN", "_PARTS_READ", "_FORMS", "_MADE", "_TEXTS"):
         monkeypatch.setattr(texts, name, {})
 
 

@@ -85,7 +85,7 @@ class BatchFiles:
         return data
 
     def _file(self, batch: int) -> JobFile[Any]:
-        return JobFile(self.folder / f"{batch:010d}.json", self.shape, _WAY_OUT)
+        return JobFile(self.folder / f"{batch:010d}.json", self.shape, _WAY_OUT, packs=1)
 
 
 Ledger = dict[tuple[str, str, str], int]
