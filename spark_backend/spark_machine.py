@@ -137,7 +137,7 @@ class SparkRun:
         limit: Any = max(0.001, seconds)
         return self.query.awaitTermination(limit) is not False
 
-    def stop(self) -> None:
+    def stop(self, may_give_up: Callable[[], bool] = lambda: True) -> None:  # noqa: ARG002 # Spark ends what it writes
         """As `Running.stop`."""
         with suppress(Py4JError):  # a signal to the process group may have ended Java already
             self.query.stop()

@@ -5,7 +5,7 @@ Everything else of a job is the same for both, and does not ask which one runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
@@ -76,8 +76,12 @@ class Running(Protocol):
     def wait(self, seconds: float | None = None) -> bool:
         """Wait for its end, at most `seconds`; False = it still runs. Raises what ended it."""
 
-    def stop(self) -> None:
-        """Stop it after what is being written; returns when it has ended."""
+    def stop(self, may_give_up: Callable[[], bool] = ...) -> None:
+        """Stop it after what is being written; returns when it has ended.
+
+        may_give_up: whether a micro-batch that takes long may be interrupted, which is asked now
+            and then; without it, it may
+        """
 
 
 class Machine(Protocol):

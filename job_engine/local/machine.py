@@ -19,6 +19,9 @@ from job_engine.wire.program import Program
 PATIENCE = 10.0
 """Seconds that a stop waits for the end of a micro-batch."""
 
+LOOK = 1.0
+"""Seconds between two looks whether it still has to wait for that end."""
+
 
 class LocalRunning:
     """A run in a thread of this process; see `Running`."""
@@ -66,9 +69,11 @@ class LocalRunning:
             raise self._failure
         return True
 
-    def stop(self) -> None:
+    def stop(self, may_give_up: Callable[[], bool] = lambda: True) -> None:
         """As `Running.stop`; a micro-batch that takes long is given up, and is repeated later."""
         self._run.stop()
+        while self._thread.is_alive() and not may_give_up():
+            self._thread.join(LOOK)
         self._thread.join(PATIENCE)
         if self._thread.is_alive():
             self._is_abandoned = True

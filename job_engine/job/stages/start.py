@@ -285,7 +285,8 @@ class Handle:
                     continue
                 try:
                     if self._has_change():
-                        self._run.running.stop()
+                        # a micro-batch that was given up would be repeated first, and given up again
+                        self._run.running.stop(lambda: self._is_stopping)
                         self._again()
                 except Exception as error:  # noqa: BLE001 # whoever waits for the end gets it
                     self._failure = error

@@ -15,8 +15,9 @@ import pytest
 
 from job_engine.errors import JobError
 from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.commands import send_change
 from job_engine.job.stages.start import LOOK_FOR_CHANGES, Handle, RunKind
-from job_engine.local.machine import LocalMachine
+from job_engine.local.machine import LocalMachine, LocalRunning
 from tests.support.local_jobs import NEVER, Crash, CrashAt, begun, crashed, run
 from tests.support.waiting import LONGEST, wait_for
 
@@ -201,6 +202,32 @@ def test_a_stop_gives_up_a_micro_batch_that_takes_long(tmp_path: Path, monkeypat
     found = matches(tmp_path, "Rising")
     assert len(found) == len(set(found))
     assert read(tmp_path) == 400
+
+
+def test_a_change_waits_for_a_micro_batch_that_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("job_engine.local.machine.PATIENCE", 0.1)
+    path = job(tmp_path)
+    bring(tmp_path, "north", 1, range(100))
+    bring(tmp_path, "south", 1, range(100))
+    handle, batches = begun(path, interval=NEVER, kind=RunKind())
+    wait_for(lambda: matches(tmp_path, "Rising"))
+    machine, first = handle._job.machine, handle._run.running
+    assert isinstance(machine, LocalMachine)
+    assert isinstance(first, LocalRunning)
+    for pid in machine.pool.pids:
+        os.kill(pid, signal.SIGSTOP)  # they are busy for long
+    log = tmp_path / "state" / "offsets"
+    count = len(list(log.iterdir()))
+    bring(tmp_path, "north", 2, range(100, 200))
+    wait_for(lambda: len(list(log.iterdir())) > count)
+    send_change(handle._job.checked.deployment, 'UndeployQuery("Rising")', wait=False)
+    wait_for(first._run._stopping.is_set)
+    assert not first.wait(1.0), "it is given up by nobody"
+    for pid in machine.pool.pids:
+        os.kill(pid, signal.SIGCONT)
+    wait_for(lambda: not list(handle._job.folder.commands.pending()))
+    handle.stop()
+    assert len({batch.batch for batch in batches}) == len(batches), "no micro-batch was repeated"
 
 
 def test_a_job_in_the_background_says_once_what_has_ended_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
