@@ -40,6 +40,7 @@ class Order:
     has_timeouts: buckets are called when a timer of theirs expires
     trigger: µs between the beginnings of two micro-batches at least
     rows: a folder where tasks put packed rows for each other; None = there is none
+    continues: it follows another run of the same job, which has had the checkpoint ever since
     """
 
     name: str
@@ -52,6 +53,7 @@ class Order:
     has_timeouts: bool
     trigger: int
     rows: Path | None
+    continues: bool = False
 
 
 class Running(Protocol):

@@ -89,6 +89,7 @@ class Buckets:
         options: Mapping[str, str] | None = None,
         sinks: Mapping[str, Sink] | None = None,
         identity: str = "",
+        continues: bool = False,
     ) -> None:
         """Let workers begin with the states in a folder; parameters as in `RunOfWorker`."""
         self._pool.begin(
@@ -100,6 +101,7 @@ class Buckets:
                 "rows": str(rows),
                 "states": None if states is None else place_to_plain(states),
                 "saved": list(saved),
+                "continues": continues,
             }
         )
 

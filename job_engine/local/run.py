@@ -139,6 +139,7 @@ class LocalRun:
             options=order.options,
             sinks=order.sinks,
             identity=order.writer.identity,
+            continues=order.continues,
         )
         self._next_commit = monotonic() + self._pace.interval
 

@@ -15,7 +15,7 @@ from typing import Any
 from job_engine.errors import WorkerDied, kind_of, plain_error
 from job_engine.local.frames import Ended, Frame, Word, parcels_frame, parcels_of, receive, send
 from job_engine.local_path import LocalPath
-from job_engine.operator.bucket_state import first_state, read_seed, write_seeds
+from job_engine.operator.bucket_state import continued, first_state, read_seed, write_seeds
 from job_engine.operator.step import OpenBucket, OpenStep, close_bucket, measured, open_bucket, run_open_step
 from job_engine.place import place_of_plain
 from job_engine.sinks.bucket_results import Attempt, write_results
@@ -45,6 +45,7 @@ class RunOfWorker:
     worker, workers: its number, and how many there are
     states: the folder with the states of buckets, `place_to_plain`; None = they begin as seeds say
     saved: the buckets that have one
+    continues: whether the run before was of the same job, which has had the checkpoint ever since
     """
 
     program: str
@@ -56,6 +57,7 @@ class RunOfWorker:
     workers: Count
     states: list[Any] | None = None
     saved: list[Count] = field(default_factory=list)
+    continues: bool = False
 
 
 @dataclass(slots=True)
@@ -77,16 +79,28 @@ class _Step:
 
 
 class Worker:
-    """One run, as a worker sees it."""
+    """One run, as a worker sees it.
 
-    def __init__(self, run: RunOfWorker) -> None:
+    Buckets stay open from run to run, if the next one begins with the states that they were saved
+    as.
+    """
+
+    def __init__(self, run: RunOfWorker, before: Worker | None = None) -> None:
+        """`before`: the run before of this process; None = there was none."""
         self._run = run
+        self._before = before if before is not None and before.is_continued_by(run) else None
         self._states, self._saved = run.states, set(run.saved)
         self._program: Program = load_program(run.program)
         self._sinks = {name: Sink.from_plain(plain) for name, plain in run.sinks.items()}
         self._open: dict[int, OpenBucket] = {}
         self._sizes: dict[int, int] = {}
+        self._is_saved = False
         self._step: _Step
+
+    def is_continued_by(self, run: RunOfWorker) -> bool:
+        """Whether another run begins with the states that open buckets have."""
+        is_same = (run.worker, run.workers, run.identity) == (self._run.worker, self._run.workers, self._run.identity)
+        return run.continues and is_same and self._is_saved and self._states == run.states
 
     def read(self, tasks: list[str]) -> Frame:
         """The packed rows of tasks, with the bucket of each."""
@@ -103,6 +117,7 @@ class Worker:
 
         Where queries cross, it is first what they have routed to buckets of other workers.
         """
+        self._is_saved = False
         attempt = Attempt(MicroBatch(self._run.identity, self._program.before + batch), 0, os.getpid())
         work = {bucket: self._one(bucket, own, timestamp) for bucket, own in sorted(rows.items())}
         self._step = _Step(timestamp, attempt, is_measured, work)
@@ -148,7 +163,7 @@ class Worker:
                     yield bucket, state
 
         write_seeds(place_of_plain(folder), states())
-        self._sizes, self._states, self._saved = sizes, folder, set(sizes)
+        self._sizes, self._states, self._saved, self._is_saved = sizes, folder, set(sizes), True
         rows = [row for bucket in sorted(self._open) for row in self._measured(bucket)]
         return Frame(
             Word.DONE, {"saved": sorted(sizes), "tags": [row.tag for row in rows]}, [row.data() for row in rows]
@@ -163,9 +178,26 @@ class Worker:
         return self._first(bucket) if opened is None else close_bucket(self._program, bucket, opened)
 
     def _opened(self, bucket: int) -> Exchange[OpenBucket]:
+        kept = self._kept_open(bucket)
+        if kept is not None:
+            return kept
         state = self._first(bucket)
         self._sizes[bucket] = 0 if state is None else len(state)
         return (yield from open_bucket(self._program, bucket, state))
+
+    def _kept_open(self, bucket: int) -> OpenBucket | None:
+        """A bucket that is open since the run before; None = it is not, or has to be read again."""
+        found = None if self._before is None else self._before.left_open(bucket)
+        if found is None:
+            return None
+        program, opened, self._sizes[bucket] = found
+        state = continued(program, self._program, bucket, opened.state)
+        return None if state is None else replace(opened, state=state)
+
+    def left_open(self, bucket: int) -> tuple[Program, OpenBucket, int] | None:
+        """An open bucket for the next run, with the program that it is open with, and its size; None = it is not open."""
+        opened = self._open.pop(bucket, None)
+        return None if opened is None else (self._program, opened, self._sizes.get(bucket, 0))
 
     def _first(self, bucket: int) -> bytes | None:
         """The state that a bucket has before its first step in this run."""
@@ -194,7 +226,7 @@ class Answering:
         """Do what a frame asks for; an error is an answer, too."""
         try:
             if frame.word is Word.BEGIN:
-                self._worker = Worker(shaped(dict(frame.header), RunOfWorker))
+                self._worker = Worker(shaped(dict(frame.header), RunOfWorker), self._worker)
                 return Frame(Word.DONE)
             assert self._worker is not None, "a run has begun"
             return _answer(self._worker, frame)

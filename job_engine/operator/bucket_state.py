@@ -187,12 +187,63 @@ def _continued(program: Program, saved: SavedBucket, is_home: bool) -> BucketSta
         )
     by_number = {stage.number: stage for stage in stages}
     engines: dict[GroupName, Engine] = {}
-    epochs = dict(names)
     for (name, epoch), snapshot in zip(names, saved.snapshots, strict=True):
         group = next((group for group in stages[0].groups if group.name == name), None)
         if group is not None:  # one that is left out has no queries any more
             plan = _of_bucket(by_number[epoch].groups[group.number].plan, is_home)
             engines[name] = Engine.restore(plan, snapshot, program.matcher, has_changes=program.has_changes)
+    return _arranged(
+        program,
+        names,
+        engines,
+        coming,
+        BucketState((), saved.clock, saved.held, (), saved.reported, saved.joined, owed=saved.owed),
+    )
+
+
+def continued(before: Program, program: Program, bucket: int, state: BucketState) -> BucketState | None:
+    """An open state whose engines go on with another program; None = it has to be read again.
+
+    before: the program that it was open with; nothing but its changes follows in the other one
+    """
+    is_plain = program.nulls is NullRule.PLAN and program.buckets == before.buckets and not state.sql_nulls
+    if not (is_plain and program.epochs) or unjoined(program, state.joined):
+        return None
+    stages, is_home = program.stages, bucket % program.buckets == HOME
+    groups = {group.name: group for group in stages[0].groups}
+    by_number = {stage.number: stage for stage in stages}
+    names = tuple(
+        (group.name, epoch)
+        for group, epoch in zip(before.groups(), state.epochs or [stages[0].number] * len(state.engines), strict=True)
+    )
+    engines: dict[GroupName, Engine] = {}
+    for (name, epoch), engine in zip(names, state.engines, strict=True):
+        stage = by_number.get(epoch)
+        if stage is None:
+            return None
+        if name in groups:
+            plan = _of_bucket(stage.groups[groups[name].number].plan, is_home)
+            if (plan.events, plan.queries) != (engine.plan.events, engine.plan.queries):
+                return None
+            engines[name] = engine
+    return _arranged(program, names, engines, (), state) if engines else None
+
+
+def _arranged(
+    program: Program,
+    names: Sequence[tuple[GroupName, int]],
+    engines: dict[GroupName, Engine],
+    coming: Collection[str],
+    state: BucketState,
+) -> BucketState:
+    """A state with an engine for each group of a program.
+
+    names: of the groups that the state had, and the numbers of their epochs
+    engines: of those that are still there
+    coming: titles of queries whose history is not there yet
+    state: its other parts, as they were
+    """
+    stages, epochs = program.stages, dict(names)
     if not engines:
         raise ContainerError("it has none of the partition groups of this run")
     routing = program.routing()
@@ -204,10 +255,10 @@ def _continued(program: Program, saved: SavedBucket, is_home: bool) -> BucketSta
     for group in stages[0].groups:
         if group.name not in engines:  # it takes over what control events have set
             queries = tuple(query for query in group.plan.queries if query.title in coming)
-            engines[group.name] = any_engine.followed_by(Plan(group.plan.events, queries), {})[0]
+            engines[group.name] = any_engine.beside(Plan(group.plan.events, queries))
             epochs[group.name] = begun if group.number in crossing else stages[0].number
     held = []
-    for item in saved.held:
+    for item in state.held:
         number = number_of.get(names[item.group][0])
         if number is not None:
             refuse_impossible(item.arrivals, stages[0].groups[number].plan)
@@ -216,12 +267,12 @@ def _continued(program: Program, saved: SavedBucket, is_home: bool) -> BucketSta
     ordered = [group.name for group in stages[0].groups]
     return BucketState(
         tuple(engines[name] for name in ordered),
-        saved.clock,
+        state.clock,
         tuple(held),
         tuple(epochs[name] for name in ordered),
-        saved.reported,
-        saved.joined,
-        owed=saved.owed,
+        state.reported,
+        state.joined,
+        owed=state.owed,
     )
 
 

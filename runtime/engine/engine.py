@@ -201,11 +201,21 @@ class Engine:
             kept=kept,
         )
         engine._continue_families(self._families)
-        engine._clock, engine._clock_without_idle = self._clock, self._clock_without_idle
-        engine._leeway, engine._reported = self._leeway, self._reported
+        engine._begin_beside(self)
         engine._account, engine.tells_causes = self._account, self.tells_causes
         engine._account.update(changes)
         return engine, ledger_table(changes)
+
+    def beside(self, plan: Plan) -> Engine:
+        """An engine of other queries, which begins at the clock of this one; control events that
+        this one has heeded hold for it, too."""
+        engine = Engine(plan, self._matcher, gathers_later=self._gathers_later, has_changes=self._has_changes)
+        engine._begin_beside(self)
+        return engine
+
+    def _begin_beside(self, other: Engine) -> None:
+        self._clock, self._clock_without_idle = other._clock, other._clock_without_idle
+        self._leeway, self._reported = other._leeway, other._reported
 
     def catch_up(self, other: Engine, arrivals: Arrivals) -> Rounds:
         """Processes records, and runs all timers up to the clock of another engine."""

@@ -492,6 +492,7 @@ class FamilyRunner:
         for part in self._divided(_rows(events, rows), _rows(bounds, more), timers[rows], bound_timers[more]):
             self._give_state(part)
         keys.store(_rows(events, ~rows), _rows(bounds, ~more), timers[~rows], bound_timers[~more])
+        self._apart.update(number for number in numbers if self.members[number].admission.has_begun)
 
     def saved(self) -> Iterator[tuple[str, dict[str, Any], dict[str, pa.Table]]]:
         """By title of a member what `QueryState.snapshot` gives once it has got its state.

@@ -50,7 +50,7 @@ def start(job: Job, report: OnBatch, kind: RunKind) -> Handle:
     plan, deployment = job.checked.program.plan(), job.checked.deployment
     for remark in said_at_start(plan, deployment, is_bounded=kind.is_bounded, is_new=job.checked.is_new):
         warn(remark)
-    handle = Handle(job, lambda: _begin(job, report, kind), is_bounded=kind.is_bounded)
+    handle = Handle(job, lambda kind: _begin(job, report, kind), kind)
     _warn_of_slow_queries(plan)
     return handle
 
@@ -115,6 +115,7 @@ class RunKind:
     accepts_loss: files that an interrupted micro-batch read may be gone or different
     accepts: names of tables that may have fewer than half of their rows
     only_repeats: it ends behind a micro-batch that was interrupted
+    continues: as of `Order`
     """
 
     is_bounded: bool = False
@@ -122,6 +123,7 @@ class RunKind:
     accepts_loss: bool = False
     accepts: frozenset[str] = frozenset()
     only_repeats: bool = False
+    continues: bool = False
 
     def settings(self, checkpoint: Place, *, has_signal: bool) -> RunSettings:
         """What the lister has to know of it."""
@@ -182,6 +184,7 @@ def begin_run(
         has_timeouts,
         deployment.trigger,
         rows,
+        kind.continues,
     )
     return Run(job.machine.begin(order), settings, reporter, rows)
 
@@ -214,22 +217,21 @@ LOOK_FOR_CHANGES = 0.25
 class Handle:
     """A deployment that runs in the background."""
 
-    def __init__(self, job: Job, begin: Callable[[], Run], *, is_bounded: bool) -> None:
+    def __init__(self, job: Job, begin: Callable[[RunKind], Run], kind: RunKind) -> None:
         """`begin` starts a run; it is called again after each change of the queries."""
         self._job = job
-        self._begin = begin
-        self._is_bounded = is_bounded
+        self._begin, self._kind = begin, kind
         self._has_ended = False
         self._is_stopping = False
         self._is_awaited = False
         self._failure: Exception | None = None
         self._changing = Lock()
         self._lookups = LookupWatch(job.checked.deployment)
-        self._run = begin()
+        self._run = begin(kind)
         job.lock.hold_while(self._is_needed)
         if job.watch is not None:
             job.watch.hold_while(self._is_needed)
-        if not is_bounded:
+        if not kind.is_bounded:
             in_background(self._take_changes, "ensue changes")
 
     def _is_needed(self) -> bool:
@@ -271,7 +273,7 @@ class Handle:
                 raise self._failure
             if self._run is not run:
                 return False
-            if self._is_bounded and not self._is_stopping and between_batches.has_change(self._job.folder.checkpoint):
+            if self.is_bounded and not self._is_stopping and between_batches.has_change(self._job.folder.checkpoint):
                 self._again()
                 return False
         return True
@@ -312,12 +314,12 @@ class Handle:
     def _again(self) -> None:
         """Put a run away that has ended, and start the next one."""
         put_away(self._job.checked, self._run)
-        self._run = self._begin()
+        self._run = self._begin(replace(self._kind, continues=True))
 
     @property
     def is_bounded(self) -> bool:
         """Whether it ends when all input that was there at its start has been processed."""
-        return self._is_bounded
+        return self._kind.is_bounded
 
     @property
     def is_active(self) -> bool:
