@@ -87,6 +87,7 @@ def read_journal(deployment: Deployment) -> Journal | None:
 def write_journal(checkpoint: Place, journal: Journal) -> None:
     """Replace the journal; it survives a power cut."""
     journal_file(checkpoint).write(journal_to_plain(journal))
+    _remember(journal.running.queries)
 
 
 def journal_file(checkpoint: Place) -> JobFile[PlainJournal]:
@@ -272,8 +273,24 @@ def running_of_plain(data: PlainRunning, resolve: Resolve = no_variables) -> Run
             where = instance_words(item["name"], name)
             instances[name], shown = unmasked(values, versions[-1].template, where, resolve)
             hidden |= {name: shown} if shown else {}
-        queries[item["name"]] = RunningQuery(versions, instances, item["origin"], item["value_origins"], hidden)
+        made = RunningQuery(versions, instances, item["origin"], item["value_origins"], hidden)
+        known = _RUNNING.get(made.name)
+        queries[made.name] = known if known == made else made
+    _remember(queries)
     return Running(plan.events, queries, data["editions"], plan.stopped, data.get("annotated", False))
+
+
+_RUNNING: dict[str, RunningQuery] = {}
+"""By name, the queries that were read or written last: they know their plans (`RunningQuery.plans`)."""
+
+
+def _remember(queries: Mapping[str, RunningQuery]) -> None:
+    if len(_RUNNING) > 2 * len(queries) + _FEW:
+        _RUNNING.clear()
+    _RUNNING.update(queries)
+
+
+_FEW = 1_000
 
 
 def is_same(one: Running, other: Running) -> bool:

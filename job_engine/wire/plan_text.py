@@ -140,8 +140,8 @@ _DEEPEST = 800
 MOST_MADE = 4
 """So many plans are kept with their texts."""
 
-MOST_QUERIES = 20_000
-"""So many queries are kept with their rows."""
+MOST_QUERIES = 100_000
+"""So many queries are kept with their rows: a job has each as its text says it, and as it runs."""
 
 _LOCK = Lock()
 
@@ -286,7 +286,7 @@ class _Packed(TypedDict):
     """Of a packed plan: versions and texts of forms, and rows behind the number of their form."""
 
     forms: list[tuple[int, str]]
-    queries: list[list[int | str]]
+    queries: list[Any]
 
 
 def _packed(rows: Sequence[_Row]) -> str:
@@ -301,8 +301,9 @@ def _rows_of(letters: str) -> list[_Row]:
     found = json_of_text(unpacked(letters), _Packed)
     forms = [_form_of(*item) for item in found["forms"]]
     rows = list[_Row]()
-    for place, (number, *free) in enumerate(item or [-1] for item in found["queries"]):
-        form = forms[number] if isinstance(number, int) and 0 <= number < len(forms) else None
+    for place, item in enumerate(found["queries"]):
+        number, *free = item if isinstance(item, list) and item else [-1]
+        form = forms[number] if type(number) is int and 0 <= number < len(forms) else None
         if form is None or not _is_of(form, free):
             raise DamagedJson(f"'queries[{place}]': expected what its form has marks for")
         rows.append(_Row(form, tuple(free)))
@@ -312,7 +313,7 @@ def _rows_of(letters: str) -> list[_Row]:
 def _is_of(form: _Form, free: Sequence[int | str]) -> bool:
     """Whether these are values for the marks of a form."""
     return len(free) == len(form.kinds) and all(
-        isinstance(value, int)
+        type(value) is int
         if kind == "i"
         else isinstance(value, str) and (kind != "f" or _DIGITS.fullmatch(value) is not None)
         for kind, value in zip(form.kinds, free, strict=True)

@@ -7,8 +7,9 @@ shipped; those that no query selects are only counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from hashlib import blake2b
 from types import MappingProxyType
 
 import numpy as np
@@ -274,14 +275,33 @@ def selectors_of(plan: Plan) -> list[Selector]:
 
 def shared_selectors(plan: Plan) -> tuple[Selector, ...]:
     """One per query; queries with equal inputs and keys, which select alike, have the same one."""
-    made: dict[str, Selector] = {}
+    kept = _SELECTORS.pop(id(plan.events), None)
+    if kept is None or kept[0] is not plan.events or len(kept[1]) > max(_MOST_SELECTORS, 4 * len(plan.queries)):
+        kept = plan.events, {}, {}
+    _SELECTORS[id(plan.events)] = kept
+    for key in list(_SELECTORS)[:-_MOST_EVENTS]:
+        _SELECTORS.pop(key, None)
+    _, known, alike = kept
     found = []
     for query in plan.queries:
-        alike = repr((query.inputs, query.keys, query.nulls_fail))
-        if alike not in made:
-            made[alike] = Selector(plan, query)
-        found.append(made[alike])
+        own = known.get(id(query))
+        if own is None or own[0] is not query:
+            text = repr((query.inputs, query.keys, query.nulls_fail)).encode("utf-8", "surrogatepass")
+            digest = blake2b(text, digest_size=16).digest()
+            if digest not in alike:
+                alike[digest] = Selector(plan, query)
+            own = known[id(query)] = query, alike[digest]
+        found.append(own[1])
     return tuple(found)
+
+
+_Kept = tuple[Sequence[EventType], dict[int, tuple[QueryPlan, Selector]], dict[bytes, Selector]]
+
+_SELECTORS: dict[int, _Kept] = {}
+"""By the identity of event types, which are kept beside: selectors by the identity of a query, and
+by the hash of what decides what it selects. A change of a job's queries leaves most as they are."""
+
+_MOST_EVENTS, _MOST_SELECTORS = 4, 20_000
 
 
 def furthest_time(records: pa.Table, selectors: Iterable[Selector]) -> int:
