@@ -281,7 +281,7 @@ def running_of_plain(data: PlainRunning, resolve: Resolve = no_variables) -> Run
 
 
 _RUNNING: dict[str, RunningQuery] = {}
-"""By name, the queries that were read or written last: they know their plans (`RunningQuery.plans`)."""
+"""By name, the queries that were read or written last: they know their plans."""
 
 
 def _remember(queries: Mapping[str, RunningQuery]) -> None:

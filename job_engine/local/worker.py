@@ -195,7 +195,7 @@ class Worker:
         return None if state is None else replace(opened, state=state)
 
     def left_open(self, bucket: int) -> tuple[Program, OpenBucket, int] | None:
-        """An open bucket for the next run, with the program that it is open with, and its size; None = it is not open."""
+        """An open bucket for the next run, with its program and its size; None = it is not open."""
         opened = self._open.pop(bucket, None)
         return None if opened is None else (self._program, opened, self._sizes.get(bucket, 0))
 

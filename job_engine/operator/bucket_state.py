@@ -202,7 +202,7 @@ def _continued(program: Program, saved: SavedBucket, is_home: bool) -> BucketSta
 
 
 def continued(before: Program, program: Program, bucket: int, state: BucketState) -> BucketState | None:
-    """An open state whose engines go on with another program; None = it has to be read again.
+    """An open state whose engines continue with another program; None = it has to be read again.
 
     before: the program that it was open with; nothing but its changes follows in the other one
     """

@@ -32,7 +32,7 @@ from runtime.lookup_tables import LookupTable, definition_of, tables_of_plan, wi
 #
 # Most queries of a book differ from others in constants and their name. The text of a query with
 # marks in place of these is its *form*, and a query of a form is a *row*: its name and constants. A
-# plan of many queries is packed: forms and rows, compressed. So its text has some bytes a query.
+# plan of many queries is packed: forms and rows, compressed. So its text has some bytes per query.
 
 Part = TypeVar("Part")
 

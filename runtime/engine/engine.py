@@ -504,8 +504,10 @@ class Engine:
         self._load_cold_keys(())
 
     def _load_cold_but(self, staying: Collection[SharedAdmission]) -> None:
-        """As `_load_cold`, of all queries but those whose admission stays as it is, and of families;
-        those that do not stay have their states."""
+        """As `_load_cold`, of families, and of queries whose admission does not stay as it is.
+
+        Those have their states then.
+        """
         if self._families is not None:
             self._load_families(self._families, self._clock)
             self._families.leave(staying)

@@ -137,7 +137,7 @@ class FamilyRunner:
     """
 
     def __init__(self, family: Family, members: Sequence[QueryRunner], before: FamilyRunner | None = None) -> None:
-        """`before`: a family of some of them, whose state it takes over; it is of no use any more."""
+        """`before`: a family of some of them, whose state it takes over; nobody uses it then."""
         if before is not None:
             family = replace(family, parts=before.family.parts)
         self.members = members

@@ -287,7 +287,7 @@ class Handle:
                     continue
                 try:
                     if self._has_change():
-                        # a micro-batch that was given up would be repeated first, and given up again
+                        # one that was given up would be repeated first, and given up again
                         self._run.running.stop(lambda: self._is_stopping)
                         self._again()
                 except Exception as error:  # noqa: BLE001 # whoever waits for the end gets it
