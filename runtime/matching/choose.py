@@ -31,7 +31,7 @@ from runtime.matching.kernel.compilation import (
 from runtime.matching.kernel.functions import OfFloat, OfFloats, OfInteger, OfIntegers, ToInteger
 from runtime.matching.kernel.program import PUSHES, TRUTH, NotForKernel, Operation, instructions
 from runtime.matching.kernel.tables import ConditionKind, Records, is_whole
-from runtime.matching.matchers import KernelMatcher, ReferenceOverColumns, RunKernelMatcher
+from runtime.matching.matchers import ChainMatcher, KernelMatcher, ReferenceOverColumns, RunKernelMatcher
 from runtime.matching.shared_events import MatcherOfRoles, knows_shared_events, of_one_input, served_together
 from runtime.progress_line import duration_text
 
@@ -96,7 +96,9 @@ def _kernel_matcher(plan: Plan, query: QueryPlan) -> Matcher:
 
 
 def _kernel(plan: Plan, query: QueryPlan) -> Matcher:
-    return RunKernelMatcher(plan, query) if is_of_runs(query) else KernelMatcher(plan, query)
+    if is_of_runs(query):
+        return ChainMatcher.of(plan, query) or RunKernelMatcher(plan, query)
+    return KernelMatcher(plan, query)
 
 
 def why_not_kernel(plan: Plan, query: QueryPlan) -> str | None:
@@ -313,7 +315,8 @@ def _dead_ends(query: QueryPlan, compiled: CompiledQuery, state: Records) -> str
 def _looks_ahead(state: Records) -> str:
     if state["lookahead_after"] >= NEVER:
         return "-"
-    return f"program {state['lookahead_program']} after {state['lookahead_after']} events"
+    also = "" if state["lookahead_also"] < 0 else f" and {state['lookahead_also']}"
+    return f"program {state['lookahead_program']}{also} after {state['lookahead_after']} events"
 
 
 def _transitions(query: QueryPlan, compiled: CompiledQuery) -> list[str]:

@@ -45,6 +45,7 @@ from runtime.matching.kernel.compilation import (
     CompiledRuns,
     compile_query,
     compile_runs,
+    is_of_runs,
     program_for_types,
     types_with_actions,
 )
@@ -52,7 +53,7 @@ from runtime.matching.kernel.evaluator import LoadedProgram
 from runtime.matching.kernel.program import Form, NotForKernel
 from runtime.matching.kernel.run_search import EVERY, NO_ROOM_FOR_MATCHES, NO_ROOM_IN_MEMORY, search_runs
 from runtime.matching.kernel.search import search
-from runtime.matching.kernel.short_cuts import new_queues, search_chain, slide
+from runtime.matching.kernel.short_cuts import new_queues, search_all_of_chain, search_chain, slide
 from runtime.matching.kernel.tables import Records
 from runtime.matching.kernel.waits import Waits, WaitsOfRuns, outlive
 from runtime.matching.kernel.workspace import (
@@ -328,6 +329,60 @@ class KernelMatcher:
         return loaded, Query(made.automaton, made.conditions, program, *windows, *limits, made.is_ambiguous)
 
 
+class ChainMatcher:
+    """A matcher for one `find all` whose pattern is a chain (`chain_ages`), without waits."""
+
+    only_finds = False  # an event may have too many matches
+    takes_may_end = False
+
+    def __init__(self, plan: Plan, query: QueryPlan, compiled: CompiledQuery, ages: Integers) -> None:
+        self._compiled, self._ages, self._query = compiled, ages, query
+        self._reader = Reader(plan, query, compiled.program, compiled.counted)
+
+    @staticmethod
+    def of(plan: Plan, query: QueryPlan) -> ChainMatcher | None:
+        """None = it is another pattern."""
+        first_only = replace(query, finds_all=False)
+        has_waits = query.trailing is not None or query.leading is not None
+        if not query.finds_all or has_waits or query.shared_types or is_of_runs(first_only):
+            return None
+        compiled = compile_query(first_only, types_with_actions(plan))
+        return None if compiled.ages is None else ChainMatcher(plan, query, compiled, compiled.ages)
+
+    def match(self, events: Ordered) -> Found:
+        """One compiled search over all keys."""
+        made, terms = self._compiled, len(self._query.terms)
+        program, loaded = self._reader.read(events)
+        workspace = new_workspace(events.start, made.automaton, terms, len(self._query.inputs))
+        new, place = int((events.start[1:] - events.fresh).sum()), np.zeros(8, np.int64)
+        errors, latest, members = (
+            np.empty(new, np.int64),
+            np.empty(new + LEAST_ROOM, np.int64),
+            np.empty((new + LEAST_ROOM, terms), np.int64),
+        )
+        while not search_all_of_chain(
+            loaded, made.automaton, program, self._ages, MOST_MATCHES, workspace, place, latest, members, errors
+        ):
+            latest, members = (np.concatenate([column, np.empty_like(column)]) for column in (latest, members))
+        count = int(place[MATCHES])
+        order = _oldest_first(latest[:count])
+        found = np.ascontiguousarray(members[:count].T[:, order]).T
+        too_many = tuple((int(event), TOO_MANY) for event in errors[: place[ERRORS]])
+        return Found(latest[:count][order], found, free=events.free.copy(), errors=too_many)
+
+    def outlives(self, events: Ordered, waiting: Waiting) -> NDArray[np.bool_]:  # noqa: ARG002
+        """No match waits."""
+        return np.ones(len(waiting.key), np.bool_)
+
+
+def _oldest_first(latest: Integers) -> Integers:
+    """The order of matches of which the most recent one of each event was found first.
+
+    Those of one event are neighbours.
+    """
+    return np.lexsort((-np.arange(len(latest)), latest))
+
+
 # The compiled matcher of queries with additions, behind the matcher interface.
 
 
@@ -439,8 +494,7 @@ class RunKernelMatcher:
     def _found(self, matches: Matches, count: int, errors: int, free: Integers) -> Found:
         tables, query = self._compiled.tables, self._query
         latest = matches.latest[:count]
-        # Of the matches of one event, which are neighbours, the most recent one was found first.
-        order = np.lexsort((-np.arange(count), latest)) if query.finds_all else np.arange(count)
+        order = _oldest_first(latest) if query.finds_all else np.arange(count)
         own, widths = np.zeros(len(query.terms), np.int64), np.ones(len(query.terms), np.int64)
         measure(matches, tables.transitions, tables.binds, count, own, widths)
         # Whoever reads them goes column by column.

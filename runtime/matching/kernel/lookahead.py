@@ -126,7 +126,7 @@ class Sought(NamedTuple):
     """What a search looks ahead for, and where.
 
     item, row: the input and its row among the linked ones
-    number: the condition's program
+    number, also: the programs of the condition and of another one; -1 = there is no other
     event, begin: positions of the latest event and of the key's first one
     oldest_position, oldest_time: the oldest event that the state may take
     """
@@ -134,6 +134,7 @@ class Sought(NamedTuple):
     item: int
     row: int
     number: int
+    also: int
     event: int
     begin: int
     oldest_position: int
@@ -151,7 +152,7 @@ def look_ahead(
     bindings: Integers,
     lanes: Lanes,
 ) -> int:
-    """The newest event from `position` on, backwards, for which a condition is true; -1 = none.
+    """The newest event from `position` on, backwards, for which conditions are true; -1 = none.
 
     time, superseded, input_of: as in `runtime.matching.kernel.workspace.Events`
     bindings: by term; a term that is not bound (-1) is the event that is looked for
@@ -164,7 +165,7 @@ def look_ahead(
     oldest = lanes.rank[row, sought.oldest_position - begin]
     first = _first_listed(time, listed, oldest, last + 1, sought.oldest_time)
     count_at_most = FIRST_LANES
-    # Invariant: no listed event newer than the one at index `last` satisfies the condition.
+    # Invariant: no listed event newer than the one at index `last` satisfies the conditions.
     while last >= first:
         # Fill the lanes, newest event first: the first lane that is left at the end is the answer.
         count = min(count_at_most, last - first + 1)
@@ -178,7 +179,11 @@ def look_ahead(
         if len(superseded) > 0:
             for lane in range(count):
                 lanes.is_left[lane] = superseded[lanes.position[lane]] > sought.event
-        if _any_holds(program, sought.number, bindings, lanes, count):
+        number, is_any_left = sought.number, True
+        while is_any_left and number >= 0:
+            is_any_left = _any_holds(program, number, bindings, lanes, count)
+            number = sought.also if number == sought.number else -1
+        if is_any_left:
             for lane in range(count):
                 if lanes.is_left[lane] != 0:
                     return lanes.position[lane]
@@ -190,7 +195,7 @@ def look_ahead(
 def _any_holds(program: LoadedProgram, number: int, bindings: Integers, lanes: Lanes, count: int) -> bool:
     """Evaluates a condition for the first `count` lanes; returns whether it is true for any.
 
-    `is_left` is 1 afterwards for the lanes for which it is true.
+    `is_left` stays 1 for the lanes for which it is true.
 
     A lane without a value keeps computing with whatever is on its stack: it is not left any more,
     so its result is never read.

@@ -429,6 +429,7 @@ def search_from(
                 scope.input,
                 scope.link_row,
                 states[state].lookahead_program,
+                states[state].lookahead_also,
                 event,
                 begin,
                 scope.oldest_position,

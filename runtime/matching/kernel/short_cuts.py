@@ -19,7 +19,19 @@ from runtime.matching.kernel.memory import failed_until, record_dead_end
 from runtime.matching.kernel.program import KernelProgram, operand_of
 from runtime.matching.kernel.search import bind, link_events, next_older
 from runtime.matching.kernel.tables import AutomatonTables, is_whole
-from runtime.matching.kernel.workspace import Events, Links, Start, Workspace, first_position, last_position
+from runtime.matching.kernel.workspace import (
+    COUNT,
+    ERRORS,
+    INDEX,
+    KEY,
+    MATCHES,
+    Events,
+    Links,
+    Start,
+    Workspace,
+    first_position,
+    last_position,
+)
 from runtime.matching.windows import WindowColumns
 
 # The compiled search of chains: patterns whose steps take one event each and only compare events.
@@ -129,6 +141,74 @@ def search_chain(
     return matches
 
 
+@borrowing
+def search_all_of_chain(
+    events: Events,
+    automaton: AutomatonTables,
+    program: LoadedProgram,
+    ages: Integers,
+    most: int,
+    workspace: Workspace,
+    place: Integers,
+    latest: Integers,
+    members: Integers,
+    errors: Integers,
+) -> bool:
+    """Fills in the matches of a `find all`, from `place` on; False = there is no room for more.
+
+    most: so many, the most recent ones, are given for one event
+    place: as of `runtime.matching.kernel.workspace.RunWorkspace`
+    latest, members: by match, those of one event newest first
+    errors: gets the events that have more
+    """
+    links, lanes, path = workspace.links, workspace.lanes, workspace.path
+    bindings, states = workspace.search_state.bindings, automaton.states
+    last = len(states) - 1
+    while place[KEY] < len(events.start) - 1:
+        key = place[KEY]
+        begin, fresh, end = events.start[key], events.fresh[key], events.start[key + 1]
+        if place[INDEX] == 0:
+            place[COUNT] = 0
+            if fresh < end:
+                place[COUNT] = link_events(
+                    events, automaton.linked_inputs, automaton.is_first, links, begin, fresh, end
+                )
+        while place[INDEX] < place[COUNT]:
+            event, first = links.starts[place[INDEX]], place[MATCHES]
+            now = events.time[event]
+            bindings[last + 1] = event
+            depth, position, oldest = 0, event, event
+            # Invariant: as in `search_chain`; all candidates with what has been tried are written.
+            while True:
+                start = Start(position, event, begin, oldest, now - ages[depth])
+                position = _next_position(events, automaton, program, links, lanes, bindings, depth, start)
+                if position < 0:
+                    if depth == 0:
+                        break
+                    depth -= 1
+                    position, oldest = path.event[depth], path.failed_until[depth]
+                elif depth == last:
+                    # The most recent ones come first, so no more need be searched.
+                    if place[MATCHES] - first == most:
+                        errors[place[ERRORS]] = event
+                        place[ERRORS] += 1
+                        break
+                    if place[MATCHES] == len(latest):
+                        place[MATCHES] = first
+                        return False
+                    latest[place[MATCHES]] = event
+                    for term in range(last + 1):
+                        members[place[MATCHES], term] = bindings[term]
+                    place[MATCHES] += 1
+                else:
+                    path.event[depth], path.failed_until[depth] = position, oldest
+                    depth, oldest = depth + 1, begin
+                position = next_older(links, states[depth].link_row, position, begin)
+            place[INDEX] += 1
+        place[KEY], place[INDEX] = key + 1, 0
+    return True
+
+
 @inlined
 def _next_position(
     events: Events,
@@ -155,6 +235,7 @@ def _next_position(
                 automaton.states[state].input,
                 row,
                 automaton.states[state].lookahead_program,
+                automaton.states[state].lookahead_also,
                 start.event,
                 start.begin,
                 start.oldest_position,

@@ -33,7 +33,7 @@ def _record(*names: str) -> np.dtype[Any]:
 STATE = _record(
     *("first_transition", "stop_transition", "input", "link_row", "events_needed"),
     *("dead_end_row", "first_dead_end_term", "stop_dead_end_term", "is_lasting"),
-    *("lookahead_program", "lookahead_after"),
+    *("lookahead_program", "lookahead_also", "lookahead_after"),
 )
 """A state.
 
@@ -47,6 +47,7 @@ first_dead_end_term, stop_dead_end_term: its part of `AutomatonTables.dead_end_t
     whose events a dead end depends
 is_lasting: 1 if later searches of the key may use its dead ends
 lookahead_program: the program to look ahead with (`runtime.matching.kernel.lookahead`), -1 = none
+lookahead_also: another one, for events for which that one is true; -1 = none
 lookahead_after: after how many rejected events it looks ahead; NEVER = it does not
 """
 
@@ -141,9 +142,9 @@ def automaton_tables(query: QueryPlan, conditions: Records, program: KernelProgr
     dead_end_rows, dead_end_ends = rows_of(dead_ends), ends_of([len(item.terms) if item else 0 for item in dead_ends])
     # A state looks ahead if it has one transition only: what that refuses, the state refuses.
     lookahead = [
-        _lookahead_program(conditions[list(state.transitions[0].checks)], program)
+        _lookahead_programs(conditions[list(state.transitions[0].checks)], program)
         if len(state.transitions) == 1 and item in linked_inputs
-        else -1
+        else (-1, -1)
         for state, item in zip(states, only, strict=True)
     ]
     ends = ends_of([len(state.transitions) for state in states])
@@ -164,8 +165,9 @@ def automaton_tables(query: QueryPlan, conditions: Records, program: KernelProgr
             first_dead_end_term=dead_end_ends[:-1],
             stop_dead_end_term=dead_end_ends[1:],
             is_lasting=[item is not None and item.is_lasting for item in dead_ends],
-            lookahead_program=lookahead,
-            lookahead_after=[NEVER if number < 0 else lookahead_after(program, number) for number in lookahead],
+            lookahead_program=[number for number, _ in lookahead],
+            lookahead_also=[also for _, also in lookahead],
+            lookahead_after=[NEVER if number < 0 else lookahead_after(program, number) for number, _ in lookahead],
         ),
         transitions=records(
             TRANSITION,
@@ -192,11 +194,12 @@ def _is_comparison(conditions: Records, index: int) -> bool:
     return bool(conditions[index]["kind"] == ConditionKind.COMPARISON)
 
 
-def _lookahead_program(checks: Records, program: KernelProgram) -> int:
-    """The program of the first condition that lanes can evaluate together; -1 = none."""
+def _lookahead_programs(checks: Records, program: KernelProgram) -> tuple[int, int]:
+    """The programs of the first two conditions that lanes can evaluate together; -1 = none."""
     kinds = (ConditionKind.WHERE, ConditionKind.COMPARISON)
     programs = [int(item["program"]) for item in checks if item["kind"] in kinds]
-    return next((number for number in programs if lookahead_after(program, number) < NEVER), -1)
+    first, second, *_ = *(number for number in programs if lookahead_after(program, number) < NEVER), -1, -1
+    return first, second
 
 
 def condition_tables(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from decimal import Decimal
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -12,7 +13,10 @@ import querylang
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
+from runtime.matching import matchers
+from runtime.matching.choose import kernel_matcher
 from runtime.matching.kernel.compilation import compile_query
+from runtime.matching.matchers import ChainMatcher
 
 FIELDS = "integer k; float v; integer n; string s; decimal d;"
 EVENTS = f"event A {{ {FIELDS} }} event B {{ {FIELDS} }}"
@@ -116,3 +120,51 @@ def test_a_chain_finds_what_the_reference_matcher_finds(seed: int) -> None:
     parts = [table.slice(start, size) for start in range(0, 400, size)]
     found = _found(text, parts, "kernel")
     assert found == _found(text, parts, "reference")
+
+
+def _all_found(text: str, parts: list[pa.Table]) -> list[tuple[list[list[int]], list[str]]]:
+    engine, found = Engine(querylang.compile_text(text).plan, matcher="kernel"), []
+    for part in parts:
+        results = engine.process(Arrivals(part))
+        rows = [row for table in results.matches.values() for row in table.to_pylist()]
+        members = [[member["offset"] for member in row["members"].values()] for row in rows]
+        found.append((members, results.outputs.column("text").to_pylist()))
+    return found
+
+
+@pytest.mark.parametrize("most", [3, 10_000], ids=["too many", "all"])
+@pytest.mark.parametrize("seed", range(20))
+def test_all_matches_of_a_chain_are_those_of_the_general_search(
+    seed: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an order that tells the most recent ones; with so little room that it has to grow, and with too many matches."""
+    chance = random.Random(seed)
+    names = "abc"[: chance.randint(1, 3)]
+    steps = " -> ".join(f"{chance.choice('AB')} as {name}" for name in names)
+    wheres = " ".join(f"where {_comparison(chance, names)}" for _ in range(chance.randint(0, 3)))
+    text = _text(f"all {steps} {wheres}", f"within {chance.choice([0.02, 0.3])}")
+    table = _table(chance, 150)
+    cuts = sorted(chance.randint(0, 150) for _ in range(chance.randrange(3)))
+    parts = [table.slice(first, stop - first) for first, stop in pairwise([0, *cuts, 150])]
+    monkeypatch.setattr(matchers, "LEAST_ROOM", 1)
+    monkeypatch.setattr(matchers, "MOST_MATCHES", most)
+    plan = querylang.compile_text(text).plan
+    assert isinstance(kernel_matcher(plan, plan.queries[0]), ChainMatcher)
+    found = _all_found(text, parts)
+    monkeypatch.setattr(ChainMatcher, "of", staticmethod(lambda plan, query: None))
+    assert found == _all_found(text, parts)
+
+
+@pytest.mark.parametrize(
+    ("find", "window"),
+    [
+        ("A as a -> B as b -> wait(2.0)", "within 10 seconds"),
+        ("wait(2.0) -> A as a -> B as b", "within 10 seconds"),
+        ("A as a+ -> B as b", "within 10 seconds"),
+        ("A as a -> B as b", "retain 3"),
+        ("A as a -> B as b without A as x", "within 10 seconds"),
+    ],
+)
+def test_all_matches_of_other_patterns_have_the_general_search(find: str, window: str) -> None:
+    plan = querylang.compile_text(_text(f"all {find}", window)).plan
+    assert ChainMatcher.of(plan, plan.queries[0]) is None
