@@ -154,7 +154,6 @@ class _Found(LookedAt):
         """`rows`: by place of an admission; `unseen_of`: by place, which of `unseen` it has.
 
         shared: as of `FamilyRecords`
-
         unseen: by kind of record, the outcome of those that are not found
         alone: the places of admissions that are offered their records
         """

@@ -23,6 +23,7 @@ from runtime.matching.interface import Found, Matcher, Ordered, Waiting
 from runtime.matching.kernel.aggregates import Function
 from runtime.matching.kernel.compilation import (
     CompiledQuery,
+    compile_all_of_chain,
     compile_query,
     compile_runs,
     is_of_runs,
@@ -265,10 +266,12 @@ _ENTRIES = (Operation.LOCAL_I, Operation.LOCAL_F, Operation.SET_I, Operation.SET
 
 def listing(plan: Plan, query: QueryPlan) -> str:
     """The tables and programs of a query; or why it needs the reference matcher."""
-    if is_of_runs(query):
-        return f"query {query.title}\n  has no listing: its pattern has a kernel of its own"
+    types = types_with_actions(plan)
     try:
-        compiled = compile_query(query, types_with_actions(plan))
+        chain = compile_all_of_chain(query, types)
+        if chain is None and is_of_runs(query):
+            return f"query {query.title}\n  has no listing: its pattern has a kernel of its own"
+        compiled = chain or compile_query(query, types)
     except NotForKernel as reason:
         return f"query {query.title}\n  on the reference matcher: {reason}"
     sections = [

@@ -43,9 +43,9 @@ from runtime.matching.kernel.columns import Reader
 from runtime.matching.kernel.compilation import (
     CompiledQuery,
     CompiledRuns,
+    compile_all_of_chain,
     compile_query,
     compile_runs,
-    is_of_runs,
     program_for_types,
     types_with_actions,
 )
@@ -342,12 +342,10 @@ class ChainMatcher:
     @staticmethod
     def of(plan: Plan, query: QueryPlan) -> ChainMatcher | None:
         """None = it is another pattern."""
-        first_only = replace(query, finds_all=False)
-        has_waits = query.trailing is not None or query.leading is not None
-        if not query.finds_all or has_waits or query.shared_types or is_of_runs(first_only):
+        compiled = compile_all_of_chain(query, types_with_actions(plan))
+        if compiled is None or compiled.ages is None:
             return None
-        compiled = compile_query(first_only, types_with_actions(plan))
-        return None if compiled.ages is None else ChainMatcher(plan, query, compiled, compiled.ages)
+        return ChainMatcher(plan, query, compiled, compiled.ages)
 
     def match(self, events: Ordered) -> Found:
         """One compiled search over all keys."""

@@ -192,6 +192,20 @@ def _compiled_query(query: QueryPlan, types: tuple[EventType, ...]) -> CompiledQ
 compile_query = Shared(_compiled_query)
 
 
+def compile_all_of_chain(query: QueryPlan, types: tuple[EventType, ...]) -> CompiledQuery | None:
+    """A `find all` whose pattern is a chain (`chain_ages`), without waits; None = it is something
+    else.
+
+    types: as of `_compiled_query`
+    """
+    first_only = replace(query, finds_all=False)
+    has_waits = query.trailing is not None or query.leading is not None
+    if not query.finds_all or has_waits or query.shared_types or is_of_runs(first_only):
+        return None
+    compiled = compile_query(first_only, types)
+    return None if compiled.ages is None else compiled
+
+
 def _refuse_lookups(query: QueryPlan) -> None:
     """Raises NotForKernel for lookups that are not stored with one event."""
     expressions = (*conditions_of(query), *aggregates_of(query))

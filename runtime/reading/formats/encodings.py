@@ -248,10 +248,32 @@ def _is_sound(column: pa.ChunkedArray) -> bool:
         return True
     try:
         for chunk in column.chunks:
-            (chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk).validate(full=True)
+            own = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
+            own.validate(full=not _is_ascii(own))
     except pa.ArrowInvalid:
         return False
     return True
+
+
+_ABOVE_ASCII = np.uint64(0x8080808080808080)
+"""The bits that no byte of ASCII has, in eight bytes."""
+
+
+def _is_ascii(column: pa.Array) -> bool:
+    """Whether a column is ASCII and its texts follow each other: a tenth of the time of decoding.
+
+    False where it is not known: with nulls, and where something else than ASCII is near.
+    """
+    validity, offsets, data = column.buffers() if pa.types.is_string(column.type) else (None, None, None)
+    if validity is not None or offsets is None or data is None or not len(column):
+        return False
+    column.validate()  # that the buffers are as long as they have to be
+    ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    if ends[0] < 0 or (ends[1:] < ends[:-1]).any():
+        return False
+    words = np.frombuffer(data, np.uint64, data.size // 8)[ends[0] // 8 : ends[-1] // 8]
+    rest = np.frombuffer(data, np.uint8)[ends[-1] // 8 * 8 : ends[-1]]
+    return not (np.bitwise_or.reduce(words) & _ABOVE_ASCII or (rest & 0x80).any())
 
 
 def _check(column: pa.Array, table: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from querylang import compile_text
 from runtime.engine.engine import Engine
 from runtime.matching.interface import Found, Matcher, Ordered
-from runtime.matching.matchers import KernelMatcher, RunKernelMatcher
+from runtime.matching.matchers import ChainMatcher, KernelMatcher, RunKernelMatcher
 from runtime.replay.replay import read_records
 from runtime.results.match_table import gather_table
 
@@ -21,7 +21,7 @@ ROWS = [{"at": float(number), "event": "A", "v": number % 3} for number in range
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A list that gets an entry with each search."""
     made: list[int] = []
-    for matcher in (KernelMatcher, RunKernelMatcher):
+    for matcher in (ChainMatcher, KernelMatcher, RunKernelMatcher):
         monkeypatch.setattr(matcher, "match", _noted(matcher.match, made))
     return made
 

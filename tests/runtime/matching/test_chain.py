@@ -14,7 +14,7 @@ from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
 from runtime.matching import matchers
-from runtime.matching.choose import kernel_matcher
+from runtime.matching.choose import kernel_matcher, listing
 from runtime.matching.kernel.compilation import compile_query
 from runtime.matching.matchers import ChainMatcher
 
@@ -168,3 +168,9 @@ def test_all_matches_of_a_chain_are_those_of_the_general_search(
 def test_all_matches_of_other_patterns_have_the_general_search(find: str, window: str) -> None:
     plan = querylang.compile_text(_text(f"all {find}", window)).plan
     assert ChainMatcher.of(plan, plan.queries[0]) is None
+
+
+def test_a_find_all_of_a_chain_has_the_listing_of_the_chain() -> None:
+    texts = [_text(f"{word}A as a -> B as b where b.v > a.v") for word in ("", "all ")]
+    first, every = (listing(plan, plan.queries[0]) for plan in (querylang.compile_text(text).plan for text in texts))
+    assert first == every
