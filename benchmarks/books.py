@@ -270,6 +270,10 @@ def measure_in_jobs(folder: Path, size: Size) -> list[InJob]:
     ]
 
 
+TICK = 0.01
+"""Seconds: the system counts the processor time of processes in such."""
+
+
 def _in_job(folder: Path, name: str, number: int, book: Book, size: Size) -> InJob:
     one, places = replace(book, text=book.one, parameters={}), count()
     (folder / "in").mkdir(parents=True)
@@ -284,9 +288,11 @@ def _in_job(folder: Path, name: str, number: int, book: Book, size: Size) -> InJ
         for is_book, own in ((False, one), (True, book)):
             in_job[is_book] += _batch_seconds(folder / str(next(places)), folder / "in", own)
             alone[is_book].append(_run(own)[1])
-    times, embedded = (median(own[True]) / median(own[False]) for own in (in_job, alone))
+    times, embedded = (median(own[True]) / max(median(own[False]), TICK) for own in (in_job, alone))
     seconds = median(in_job[True])
-    return InJob(name, number, size.events, seconds, significant(times), significant(embedded), times / embedded)
+    return InJob(
+        name, number, size.events, seconds, significant(times), significant(embedded), times / max(embedded, TICK)
+    )
 
 
 def _batch_seconds(folder: Path, data: Path, book: Book) -> list[float]:
