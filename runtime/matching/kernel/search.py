@@ -454,7 +454,7 @@ def search_from(
             unbind(automaton, transition - 1, bindings)
             scope = first_scope
             if depth > 0:
-                oldest = max(oldest_position + states[state].events_needed - 1, path.failed_until[depth])
+                oldest = max(oldest_position + states[state].events_needed - 1, path.dead_until[depth])
                 scope = scope_of(automaton, search_state, state, oldest, oldest_in_match)
             continue
         # 4. Another newest event, so another search. A `find every` reports the new event only if
@@ -521,7 +521,7 @@ def search_from(
             transition = scope.first
             path.has_candidate[depth] = 0
             path.tied_until[depth] = -1
-            path.failed_until[depth] = failed
+            path.dead_until[depth] = failed
     # The next search begins with nothing bound.
     while depth > 0:
         depth -= 1

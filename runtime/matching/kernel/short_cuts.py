@@ -117,7 +117,7 @@ def search_chain(
                     if states[depth + 1].dead_end_row >= 0:
                         tried = first_position(events, position)
                         record_dead_end(automaton, dead_ends, bindings, depth + 1, tried, begin, search_number)
-                    oldest = path.failed_until[depth]
+                    oldest = path.dead_until[depth]
                     position = next_older(links, states[depth].link_row, position, begin)
                 # 2. All have taken an event. Newer ones came first, so no other match is better.
                 elif depth == last:
@@ -135,7 +135,7 @@ def search_chain(
                             automaton, dead_ends, bindings, depth + 1, begin, first_search, search_number
                         )
                     if position > failed:
-                        path.event[depth], path.failed_until[depth] = position, oldest
+                        path.event[depth], path.dead_until[depth] = position, oldest
                         depth, oldest = depth + 1, max(begin, failed)
                     position = next_older(links, states[depth].link_row, position, begin)
     return matches
@@ -186,7 +186,7 @@ def search_all_of_chain(
                     if depth == 0:
                         break
                     depth -= 1
-                    position, oldest = path.event[depth], path.failed_until[depth]
+                    position, oldest = path.event[depth], path.dead_until[depth]
                 elif depth == last:
                     # The most recent ones come first, so no more need be searched.
                     if place[MATCHES] - first == most:
@@ -201,7 +201,7 @@ def search_all_of_chain(
                         members[place[MATCHES], term] = bindings[term]
                     place[MATCHES] += 1
                 else:
-                    path.event[depth], path.failed_until[depth] = position, oldest
+                    path.event[depth], path.dead_until[depth] = position, oldest
                     depth, oldest = depth + 1, begin
                 position = next_older(links, states[depth].link_row, position, begin)
             place[INDEX] += 1

@@ -205,7 +205,7 @@ class Path(NamedTuple):
     has_candidate: 1 if a candidate was found below this depth, else 0
     tied_until: end of the transitions that tie with the one of the best candidate: only these are
         still to be explored; -1 = no candidate yet, all are
-    failed_until: a dead end was known when the state was entered: events older than this position
+    dead_until: a dead end was known when the state was entered: events older than this position
         need not be tried; -1 = none. In a chain, the oldest event that may be taken
     """
 
@@ -214,7 +214,7 @@ class Path(NamedTuple):
     next_transition: Integers
     has_candidate: Integers
     tied_until: Integers
-    failed_until: Integers
+    dead_until: Integers
 
 
 class SearchState(NamedTuple):
@@ -252,8 +252,8 @@ def new_workspace(start: Integers, automaton: AutomatonTables, terms: int, input
     count = len(automaton.linked_inputs)
     links = Links(np.empty((count, longest_key), np.int32), np.empty(longest_key, np.int64))
     state, event, next_transition, has_candidate = (np.zeros(terms + 1, np.int64) for _ in range(4))
-    tied_until, failed_until = (np.full(terms + 1, -1, np.int64) for _ in range(2))
-    path = Path(state, event, next_transition, has_candidate, tied_until, failed_until)
+    tied_until, dead_until = (np.full(terms + 1, -1, np.int64) for _ in range(2))
+    path = Path(state, event, next_transition, has_candidate, tied_until, dead_until)
     oldest_position, oldest_time, in_window = (np.zeros(inputs, np.int64) for _ in range(3))
     search_state = SearchState(np.full(terms + 1, -1, np.int64), oldest_position, oldest_time, in_window)
     lanes = new_lanes(count, longest_key)
