@@ -250,7 +250,7 @@ def _with_columns(source: DeltaSource, position: TablePosition) -> TablePosition
         return position
     try:
         found = position_at(source, max(0, position.version), is_read=True)
-    except InputError:
+    except (InputError, UnreadableTable):
         return position  # the log no longer has it: what follows says so
     return replace(position, columns=found.columns)
 
