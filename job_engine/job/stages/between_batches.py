@@ -58,8 +58,7 @@ def changed_program(ready: Checked, reached: Reached) -> Program:
     commands, journal = CommandFolder(checkpoint), read_journal(ready.deployment)
     if journal is not None:
         _answer(commands, journal)  # a run may have been killed before it did
-        journal = journal.annotated_by(ready.files.files).settled(reached.progress, reached.batches.ended)
-        journal = journal.gathered_in(ready.program)
+        journal = _settled(journal.annotated_by(ready.files.files), reached).gathered_in(ready.program)
     commands.remove_answered_changes()
     while reached.batches.open is None and (command := first_change(commands)) is not None:
         journal = journal or Journal.begin(ready.files.files, ready.program.plan(), ready.program.gathered)
@@ -102,9 +101,20 @@ def _changed(journal: Journal, ready: Checked, reached: Reached, command: Comman
 
 
 def kept_program(program: Program, deployment: Deployment) -> Program:
-    """What runs on a checkpoint; `program`: what its files say."""
+    """What runs on a checkpoint; `program`: what its files say.
+
+    Epochs that have ended in all buckets are still in the journal's file, until the next change is
+    written: a state that is opened must not begin in one.
+    """
     journal, program = read_journal(deployment), with_kept_tables(program, deployment)
-    return program if journal is None else _program(journal, program, deployment, 0)
+    if journal is None:
+        return program
+    reached = JobFolder(deployment.checkpoint).reached()
+    return _program(_settled(journal, reached), program, deployment, reached.batches.ended)
+
+
+def _settled(journal: Journal, reached: Reached) -> Journal:
+    return journal.settled(reached.progress, reached.batches.ended)
 
 
 def _program(journal: Journal, program: Program, deployment: Deployment, batch: int) -> Program:

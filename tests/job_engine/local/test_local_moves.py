@@ -10,15 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from job_engine.deployment_file import load_deployment
+from job_engine.job.commands import send_command
 from job_engine.job.job import run as run_once
 from job_engine.job.upkeep import moving
 from job_engine.job.upkeep.keys import job_state
 from job_engine.job.upkeep.moving import move, rebucket
 from job_engine.setting_keys import Engine
+from job_engine.sources.listing.command_folder import CHANGE
 from querylang.errors import InputError
 from tests.support.local_jobs import CrashAt, crashed, local, run
 from tests.support.moved_jobs import set_file
-from tests.support.sensors import add_files, expected, project, streamed, table
+from tests.support.sensors import QUERY, add_files, expected, project, streamed, table
 
 
 class Killed(BaseException):
@@ -114,6 +117,24 @@ def test_a_job_without_a_micro_batch_is_moved(tmp_path: Path) -> None:
     add_files(tmp_path, table(), 2)
     run(path)
     assert streamed(tmp_path) == expected(tmp_path)
+
+
+def test_a_query_that_had_ended_before_a_move_is_deployed_again_behind_it(tmp_path: Path) -> None:
+    path = local(project(tmp_path, files=1))
+    jump = QUERY[QUERY.index("query Jump") :]
+    for number, change in enumerate((None, {"UndeployQuery": ["Jump"]}, None)):
+        if change is not None:
+            send_command(load_deployment(path), json.dumps(change), kind=CHANGE, wait=False)
+        add_files(tmp_path, table().iloc[number * 500 :][:500], 1, first=number)
+        run_once(path, once=True)
+    rebucket(path, 5)
+    set_file(path, buckets=5)
+    before = len(streamed(tmp_path)["Jump"])
+    send_command(load_deployment(path), json.dumps({"DeployQuery": [jump]}), kind=CHANGE, wait=False)
+    add_files(tmp_path, table().iloc[1500:], 1, first=3)
+    run(path)
+    assert streamed(tmp_path)["Rise"] == expected(tmp_path)["Rise"]
+    assert len(streamed(tmp_path)["Jump"]) > before
 
 
 def test_who_could_not_finish_a_move_does_not_begin_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
