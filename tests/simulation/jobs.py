@@ -315,11 +315,8 @@ class Telling:
         refuses: whether an error is as it should be; None = none is
         """
         story, world = self._story, self._world
-        struck, self._starts_twice, was_away = (
-            len(world.faults.said),
-            False,
-            world.broker.is_away() or world.store.is_away(),
-        )
+        struck, self._starts_twice = len(world.faults.said), False
+        was_away = world.broker.is_away() or world.broker.has_just_begun or world.store.is_away()
         try:
             with ExitStack() as stack:
                 if self._others is not None:
