@@ -41,6 +41,8 @@ from runtime.results.ledger import RECEIVED, Account
 Names = tuple[tuple[GroupName, int], ...]
 """As of `SavedBucket`."""
 
+HISTORY_IS_MISSING = "a query has not got its history yet: let the job run once"
+
 _NOT_AT_ONE_CHANGE = "its buckets are not at the same change of the queries: let the job run until all are"
 
 
@@ -123,7 +125,7 @@ class _Division:
         before = self._before
         state = open_state(before, bucket, data)  # refuses what cannot be read
         if before.epochs and unjoined(before, state.joined):
-            raise InputError("a query has not got its history yet: let the job run once")
+            raise InputError(HISTORY_IS_MISSING)
         saved = close_state(before, bucket, state)
         names = self._names(saved)
         groups, new = _groups(before, saved.names), _groups(self._after, names)

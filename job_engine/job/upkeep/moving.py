@@ -22,8 +22,8 @@ from job_engine.job.stages.between_batches import kept_program
 from job_engine.job.upkeep.opened_checkpoint import Opened, kept_record, open_checkpoint, saved_states
 from job_engine.job.written_journal import read_journal, write_journal
 from job_engine.local_path import LocalPath, this_user
-from job_engine.operator.bucket_state import write_seeds
-from job_engine.operator.moved_buckets import moved_buckets
+from job_engine.operator.bucket_state import unjoined, write_seeds
+from job_engine.operator.moved_buckets import HISTORY_IS_MISSING, moved_buckets
 from job_engine.place import Place
 from job_engine.setting_keys import Engine, FixedValue
 from job_engine.sources.listing.batch_log import batches_of, committed_manifest, driver_files, last_batch
@@ -218,6 +218,9 @@ def _moved(opened: Opened, wanted: Deployment) -> MoveReport:
         to_set={},
     )
     if last < 0:
+        has_groups_of_old = wanted.buckets == opened.deployment.buckets and gathered is None
+        if opened.program.epochs and unjoined(opened.program, 0) and not has_groups_of_old:
+            raise InputError(f"{checkpoint}: {HISTORY_IS_MISSING}; nothing was changed")
         write_record(checkpoint, record)
         note_release(checkpoint)
         return report

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 from itertools import count
 from pathlib import Path
+from unittest.mock import Mock, patch
 
 import pytest
 
 from job_engine.deployment_file import load_deployment
 from job_engine.job.commands import send_command
+from job_engine.job.history.running import send_with_history
 from job_engine.job.job import run as run_once
 from job_engine.job.upkeep import moving
 from job_engine.job.upkeep.keys import job_state
 from job_engine.job.upkeep.moving import move, rebucket
 from job_engine.setting_keys import Engine
 from job_engine.sources.listing.command_folder import CHANGE
+from job_engine.sources.listing.manifests import ManifestFolder
 from querylang.errors import InputError
 from tests.support.local_jobs import CrashAt, crashed, local, run
 from tests.support.moved_jobs import set_file
@@ -116,6 +120,25 @@ def test_a_job_without_a_micro_batch_is_moved(tmp_path: Path) -> None:
     set_file(path, buckets=2)
     add_files(tmp_path, table(), 2)
     run(path)
+    assert streamed(tmp_path) == expected(tmp_path)
+
+
+def test_a_history_that_no_bucket_has_got_is_not_left_behind(tmp_path: Path) -> None:
+    path = local(project(tmp_path, files=1))
+    query = path.with_name("sensors.query")
+    jump = QUERY[QUERY.index("query Jump") :]
+    query.write_text(QUERY.replace(jump, ""))
+    run_once(path, once=True)
+    send_with_history(load_deployment(path), jump, wait=False)
+    full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
+    with patch.object(ManifestFolder, "write", full), pytest.raises(InputError, match="No space left"):
+        run_once(path, once=True)  # takes the change, and ends before its first micro-batch
+    with pytest.raises(InputError, match="a query has not got its history yet: let the job run once; nothing was"):
+        rebucket(path, 5)
+    add_files(tmp_path, table(), 2)
+    run(path)
+    rebucket(path, 5)
+    query.write_text(QUERY)
     assert streamed(tmp_path) == expected(tmp_path)
 
 
