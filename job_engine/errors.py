@@ -36,6 +36,18 @@ class WorkerDied(PassingError):
     """A process that reads or searches ended, or had too little memory: a record may be why."""
 
 
+class LostInput(InputError):
+    """What a micro-batch reads, or a history reads again, no longer exists.
+
+    what: a line about it
+    way_out: what is said behind it
+    """
+
+    def __init__(self, what: str, way_out: str = "To continue without what is lost: ensue run --accept-loss") -> None:
+        super().__init__(f"{what}. {way_out}")
+        self.what = what
+
+
 _OF_TEXTS = frozenset({errno.EMFILE, errno.ENFILE, errno.EROFS})
 """What is known wherever a text says it, that of another process too: no file causes it."""
 

@@ -166,6 +166,24 @@ def test_a_gap_is_refused_with_its_bounds(job: JobWithoutSpark) -> None:
     assert job.found("Falling")
 
 
+def test_a_file_that_goes_while_the_history_is_read_is_a_gap(
+    job: JobWithoutSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = history_running.pieces_between
+
+    def goes_behind(*given: Any, **more: Any) -> Any:
+        found = chosen(*given, **more)
+        (job.path / "slow" / "1.csv").unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(history_running, "pieces_between", goes_behind)
+    with pytest.raises(
+        InputError, match=r"^the history has a gap: .*/1.csv: .* there is none: .*\. `--accept-gap` deploys"
+    ):
+        send_with_history(job.deployment, FALLING, "start")
+    assert not job.folder.commands.pending()
+
+
 def test_a_file_that_goes_before_the_start_is_an_error(job: JobWithoutSpark, monkeypatch: pytest.MonkeyPatch) -> None:
     read_before_it_is_sent(job, monkeypatch, range(102, 120, 2))
     number = send_with_history(job.deployment, FALLING, "start").command.number

@@ -239,8 +239,13 @@ def pieces_between(
     if table is not None:
         gaps += table.gaps(found)
     if gaps and not accepts_gap:
-        raise InputError(f"the history has a gap: {'; '.join(gaps)}. {way_out}")
+        raise gap(gaps, way_out)
     return in_proportion(found)
+
+
+def gap(gaps: Sequence[str], way_out: str) -> InputError:
+    """The error of a history that lacks something."""
+    return InputError(f"the history has a gap: {'; '.join(gaps)}. {way_out}")
 
 
 def in_proportion(pieces: Mapping[str, Sequence[PieceAgain]]) -> list[list[PieceAgain]]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from job_engine.clock import monotonic, wall_ns
 from job_engine.deployment import Deployment
-from job_engine.errors import in_plain_words
+from job_engine.errors import LostInput, in_plain_words
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.checkpoint.progress import JobProgress
@@ -18,6 +18,7 @@ from job_engine.job.history.read_again import (
     WITH_A_GAP,
     HistoryMark,
     TableEnd,
+    gap,
     histories,
     mark_of,
     new_folder,
@@ -196,7 +197,7 @@ class HistoryReading:
             way_out=way_out,
         )
         for step in steps:
-            run.step(_packed(step, options), _now())
+            run.step(_packed(step, options, way_out), _now())
         return len(steps)
 
     def packed(self, step: Sequence[PieceAgain]) -> Iterator[pa.RecordBatch]:
@@ -215,10 +216,15 @@ class HistoryReading:
         return options | {CRASHES: marks_of_run(deployment.checkpoint).to_text()}
 
 
-def _packed(step: Sequence[PieceAgain], options: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+def _packed(
+    step: Sequence[PieceAgain], options: Mapping[str, str], way_out: str = WITH_A_GAP
+) -> Iterator[pa.RecordBatch]:
     for piece in step:
         task = Task({piece.source: piece.work}, is_repeated=True, unread=piece.unread)
-        yield from read_task(options, task.to_text())
+        try:
+            yield from read_task(options, task.to_text())
+        except LostInput as lost:  # the job may have removed it since the pieces were chosen
+            raise gap([lost.what], way_out) from lost
 
 
 def write_history(folder: Place, run: HistoryRun, mark: HistoryMark) -> None:

@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from job_engine.errors import as_settings, failed
+from job_engine.errors import LostInput, as_settings, failed
 from job_engine.local_path import LocalPath, temporary_folder
 from job_engine.place import Place, RemotePath
 from job_engine.sources.crash_marks import WHOLE, CrashMarks, Deadly, death_of, living_parts
@@ -237,10 +237,8 @@ class _FileReader:
         is_gone = problem is not None and not path.is_file()
         if problem is not None and (is_repeated or is_gone):
             if not self.accepts_loss:
-                raise InputError(
-                    f"{shown(path)}: {problem}. Restore the file, or continue without what is lost:"
-                    " ensue run --accept-loss"
-                )
+                way_out = "Restore the file, or continue without what is lost: ensue run --accept-loss"
+                raise LostInput(f"{shown(path)}: {problem}", way_out)
             yield pack_lost(self._name(file), self._queries())
             yield pack_reports([Report("lost", self.source.name, 0, f"{shown(file.path)}: {problem}")])
         if is_gone:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from job_engine.delta_log import data_file
 from job_engine.delta_package import open_table, refuse_missing_package, unknown_settings
+from job_engine.errors import LostInput
 from job_engine.place import Place, local_copy, place_to_plain
 from job_engine.sources.crash_marks import NO_MARKS, WHOLE, CrashMarks, Deadly, death_of
 from job_engine.sources.kinds import SourceReading, TaskRun
@@ -133,7 +134,7 @@ class UnitReader:
     def _lost(self, file: TableFile, path: Place) -> Iterator[pa.RecordBatch]:
         problem = "the data file no longer exists: it was removed by VACUUM, or by hand"
         if not self.accepts_loss:
-            raise InputError(f"{path}: {problem}. To continue without what is lost: ensue run --accept-loss")
+            raise LostInput(f"{path}: {problem}")
         queries = [query.title for query in self.program.plan().queries]
         yield pack_lost(self.reading.prefix + file.path, queries, max(1, file.rows or 1))
         yield pack_reports([Report("lost", self.source.name, 0, f"{file.path}: {problem}")])

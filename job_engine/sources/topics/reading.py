@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from job_engine.errors import Unreachable, patience_of
+from job_engine.errors import LostInput, Unreachable, patience_of
 from job_engine.kafka_broker import BrokerError
 from job_engine.sources.crash_marks import NO_MARKS, CrashMarks, Deadly, LivingPart, living_parts, without_skipped
 from job_engine.sources.kinds import SourceReading, TaskRun
@@ -72,10 +72,8 @@ class RangeReader:
                 wanted = replace(wanted, start=wanted.until)
             except GoneMessages as gone:
                 if not self.accepts_loss:
-                    raise InputError(
-                        f"source '{self.source.name}': {wanted.topic}/{wanted.partition}: {gone.args[0]}."
-                        " To continue without what is lost: ensue run --accept-loss"
-                    ) from gone
+                    where = f"source '{self.source.name}': {wanted.topic}/{wanted.partition}"
+                    raise LostInput(f"{where}: {gone.args[0]}") from gone
                 until = min(max(gone.first, reached), wanted.until)
                 until = until if until > wanted.start else wanted.until
                 yield from self._lost(replace(wanted, start=reached, until=until, is_lost=True))
