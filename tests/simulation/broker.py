@@ -69,6 +69,8 @@ class Partition:
 
     is_known: a job has it on record: before that it may begin where the log begins
     is_open: it was read, and the job has not ended by itself since: what was read may be read again
+    read_to: the offset behind the last one that was read
+    done_to: the offset behind the last one that no job reads again
     """
 
     log: list[Stored] = field(default_factory=list)
@@ -78,6 +80,8 @@ class Partition:
     is_read: bool = False
     is_known: bool = False
     is_open: bool = False
+    read_to: int = 0
+    done_to: int = 0
 
     def add(self, stamp: int, value: bytes | None, **more: Any) -> Stored:
         """Write one more."""
@@ -360,6 +364,7 @@ def client_classes(broker: Broker) -> tuple[type[Any], type[Any], type[Any]]:
             partition.is_open |= bool(chosen)
             if chosen:
                 self._next = chosen[-1].offset() + 1
+                partition.read_to = max(partition.read_to, self._next)
             end = partition.until(is_committed=self._is_committed)
             if len(chosen) == len(found) and self._told_end != end:
                 self._next = self._told_end = end

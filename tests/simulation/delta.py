@@ -276,10 +276,7 @@ def table_job(chooser: random.Random, now: float, folder: Path) -> tuple[Path, l
         _SOURCE.format(name=source.name, event=source.event, start=start + more, most=chooser.choice((1, 1, 3, 1000)))
         for source in sources
     )
-    sinks = "".join(
-        line.replace("parquet", chooser.choice(FORMATS[:2] if "ledger" in line else FORMATS))
-        for line in SINKS.splitlines(keepends=True)
-    )
+    sinks = sinks_of(chooser)
     (folder / "control").mkdir()
     # the package takes the folder `%5FThree` for `_Three`
     (folder / "tables.query").write_text(QUERIES.replace("_Three", "Three"), encoding="utf-8")
@@ -287,6 +284,14 @@ def table_job(chooser: random.Random, now: float, folder: Path) -> tuple[Path, l
     text = DEPLOYMENT.replace("torture", "tables").format(sinks=sinks, sources=text, buckets=chooser.choice((1, 2, 3)))
     path.write_text(f"{text}engine: local\nidle: none\n", encoding="utf-8")
     return path, list(sources)
+
+
+def sinks_of(chooser: random.Random) -> str:
+    """Sinks some of which are tables."""
+    return "".join(
+        line.replace("parquet", chooser.choice(FORMATS[:2] if "ledger" in line else FORMATS))
+        for line in SINKS.splitlines(keepends=True)
+    )
 
 
 FORMATS = ("parquet", "delta", "delta", "delta, partition_by: day")

@@ -24,13 +24,14 @@ from job_engine.sources.listing.batch_log import batches_of
 from querylang.errors import EnsueError, FileErrors, PassingError
 from tests.differential.patterns import random_queries
 from tests.simulation.care import Act, Care
-from tests.simulation.delta import REFUSALS, Others, Table, allow, replayed_tables, table_job
+from tests.simulation.delta import REFUSALS, Others, Table, allow, replayed_tables, sinks_of, table_job
 from tests.simulation.faults import CRASHES, Aim, Fault, Met
 from tests.simulation.histories import Histories, said
 from tests.simulation.losses import Losses
 from tests.simulation.stores import BUCKET, simulated_store
 from tests.simulation.topics import (
     Topic,
+    chained_topic_job,
     expire,
     expire_planned,
     messages_of,
@@ -88,11 +89,12 @@ class Kind(StrEnum):
     QUERIES = "random queries over files"
     TOPICS = "three queries with waits over topics"
     CHAINS = "random queries over files that feed each other"
+    CHAINED_TOPICS = "random queries over topics that feed each other"
     DELTA = "three queries with waits over tables of Delta"
     STORES = "three queries with waits over files in a store, which sinks and checkpoint may be in, too"
 
 
-HISTORIES = {Kind.FILES: 0.3, Kind.QUERIES: 0.3, Kind.CHAINS: 0.4, Kind.TOPICS: 0.0, Kind.DELTA: 0.0, Kind.STORES: 0.0}
+HISTORIES = {Kind.FILES: 0.3, Kind.QUERIES: 0.3, Kind.CHAINS: 0.4}
 """How often queries of a kind of job are deployed with history."""
 
 LOSING = 0.2
@@ -101,7 +103,9 @@ LOSING = 0.2
 SHARES = {Kind.FILES: 2, Kind.TOPICS: 1, Kind.QUERIES: 1, Kind.CHAINS: 3}
 """How often a kind of job is drawn."""
 
-INSTEAD = {Kind.DELTA: 0.1, Kind.STORES: 0.05}
+OF_TOPICS = (Kind.TOPICS, Kind.CHAINED_TOPICS)
+
+INSTEAD = {Kind.DELTA: 0.1, Kind.STORES: 0.05, Kind.CHAINED_TOPICS: 0.1}
 """So many worlds have a job of another kind instead: one over tables costs as much as three others."""
 
 
@@ -192,12 +196,12 @@ class Telling:
         self._past = random.Random(f"history {story.seed}")
         self._focus = random.Random(f"focus {story.seed}")
         self._focused = 0.0 if not has_histories else 0.6 if own is Kind.DELTA else 0.3
-        if has_histories and HISTORIES[own] and self._past.random() < HISTORIES[own]:
+        if has_histories and own in HISTORIES and self._past.random() < HISTORIES[own]:
             self._histories = Histories.of(self._path, self._past)
             is_changed = is_changed and self._histories is None
         self._change_rate = 0.3 if is_changed else 0.0
         self._expiry = random.Random(f"expiry {story.seed}")
-        self._expires = has_histories and own is Kind.TOPICS and self._expiry.random() < 0.4
+        self._expires = has_histories and own in OF_TOPICS and self._expiry.random() < 0.4
         self._others: Others | None = None
         if own is Kind.DELTA:
             others = random.Random(f"others {story.seed}")
@@ -556,10 +560,14 @@ def _deployment(chooser: random.Random, world: World, seed: int, kind: Kind) -> 
         return path, sources
     if kind is Kind.TOPICS:
         return topic_job(chooser, world.broker, folder)
+    if kind is Kind.CHAINED_TOPICS:
+        return chained_topic_job(chooser, world.broker, folder)
     if kind is Kind.DELTA:
         return table_job(chooser, world.scheduler.now, folder)
     if kind is Kind.CHAINS:
-        return chained_deployment(chooser, folder, "local")
+        tables = random.Random(f"tables {seed}")
+        sinks = sinks_of(tables) if tables.random() < 0.2 else SINKS
+        return chained_deployment(chooser, folder, "local", sinks)
     scenarios = random_queries(seed, chooser.choice((1, 1, 2)))
     names = chooser.sample(["a", "B", "c c", "d-1"], chooser.choice((1, 1, 2)))
     sources = [Source(name, "json", None, []) for name in names]

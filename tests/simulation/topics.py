@@ -11,11 +11,12 @@ from pathlib import Path
 
 from tests.simulation.broker import Broker, Fate, Partition, Transaction
 from tests.torture.answers import Answers, of_tables, place
+from tests.torture.chained import chained_records
 from tests.torture.project import DEPLOYMENT, QUERIES, SINKS
-from tests.torture.streams import SECOND, Row, Source, random_sources
+from tests.torture.streams import SECOND, START, Row, Source, random_sources
 
 _BROKER = "kafka.bootstrap.servers: 'nowhere:9092'"
-_SOURCE = "  {name}: {{format: kafka, event: {event}, source_time: ts, start: earliest, options: {{{broker}, subscribe: {name}, maxOffsetsPerTrigger: {most}}}}}\n"
+_SOURCE = "  {name}: {{format: kafka, {event}source_time: ts, start: earliest, options: {{{broker}, subscribe: {name}, maxOffsetsPerTrigger: {most}}}}}\n"
 
 
 @dataclass(slots=True)
@@ -29,7 +30,8 @@ class Topic(Source):
         own = broker.topics[self.name][partition]
         if transaction is not None and own not in transaction.partitions:
             transaction.partitions.append(own)
-        cells = {name: cell for name, cell in row.cells.items() if name not in ("at", "event")}
+        left_out = ("at",) if self.event is None else ("at", "event")
+        cells = {name: cell for name, cell in row.cells.items() if name not in left_out}
         stored = own.add(row.at // 1000, json.dumps(cells).encode(), transaction=transaction)
         self.places[partition, stored.offset] = row
 
@@ -44,6 +46,22 @@ def topic_job(chooser: random.Random, broker: Broker, folder: Path) -> tuple[Pat
     sources = [Topic(item.name, "kafka", event, []) for item, event in zip(found, "ABC", strict=True)]
     for source, item in zip(sources, found, strict=True):
         source.rows += [Row(row.number, row.at, {**row.cells, "event": source.event}) for row in item.rows]
+    return _job(chooser, broker, folder, sources, QUERIES)
+
+
+def chained_topic_job(chooser: random.Random, broker: Broker, folder: Path) -> tuple[Path, list[Source]]:
+    """As `topic_job`, of queries that feed each other; messages say their event type."""
+    queries, records = chained_records(chooser)
+    sources = [Topic(name, "kafka", None, []) for name in chooser.sample(["a", "B", "d-1"], chooser.choice((1, 2)))]
+    for number, cells in enumerate(records):
+        chooser.choice(sources).rows.append(Row(number, START + cells["at"] * SECOND, cells))
+    return _job(chooser, broker, folder, sources, queries)
+
+
+def _job(
+    chooser: random.Random, broker: Broker, folder: Path, sources: list[Topic], queries: str
+) -> tuple[Path, list[Source]]:
+    for source in sources:
         partitions = min(chooser.choice((1, 1, 2, 3)), len(source.rows)) or 1
         broker.topics[source.name] = [Partition() for _ in range(partitions)]
         first = source.rows[:partitions]
@@ -51,7 +69,12 @@ def topic_job(chooser: random.Random, broker: Broker, folder: Path) -> tuple[Pat
             source.write(broker, number, row, None)
         source.files.append(("", first))
     text = "".join(
-        _SOURCE.format(name=source.name, event=source.event, broker=_BROKER, most=chooser.choice((1, 3, 10, 1000)))
+        _SOURCE.format(
+            name=source.name,
+            event="type: event, " if source.event is None else f"event: {source.event}, ",
+            broker=_BROKER,
+            most=chooser.choice((1, 3, 10, 1000)),
+        )
         for source in sources
     )
     sinks = SINKS
@@ -61,7 +84,7 @@ def topic_job(chooser: random.Random, broker: Broker, folder: Path) -> tuple[Pat
             "{format: parquet, path: out/output}", f"{{format: kafka, topic: out, options: {{{_BROKER}}}}}"
         )
     (folder / "control").mkdir()
-    (folder / "topics.query").write_text(QUERIES, encoding="utf-8")
+    (folder / "topics.query").write_text(queries, encoding="utf-8")
     path = folder / "topics.yaml"
     text = DEPLOYMENT.replace("torture", "topics").format(sinks=sinks, sources=text, buckets=chooser.choice((1, 2, 3)))
     path.write_text(f"{text}engine: local\nidle: none\n", encoding="utf-8")
@@ -97,7 +120,7 @@ def note_known(broker: Broker, topics: list[Topic]) -> None:
 def note_ended(broker: Broker, topics: list[Topic]) -> None:
     """A job has ended by itself: what it has read it does not read again."""
     for partition in (partition for source in topics for partition in broker.topics[source.name]):
-        partition.is_open = False
+        partition.is_open, partition.done_to = False, partition.read_to
 
 
 def expire_planned(chooser: random.Random, broker: Broker, topics: list[Topic]) -> None:
@@ -108,10 +131,15 @@ def expire_planned(chooser: random.Random, broker: Broker, topics: list[Topic]) 
 
 
 def expire(chooser: random.Random, broker: Broker, source: Topic) -> None:
-    """Let the broker delete the oldest messages of a partition that is known, whether they were read or not."""
+    """Let the broker delete the oldest messages of a partition that is known.
+
+    What was read and may be read again stays: the results of it may be there already, and would be
+    taken back.
+    """
     partition = chooser.choice(broker.topics[source.name])
-    if partition.is_known and partition.settled > partition.first:
-        partition.forget(chooser.randint(partition.first + 1, partition.settled))
+    until = partition.done_to if partition.is_open else partition.settled
+    if partition.is_known and until > partition.first:
+        partition.forget(chooser.randint(partition.first + 1, until))
 
 
 def _produce(broker: Broker, source: Topic, partitions: list[int], rows: list[Row]) -> None:
@@ -132,7 +160,8 @@ def replayed_topics(queries: Path, topics: list[Topic], broker: Broker) -> Answe
                     continue
                 latest = max(latest, stored.stamp)
                 cells = source.places[number, stored.offset].cells
-                own = place(f"{source.name}/{source.name}", stored.offset) | {"partition": number}
+                origin = f"{source.name}/{source.name}" if len(topics) > 1 else source.name
+                own = place(origin, stored.offset) | {"partition": number}
                 rows.append({**cells, "at": latest * 1000 / SECOND, **own})
             tables.append(rows)
     found = of_tables(queries, tables)

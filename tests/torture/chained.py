@@ -31,28 +31,36 @@ from tests.torture.streams import Row as Record
 from tests.torture.victims import ROOT, WAYS, Victim, finished
 
 
-def chained_deployment(chooser: random.Random, folder: Path, engine: str) -> tuple[Path, list[Source]]:
-    """Write a job without files; gives its deployment file, and its sources with the rows that are to come.
+def chained_records(chooser: random.Random) -> tuple[str, list[Row]]:
+    """The text of queries that feed each other, and what sources bring, in order of arrival.
 
     In half of them what is routed stays in its bucket; in a third heartbeats are routed, too.
     """
     shared = chooser.choice(KEYS) if chooser.random() < 0.5 else None
     program = book(chooser, shared, has_beats=chooser.random() < 0.3)
-    names = chooser.sample(["a", "B", "c c", "d-1"], chooser.choice((1, 1, 2)))
-    sources = [Source(name, "json", None, []) for name in names]
     given: list[Row] = []
     for _ in range(chooser.choice((1, 3, 6))):
         begin = given[-1]["at"] if given else 0
         given += [row | {"at": row["at"] + begin} for row in rows(chooser, program.from_sources)]
+    return program.text, given
+
+
+def chained_deployment(
+    chooser: random.Random, folder: Path, engine: str, sinks: str = SINKS
+) -> tuple[Path, list[Source]]:
+    """Write a job without files; gives its deployment file, and its sources with the rows that are to come."""
+    text, given = chained_records(chooser)
+    names = chooser.sample(["a", "B", "c c", "d-1"], chooser.choice((1, 1, 2)))
+    sources = [Source(name, "json", None, []) for name in names]
     for number, row in enumerate(given):
         chooser.choice(sources).rows.append(Record(number, row["at"] * SECOND, row))
-    (folder / "case.query").write_text(program.text, encoding="utf-8")
+    (folder / "case.query").write_text(text, encoding="utf-8")
     lines = ["name: case", "queries: [case.query]", f"engine: {engine}", "sources:"]
     for source in sources:
         (folder / source.name).mkdir()
         files = f"{{maxFilesPerTrigger: {chooser.choice((1, 1, 2, 3))}, recursiveFileLookup: true}}"
         lines.append(f"  {source.name}: {{format: json, path: {source.name}, source_time: ts, options: {files}}}")
-    lines += [SINKS, f"buckets: {chooser.choice((1, 2, 5))}", "checkpoint: state"]
+    lines += [sinks, f"buckets: {chooser.choice((1, 2, 5))}", "checkpoint: state"]
     path = folder / "case.yaml"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path, sources
