@@ -8,7 +8,15 @@ from job_engine.deployment import Deployment
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.journal import Journal, Taking, instance_words, moment_of_change
 from job_engine.job.plan_rules import finished, finishing
-from job_engine.job.written_journal import asked_of_text, files_text, is_same, read_journal, write_files, write_journal
+from job_engine.job.written_journal import (
+    asked_of_text,
+    files_text,
+    is_same,
+    reached_journal,
+    read_journal,
+    write_files,
+    write_journal,
+)
 from job_engine.sources.listing.command_folder import CHANGE
 from job_engine.wire.program import Program
 from querylang.dataclass import dataclass
@@ -82,7 +90,7 @@ def foretell(deployment: Deployment, change: FileChange, program: Program) -> Fo
     """
     folder = JobFolder(deployment.checkpoint)
     reached = folder.reached()
-    journal = (read_journal(deployment) or _begun(deployment, change, program)).annotated_by(change.files)
+    journal = (reached_journal(deployment, reached) or _begun(deployment, change, program)).annotated_by(change.files)
     changes = [(command.text, command.at) for command in folder.commands.waiting() if command.kind == CHANGE]
     journal = journal.gathered_in(program)
     finish = finishing(deployment, feeds=program.feeds and journal.is_fed)

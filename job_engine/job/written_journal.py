@@ -20,6 +20,7 @@ from typing import Any, NotRequired, TypedDict
 from job_engine.chance import new_salt
 from job_engine.deployment import Deployment
 from job_engine.durable_files import RESTORE, JobFile, indented
+from job_engine.job.checkpoint.job_folder import JobFolder, Reached
 from job_engine.job.journal import (
     Asked,
     EndedRoute,
@@ -82,6 +83,21 @@ def read_journal(deployment: Deployment) -> Journal | None:
         return None
     with file.checking():
         return journal_of_plain(found, deployment.value_of)
+
+
+def reached_journal(deployment: Deployment, reached: Reached | None = None) -> Journal | None:
+    """The journal as a run continues with it, without the epochs that have ended in all buckets.
+
+    They are in its file until the next change is written. Nothing may begin in one of them, and
+    their queries have no records any more that are still to be processed.
+
+    reached: where the job is; None = it is read
+    """
+    journal = read_journal(deployment)
+    if journal is None:
+        return None
+    now = reached or JobFolder(deployment.checkpoint).reached()
+    return journal.settled(now.progress, now.batches.ended)
 
 
 def write_journal(checkpoint: Place, journal: Journal) -> None:

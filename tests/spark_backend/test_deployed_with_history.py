@@ -166,6 +166,20 @@ def test_a_gap_is_refused_with_its_bounds(job: JobWithoutSpark) -> None:
     assert job.found("Falling")
 
 
+def test_a_query_that_has_ended_is_deployed_again_with_its_history(job: JobWithoutSpark) -> None:
+    send_with_history(job.deployment, FALLING, "start")
+    job.start()
+    send_change(job.deployment, 'UndeployQuery("Falling")', wait=False)
+    job.start()
+    for number in (7, 8):
+        job.bring("slow", number, range(100 * number, 100 * number + 90, 2))
+        job.bring("swift", number, range(100 * number, 100 * number + 90, 3))
+        job.run()
+    send_with_history(job.deployment, FALLING, "start")
+    job.start()
+    assert [query.name for query in job.program.running().queries] == ["Rising", "Falling"]
+
+
 def test_a_file_that_goes_while_the_history_is_read_is_a_gap(
     job: JobWithoutSpark, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,7 @@ from job_engine.job.history.table_run import limits_of, met_sources, run_over_ta
 from job_engine.job.journal import HistoryCommand, Journal, Taking, moment_of_change
 from job_engine.job.lookup_files import refuse_unknown_tables, with_kept_tables
 from job_engine.job.plan_rules import finishing
-from job_engine.job.written_journal import history_text, read_journal
+from job_engine.job.written_journal import history_text, reached_journal
 from job_engine.operator.clocks import JobClock, SourceWatermark
 from job_engine.operator.history_run import OTHER_QUERIES, HistoryRun, SeenRun
 from job_engine.place import Place
@@ -353,7 +353,7 @@ def _program(deployment: Deployment, command: HistoryCommand) -> HistoryProgram:
         )
     compiled = compiled_as_kept(deployment, record)
     program, files = with_kept_tables(compiled.program(deployment), deployment), compiled.running
-    journal = read_journal(deployment) or Journal.begin(files, program.plan(), program.gathered)
+    journal = reached_journal(deployment) or Journal.begin(files, program.plan(), program.gathered)
     journal = journal.annotated_by(files).gathered_in(program)
     moment = moment_of_change(JobFolder(deployment.checkpoint).last_progress(), None)
     finish = finishing(deployment, feeds=program.feeds and journal.is_fed)

@@ -18,7 +18,7 @@ from job_engine.job.journal import HistoryCommand, Journal, Taking, moment_of_ch
 from job_engine.job.lookup_files import refuse_unknown_tables, with_kept_tables
 from job_engine.job.plan_rules import finishing
 from job_engine.job.preflight import Checked
-from job_engine.job.written_journal import asked_of_text, read_journal, write_journal
+from job_engine.job.written_journal import asked_of_text, reached_journal, write_journal
 from job_engine.place import Place
 from job_engine.sinks.kinds import MicroBatch, publishing
 from job_engine.sources.kinds import Part, kind_of, planning_of
@@ -55,10 +55,10 @@ def changed_program(ready: Checked, reached: Reached) -> Program:
     """
     deployment, checkpoint = ready.deployment, ready.deployment.checkpoint
     ready = replace(ready, program=with_kept_tables(ready.program, deployment))
-    commands, journal = CommandFolder(checkpoint), read_journal(ready.deployment)
+    commands, journal = CommandFolder(checkpoint), reached_journal(ready.deployment, reached)
     if journal is not None:
         _answer(commands, journal)  # a run may have been killed before it did
-        journal = _settled(journal.annotated_by(ready.files.files), reached).gathered_in(ready.program)
+        journal = journal.annotated_by(ready.files.files).gathered_in(ready.program)
     commands.remove_answered_changes()
     while reached.batches.open is None and (command := first_change(commands)) is not None:
         journal = journal or Journal.begin(ready.files.files, ready.program.plan(), ready.program.gathered)
@@ -101,20 +101,9 @@ def _changed(journal: Journal, ready: Checked, reached: Reached, command: Comman
 
 
 def kept_program(program: Program, deployment: Deployment) -> Program:
-    """What runs on a checkpoint; `program`: what its files say.
-
-    Epochs that have ended in all buckets are still in the journal's file, until the next change is
-    written: a state that is opened must not begin in one.
-    """
-    journal, program = read_journal(deployment), with_kept_tables(program, deployment)
-    if journal is None:
-        return program
-    reached = JobFolder(deployment.checkpoint).reached()
-    return _program(_settled(journal, reached), program, deployment, reached.batches.ended)
-
-
-def _settled(journal: Journal, reached: Reached) -> Journal:
-    return journal.settled(reached.progress, reached.batches.ended)
+    """What runs on a checkpoint; `program`: what its files say."""
+    journal, program = reached_journal(deployment), with_kept_tables(program, deployment)
+    return program if journal is None else _program(journal, program, deployment, 0)
 
 
 def _program(journal: Journal, program: Program, deployment: Deployment, batch: int) -> Program:

@@ -20,7 +20,7 @@ from job_engine.job.driver import driver_of, in_words_of_driver
 from job_engine.job.preflight import checked, note_release, other_release
 from job_engine.job.stages.between_batches import kept_program
 from job_engine.job.upkeep.opened_checkpoint import Opened, kept_record, open_checkpoint, saved_states
-from job_engine.job.written_journal import read_journal, write_journal
+from job_engine.job.written_journal import reached_journal, write_journal
 from job_engine.local_path import LocalPath, this_user
 from job_engine.operator.bucket_state import unjoined, write_seeds
 from job_engine.operator.moved_buckets import HISTORY_IS_MISSING, moved_buckets
@@ -183,7 +183,7 @@ def _gathered(opened: Opened, wanted: Deployment) -> Program | None:
     """
     if opened.program.routing() is None or crosses(wanted.engine):
         return None
-    journal = read_journal(wanted)
+    journal = reached_journal(wanted)
     epochs = [(opened.program.plan(), {})] if journal is None else journal.plans_and_heirs()
     before = opened.program.gathered or ()
     program = replace(opened.program, crosses=False, gathered=gathered_together(before, epochs, opened.program.sources))
