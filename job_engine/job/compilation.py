@@ -7,21 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
+from hashlib import blake2b
+from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import querylang
 from job_engine.deployment import Deployment
+from job_engine.durable_files import JobFile
 from job_engine.errors import naming_settings
 from job_engine.job.checkpoint.checkpoint_record import Record, Schemas, crosses
 from job_engine.job.plan_rules import clock_sources, with_source_orderings, would_chain
 from job_engine.local_path import temporary_folder
+from job_engine.place import Place
 from job_engine.sources.crash_marks import CRASHES, NO_MARKS, CrashMarks
 from job_engine.sources.kinds import FirstTables, running_of
 from job_engine.sources.listing.lister import RunSettings
 from job_engine.sources.listing.manifests import ToldSource, reading_options
 from job_engine.sources.reading import Reading, plain_csv
 from job_engine.sources.source import Source
+from job_engine.wire.plan_text import is_packed, load_written
 from job_engine.wire.program import Program
 from querylang.checker.checked import Checked
 from querylang.dataclass import dataclass, replace
@@ -29,11 +34,13 @@ from querylang.errors import FileErrors, QueryErrors
 from querylang.formatter.formatting import definitions
 from querylang.load import texts_of, words_of
 from querylang.parameters import hidden_values, with_instances
-from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.model import Plan, PlanVersionError, QueryPlan
 from querylang.plan.routing import has_chains
 from querylang.printable import warn
 from querylang.running import Hidden, Running
 from runtime import reading
+from runtime.compiling.files import code_digest
+from runtime.json_reader import DamagedJson
 from runtime.policies.settings_text import with_forget_keys
 
 _MOST_COPIED = 16 << 20
@@ -52,6 +59,7 @@ class Compiled:
     hidden: as of `Running.of`
     feeds: as of `Program`
     record: of the checkpoint; None = a new one
+    known: what the files say, where the plan was kept; None = it follows from the other parts
     """
 
     plan: Plan
@@ -63,11 +71,12 @@ class Compiled:
     hidden: Mapping[str, Hidden]
     feeds: bool
     record: Record | None = None
+    known: Running | None = None
 
     @property
     def running(self) -> Running:
         """What the files say: queries, instances and their values."""
-        return Running.of(self.template, self.instances, self.hidden)
+        return self.known or Running.of(self.template, self.instances, self.hidden)
 
     def program(self, deployment: Deployment) -> Program:
         """What buckets run of it."""
@@ -100,6 +109,9 @@ def compiled_as_kept(deployment: Deployment, record: Record | None, before: Runn
     """
     if record is None:
         return compile_deployment(deployment, None)
+    found = None if before is None else kept_plan(deployment, record, before)
+    if found is not None:
+        return found
     feeds = record.chains or not (before is not None and would_chain(before.plan()))
     compiled = compile_deployment(deployment, record.types(), feeds=feeds)
     if before is None and not record.chains and has_chains(compiled.template.queries):
@@ -363,3 +375,77 @@ def file_prefixes(sources: Sequence[Source]) -> dict[str, str]:
     """
     is_plain = len(sources) == 1 and sources[0].ordering is None
     return {source.name: "" if is_plain else f"{source.name}/" for source in sources}
+
+
+# The plan of a checkpoint, kept beside it, so that a start does not compile thousands of queries.
+#
+# It depends on the texts, on settings that change plans, on what the checkpoint was made for, and
+# on the code that compiles. A digest of all that is kept with it. Under another digest, or where
+# the file is damaged, the plan is made anew.
+
+_PLAN_VERSION = 1
+
+
+class _KeptPlan(TypedDict):
+    """digest: of what the plan was made of, and of its text"""
+
+    digest: str
+    plan: str
+
+
+def _plan_file(checkpoint: Place) -> JobFile[_KeptPlan]:
+    return JobFile(checkpoint / "ensue" / "plan.json", _KeptPlan, versions=(_PLAN_VERSION,))
+
+
+def kept_plan(deployment: Deployment, record: Record, before: Running) -> Compiled | None:
+    """What `compiled_as_kept` gives, without compiling, by the rules of the checkpoint; None = the
+    plan is not kept, or would be another one.
+
+    before: what the files said when they were last applied, which they still say
+    """
+    found = _plan_file(deployment.checkpoint).readable()
+    if found is None or not before.is_annotated or found["digest"] != _digest(deployment, record, found["plan"]):
+        return None
+    try:
+        plan = load_written(found["plan"])
+    except (DamagedJson, PlanVersionError):
+        return None
+    running = {query.name for query in plan.queries}
+    texts = Plan(before.events, tuple(query.current.template for query in before.queries.values()), before.stopped)
+    idle = tuple(query for query in texts.queries if query.name not in running)
+    return Compiled(plan, record.types(), {}, idle, texts, plan, {}, feeds=True, record=record, known=before)
+
+
+def keep_plan(deployment: Deployment, record: Record, program: Program) -> None:
+    """Keep the plan of the files, which have been applied; that of few queries is made as fast.
+
+    record: as the checkpoint has it now
+    program: of the files
+    """
+    text, file = program.plans[0], _plan_file(deployment.checkpoint)
+    is_needed = is_packed(text) and program.feeds and not deployment.parameters.hidden
+    if not is_needed:
+        return
+    wanted = {"digest": _digest(deployment, record, text), "plan": text}
+    if file.readable() != wanted:
+        file.write({"version": _PLAN_VERSION, **wanted})
+
+
+def _digest(deployment: Deployment, record: Record, plan: str) -> str:
+    """Of all that decides what the plan of a checkpoint is, and of its text."""
+    made_of = (
+        metadata.version("ensue"),
+        code_digest("querylang", "runtime.policies", "job_engine.job"),
+        sorted((name, sorted(types.items())) for name, types in record.schemas.items()),
+        record.chains,
+        [(source.name, source.event, source.ordering) for source in deployment.sources],
+        deployment.forget_keys,
+        deployment.parameters.values,
+        sorted(deployment.parameters.hidden),
+        [(source.path, source.text) for source in texts_of(deployment.queries)],
+        (deployment.checkpoint / "ensue" / "files.json").read_bytes(),
+    )
+    digest = blake2b(digest_size=16)
+    for part in (*made_of, plan):
+        digest.update(blake2b(repr(part).encode("utf-8", "surrogatepass")).digest())
+    return digest.hexdigest()

@@ -161,7 +161,9 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
     refuse_name_conflicts(deployment.file, compiled.plan)
     refuse_missing_tables(deployment, compiled.plan)
     refuse_unknown_fields(deployment, compiled.plan)
-    earlier = compiled if kept is None else _by_kept_rules(compiled, before, kept, deployment)
+    earlier = compiled
+    if kept is not None and compiled.known is None:
+        earlier = _by_kept_rules(compiled, before, kept, deployment)
     is_written, same, program = before is not None, earlier.running, earlier.program(deployment)
     if kept is not None:
         _refuse_difference(

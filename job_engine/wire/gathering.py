@@ -105,9 +105,9 @@ def gathered_behind(
             if not _meet(members, plan.events) or _common_keys([*there, *members]) is None:
                 raise InputError(_apart(members, "their keys differ, and the state is divided by key"))
         found |= {query.title: name for query in members}
-    own = {query.title: own_name(query, sources) for query in (*plan.queries, *others)}
-    left = {query.title: known[query.title] for query in others if query.title in known}
-    return tuple(sorted((title, name) for title, name in (left | found).items() if name != own[title]))
+    found |= {query.title: known[query.title] for query in others if query.title in known and query.title not in found}
+    own = {query.title: own_name(query, sources) for query in (*plan.queries, *others) if query.title in found}
+    return tuple(sorted((title, name) for title, name in found.items() if name != own[title]))
 
 
 def gathered_together(

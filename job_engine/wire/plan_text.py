@@ -65,6 +65,7 @@ def template_text(plan: Plan) -> str:
     return f"{_EVENTS}{events}{_QUERIES}{queries}]{_STOPPED}{stopped}{_VERSION}{version}}}"
 
 
+@lru_cache(maxsize=4)
 def fingerprint(*texts: str) -> str:
     """The texts of plans hashed to 16 hexadecimal digits, as if none were packed."""
     return hashlib.sha256("\n".join(map(_unpacked, texts)).encode()).hexdigest()[:16]
@@ -81,6 +82,13 @@ def load_plan(text: str) -> Plan:
     with _LOCK:
         made = _MADE.pop(text, None)
     return made if made is not None else with_read_places(_checked(text))
+
+
+def load_written(text: str) -> Plan:
+    """As `load_plan`, of a text that `plan_text` of this release has made: it is not made again."""
+    plan = load_plan(text)
+    _keep(_TEXTS, id(plan), (plan, text), MOST_MADE)
+    return plan
 
 
 def load_alone(text: str) -> Plan:

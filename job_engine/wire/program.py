@@ -20,7 +20,7 @@ from job_engine.wire.partition_groups import PartitionGroup, Routing, partition_
 from job_engine.wire.plan_text import KeptTables, fingerprint, plan_text, plan_with_kept, without_looking
 from querylang.dataclass import asdict, dataclass, field, replace
 from querylang.plan.model import Plan, QueryPlan
-from querylang.plan.routing import Outcome
+from querylang.plan.routing import Outcome, has_chains
 from runtime.admission import shared_selectors
 from runtime.json_reader import json_of_text
 from runtime.replay import Script
@@ -343,9 +343,9 @@ class Program:
         )
 
     @property
-    def names(self) -> dict[str, GroupName]:
+    def names(self) -> Mapping[str, GroupName]:
         """The names of the groups of all queries, by title."""
-        return group_names(self.plan().queries, self.sources, self.gathered or ())
+        return _load_names(self.plans[0], self.sources, self.gathered or (), self.tables)
 
     def running(self) -> Plan:
         """The queries that run in the end."""
@@ -401,8 +401,17 @@ def _load_groups(
 def _load_routing(
     plan: str, sources: tuple[ClockSource, ...], gathered: Gathered | None, tables: KeptTables
 ) -> Routing | None:
+    if not has_chains(plan_with_kept(plan, tables).queries):
+        return None
     found = Routing.of(_load_groups(plan, sources, gathered, tables))
     return found if found.groups else None
+
+
+@lru_cache(maxsize=64)
+def _load_names(
+    plan: str, sources: tuple[ClockSource, ...], gathered: Gathered, tables: KeptTables
+) -> Mapping[str, GroupName]:
+    return group_names(plan_with_kept(plan, tables).queries, sources, gathered)
 
 
 @lru_cache(maxsize=64)

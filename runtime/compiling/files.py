@@ -187,6 +187,17 @@ def sources_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
+@cache
+def code_digest(*packages: str) -> str:
+    """A digest of all modules of these packages, by their dotted names: of code whose results are
+    kept on the disk."""
+    root, digest = Path(__file__).parents[2], blake2b(digest_size=16)
+    for package in packages:
+        for path in sorted(root.joinpath(*package.split(".")).rglob("*.py")):
+            digest.update(blake2b(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
 def _module_name(path: Path, folder: Path) -> str:
     """The dotted name below `folder`: `matching.kernel.search`."""
     return ".".join(path.relative_to(folder).with_suffix("").parts)

@@ -26,7 +26,7 @@ from runtime.engine.families import Families
 from runtime.engine.looking import EVERYTHING, FEW, LookedAt, Looking, Pairs
 from runtime.engine.paths import RoutedRecords
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
-from runtime.engine.query_state import QueryParts, QueryState, all_parts
+from runtime.engine.query_state import QueryParts, QueryState, Saved, all_parts
 from runtime.engine.shared_admission import AdmittedCall, Carry, SharedAdmission, renamed
 from runtime.engine.snapshot import ALIKE, StateError, decode, encode, integer
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
@@ -99,7 +99,7 @@ class Engine:
         *,
         gathers_later: bool = False,
         has_changes: bool = False,
-        saved: Mapping[str, kept_states.Saved] = kept_states.NOTHING_SAVED,
+        saved: Mapping[str, Saved] = kept_states.NOTHING_SAVED,
         kept: Mapping[str, QueryRunner] = kept_states.NOTHING_KEPT,
     ) -> None:
         self.plan = plan

@@ -25,8 +25,8 @@ from runtime.engine.alike import OWNER_COLUMN, ROW_COLUMN, Family, families_of
 from runtime.engine.call_rows import CallRecords, Wanted
 from runtime.engine.looking import LookedAt, chosen_records
 from runtime.engine.query_runner import QueryOutcome, QueryRunner, error_rows, refused, refused_rows
-from runtime.engine.query_state import QueryParts, QueryState
-from runtime.engine.shared_admission import Carry, SharedAdmission
+from runtime.engine.query_state import QueryParts, QueryState, saved_timers
+from runtime.engine.shared_admission import Carry, SharedAdmission, unopened_tables
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.interface import Found
 from runtime.matching.trailing_waits import joined_waits
@@ -268,10 +268,14 @@ class FamilyRunner:
         given.account.update(self._named(call.account))
         return FamilyOutcome(self._outcomes(given), given.account, carry.admitted.last_release)
 
-    def _keyed(self, number: int, own: Sequence[pa.ChunkedArray], count: int) -> list[Any]:
-        """Columns of a table by key as the family has them; `own`: those of a member."""
-        member, behind = pa.array(np.full(count, number)), self.family.in_keys
-        keys = len(self.members[number].query.keys)
+    def _keyed(self, owner: Integers, own: Sequence[pa.ChunkedArray]) -> list[Any]:
+        """Columns of a table by key as the family has them.
+
+        owner: by row, the number of its member
+        own: the columns of members
+        """
+        member, behind = pa.array(owner), self.family.in_keys
+        keys = len(self.members[0].query.keys)
         return [member, *own[:keys], *(values.take(member) for values in behind), *own[keys:]]
 
     def _of_member(self, number: int, table: pa.Table, rows: Integers, schema: pa.Schema) -> pa.Table:
@@ -408,7 +412,7 @@ class FamilyRunner:
 
     def can_join(self) -> bool:
         """Whether the family can have the states of its members."""
-        return not any(self.members[number].state.is_moved_everywhere for number in self._apart)
+        return not any(self.members[number].admission.is_moved_everywhere for number in self._apart)
 
     def is_apart(self, number: int) -> bool:
         """Whether a member has a state of its own, which the family has not taken yet."""
@@ -417,8 +421,9 @@ class FamilyRunner:
     def _join(self, rows: Sequence[Integers], limit: int) -> bool:
         """Takes the states of members with records or due timers; whether there are any.
 
-        A member that was restored and gets no record costs nothing but this question.
+        States that were saved, and that nobody has asked for, are taken together before.
         """
+        self._take_unopened()
         joining = []
         for number in sorted(self._apart):
             admission = self.members[number].admission
@@ -431,20 +436,39 @@ class FamilyRunner:
             self._take(joining)
         return bool(joining)
 
+    def _take_unopened(self) -> None:
+        numbers = [number for number in sorted(self._apart) if self.members[number].admission.unopened is not None]
+        if not numbers:
+            return
+        state, admissions = self.admission.state, [self.members[number].admission for number in numbers]
+        saved = [admission.unopened for admission in admissions if admission.unopened is not None]
+        events, bounds = unopened_tables(admissions)
+        owner, of_bounds = (np.repeat(numbers, [len(own.tables[name]) for own in saved]) for name in ("kept", "bounds"))
+        columns = self._keyed(of_bounds, bounds.columns)
+        state.keys.add(
+            self._widened(events, owner, state.keys.events.schema), pa.table(columns, schema=state.keys.bounds.schema)
+        )
+        timers, releases = zip(*(saved_timers(own.header) for own in saved), strict=True)
+        state.hot_timer, state.hot_release = min(state.hot_timer, *timers), min(state.hot_release, *releases)
+        for admission in admissions:
+            admission.begin_anew()
+        self._apart.difference_update(numbers)
+
     def _take(self, joining: Sequence[int]) -> None:
         state, events, bounds, waits = self.admission.state, [], [], [self.admission.state.waits.members]
         for number in joining:
             admission = self.members[number].admission
             own, timer = admission.state, admission.next_timer
             own_events, own_bounds = own.keys.whole()
-            events.append(self._widened(own_events, number, state.keys.events.schema))
-            waits.append(self._widened(own.waits.members, number, state.waits.members.schema))
-            columns = self._keyed(number, own_bounds.columns, len(own_bounds))
+            events.append(self._widened(own_events, _only(number, own_events), state.keys.events.schema))
+            members = own.waits.members
+            waits.append(self._widened(members, _only(number, members), state.waits.members.schema))
+            columns = self._keyed(_only(number, own_bounds), own_bounds.columns)
             bounds.append(pa.table(columns, schema=state.keys.bounds.schema))
             state.hot_timer, state.hot_release = min(state.hot_timer, timer), min(state.hot_release, own.hot_release)
             for index, values in own.seen.items():
                 table = values.table()
-                columns = self._keyed(number, table.columns, len(table))
+                columns = self._keyed(_only(number, table), table.columns)
                 state.seen[index].add(pa.table(columns, schema=state.seen[index].schema).combine_chunks())
             admission.begin_anew()
             if own.given is not None:
@@ -452,10 +476,10 @@ class FamilyRunner:
         state.keys.add(joined(events), joined(bounds))
         state.waits.restore(joined_waits(waits))
 
-    def _widened(self, own: pa.Table, number: int, schema: pa.Schema) -> pa.Table:
-        """What is kept of a member, with the columns of the family."""
+    def _widened(self, own: pa.Table, owner: Integers, schema: pa.Schema) -> pa.Table:
+        """What is kept of members, with the columns of the family; `owner`: by row, its member."""
         columns = dict(zip(own.column_names, own.columns, strict=True))
-        columns |= self._added(np.full(len(own), number), self._rest.add(own))
+        columns |= self._added(owner, self._rest.add(own))
         return pa.table([columns[name] for name in schema.names], schema=schema)
 
     def part(self) -> None:
@@ -538,6 +562,11 @@ class FamilyRunner:
         own = self.members[part.number].admission.state
         own.keys.store(part.events, part.bounds, part.timers, part.bound_timers)
         own.hot_release, own.hot_timer = part.release, part.timer
+
+
+def _only(number: int, table: pa.Table) -> Integers:
+    """A member as the owner of all rows."""
+    return np.full(len(table), number)
 
 
 def _rows(table: pa.Table, rows: NDArray[np.bool_]) -> pa.Table:

@@ -18,8 +18,16 @@ from runtime.column_types import has_column, one_chunk
 from runtime.columns.keys import is_of_key
 from runtime.engine.event_marks import EVENT
 from runtime.engine.query_runner import QueryRunner
-from runtime.engine.query_state import CUT_OFF, QueryParts, QueryState
-from runtime.engine.shared_admission import SharedAdmission, renamed
+from runtime.engine.query_state import (
+    QueryParts,
+    QueryState,
+    Saved,
+    fitting_header,
+    has_events_only,
+    identity_of,
+    saved_timers,
+)
+from runtime.engine.shared_admission import SharedAdmission, renamed, unopened_tables
 from runtime.engine.snapshot import ALIKE
 from runtime.results.ledger import ENDED_WAITS, FORGOTTEN_EVENTS, FORGOTTEN_WAITS, UNDEPLOYED, Account, count_pending
 
@@ -172,30 +180,6 @@ def _account(title: str, found: KeyContents) -> Account:
 # The runners of an engine's queries: at its start, from saved state, and when its plan changes.
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """The state of a query as plain data: what `QueryState.snapshot` gives."""
-
-    header: Mapping[str, Any]
-    tables: dict[str, pa.Table]
-
-    def is_like(self, other: Saved) -> bool:
-        """Whether both have the same content."""
-        if self is other:
-            return True
-        own, others = self.tables, other.tables
-        return (
-            self.header == other.header
-            and own.keys() == others.keys()
-            and all(map(_are_equal, own.values(), others.values()))
-        )
-
-    @property
-    def is_private(self) -> bool:
-        """Whether it has more than what admission stores: blocks that were cut off."""
-        return bool(pc.any(pc.equal(self.tables["bounds"].column("input"), CUT_OFF)).as_py())
-
-
 NOTHING_SAVED: Mapping[str, Saved] = MappingProxyType({})
 
 NOTHING_KEPT: Mapping[str, QueryRunner] = MappingProxyType({})
@@ -240,16 +224,38 @@ def runners_of(
         else:
             groups.append((own, [item]))
     admissions: dict[str, SharedAdmission] = {}
+    unopened = list[SharedAdmission]()
     for groups in members.values():
         for state, some in groups:
             admission = SharedAdmission(some)
-            if state is not None:
-                admission.state.restore(state.header, state.tables)
             admissions |= dict.fromkeys((item.query.title for item in some), admission)
+            admission.unopened = state
+            if state is not None and has_events_only(admission.parts.query):
+                unopened.append(admission)
+            elif state is not None:
+                admission.state  # noqa: B018 # raises ValueError for one that does not fit
+    _refuse_unfit(unopened)
     return [
         kept.get(item.query.title) or QueryRunner(item, admissions[item.query.title], gathers_later=gathers_later)
         for item in parts
     ]
+
+
+def _refuse_unfit(admissions: Sequence[SharedAdmission]) -> None:
+    """ValueError if one of them cannot have the state that it was given.
+
+    What is kept of queries with equal columns, keys and inputs is looked at together: a book has
+    thousands of them.
+    """
+    alike: dict[tuple[str, ...], list[SharedAdmission]] = {}
+    for admission in admissions:
+        parts, saved = admission.parts, admission.unopened
+        assert saved is not None, "they were given one"
+        fitting_header(parts, saved.header)
+        saved_timers(saved.header)
+        alike.setdefault((repr(identity_of(parts)), *parts.schema.names), []).append(admission)
+    for own in alike.values():
+        unopened_tables(own)
 
 
 def untouched(
@@ -301,10 +307,6 @@ def handed_on(
     for runner in left.values():
         account.update(_ended(runner))
     return taken, account
-
-
-def _are_equal(one: pa.Table, other: pa.Table) -> bool:
-    return len(one) == len(other) and one.equals(other)
 
 
 def _ended(runner: QueryRunner) -> Account:

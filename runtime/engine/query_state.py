@@ -489,7 +489,7 @@ class QueryState:
         tables = {"kept": self.keys.events, "bounds": self.keys.bounds} | waits | self.clocks.tables()
         tables |= {name: values.table() for name, values in self.values().items()}
         header = {
-            **self._identity(),
+            **identity_of(self._parts),
             "everywhere": self.everywhere.tolist(),
             "next_due": self.next_timer,
             "next_release": self.hot_release,
@@ -504,18 +504,8 @@ class QueryState:
 
     def restore(self, header: Mapping[str, Any], tables: dict[str, pa.Table]) -> None:
         """Replaces the state by a snapshot; raises ValueError if its inputs or keys are others."""
-        for part, now in self._identity().items():
-            if header.get(part) != now:
-                raise ValueError(f"query {self._parts.query.title!r} had the {part} {header.get(part)}, now {now}")
-        query = self._parts.query
-        everywhere = np.array(header["everywhere"], np.int64)
-        if everywhere.shape != self.everywhere.shape:
-            raise ValueError(f"query {query.title!r} has {everywhere.size} bounds of {len(query.inputs)} inputs")
-        bounds = fitted(tables["bounds"], self.keys.bounds.schema, "bounds")
-        own = [field.name for field in bounds.schema if not field.name.startswith("key")]
-        refuse_nulls(bounds, own, "bounds")
-        refuse_outside(bounds, "input", ALIVE, len(query.inputs) - 1, "bounds")
-        self.keys.restore(self._events(tables["kept"], self.keys.events.schema, "kept"), bounds)
+        query, everywhere = self._parts.query, fitting_header(self._parts, header)
+        self.keys.restore(*self.fitting(tables["kept"], tables["bounds"]))
         if query.trailing is not None:
             waits = self._events(tables["waits"], self.waits.members.schema, "waits")
             refuse_other_waits(waits, len(query.terms))
@@ -528,8 +518,16 @@ class QueryState:
         if query.shared_types:
             self.roles.restore(header["events"], tables[RECORDS])
         self.everywhere = everywhere
-        self.hot_timer = integer(header["next_due"])
-        self.hot_release = integer(header.get("next_release", self.hot_timer))
+        self.hot_timer, self.hot_release = saved_timers(header)
+
+    def fitting(self, kept: pa.Table, bounds: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Saved events and bounds, of any number of queries that are alike; ValueError for what
+        cannot be."""
+        bounds = fitted(bounds, self.keys.bounds.schema, "bounds")
+        own = [field.name for field in bounds.schema if not field.name.startswith("key")]
+        refuse_nulls(bounds, own, "bounds")
+        refuse_outside(bounds, "input", ALIVE, len(self._parts.query.inputs) - 1, "bounds")
+        return self._events(kept, self.keys.events.schema, "kept"), bounds
 
     def _events(self, table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
         """A saved table of events, with no number that the kernels could not bear."""
@@ -545,10 +543,65 @@ class QueryState:
             raise ValueError(f"'{name}' has an event without a key")
         return events
 
-    def _identity(self) -> dict[str, Any]:
-        """What a snapshot and the query have to agree in."""
-        query = self._parts.query
-        forgets = {"forget_keys": query.forget_keys} if self._parts.forgetting.is_on else {}
-        shared = query.shared_types
-        names = [f"{item.event} as {item.role}" if item.event in shared else item.event for item in query.inputs]
-        return {"keys": key_identity(query), "inputs": names, **forgets}
+
+def identity_of(parts: QueryParts) -> dict[str, Any]:
+    """What a snapshot and a query have to agree in."""
+    query = parts.query
+    forgets = {"forget_keys": query.forget_keys} if parts.forgetting.is_on else {}
+    shared = query.shared_types
+    names = [f"{item.event} as {item.role}" if item.event in shared else item.event for item in query.inputs]
+    return {"keys": key_identity(query), "inputs": names, **forgets}
+
+
+def fitting_header(parts: QueryParts, header: Mapping[str, Any]) -> NDArray[np.int64]:
+    """`QueryState.everywhere` of a snapshot; ValueError if its inputs or keys are others."""
+    for part, now in identity_of(parts).items():
+        if header.get(part) != now:
+            raise ValueError(f"query {parts.query.title!r} had the {part} {header.get(part)}, now {now}")
+    everywhere = np.array(header["everywhere"], np.int64)
+    if everywhere.shape != (len(parts.query.inputs),):
+        raise ValueError(
+            f"query {parts.query.title!r} has {everywhere.size} bounds of {len(parts.query.inputs)} inputs"
+        )
+    return everywhere
+
+
+def saved_timers(header: Mapping[str, Any]) -> tuple[int, int]:
+    """`QueryState.hot_timer` and `hot_release` of a snapshot."""
+    timer = integer(header["next_due"])
+    return timer, integer(header.get("next_release", timer))
+
+
+def has_events_only(query: QueryPlan) -> bool:
+    """Whether nothing is kept of a query but events and bounds, by key."""
+    is_more = query.trailing is not None or query.remembers or query.shared_types
+    return not is_more and not input_policies.clock_inputs(query)
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The state of a query as plain data: what `QueryState.snapshot` gives."""
+
+    header: Mapping[str, Any]
+    tables: dict[str, pa.Table]
+
+    def is_like(self, other: Saved) -> bool:
+        """Whether both have the same content."""
+        if self is other:
+            return True
+        own, others = self.tables, other.tables
+        return (
+            self.header == other.header
+            and own.keys() == others.keys()
+            and all(map(_are_equal, own.values(), others.values()))
+        )
+
+    @property
+    def is_private(self) -> bool:
+        """Whether it has more than what admission stores: blocks that were cut off."""
+        bounds = self.tables["bounds"]
+        return bool(len(bounds) and pc.any(pc.equal(bounds.column("input"), CUT_OFF)).as_py())
+
+
+def _are_equal(one: pa.Table, other: pa.Table) -> bool:
+    return len(one) == len(other) and one.equals(other)

@@ -23,12 +23,13 @@ from querylang.plan.model import QueryPlan, known
 from runtime.admission import ADMITTED, Admitted, Outcome, Released, RowOrigin, Timers, Waited, admit, after_admission
 from runtime.column_types import Integers, has_column, one_chunk
 from runtime.columns.keys import layer_of_inputs, unique_numbers
-from runtime.columns.rows import taken_rows
+from runtime.columns.rows import joined, taken_rows
 from runtime.compiling.compiled import borrowing
 from runtime.engine.call_rows import CallRecords, CallRows, Wanted, assemble, cut_off_blocks, wanted_records, with_ends
 from runtime.engine.event_marks import EVENT, NUMBER, events_of, first_free, with_newest, with_numbers, with_skipped
 from runtime.engine.forgetting import LIFE_FIELDS, Ends, Lives, definitive_at, ends_of, heartbeats_before
-from runtime.engine.query_state import ALIVE, CUT_OFF, STATE_FIELDS, QueryParts, QueryState
+from runtime.engine.query_state import ALIVE, CUT_OFF, STATE_FIELDS, QueryParts, QueryState, Saved, saved_timers
+from runtime.engine.snapshot import fitted
 from runtime.engine.stored_values import old_events, without_old
 from runtime.input_policies import BY_CLOCK, NO_WAIT, clock_inputs, definitive_times, is_clocked
 from runtime.instants import NEVER, NO_TIME
@@ -251,6 +252,7 @@ class AdmittedCall:
 class SharedAdmission:
     """Admission and state of queries whose inputs and states are equal; at least one.
 
+    unopened: the state that it has been given and nobody has asked for; it fits
     is_behind: whether the last call was left out, so that expired events may be stored
     """
 
@@ -258,17 +260,22 @@ class SharedAdmission:
         first = parts[0]
         self.parts = replace(first, windows=_wide_enough([item.windows for item in parts])) if len(parts) > 1 else first
         self._has_own_clocks = bool(clock_inputs(first.query))
+        self.unopened: Saved | None = None
         self.is_behind = False
 
     @cached_property
     def state(self) -> QueryState:
         """What is kept; made when it is first asked for."""
-        return QueryState(self.parts)
+        made, saved = QueryState(self.parts), self.unopened
+        if saved is not None:
+            made.restore(saved.header, saved.tables)
+            self.unopened = None
+        return made
 
     @property
     def has_begun(self) -> bool:
         """Whether there is a state."""
-        return "state" in self.__dict__
+        return "state" in self.__dict__ or self.unopened is not None
 
     def saved(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         """As of `QueryState.snapshot`; it makes no state that stays."""
@@ -277,7 +284,16 @@ class SharedAdmission:
     @property
     def next_timer(self) -> int:
         """As of `QueryState`."""
+        if self.unopened is not None:
+            return saved_timers(self.unopened.header)[0]
         return self.state.next_timer if self.has_begun else NEVER
+
+    @property
+    def is_moved_everywhere(self) -> bool:
+        """As of `QueryState`, of a state that there is."""
+        if self.unopened is not None:
+            return any(bound != NO_TIME for bound in self.unopened.header["everywhere"])
+        return self.state.is_moved_everywhere
 
     def least_definitive(self, clock: int, known: dict[bytes, int]) -> int:
         """The least definitive time of all keys at `clock`, as of `QueryState`; it makes no state.
@@ -359,6 +375,7 @@ class SharedAdmission:
     def begin_anew(self) -> None:
         """Forgets the state."""
         self.__dict__.pop("state", None)
+        self.unopened = None
         self.is_behind = False
 
     def _counted(self, table: pa.Table) -> pa.Table:
@@ -443,6 +460,22 @@ class SharedAdmission:
         sources = one_chunk(records.table.column("_source"))
         account.update(self.state.roles.add(outcomes, inputs, sources, of_records))
         return outcomes, account
+
+
+def unopened_tables(admissions: Sequence[SharedAdmission]) -> tuple[pa.Table, pa.Table]:
+    """Events and bounds that nobody has asked for yet, of queries that are alike, in their order;
+    ValueError for what cannot be."""
+    state = QueryState(admissions[0].parts)
+    saved = [admission.unopened.tables for admission in admissions if admission.unopened is not None]
+    kept = _joined_saved([tables["kept"] for tables in saved], state.keys.events.schema, "kept")
+    bounds = _joined_saved([tables["bounds"] for tables in saved], state.keys.bounds.schema, "bounds")
+    return state.fitting(kept, bounds)
+
+
+def _joined_saved(tables: Sequence[pa.Table], schema: pa.Schema, name: str) -> pa.Table:
+    if any(not table.schema.equals(tables[0].schema) for table in tables):
+        tables = [fitted(table, schema, name) for table in tables]
+    return joined(tables)
 
 
 @borrowing

@@ -31,7 +31,7 @@ from querylang.running import Running
 from runtime.columns.arrivals import Arrivals
 from runtime.engine import query_state
 from runtime.engine.engine import Engine
-from runtime.engine.kept_states import Saved
+from runtime.engine.query_state import Saved
 from runtime.json_reader import DamagedJson, json_of_text, packed
 from runtime.policies.settings_text import with_forget_keys
 from tests.support.rule_books import rule_book

@@ -22,7 +22,7 @@ from job_engine.job.written_journal import asked_of_text, reached_journal, write
 from job_engine.place import Place
 from job_engine.sinks.kinds import MicroBatch, publishing
 from job_engine.sources.kinds import Part, kind_of, planning_of
-from job_engine.sources.listing.batch_log import Batches, manifest_of, remove_begun
+from job_engine.sources.listing.batch_log import Batches, batches_of, manifest_of, remove_begun
 from job_engine.sources.listing.command_folder import CHANGE, ERROR, Answer, Command, CommandFolder
 from job_engine.sources.listing.manifests import Manifest, ManifestFolder, list_place, load_list
 from job_engine.sources.source import Source
@@ -238,7 +238,7 @@ def plan_anew(folder: JobFolder, identity: str, deployment: Deployment, confirm:
 
     Raises InputError, and Unreachable for sinks that do not answer.
     """
-    checkpoint, batches = deployment.checkpoint, folder.reached().batches
+    checkpoint, batches = deployment.checkpoint, batches_of(deployment.checkpoint)
     first, last = batches.first_open, batches.open
     if first is None or last is None:
         return

@@ -14,6 +14,7 @@ from job_engine.errors import in_plain_words
 from job_engine.job.checkpoint.checkpoint_record import read_record, refuse_other_engine, remove_old_files, write_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.checkpoint.locks import RunLock, StoreLock
+from job_engine.job.compilation import keep_plan
 from job_engine.job.driver import Driver, Machine, driver_of, in_words_of_driver
 from job_engine.job.file_changes import take_files
 from job_engine.job.preflight import Checked, checked, note_release, other_release
@@ -129,6 +130,7 @@ def _prepared(ready: Checked, lock: RunLock | StoreLock, machine: Machine, watch
     take_files(deployment, ready.files, ready.program, is_written=ready.is_written)
     if ready.has_other_files:
         write_record(deployment.checkpoint, ready.record)
+    keep_plan(deployment, ready.record, ready.program)
     finish_compactions(deployment, ready.record.identity)
     remove_old_files(deployment.checkpoint, ready.record)  # what a run that was killed has left
     if ready.record.tasks is not None:
