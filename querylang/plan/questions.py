@@ -135,9 +135,9 @@ class Past:
 
 def pasts(query: QueryPlan) -> tuple[Past, ...]:
     """By state of the query's automaton."""
-    still_open = from_here_on(query.automaton, lambda transition: transition.binds)
+    needs = Needs(query)
     return tuple(
-        _joined([need_of(query.conditions[check], query, still_open[number]) for check in sorted(checks)])
+        _joined([needs.of(check, number) for check in sorted(checks)])
         for number, checks in enumerate(pending_of(query.automaton))
     )
 
@@ -177,13 +177,34 @@ def _joined(needs: Sequence[Past]) -> Past:
 _EVERYTHING = Past((), (), (), (), is_all=True)
 
 
-def need_of(condition: Condition, query: QueryPlan, still_open: set[int]) -> Past:
-    """What a condition that is still to be checked depends on."""
+class Needs:
+    """What the conditions of a query depend on. States ask for the same ones: each is read once.
+
+    questions: by condition, as of `question_of`
+    """
+
+    def __init__(self, query: QueryPlan) -> None:
+        self.questions = [question_of(condition, query.terms) for condition in query.conditions]
+        self._query = query
+        self._still_open = from_here_on(query.automaton, lambda transition: transition.binds)
+        self._plain = [
+            None if question is not None else _need_of(condition, query)
+            for condition, question in zip(query.conditions, self.questions, strict=True)
+        ]
+
+    def of(self, check: int, state: int) -> Past:
+        """What a condition depends on that is still to be checked in a state."""
+        question, plain = self.questions[check], self._plain[check]
+        if question is not None:
+            return _of_question(question, self._query.conditions[check], self._still_open[state])
+        assert plain is not None, "a condition that is no question"
+        return plain
+
+
+def _need_of(condition: Condition, query: QueryPlan) -> Past:
+    """What a condition depends on that is no question."""
     terms = query.terms
-    question = question_of(condition, terms)
     mentioned = tuple(sorted(mentioned_terms(condition, len(terms))))
-    if question is not None:
-        return _of_question(question, condition, still_open)
     match condition:
         case Where():
             return Past(mentioned, (), (), ())

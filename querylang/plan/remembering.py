@@ -198,7 +198,7 @@ class _OldestRead:
 
     def __init__(self, query: QueryPlan) -> None:
         self._query, self._states = query, query.automaton.states
-        self._open = questions.from_here_on(query.automaton, lambda transition: transition.binds)
+        self._needs = questions.Needs(query)
         self._at_ends = [self._at_end(number) for number in range(len(self._states))]
         self.by_state = [set(at_end) for at_end in self._at_ends]
         size = -1
@@ -231,13 +231,12 @@ class _OldestRead:
         return found
 
     def _oldest_of(self, check: int, number: int) -> set[int]:
-        need = questions.need_of(self._query.conditions[check], self._query, self._open[number])
+        need = self._needs.of(check, number)
         return set(range(len(self._query.terms))) if need.is_all else {*need.oldest, *need.ends}
 
     def _reads_before(self, check: int) -> bool:
         """Whether a condition reads the event bound before that which is being bound."""
-        condition = self._query.conditions[check]
-        question = questions.question_of(condition, self._query.terms)
+        condition, question = self._query.conditions[check], self._needs.questions[check]
         return isinstance(condition, Without) or (question is not None and bool(question.prevs))
 
 

@@ -244,11 +244,12 @@ class FamilyRunner:
         everything: loads cold keys too
         """
         call = self.admission.admitted(records, everything=everything)
-        carry, given, has_waits = call.carry, _Given(), self.family.parts.query.trailing is not None
+        carry, given, may_wait = call.carry, _Given(), self.family.parts.query.trailing is not None
+        has_waits = may_wait and len(self.admission.state.waits) > 0
         if call.has_new or has_waits:
             found = self.family.parts.matcher.match(call.events)
             carry = replace(carry, free=found.free)
-            if has_waits:
+            if has_waits or (may_wait and len(found.latest)):
                 carry, matched = self._runner.expired_waits(records, carry, call.events, found, call.wanted.records)
                 self._give(given, carry, matched.by_step(carry.rows.keys).with_steps(numbers, 0))
             elif len(found.latest):

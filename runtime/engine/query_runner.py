@@ -208,7 +208,8 @@ class QueryRunner:
         later: FindsMatches | None = None
         outputs, counts = NO_OUTPUTS, NO_COUNTS
         routed: list[Routed] = []
-        if (call.has_new and search.may_find) or self.query.trailing is not None:
+        has_waits = self.query.trailing is not None and len(self.state.waits) > 0
+        if (call.has_new and search.may_find) or has_waits:
             # A shared clock changes with the next call: what it says of this one is asked now.
             is_later = self._orders_later and not carry.rows.clocks.runs
             if is_later:
@@ -217,7 +218,7 @@ class QueryRunner:
                 found = search.found()
                 if self.query.skip is not None:
                     carry = replace(carry, free=found.free)
-                if self.query.trailing is not None:
+                if has_waits or (self.query.trailing is not None and len(found.latest)):
                     carry, expired = self.expired_waits(records, carry, events, found, wanted.records)
                     matches, later, outputs, counts = self._gathered(carry, expired.by_step(carry.rows.keys), routed)
                 elif len(found.latest) and not is_later:

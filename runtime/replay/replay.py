@@ -182,6 +182,9 @@ the processor's caches, and for memory.
 A call also passes over all events in key state, so that a call has at least twice as many records
 as those."""
 
+FEW = 1_000
+"""Fewer records are read and gathered in less time than it takes to start threads."""
+
 ADMISSIONS_A_CHUNK, MOST_CHUNKS = 100, 5
 """Each query whose inputs differ from others' costs something in a call: so where there are many, a
 call has more records, up to so many times as many."""
@@ -273,7 +276,7 @@ def measured_replay(
             pass
     whole = records.whole() if isinstance(records, FileRecords) else records
     table = whole.until(until).arrivals.table
-    return run.over(iter([table]), can_divide(plan, run.threads, table))
+    return run.over(iter([table]), can_divide(plan, run.threads, table), has_few=len(table) < FEW)
 
 
 class _Run:
@@ -285,12 +288,16 @@ class _Run:
         self.threads = threads
         self._plan, self._matcher, self._until, self._flush, self._progress = plan, matcher, until, flush, progress
 
-    def over(self, pieces: Iterator[pa.Table], is_divided: bool) -> Replayed:
-        """The answer over all records. Raises NotDividedError, and what `pieces` raises."""
+    def over(self, pieces: Iterator[pa.Table], is_divided: bool, *, has_few: bool = False) -> Replayed:
+        """The answer over all records. Raises NotDividedError, and what `pieces` raises.
+
+        has_few: whether there are fewer records than threads beside the engine's are worth
+        """
         engines = self.threads - 1 if is_divided else 1
         engine = DividedEngine(self._plan, self._matcher, engines) if engines > 1 else None
         only = Engine(self._plan, self._matcher, gathers_later=True)
-        with memory_kept(), Workers[dict[str, pa.Table]](self.threads - 1) as workers:
+        beside = 0 if has_few else self.threads - 1
+        with memory_kept(), Workers[dict[str, pa.Table]](beside) as workers:
             ahead = workers.ahead(pieces)
             calls = self._divided_calls(engine, ahead) if engine is not None else self._calls(only, ahead)
             found = [(_without_later(call), workers.do(_gathering(self._plan, call))) for call in calls]
