@@ -271,10 +271,14 @@ def rows(chance: random.Random, count: int, has_controls: bool) -> list[dict[str
 
 
 def pieces(chance: random.Random, table: pa.Table) -> list[tuple[pa.Table, int | None, bool]]:
-    """Parts of a table, how far the clock goes behind each, and whether the state is saved there."""
+    """Parts of a table, how far the clock goes behind each, and whether the state is saved there.
+
+    Those of a long table are longer: each call of an engine takes as long as dozens of records.
+    """
     found, at = [], 0
+    sizes = [1, 2, 5, 20] if len(table) <= 40 else [1, 5, 20, 40]
     while at < len(table):
-        size = chance.choice([1, 2, 5, 20])
+        size = chance.choice(sizes)
         part = table.slice(at, size)
         last = int(part.column("_arrival")[-1].as_py())
         found.append((part, chance.choice([None, last, last + 300_000]), chance.random() < 0.2))
