@@ -197,12 +197,12 @@ class Needs:
         question, plain = self.questions[check], self._plain[check]
         if question is not None:
             return _of_question(question, self._query.conditions[check], self._still_open[state])
-        assert plain is not None, "a condition that is no question"
+        assert plain is not None, "a condition that is not a question"
         return plain
 
 
 def _need_of(condition: Condition, query: QueryPlan) -> Past:
-    """What a condition depends on that is no question."""
+    """What a condition depends on that is not a question."""
     terms = query.terms
     mentioned = tuple(sorted(mentioned_terms(condition, len(terms))))
     match condition:
