@@ -116,8 +116,8 @@ def test_a_crash_behind_the_change_repeats_the_smaller_one(tmp_path: Path) -> No
 def test_messages_of_a_topic_come_once(tmp_path: Path, broker: Broker, point: str, count: int) -> None:
     job = TopicJob(tmp_path, broker)
     crashed(job.path, CrashAt(point, count), interval=NEVER)
-    change(job.path, "maxOffsetsPerTrigger: 500", "maxOffsetsPerTrigger: 70")
-    assert len(run(job.path)) > 20
+    change(job.path, "maxOffsetsPerTrigger: 500", "maxOffsetsPerTrigger: 200")
+    assert len(run(job.path)) > 10
     assert streamed(tmp_path) == job.expected()
     job.assert_exactly_once()
 
@@ -128,7 +128,7 @@ def test_a_topic_alone_says_what_was_published(
     job = TopicJob(tmp_path, broker)
     change(job.path, "  matches: {format: parquet, path: out/matches}\n", "")
     crashed(job.path, CrashAt("published", 2), interval=NEVER)
-    change(job.path, "maxOffsetsPerTrigger: 500", "maxOffsetsPerTrigger: 70")
+    change(job.path, "maxOffsetsPerTrigger: 500", "maxOffsetsPerTrigger: 200")
     run(job.path)
     assert "repeated with the same records" in caplog.text
     job.assert_exactly_once()
@@ -140,7 +140,7 @@ def test_messages_that_are_gone_since_are_not_passed_over(
     job = TopicJob(tmp_path, broker)
     crashed(job.path, CrashAt("stepped"))
     broker.delete_before(job.topic, {0: 5})
-    change(job.path, "maxOffsetsPerTrigger: 500", "maxOffsetsPerTrigger: 70")
+    change(job.path, "maxOffsetsPerTrigger: 500", "maxOffsetsPerTrigger: 200")
     handle, _ = begun(job.path)
     with pytest.raises(InputError, match="the offsets 0 to 4 no longer exist"):
         handle.await_termination(LONGEST)
@@ -157,7 +157,7 @@ def test_a_job_that_begins_at_the_end_begins_there_once(tmp_path: Path, broker: 
     crashed(job.path, CrashAt(point))  # nothing is there to be read, but partitions are
     rows = [(number % 3, 1_700_000_000_000 + number, SENSOR) for number in range(100)]
     broker.produce(job.topic, rows)
-    change(job.path, "maxOffsetsPerTrigger: 500", "maxOffsetsPerTrigger: 70")
+    change(job.path, "maxOffsetsPerTrigger: 500", "maxOffsetsPerTrigger: 200")
     run(job.path)
     assert totals(JobFolder(tmp_path / "state").ledger.total(), "Rise")["received"] == len(rows)
 
