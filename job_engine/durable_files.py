@@ -116,6 +116,39 @@ def make_folder(folder: Place) -> None:
         _sync_name(path)
 
 
+class NewFolders:
+    """Folders that are made one by one, whose names are synced together: most of thousands have the
+    same folder above them."""
+
+    def __init__(self) -> None:
+        self._new: dict[LocalPath, None] = {}
+        self._others: dict[LocalPath, None] = {}
+
+    def make(self, folder: Place) -> None:
+        """As `make_folder`; its own name is on the disk once `sync` returns."""
+        if isinstance(folder, RemotePath):
+            return
+        if not folder.exists():
+            if folder.parent in self._new:
+                self.sync()  # a folder is on the disk before there is one below it
+            make_folder(folder.parent)
+            folder.mkdir(exist_ok=True)
+            self._new[folder] = None
+        elif folder not in _ON_DISK and folder not in self._new:
+            self._others[folder] = None
+
+    def sync(self) -> None:
+        """Wait until all names are on the disk."""
+        above = dict.fromkeys(folder.parent for folder in self._new)
+        for parent in above:
+            sync(parent)
+        for parent in dict.fromkeys(folder.parent for folder in self._others if folder.parent not in above):
+            _sync_if_allowed(parent)
+        _ON_DISK.update(self._new, self._others)
+        self._new.clear()
+        self._others.clear()
+
+
 def make_kept_folder(folder: Place) -> None:
     """As `make_folder`, below a checkpoint: new folders have the permissions of that above them."""
     for path in _missing(folder):
@@ -153,13 +186,18 @@ def _missing(folder: Place) -> list[LocalPath]:
     missing = list(takewhile(lambda path: not path.exists(), (folder, *folder.parents)))
     there = missing[-1].parent if missing else folder
     if there not in _ON_DISK:
-        try:
-            _sync_name(there)
-        except OSError as error:  # of a file system, or a user, that would not have let us make it
-            if error.errno not in _CANNOT_SYNC:
-                raise
-            _ON_DISK.add(there)
+        _sync_if_allowed(there.parent)
+        _ON_DISK.add(there)
     return missing[::-1]
+
+
+def _sync_if_allowed(folder: LocalPath) -> None:
+    """Sync a folder above one that is there already."""
+    try:
+        sync(folder)
+    except OSError as error:  # of a file system, or a user, that would not have let us make it
+        if error.errno not in _CANNOT_SYNC:
+            raise
 
 
 def _sync_name(folder: LocalPath) -> None:

@@ -32,7 +32,7 @@ from querylang.checker.checked import Checked
 from querylang.dataclass import dataclass, replace
 from querylang.errors import FileErrors, QueryErrors
 from querylang.formatter.formatting import definitions
-from querylang.load import texts_of, words_of
+from querylang.load import compile_checked, texts_of, words_of
 from querylang.parameters import hidden_values, with_instances
 from querylang.plan.model import Plan, PlanVersionError, QueryPlan
 from querylang.plan.routing import has_chains
@@ -149,11 +149,11 @@ def _compiled(
     texts = texts_of(deployment.queries)
     if kept is not None:
         return querylang.compile_paths(texts, kept or None).plan, kept, {}
+    checked = querylang.check_paths(texts)
     try:
-        plan = querylang.compile_paths(texts).plan
+        plan = compile_checked(checked) if checked.is_whole else querylang.compile_paths(texts).plan
     except QueryErrors:
         plan = None
-    checked = querylang.check_paths(texts)
     is_defined = plan is not None and all(event.fields for event in plan.events)
     most = _MOST_COPIED if is_defined else None
     samples = [

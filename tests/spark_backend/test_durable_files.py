@@ -99,10 +99,12 @@ def test_files_of_sinks_and_their_new_folders_are_synced(tmp_path: Path, synced:
     sink = sink_of(name, tmp_path / "matches")
     writer = writing(sink).open(sink, MicroBatch("id", 1), 2, 3)
     writer.write("Q", pa.table({"v": [1]}))
-    assert synced == [f"sync {tmp_path.name}", "sync matches"]
+    writer.write("R", pa.table({"v": [1]}))
+    assert synced == [f"sync {tmp_path.name}"]
     drafts = writer.finish()
-    assert synced[2:] == ["sync .id-00000001-00002.3.draft"]
-    publishing(sink).publish(MicroBatch("id", 1), [(sink, drafts)])
+    assert synced[1:] == ["sync matches", *["sync .id-00000001-00002.3.draft"] * 2]
+    synced.pop()
+    publishing(sink).publish(MicroBatch("id", 1), [(sink, drafts[:1])])
     file = f"id-00000001-00002.{name}"
     assert synced[3:] == [f"rename {file}", "sync Q"]
 

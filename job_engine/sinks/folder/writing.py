@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from job_engine.arrow_files import csv_writer, parquet_writer
-from job_engine.durable_files import complete, make_folder
+from job_engine.durable_files import NewFolders, complete
 from job_engine.errors import writing_to
 from job_engine.place import Place, writable
 from job_engine.sinks import kinds
@@ -103,6 +103,7 @@ class FileWriter:
         self._batch = batch.name
         self._task = f"{task:05d}"
         self._attempt = attempt
+        self._folders = NewFolders()
         self._open: dict[Place, tuple[Place, Path, pa.Schema, _File]] = {}
 
     def write(self, part: str, table: pa.Table) -> str:
@@ -111,7 +112,7 @@ class FileWriter:
         path = self._path(folder, table.schema)
         with writing_to(folder):
             if path not in self._open:
-                make_folder(folder)
+                self._folders.make(folder)
                 draft = folder / f".{path.name.removesuffix(self._suffix)}.{self._attempt}.draft"
                 file = writable(draft)
                 self._open[path] = (draft, file, table.schema, self._open_file(file, self._formulas))
@@ -132,6 +133,7 @@ class FileWriter:
         with writing_to(self._base):
             for *_, opened in self._open.values():
                 opened.close()
+            self._folders.sync()
             complete([(file, draft) for draft, file, *_ in self._open.values()])
         return tuple(Draft(str(draft), str(path)) for path, (draft, *_) in self._open.items())
 
