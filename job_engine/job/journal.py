@@ -31,6 +31,7 @@ from querylang.plan.routing import (
     has_chains,
     routes_between,
     taken_types,
+    with_routes,
 )
 from querylang.running import ChangeError, Running, RunningQuery, Version, known_value, with_events
 from runtime.instants import EARLIEST
@@ -331,7 +332,7 @@ class Journal:
             outcomes = tuple(Outcome("handed_over", name, "", f"the old text of '{name}' has ended") for name in names)
             epoch = _next_epoch(journal, running, finish(running.plan()), done)
             taken = Taken(0, done, batch, Notice(journal.next_notice, done, outcomes, epoch.number))
-            ended = _ended_routes(journal, epoch.plan, done)
+            ended = _ended_routes(journal, running, done)
             epochs, all_taken = (*journal.epochs, epoch), (*journal.taken, taken)
             journal = replace(journal, running=running, epochs=epochs, taken=all_taken, ended=ended)
         return journal
@@ -410,13 +411,19 @@ def _lacking_history(
     )
 
 
-def _ended_routes(journal: Journal, plan: Plan, place: int) -> tuple[EndedRoute, ...]:
-    """What texts that are not kept routed, once a plan follows at a place."""
-    if place == EARLIEST:  # nothing has been routed
+def _ended_routes(journal: Journal, running: Running, place: int) -> tuple[EndedRoute, ...]:
+    """What texts that are not kept routed, once others run from a place on.
+
+    The plans of a job say what is routed only where a query takes it: one may that comes later.
+    """
+    if place == EARLIEST or not journal.is_fed:  # nothing has been routed
         return journal.ended
-    routes = {query.title: query.routes for query in plan.queries}
+    left = {query.title: query for query in running.plan().queries}
+    changed = [query for query in journal.running.plan().queries if left.get(query.title) is not query]
+    kept = [left[query.title] for query in changed if query.title in left]
+    routes = {query.title: query.routes for query in with_routes(kept, running.events)}
     found = {(item.query, item.events): item for item in journal.ended}
-    for query in journal.plan.queries:
+    for query in with_routes(changed, journal.running.events):
         events = tuple(event for event in query.routes if event not in routes.get(query.title, ()))
         if events:
             found[query.name, events] = EndedRoute(query.name, events, place)
@@ -439,7 +446,7 @@ def _changed(journal: Journal, asked: Asked, taking: Taking) -> Journal:
         return replace(journal, running=applied.running, epochs=epochs, taken=taken)
     epoch = _next_epoch(journal, applied.running, applied.plan, place, tuple(sorted(applied.heirs.items())))
     since = {**journal.since, **{item.query: place for item in applied.outcomes}}
-    epochs, ended = (*journal.epochs, epoch), _ended_routes(journal, epoch.plan, place)
+    epochs, ended = (*journal.epochs, epoch), _ended_routes(journal, applied.running, place)
     return Journal(applied.running, since, epochs, taken, gathered, ended)
 
 

@@ -451,3 +451,24 @@ def test_what_a_text_routed_that_is_not_kept_is_missed(tmp_path: Path, change: d
         " it, with a later --from, or deploy it without a history"
     )
     assert send_with_history(job.deployment, CALM + EVENT + LATER, "200.0").command
+
+
+def test_what_nobody_took_is_missed_by_who_takes_it_later(tmp_path: Path) -> None:
+    job = in_chains(tmp_path / "job", RAISING.removeprefix(EVENT).replace("Rising", "Other"))
+    send_change(job.deployment, 'UndeployQuery("Rising")', wait=False)
+    job.start()
+    with pytest.raises(InputError, match=r"^DeployQuery: 'Rising' routed 'Alarm' until .*, and that text is not kept"):
+        send_with_history(job.deployment, ALARM + EVENT + AFTER, "start")
+
+
+def test_what_is_routed_still_is_there_for_who_takes_it_again(tmp_path: Path) -> None:
+    job = in_chains(tmp_path / "job", AFTER)
+    send_change(job.deployment, 'UndeployQuery("After")', wait=False)
+    job.start()
+    for number in (7, 8):
+        job.bring("slow", number, range(100 * number, 100 * number + 90, 2))
+        job.bring("swift", number, range(100 * number, 100 * number + 90, 3))
+        job.run()
+    send_with_history(job.deployment, ALARM + EVENT + AFTER, "start")
+    job.start()
+    assert [query.name for query in job.program.running().queries] == ["Rising", "After"]
