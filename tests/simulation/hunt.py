@@ -88,14 +88,16 @@ class Coverage:
 
 
 def hunted(first: int, seeds: int, processes: int, commit: str, folder: Path) -> tuple[Part, Met]:
-    """Run some seeds; the smallest world of each that goes wrong is written to a file."""
+    """Run some seeds; what went wrong is written to a file for each, and the smallest world in which it does."""
     started, lives, total, wrong = time.monotonic(), 0, Met(), []
     for story, met in told(first, seeds, processes):
         total.update(met)
         lives += story.lives
         if story.problems:
             wrong.append(story.seed)
-            (folder / f"seed-{story.seed}.txt").write_text(f"{shrunk(story.seed).text()}\n", "utf-8")
+            found = folder / f"seed-{story.seed}.txt"
+            found.write_text(f"{story.text()}\n", "utf-8")
+            found.write_text(f"{story.text()}\n\nThe same with less:\n\n{shrunk(story.seed).text()}\n", "utf-8")
     faults = sum(count for (_, _, fault), count in total.items() if fault)
     return Part(commit, first, seeds, lives, faults, round(time.monotonic() - started, 1), wrong), total
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from shutil import copyfileobj
 from typing import Annotated, Any
@@ -24,12 +25,13 @@ from job_engine.job.checkpoint import checkpoint_record
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.stages.prepare import finish_compactions
 from job_engine.job.upkeep.opened_checkpoint import kept_record, open_record
+from job_engine.job.written_journal import journal_file
 from job_engine.local_path import LocalPath
 from job_engine.place import Place, RemotePath, files_below, inside, is_within, local_copy, names_in
 from job_engine.sinks.kinds import Result, publishing
 from job_engine.sources.kinds import MovedSince, running_of
-from job_engine.sources.listing.batch_log import RECORD, last_begun
-from job_engine.sources.listing.manifests import ReadList, what_was_read
+from job_engine.sources.listing.batch_log import RECORD, batches_of, last_batch, last_begun, manifest_of
+from job_engine.sources.listing.manifests import Manifest, ManifestFolder, ReadList, what_was_read
 from querylang.dataclass import asdict, dataclass
 from querylang.errors import InputError, counted
 from querylang.errors import listed as enumerated
@@ -151,16 +153,17 @@ def restore(
             lock.acquire()
         try:
             finish_compactions(deployment, record.identity)
-            by_sink = _later_results(deployment, record, listed.batch)
+            last = _last_kept(deployment.checkpoint, source / _COPY, is_there=is_there)
+            by_sink = _later_results(deployment, record, last)
             later = [place for places in by_sink.values() for place in places]
             if later and not remove_results:
-                raise InputError(_would_double(later, listed.batch))
-            restores = _restores(deployment, source, listed, removes=bool(later))
+                raise InputError(_would_double(later, last))
+            restores = _restores(deployment, source, last, removes=bool(later))
             archived = _archived_since(deployment, record, source / _COPY, accepts_loss=accept_loss)
             before = _exchanged(deployment, source, listed, archived, restores)
             for name, places in by_sink.items():
                 sink = deployment.sinks[name]
-                publishing(sink).remove(sink, places, record.identity, listed.batch)
+                publishing(sink).remove(sink, places, record.identity, last)
             for own in deployment.all_sources:
                 running_of(own).move_back(own.own, archived.get(own.name, ()))
             checkpoint_record.half_restored(deployment.checkpoint).remove()
@@ -188,12 +191,51 @@ def _exchanged(
     return before
 
 
-def _restores(
-    deployment: Deployment, source: Place, listed: _Listed, *, removes: bool
-) -> checkpoint_record.RestoreRows:
+def _last_kept(checkpoint: Place, backup: Place, *, is_there: bool) -> int:
+    """The last micro-batch whose results stay: the job writes those behind it again.
+
+    What was begun in a backup is repeated as it was then. The job may have planned it anew since,
+    or have gone back behind it: its results are of other records then.
+
+    is_there: whether there is a checkpoint that tells
+    """
+    mark = checkpoint_record.half_restored(checkpoint).read()
+    if mark is not None and mark.get("restores"):
+        return mark["restores"][-1][0]
+    batches = batches_of(backup)
+    if batches.open is None or batches.first_open is None:
+        return batches.ended
+    if not is_there:
+        warn(
+            f"{backup.parent}: has micro-batch {batches.open} begun, whose results stay where sinks have them; nothing"
+            " here says whether the job has planned it anew since, with a smaller limit"
+        )
+        return batches.open
+    gone_back = [batch for batch, *_ in _restores_of(checkpoint) if batches.ended <= batch < batches.open]
+    same = batches.ended
+    if _same(journal_file(backup).read, journal_file(checkpoint).read):
+        while same < batches.open and _same(*(partial(_planned, place, same + 1) for place in (backup, checkpoint))):
+            same += 1
+    return min([same, *gone_back])
+
+
+def _planned(checkpoint: Place, batch: int) -> Manifest:
+    return ManifestFolder.of(checkpoint).read(manifest_of(checkpoint, batch))
+
+
+def _same(own: Callable[[], object], now: Callable[[], object]) -> bool:
+    """Whether both are the same, and can be read."""
+    try:
+        return own() == now()
+    except InputError:
+        return False
+
+
+def _restores(deployment: Deployment, source: Place, last: int, *, removes: bool) -> checkpoint_record.RestoreRows:
     """The restores of the checkpoint, with this one.
 
-    removes: whether results behind the backup are removed
+    last: as of `_last_kept`
+    removes: whether results behind it are removed
 
     Raises InputError for a backup that an earlier restore has passed by: what the job wrote between
     that and this backup was removed, or was written anew in other micro-batches.
@@ -206,16 +248,17 @@ def _restores(
     common = min(len(now), len(own))
     behind = now[common:]
     is_untouched = bool(behind) and last_begun(checkpoint) <= behind[-1][0] and not behind[-1][2]
-    passed = [batch for batch, *_ in (behind[:-1] if is_untouched else behind) if batch < listed.batch]
+    ended = last_batch(source / _COPY)
+    passed = [batch for batch, *_ in (behind[:-1] if is_untouched else behind) if batch < ended]
     if now[:common] != own[:common] or passed:
         back = min(passed, default=now[0][0])
         raise InputError(
-            f"{source}: ends with micro-batch {listed.batch}, and since it was made the job has gone back to"
+            f"{source}: ends with micro-batch {ended}, and since it was made the job has gone back to"
             f" {'its beginning' if back < 0 else f'micro-batch {back}'}: what it wrote between them was removed, or written anew, and"
             " this backup would not write it again. Choose a backup that ends there or before, or begin with a new"
             " checkpoint and new sinks; nothing was changed"
         )
-    return [*now, *own[common:], (listed.batch, new_name(8), removes)]
+    return [*now, *own[common:], (last, new_name(8), removes)]
 
 
 def _restores_of(checkpoint: Place) -> checkpoint_record.RestoreRows:

@@ -11,6 +11,8 @@ from deltalake import write_deltalake
 from job_engine.errors import WorkerDied
 from job_engine.job.checkpoint.job_folder import JobFolder, failed_tries, told_deaths
 from job_engine.job.stages.start import RunKind
+from job_engine.job.upkeep.backup import back_up, restore
+from job_engine.place import place_of
 from querylang.errors import InputError
 from tests.support.delta_tables import FROM_TABLE
 from tests.support.kafka.broker import Broker
@@ -52,6 +54,30 @@ def test_what_was_never_published_is_read_in_smaller_parts(
     assert [files_of(tmp_path, number) for number in (1, 2)] == [0, 1]  # what was listed waits
     assert "micro-batch 0, which was interrupted, is planned anew, with a smaller" in caplog.text
     assert "`maxFilesPerTrigger: 1` of 'readings': nothing was published" in caplog.text
+    assert_exactly_once(tmp_path)
+
+
+def test_a_backup_of_what_was_begun_is_written_again_where_it_was_planned_anew_since(tmp_path: Path) -> None:
+    path, copy = sensors(tmp_path), place_of(str(tmp_path / "copy"))
+    crashed(path, CrashAt("begun"))
+    assert back_up(path, copy).batch == 0
+    change(path, LARGE, SMALL)
+    crashed(path, CrashAt("published", 1))
+    change(path, SMALL, LARGE)
+    with pytest.raises(InputError, match=r"of micro-batches behind -1, which the backup does not know, .*results"):
+        restore(path, copy, replace=True)
+    restore(path, copy, replace=True, remove_results=True)
+    run(path)
+    assert files_of(tmp_path, 1) == 4
+    assert_exactly_once(tmp_path)
+
+
+def test_a_backup_of_what_was_begun_leaves_its_results(tmp_path: Path) -> None:
+    path, copy = sensors(tmp_path), place_of(str(tmp_path / "copy"))
+    crashed(path, CrashAt("published", 1))
+    back_up(path, copy)
+    assert restore(path, copy, replace=True).removed == 0
+    run(path)
     assert_exactly_once(tmp_path)
 
 
