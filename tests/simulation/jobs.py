@@ -353,8 +353,10 @@ class Telling:
             story.problems.append(f"{type(error).__name__}: {error}\n{''.join(lines[-12:])}")
         else:
             story.lines += [*world.faults.said[struck:], "stopped" if has_returned else "crashed"]
-        self._is_torn = any(fault.startswith("power lost") for fault in world.faults.said[struck:])
-        if self._is_torn and self._losses is not None:
+        is_torn_now = any(fault.startswith("power lost") for fault in world.faults.said[struck:])
+        # the next run mends what is torn, as soon as it starts
+        self._is_torn = is_torn_now or (self._is_torn and not (has_returned and do == self._runs))
+        if is_torn_now and self._losses is not None:
             self._losses.forgotten |= self._losses.removed
         self._look_at_sinks()
         return has_returned
