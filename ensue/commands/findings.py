@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import querylang
 from querylang import load
 from querylang.checker.checked import Checked, Written
 from querylang.dataclass import dataclass, field
 from querylang.errors import EnsueError, FileErrors, Mistake, QueryError, QueryErrors, near_file
+from querylang.plan.routing import taken_types
 from querylang.source import Source, Span
 from querylang.system_errors import refused
 from querylang.system_limits import exists, is_folder
@@ -116,18 +120,22 @@ def _found_in_each(programs: Sequence[Sequence[Path]]) -> list[_Found]:
     for program in programs:
         if program[-1] != _PIPE:
             folders.setdefault(program[-1].parent, []).extend(program)
+    known = _Known.of(folders) if len(programs) >= MANY else _Known(None)
     for paths in folders.values():
         try:
             sources, definitions = load.read_sources(paths)
         except EnsueError:  # the others have to be checked nevertheless
             continue
         texts |= {Path(source.path): [*definitions, source] for source in sources}
-        found |= _found_at_once([source for source in sources if _DEFINES.search(source.text) is None], definitions)
+        again = known.found_again(sources, definitions)
+        found |= again
+        found |= _found_at_once([source for source in sources if Path(source.path) not in again], definitions)
     own = [program[-1] for program in programs]
-    return [
-        found[path] if path in found else _found_in(texts.get(path, program))
-        for path, program in zip(own, programs, strict=True)
-    ]
+    for path, program in zip(own, programs, strict=True):
+        if path not in found:
+            found[path] = _found_in(texts.get(path, program))
+    known.keep(found)
+    return [found[path] for path in own]
 
 
 _PIPE = Path(load.STANDARD_INPUT)
@@ -135,12 +143,13 @@ _DEFINES = re.compile(r"\b(event|table)\b")
 """Without such a word, a text defines nothing that another one could use."""
 
 
-def _found_at_once(sources: Sequence[Source], definitions: Sequence[Source]) -> dict[Path, _Found]:
-    """What is found in texts that define nothing, of those in which there is no mistake.
+def _found_at_once(texts: Sequence[Source], definitions: Sequence[Source]) -> dict[Path, _Found]:
+    """What is found in those texts that define nothing, and in which there is no mistake.
 
     Most queries of a book have the form of others: what these have alike is checked once if all are
     one set. A text that has a mistake in the set is left out, because alone it may have none.
     """
+    sources = [source for source in texts if _DEFINES.search(source.text) is None]
     while sources:
         try:
             checked = querylang.check_paths([*definitions, *sources])
@@ -159,11 +168,136 @@ def _found_at_once(sources: Sequence[Source], definitions: Sequence[Source]) -> 
         written: dict[str, dict[str, Sequence[Written]]] = {}
         for name, items in whole.written.items():
             written.setdefault(checked.files[name], {})[name] = items
+        taken: dict[str, set[str]] = {}
+        for query in checked.queries:
+            taken.setdefault(checked.files[query.name], set()).update(taken_types(query))
         return {
-            Path(source.path): _Found((), by_file.get(source.path, ()), whole.taken, written.get(source.path, {}))
-            for source in sources
+            Path(path): _Found((), by_file.get(path, ()), taken.get(path, ()), written.get(path, {}))
+            for path in (source.path for source in sources)
         }
     return {}
+
+
+# What was found before in files that are programs by themselves, kept in the user's cache folder: a
+# changed file of a book is checked, and the others are not.
+#
+# Only texts without mistakes and warnings are kept. One is found again as long as it, its name, its
+# definitions, and the code that checks are the same. What a check leaves is of its own files only,
+# so removed files leave nothing, and of two checks at once the last one is kept.
+
+MANY = 100
+"""So many files are worth it."""
+
+_MOST_KEPT = 16
+"""So many books are kept, those that were checked last."""
+
+_Clean = tuple[list[str], list[tuple[str, str]]]
+"""The event types that a text takes; the name of a query and an event type that it routes."""
+
+
+class _KeptFindings(TypedDict):
+    """`clean`: by digest of a text."""
+
+    clean: dict[str, _Clean]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What was found before.
+
+    place: the file that has it; None = nothing is kept
+    before: by digest of a text
+    digests: of this check's texts, by path
+    """
+
+    place: Path | None
+    before: Mapping[str, _Clean] = field(default_factory=dict)
+    digests: dict[Path, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(folders: Iterable[Path]) -> _Known:
+        """That of a book in these folders; nothing where the cache folder is not for this user
+        only, or cannot be written."""
+        from runtime.compiling.files import cache_of_user, can_keep
+
+        try:
+            above = os.path.commonpath([folder.resolve() for folder in folders])
+            name = blake2b(os.fsencode(above), digest_size=16).hexdigest()
+            place = cache_of_user() / f"checked_{name}.json"
+            return _Known(place, _read_clean(place)) if can_keep(place.parent) else _Known(None)
+        except (OSError, ValueError):
+            return _Known(None)
+
+    def found_again(self, sources: Sequence[Source], definitions: Sequence[Source]) -> dict[Path, _Found]:
+        """What was found in those texts of a folder that are as they were."""
+        if self.place is None:
+            return {}
+        digests = dict(zip((Path(source.path) for source in sources), _digests(sources, definitions), strict=True))
+        self.digests |= digests
+        return {path: _found_of(self.before[digest]) for path, digest in digests.items() if digest in self.before}
+
+    def keep(self, found: Mapping[Path, _Found]) -> None:
+        """Keep what was found in this check."""
+        if self.place is None:
+            return
+        all_found = [(digest, found[path]) for path, digest in self.digests.items() if path in found]
+        now = {digest: _clean_of(item) for digest, item in all_found if not item.errors and not item.warnings}
+        if now != self.before:
+            _write_clean(self.place, now)
+
+
+def _digests(sources: Sequence[Source], definitions: Sequence[Source]) -> Iterator[str]:
+    """Of each text all that decides what is found in it."""
+    from importlib import metadata
+
+    from runtime.compiling.files import code_digest
+
+    common = [metadata.version("ensue"), code_digest("querylang", "job_engine.job", "ensue.commands")]
+    of_all = blake2b(repr([*common, [item.text for item in definitions]]).encode("utf-8", "surrogatepass"))
+    folders = {Path(item.path).parent for item in definitions}
+    for source in sources:
+        path, digest = Path(source.path), of_all.copy()
+        digest.update(repr((path.name, path.parent in folders, source.text)).encode("utf-8", "surrogatepass"))
+        yield digest.hexdigest()[:32]
+
+
+def _found_of(clean: _Clean) -> _Found:
+    taken, routes = clean
+    written: dict[str, list[Written]] = {}
+    for name, event in routes:
+        written.setdefault(name, []).append(Written("route", event=event))
+    return _Found(taken=taken, written=written)
+
+
+def _clean_of(found: _Found) -> _Clean:
+    routes = [(name, item.event) for name, items in found.written.items() for item in items]
+    return sorted(found.taken), [(name, event) for name, event in routes if event is not None]
+
+
+def _read_clean(place: Path) -> dict[str, _Clean]:
+    from runtime.json_reader import DamagedJson, read_json
+
+    try:
+        return read_json(place, _KeptFindings, way_out="")["clean"]
+    except (OSError, DamagedJson):
+        return {}
+
+
+def _write_clean(place: Path, clean: Mapping[str, _Clean]) -> None:
+    """Replace the file; without it, the next check takes longer."""
+    with suppress(OSError):
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump({"clean": clean}, file)
+            Path(name).replace(place)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        kept = sorted(place.parent.glob("checked_*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for old in kept[_MOST_KEPT:]:
+            old.unlink(missing_ok=True)
 
 
 def _lost_routes(found: _Found, path: Path, taken: Collection[str]) -> list[EnsueError]:

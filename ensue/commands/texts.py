@@ -42,7 +42,8 @@ def check(
 ) -> None:
     """Check query and deployment files: all mistakes, each with its place.
 
-    Each query file is checked by itself, those that a deployment names together.
+    Each query file is checked by itself, those that a deployment names together. What was found in
+    a hundred files and more is kept in the user's cache folder, for files that have not changed.
     """
     from ensue.commands.findings import check_files
     from querylang.errors import counted, exit_code_of_all

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from querylang.checker.checked import Checked
 from querylang.errors import QueryError
 from querylang.load import Given
 from querylang.source import Source
+from runtime.compiling import files
 
 DEPLOYMENT = """name: x
 queries: [q.query]
@@ -234,3 +237,151 @@ def test_files_without_mistakes_are_checked_as_one_and_their_folder_is_listed_on
     monkeypatch.setattr(Path, "glob", listing)
     check_files([tmp_path])
     assert (checked, listed) == ([8], [tmp_path])
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's cache folder, in which findings of any book are kept."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(findings, "MANY", 1)
+    return tmp_path / "cache" / "ensue"
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    (tmp_path / "book" / "deep").mkdir(parents=True)
+    for name, text in OF_A_BOOK.items():
+        (tmp_path / "book" / name).write_text(text)
+    (tmp_path / "book" / "takes.query").write_text("query T { inputs { Lost() within 9.0; } find Lost as l }")
+    (tmp_path / "book" / "unused.query").write_text(
+        "query U { inputs { A() within 9.0; B() within 9.0; } find A as a }"
+    )
+    return tmp_path / "book"
+
+
+def changed(chance: random.Random, book: Path) -> None:
+    """Edit, rename, move or remove a file of a book, or change its definitions."""
+    path = chance.choice(sorted(book.rglob("*.query")))
+    match chance.choice(["edit", "break", "rename", "move", "remove", "copy", *["define"] * 4]):
+        case "edit":
+            path.write_text(chance.choice(list(OF_A_BOOK.values())))
+        case "break":
+            path.write_text(path.read_text().replace("find A", chance.choice(["find every", "fnd A", "find B"])))
+        case "rename":
+            path.rename(path.with_name(f"n{chance.randint(0, 9)}.query"))
+        case "move":
+            path.rename(chance.choice([book, book / "deep"]) / path.name)
+        case "remove":
+            path.unlink()
+        case "copy":
+            path.with_name(f"c{chance.randint(0, 9)}.query").write_text(path.read_text())
+        case _:
+            for old in book.rglob("*.mon"):
+                old.unlink()
+            fields = chance.choice(
+                [
+                    "string k; integer v; integer w;",
+                    "string k; integer v; integer w;",
+                    "string k;",
+                    "string k; integer v; integer w; float x;",
+                ]
+            )
+            text = f"event A {{ {fields} }} {chance.choice(['', 'event Lost { integer n; }'])}"
+            (chance.choice([book, book / "deep"]) / "a.mon").write_text(chance.choice([text, ""]))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.usefixtures("cache")
+def test_a_book_that_was_checked_before_has_the_findings_of_a_new_one(
+    seed: int, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(seed)
+    for _ in range(20):
+        (book / "0.query").write_text(QUERY.format(0, 0))
+        paths = [book, *(sorted(book.rglob("*.mon")) if seed % 2 else ())]  # of another folder, too
+        again = check_files(paths).to_plain()
+        with monkeypatch.context() as patch:
+            patch.setattr(findings, "MANY", 1_000)
+            patch.setattr(findings, "_found_at_once", lambda *_: {})
+            assert again == check_files(paths).to_plain()
+        changed(chance, book)
+
+
+def checked_texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Gets the names of the texts that are checked."""
+    names, check = list[str](), querylang.check_paths
+
+    def checking(paths: Iterable[Given]) -> Checked:
+        given = list(paths)
+        names.extend(Path(str(item.path if isinstance(item, Source) else item)).name for item in given)
+        return check(given)
+
+    monkeypatch.setattr(querylang, "check_paths", checking)
+    return names
+
+
+def clean(book: Path) -> None:
+    """Leave those files only in which nothing is found."""
+    for name in ("wrong", "broken", "routes", "names", "kept", "unused", "deep/0"):
+        (book / f"{name}.query").unlink()
+    (book / "events.query").write_text("event A { string k; integer v; integer w; }\n" + QUERY.format(10, 1))
+
+
+def test_only_a_changed_file_of_a_book_is_checked_again(
+    book: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean(book)
+    check_files([book])
+    names = checked_texts(monkeypatch)
+    assert check_files([book]).files == len(list(book.glob("*.query")))
+    assert names == []
+    (book / "3.query").write_text(QUERY.format(3, 4))
+    (book / "4.query").rename(book / "other.query")
+    (book / "5.query").unlink()
+    check_files([book])
+    assert sorted(names) == ["3.query", "other.query"]
+    assert len(json.loads(next(cache.iterdir()).read_text())["clean"]) == len(list(book.glob("*.query")))
+
+
+def test_changed_definitions_and_another_release_check_a_book_again(
+    book: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean(book)
+    check_files([book])
+    names = checked_texts(monkeypatch)
+    (book / "a.mon").write_text("event A { string k; integer v; integer w; }")
+    check_files([book])
+    assert "3.query" in names
+    names.clear()
+    monkeypatch.setattr(files, "code_digest", lambda *_: "other")
+    check_files([book])
+    assert "3.query" in names
+    assert [path.name[:8] for path in cache.iterdir()] == ["checked_"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"clean": {"a": 1}}', b"\xff", b'{"clean": {}, "more": 1}'])
+def test_damaged_findings_are_made_anew(book: Path, cache: Path, content: bytes) -> None:
+    before = check_files([book]).to_plain()
+    (kept,) = cache.iterdir()
+    whole = kept.read_bytes()
+    kept.write_bytes(content)
+    assert check_files([book]).to_plain() == before
+    assert kept.read_bytes() == whole
+
+
+def test_a_cache_that_others_may_write_is_left_alone(book: Path, cache: Path) -> None:
+    before = check_files([book]).to_plain()
+    cache.chmod(0o777)
+    for kept in cache.iterdir():
+        kept.write_text("{}")
+    assert check_files([book]).to_plain() == before
+    assert [kept.read_text() for kept in cache.iterdir()] == ["{}"]
+
+
+def test_findings_of_few_books_are_kept(tmp_path: Path, cache: Path) -> None:
+    for number in range(findings._MOST_KEPT + 2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "a.query").write_text(QUERY.format(1, 1))
+        check_files([folder])
+    assert len(list(cache.iterdir())) == findings._MOST_KEPT
