@@ -105,11 +105,18 @@ class Buckets:
             }
         )
 
-    def read(self, tasks: Sequence[str]) -> dict[int, list[bytes]]:
-        """The packed rows of tasks, by bucket; all workers read."""
+    def read(self, tasks: Sequence[tuple[str, Sequence[bytes]]]) -> dict[int, list[bytes]]:
+        """The packed rows of tasks, by bucket; all workers read.
+
+        tasks: as text, with what is taken already of what they read
+        """
         count = self._pool.count
         shares = {worker: tasks[worker::count] for worker in range(count)}
-        asked = {worker: Frame(Word.READ, {"tasks": list(share)}) for worker, share in shares.items() if share}
+        asked = {
+            worker: Frame(Word.READ, {"tasks": [text for text, _ in share]}, [part for _, own in share for part in own])
+            for worker, share in shares.items()
+            if share
+        }
         rows: dict[int, list[bytes]] = {}
         for answer in self._pool.ask(asked).values():
             for bucket, part in zip(answer.header["buckets"], answer.parts, strict=True):

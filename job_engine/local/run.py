@@ -44,6 +44,9 @@ MOST_OPEN = 50
 SHORTEST, LONGEST = 0.005, 0.2
 """Seconds between two looks for input: soon after there was some, and after a long silence."""
 
+AT_ONCE = 0.001
+"""In place of the shortest, where a look asks nobody."""
+
 
 def _nothing(_: str) -> None:
     """Nobody looks."""
@@ -75,7 +78,7 @@ class LocalRun:
         self._buckets = Buckets(pool, order.program)
         self._pace = pace
         self._log = RunLog(order.checkpoint)
-        self._lister = Lister({**order.options, "tasks": str(pool.count)}, self._notes, records=False)
+        self._lister = Lister({**order.options, "tasks": str(pool.count)}, self._notes, records=False, follows=True)
         assert order.rows is not None, "workers see the same folder"
         self._rows = order.rows / "rows"  # of one micro-batch; beside them are drafts of two
         self._recording: Future[None] | None = None
@@ -99,6 +102,7 @@ class LocalRun:
             for beside in (self._recording, self._publishing):
                 if beside is not None:
                     beside.exception()
+            self._lister.close()
 
     def _run(self) -> None:
         self._begin()
@@ -189,7 +193,8 @@ class LocalRun:
 
     def _results(self, entry: Begun) -> list[bytes]:
         """What the buckets give in a micro-batch: those with rows, and those whose time is up."""
-        tasks = [task.to_text() for task in self._lister.tasks(self._last.manifest, entry.manifest)]
+        planned = self._lister.tasks(self._last.manifest, entry.manifest)
+        tasks = [(task.to_text(), self._lister.taken(task)) for task in planned]
         stepped = self._buckets.step(
             entry.number,
             entry.timestamp,
@@ -225,7 +230,8 @@ class LocalRun:
 
     def _seconds_of_silence(self) -> float:
         """How long to wait where there is nothing to read: longer if there was nothing for long."""
-        seconds = min(max(SHORTEST, (monotonic() - self._started) / 40), LONGEST)
+        shortest = AT_ONCE if self._lister.asks_nobody else SHORTEST
+        seconds = min(max(shortest, (monotonic() - self._started) / 40), LONGEST)
         if self._order.has_timeouts and self._wakes:
             seconds = min(seconds, min(self._wakes.values()) / 1000 - self._pace.now())
         return min(seconds, self._next_commit - monotonic()) if self._open else seconds

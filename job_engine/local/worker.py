@@ -102,12 +102,12 @@ class Worker:
         is_same = (run.worker, run.workers, run.identity) == (self._run.worker, self._run.workers, self._run.identity)
         return run.continues and is_same and self._is_saved and self._states == run.states
 
-    def read(self, tasks: list[str]) -> Frame:
-        """The packed rows of tasks, with the bucket of each."""
+    def read(self, tasks: list[str], taken: Sequence[bytes]) -> Frame:
+        """The packed rows of tasks, with the bucket of each; `taken`: as of `read_task`, of all."""
         buckets: list[int] = []
         rows: list[bytes] = []
         for task in tasks:
-            for batch in put_aside(read_task(self._run.options, task), LocalPath(self._run.rows)):
+            for batch in put_aside(read_task(self._run.options, task, taken), LocalPath(self._run.rows)):
                 buckets += batch.column(0).to_pylist()
                 rows += batch.column(1).to_pylist()
         return Frame(Word.DONE, {"buckets": buckets}, rows)
@@ -238,7 +238,7 @@ def _answer(worker: Worker, frame: Frame) -> Frame:
     header = frame.header
     match frame.word:
         case Word.READ:
-            return worker.read(header["tasks"])
+            return worker.read(header["tasks"], list(map(bytes, frame.parts)))
         case Word.STEP:
             rows: dict[int, list[bytes]] = {bucket: [] for bucket in header["due"]}
             for bucket, part in zip(header["buckets"], frame.parts, strict=True):

@@ -17,8 +17,10 @@ from job_engine.sinks.kinds import Layout, Sink, publishing
 from job_engine.sinks.names import RESULT_FILE
 from querylang.errors import InputError
 from runtime.column_types import has_column, one_chunk
+from runtime.instants import EARLIEST, LATEST
 from runtime.json_reader import json_of_text
 from runtime.results.for_users import COMMON, Plain, column_cells, plain_value
+from runtime.results.schemas import TIMESTAMP
 
 # Rewrite tables of results so that Parquet, CSV or JSON can hold them.
 
@@ -70,6 +72,14 @@ def json_texts(table: pa.Table) -> list[str]:
     return _objects(table.column_names, columns, len(table))
 
 
+def plain_texts(column: pa.Array) -> list[str] | None:
+    """The cells of a column of texts or integers as text; None = it has others, or nulls."""
+    kind = column.type
+    if column.null_count or not (pa.types.is_string(kind) or pa.types.is_integer(kind)):
+        return None
+    return [str(value) for value in column.to_pylist()]
+
+
 def _objects(names: Sequence[str], columns: Sequence[Sequence[str]], count: int) -> list[str]:
     """JSON objects, of the texts of their values by column."""
     if not names:
@@ -89,16 +99,26 @@ def _texts(column: pa.Array) -> list[str]:
         counts = column.value_lengths().fill_null(0).to_pylist()
         return _or_null(column, [f"[{', '.join(islice(each, count))}]" for count in counts])
     if pa.types.is_timestamp(kind):
-        column = _with_text_times(column)
-    elif pa.types.is_integer(kind):
+        return _time_texts(column)
+    if pa.types.is_integer(kind):
         return _or_null(column, list(map(str, column.to_pylist())))
-    elif pa.types.is_floating(kind) and pc.all(pc.is_finite(column)).as_py() is not False:
+    if pa.types.is_floating(kind) and pc.all(pc.is_finite(column)).as_py() is not False:
         return ["null" if value is None else repr(value) for value in column.to_pylist()]
-    elif pa.types.is_boolean(kind):
+    if pa.types.is_boolean(kind):
         return [_BOOLEANS[value] for value in column.to_pylist()]
     if pa.types.is_string(column.type):
         return ["null" if value is None else _TEXT(value) for value in column.to_pylist()]
     return [_json(plain_value(value)) for value in column_cells(column)]
+
+
+def _time_texts(column: pa.Array) -> list[str]:
+    """As of `_with_text_times`; numpy writes a time in a fifth of the time."""
+    if column.type == TIMESTAMP:
+        micros = column.cast(pa.int64()).fill_null(0).to_numpy()
+        if not len(micros) or (micros.min() >= EARLIEST and micros.max() <= LATEST):
+            texts = np.datetime_as_string(micros.view("M8[us]")).tolist()
+            return _or_null(column, [f'"{text}Z"' for text in texts])
+    return ["null" if value is None else _TEXT(value) for value in _with_text_times(column).to_pylist()]
 
 
 _TEXT = json.encoder.encode_basestring

@@ -192,24 +192,32 @@ class PlannedRun:
     now: the wall clock, ns since 1970
     accepts_loss: whether the job continues without what is lost
     firsts: options to look up when records arrive; None = their order says nothing
+    follows: whether the planner may take itself what tasks read (`KindPlanner.taken`)
     """
 
     checkpoint: Place
     now: Callable[[], int]
     accepts_loss: bool = False
     firsts: Mapping[str, str] | None = None
+    follows: bool = False
 
 
 class KindPlanner(ABC):
     """Plans what the sources of one kind read in one run. Reports go with the next manifest.
 
     settles: whether anything happens to what was read, once that is committed
+    asks_nobody: whether what comes is found without asking anybody, most of the time
 
     Parameters `memories` and `pieces` have those of its sources, by source.
     """
 
     @property
     def settles(self) -> bool:
+        """As above."""
+        return False
+
+    @property
+    def asks_nobody(self) -> bool:
         """As above."""
         return False
 
@@ -235,6 +243,13 @@ class KindPlanner(ABC):
 
     def settle(self, memories: Mapping[str, Any], committed: int, report: Report) -> None:  # noqa: B027
         """Let it happen up to a manifest."""
+
+    def taken(self, work: Any) -> list[bytes]:  # noqa: ARG002
+        """What this process has taken already of a task's work, for `TaskRun.taken`."""
+        return []
+
+    def close(self) -> None:  # noqa: B027
+        """The run has ended."""
 
 
 class SourcePlanning(ABC):
@@ -394,11 +409,13 @@ class TaskRun:
     is_repeated: whether an earlier run may have read the same
     accepts_loss: whether what was removed or has changed is left out
     marks: of ranges that readers died on
+    taken: what the driver has taken already, as `KindPlanner.taken` gives it
     """
 
     program: Program
     reading: Reading
     marks: CrashMarks
+    taken: Sequence[bytes] = ()
     accepts_loss: bool = False
     is_repeated: bool = False
 

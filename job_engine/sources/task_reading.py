@@ -68,11 +68,12 @@ def control_records(commands: Sequence[Command], plan: Plan, rank: int = 0) -> A
     return Arrivals(pa.table(columns, schema=schema))
 
 
-def read_task(options: Mapping[str, str], text: str) -> Iterator[pa.RecordBatch]:
+def read_task(options: Mapping[str, str], text: str, taken: Sequence[bytes] = ()) -> Iterator[pa.RecordBatch]:
     """The packed rows of a task; raises InputError for what is lost or has changed.
 
     options: as of `reading_options`
     text: a `Task`
+    taken: as in `TaskRun`
     """
     sources, readings = _sources(options[SOURCES]), _readings(options["readings"])
     program = load_program(options["program"])
@@ -89,7 +90,7 @@ def read_task(options: Mapping[str, str], text: str) -> Iterator[pa.RecordBatch]
     accepts_loss = options["accept_loss"] == "true"
 
     def run_of(source: str) -> TaskRun:
-        return TaskRun(program, readings[source], marks, accepts_loss=accepts_loss, is_repeated=task.is_repeated)
+        return TaskRun(program, readings[source], marks, taken, accepts_loss=accepts_loss, is_repeated=task.is_repeated)
 
     for name, news in task.news.items():
         yield from reading_of(sources[name].format).news(sources[name].own, news, run_of(name))

@@ -21,6 +21,7 @@ from confluent_kafka.admin import ConfigResource, OffsetSpec
 
 from job_engine.sinks.topics import publishing
 from job_engine.sources.topics import consuming
+from job_engine.sources.topics.consuming import Follower, TakenMessages
 from job_engine.sources.topics.pieces import OffsetRange
 from job_engine.sources.topics.reading import RangeReader
 from job_engine.threads import begun
@@ -89,6 +90,11 @@ class Partition:
         self.log.append(stored)
         self.end += 1
         return stored
+
+    def note_read(self, until: int) -> None:
+        """A job has read its messages up to an offset."""
+        self.is_read = self.is_open = True
+        self.read_to = max(self.read_to, until)
 
     @property
     def settled(self) -> int:
@@ -211,10 +217,18 @@ class _Answer:
 
 
 class Message:
-    """As the client gives it."""
+    """As the client gives it; `place`: None = an error of no partition."""
 
-    def __init__(self, offset: int, stored: Stored | None, error: KafkaError | None = None) -> None:
-        self._offset, self._stored, self._error = offset, stored, error
+    def __init__(
+        self, place: tuple[str, int] | None, offset: int, stored: Stored | None, error: KafkaError | None = None
+    ) -> None:
+        self._place, self._offset, self._stored, self._error = place, offset, stored, error
+
+    def topic(self) -> str | None:
+        return None if self._place is None else self._place[0]
+
+    def partition(self) -> int:
+        return -1 if self._place is None else self._place[1]
 
     def error(self) -> KafkaError | None:
         return self._error
@@ -327,58 +341,57 @@ def client_classes(broker: Broker) -> tuple[type[Any], type[Any], type[Any]]:
         def __init__(self, settings: Mapping[str, Any], **_: Any) -> None:
             self._group = settings["group.id"]
             self._is_committed = settings.get("isolation.level", "read_committed") == "read_committed"
-            self._place: TopicPartition | None = None
-            self._next, self._told_end = 0, -1
+            self._follows = "queued.min.messages" in settings
+            self._next: dict[tuple[str, int], int] = {}
+            self._told_ends: dict[tuple[str, int], int] = {}
 
         def assign(self, places: Sequence[TopicPartition]) -> None:
-            (self._place,) = places
-            self._next, self._told_end = self._place.offset, -1
+            self._next, self._told_ends = {(place.topic, place.partition): place.offset for place in places}, {}
 
         def unassign(self) -> None:
-            self._place = None
+            self._next = {}
 
         def close(self) -> None:
-            self._place = None
+            self._next = {}
 
         def consumer_group_metadata(self) -> str:
             return str(self._group)
 
-        def _partition(self, place: Any) -> Partition:
-            return broker.topics[place.topic][place.partition]
-
         def consume(self, count: int, timeout: float) -> list[Message]:
-            partition = self._partition(self._place)
+            def do() -> list[Message]:
+                return [message for place in self._next for message in self._messages(place, count)]
+
             try:
-                return broker.called(timeout, lambda: self._messages(partition, count))
+                return broker.called(timeout, do)
             except KafkaException as error:
                 is_said = error.args[0].name() == "_TRANSPORT"
-                return [Message(0, None, error.args[0])] if is_said else []
+                return [Message(None, 0, None, error.args[0])] if is_said else []
 
-        def _messages(self, partition: Partition, count: int) -> list[Message]:
-            if self._next < partition.first:
-                return [Message(self._next, None, KafkaError(KafkaError._AUTO_OFFSET_RESET))]
+        def _messages(self, place: tuple[str, int], count: int) -> list[Message]:
+            partition, start = broker.topics[place[0]][place[1]], self._next[place]
+            if start < partition.first:
+                return [Message(place, start, None, KafkaError(KafkaError._AUTO_OFFSET_RESET))]
             most = min(count, broker.chooser.choice((1, 3, 10_000)))
-            found = [Message(own.offset, own) for own in partition.seen(self._next, is_committed=self._is_committed)]
+            found = [Message(place, own.offset, own) for own in partition.seen(start, is_committed=self._is_committed)]
             chosen = found[:most]
-            partition.is_read |= bool(chosen)
-            partition.is_open |= bool(chosen)
             if chosen:
-                self._next = chosen[-1].offset() + 1
-                partition.read_to = max(partition.read_to, self._next)
+                self._next[place] = chosen[-1].offset() + 1
+                if not self._follows:
+                    partition.note_read(self._next[place])
             end = partition.until(is_committed=self._is_committed)
-            if len(chosen) == len(found) and self._told_end != end:
-                self._next = self._told_end = end
-                chosen.append(Message(end, None, KafkaError(KafkaError._PARTITION_EOF)))
+            if len(chosen) == len(found) and self._told_ends.get(place) != end:
+                self._next[place] = self._told_ends[place] = end
+                chosen.append(Message(place, end, None, KafkaError(KafkaError._PARTITION_EOF)))
             return chosen
 
         def poll(self, seconds: float) -> Message | None:
-            if self._place is None or not seconds:
+            if not self._next or not seconds:
                 return None
             found = self.consume(1, seconds)
             return found[0] if found else None
 
         def get_watermark_offsets(self, place: TopicPartition, timeout: float) -> tuple[int, int]:
-            partition = self._partition(place)
+            partition = broker.topics[place.topic][place.partition]
             return broker.called(timeout, lambda: (partition.first, partition.until(is_committed=self._is_committed)))
 
         def committed(self, places: Sequence[TopicPartition], timeout: float) -> list[TopicPartition]:
@@ -458,7 +471,13 @@ def simulated_broker(broker: Broker) -> Iterator[None]:
         answers = [begun(lambda item=item: function(item), "at once") for item in items]  # type: ignore[misc]
         return [answer.result() for answer in answers]
 
-    told = RangeReader._lost
+    told, given = RangeReader._lost, Follower.taken
+
+    def taken(follower: Follower, wanted: OffsetRange) -> TakenMessages | None:
+        found = given(follower, wanted)  # what has only come is not read yet
+        if found is not None and found.chunk.values:
+            broker.topics[wanted.topic][wanted.partition].note_read(wanted.until)
+        return found
 
     def lost(reader: RangeReader, gone: OffsetRange) -> Any:
         broker.lost.update((gone.topic, gone.partition, offset) for offset in range(gone.start, gone.until))
@@ -467,6 +486,7 @@ def simulated_broker(broker: Broker) -> Iterator[None]:
     with ExitStack() as stack:
         for module, name, value in (
             (RangeReader, "_lost", lost),
+            (Follower, "taken", taken),
             (confluent_kafka, "Producer", producer),
             (confluent_kafka, "Consumer", consumer),
             (confluent_kafka.admin, "AdminClient", admin),

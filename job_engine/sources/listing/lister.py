@@ -85,6 +85,7 @@ class InputPlanner:
     accepts_loss, firsts: as in `PlannedRun`
     notes: of the last micro-batch; None = as they are in the checkpoint
     records: whether `latest` puts a manifest on record; else `record` has to
+    follows: as in `PlannedRun`
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class InputPlanner:
         firsts: Mapping[str, str] | None = None,
         notes: Callable[[], batch_log.JobNotes] | None = None,
         records: bool = True,
+        follows: bool = False,
     ) -> None:
         self._run = run
         self._records = records
@@ -105,7 +107,7 @@ class InputPlanner:
         self._manifests = ManifestFolder.of(self._checkpoint)
         self._list_file = list_place(self._checkpoint)
         self._commands = CommandWatch(self._checkpoint, now)
-        planned = PlannedRun(self._checkpoint, now, accepts_loss, firsts)
+        planned = PlannedRun(self._checkpoint, now, accepts_loss, firsts, follows)
         self._kinds = [
             _Kind(
                 {name: sources[name].format for name in names},
@@ -166,6 +168,26 @@ class InputPlanner:
         if self._unrecorded is not None:
             self._manifests.write(self._unrecorded)
             self._unrecorded = None
+
+    def taken(self, work: Mapping[str, Any]) -> list[bytes]:
+        """What this process has taken already of the work of a task."""
+        return [
+            part
+            for kind in self._kinds
+            for name in kind.formats
+            if name in work
+            for part in kind.planner.taken(work[name])
+        ]
+
+    @property
+    def asks_nobody(self) -> bool:
+        """As of `Lister`."""
+        return all(kind.planner.asks_nobody for kind in self._kinds)
+
+    def close(self) -> None:
+        """The run has ended."""
+        for kind in self._kinds:
+            kind.planner.close()
 
     def finish(self) -> list[tuple[str, str, int, str]]:
         """Behind the run: archive or delete what its last micro-batch has read; gives reports."""
@@ -279,6 +301,7 @@ class Lister:
     notes: of the last micro-batch; None = as they are in the checkpoint
     records: whether `latest` puts a manifest on record; else `record` has to, before anybody sees
         results of its micro-batch
+    follows: as in `PlannedRun`; then tasks need what is `taken`, and there is an end, `close`
     """
 
     def __init__(
@@ -287,6 +310,7 @@ class Lister:
         notes: Callable[[], batch_log.JobNotes] | None = None,
         *,
         records: bool = True,
+        follows: bool = False,
     ) -> None:
         self._options = options
         self._run = RunSettings.of_text(options["run"])
@@ -303,6 +327,7 @@ class Lister:
                 firsts=options if has_clock else None,
                 notes=self._notes,
                 records=records,
+                follows=follows,
             )
 
     @property
@@ -313,6 +338,11 @@ class Lister:
     @property
     def _checkpoint(self) -> Place:
         return place_of(self._run.checkpoint)
+
+    @property
+    def asks_nobody(self) -> bool:
+        """Whether `latest` finds what comes without asking anybody, most of the time."""
+        return self._planner.asks_nobody
 
     @property
     def has_unproven(self) -> bool:
@@ -357,6 +387,14 @@ class Lister:
                     is_repeated=self._planner.is_repeated(number),
                 )
             ]
+
+    def taken(self, task: Task) -> list[bytes]:
+        """What this process has taken already of what a task reads, for who reads it."""
+        return self._planner.taken(task.work)
+
+    def close(self) -> None:
+        """The run has ended."""
+        self._planner.close()
 
     def _unproven(self) -> list[str]:
         """The sources that have not brought a record before, as far as it matters."""

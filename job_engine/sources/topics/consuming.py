@@ -1,9 +1,9 @@
-"""Read messages of one partition on a worker, from an offset up to another."""
+"""Read messages: a range of a partition on a worker, on a driver what comes behind a plan."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,18 @@ from job_engine.kafka_broker import (
     PASSING,
     QUIET,
     BrokerError,
+    Listing,
+    TopicListing,
     broker_error,
     kafka_client,
     no_permission,
     servers,
 )
 from job_engine.sources.topics.pieces import OffsetRange
-from querylang.dataclass import dataclass
+from job_engine.wire.packed_rows import pack, unpack
+from querylang.dataclass import dataclass, field, replace
 from querylang.printable import warn
-from runtime.instants import LATEST
+from runtime.instants import LATEST, NO_TIME
 
 CHUNK_MESSAGES = 200_000
 CHUNK_BYTES = 32 << 20
@@ -207,7 +210,7 @@ class _Reading:
             ) from end
 
 
-def _chunk(messages: list[Any]) -> Chunk:
+def _chunk(messages: Sequence[Any]) -> Chunk:
     count = len(messages)
     stamps = np.fromiter((message.timestamp()[1] for message in messages), np.int64, count)
     return Chunk(
@@ -215,3 +218,251 @@ def _chunk(messages: list[Any]) -> Chunk:
         np.where((stamps >= 0) & (stamps <= _LAST_STAMP), stamps, -1) * 1000,
         [message.value() for message in messages],
     )
+
+
+# Messages that come behind what is planned, taken by the driver itself.
+#
+# Then it need not ask what there is, and the worker that reads them need not fetch them. What is
+# planned of them is a range of offsets as any other, which a worker can fetch again.
+
+MOST_TAKEN = 10_000
+"""Messages that wait for their micro-batch, at most: as many as one worker reads. Where there are
+more, workers fetch them."""
+
+LISTED = 1_000_000
+"""µs. So often the broker is asked anyway: for new partitions, and whether all has come."""
+
+_FOLLOWING = {
+    "fetch.wait.max.ms": "500",  # the broker answers as soon as there is a message
+    "queued.min.messages": str(MOST_TAKEN),
+    "queued.max.messages.kbytes": "16384",
+    "fetch.queue.backoff.ms": "5",
+}
+
+Partition = tuple[str, int]
+"""A topic and a number."""
+
+Offsets = Mapping[Partition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TakenMessages:
+    """All messages from an offset up to another one, as a driver has taken them."""
+
+    topic: str
+    partition: int
+    start: int
+    until: int
+    chunk: Chunk
+
+    def has(self, wanted: OffsetRange) -> bool:
+        """Whether a range is a part of it."""
+        is_same = (self.topic, self.partition) == (wanted.topic, wanted.partition)
+        return is_same and self.start <= wanted.start and wanted.until <= self.until
+
+    def chunks(self, wanted: OffsetRange) -> Iterator[Chunk]:
+        """The messages of a range that is a part of it."""
+        first, last = np.searchsorted(self.chunk.offsets, (wanted.start, wanted.until)).tolist()
+        if first < last:
+            chunk = self.chunk
+            yield Chunk(chunk.offsets[first:last], chunk.timestamps[first:last], chunk.values[first:last])
+
+    def to_bytes(self) -> bytes:
+        """As a frame can hold it."""
+        header = {"topic": self.topic, "partition": self.partition, "start": self.start, "until": self.until}
+        values = self.chunk.values
+        lengths = np.array([-1 if value is None else len(value) for value in values], np.int64)
+        arrays = (own.tobytes() for own in (self.chunk.offsets, self.chunk.timestamps, lengths))
+        return pack("messages", 1, header, [*arrays, b"".join(value or b"" for value in values)])
+
+    @staticmethod
+    def of_bytes(data: bytes) -> TakenMessages:
+        """The inverse of `to_bytes`."""
+        header, (*arrays, content) = unpack("messages", 1, data)
+        offsets, timestamps, lengths = (np.frombuffer(own, np.int64) for own in arrays)
+        ends = np.maximum(lengths, 0).cumsum().tolist()
+        values = [
+            None if length < 0 else bytes(content[end - length : end])
+            for length, end in zip(lengths.tolist(), ends, strict=True)
+        ]
+        return TakenMessages(**header, chunk=Chunk(offsets, timestamps, values))
+
+
+@dataclass(slots=True)
+class _Followed:
+    """A partition: its messages from `first` up to `next` are there."""
+
+    first: int
+    next: int
+    messages: list[Any] = field(default_factory=list)
+
+    def forget(self, before: int) -> None:
+        self.first = max(self.first, before)
+        if self.messages and self.messages[0].offset() < before:
+            self.messages = [message for message in self.messages if message.offset() >= before]
+
+    @property
+    def until(self) -> int:
+        """Up to where a micro-batch of it reads: marks of transactions alone are not worth one."""
+        return self.next if self.messages else self.first
+
+
+class Follower:
+    """Takes the messages of partitions as they come.
+
+    It waits for nothing, and raises nothing: where something is wrong it follows no partition any
+    more, and whoever asks the broker then learns what it is.
+
+    client: options of librdkafka
+    """
+
+    def __init__(self, client: Mapping[str, str]) -> None:
+        self._client = client
+        self._consumer: Any = None
+        self._own: dict[Partition, _Followed] = {}
+
+    @property
+    def follows(self) -> bool:
+        """Whether it follows any."""
+        return self._consumer is not None
+
+    def follow(self, places: Offsets) -> None:
+        """Follow these partitions, each from an offset on; those that it follows continue."""
+        package = kafka_client()
+        new = {name: _Followed(offset, offset) for name, offset in places.items() if name not in self._own}
+        if not new:
+            return
+        self._own |= new
+        try:
+            if self._consumer is None:
+                self._consumer = package.Consumer({**_DEFAULTS, **_FOLLOWING, **self._client, **_SETTINGS})
+            self._consumer.assign([package.TopicPartition(*name, own.next) for name, own in self._own.items()])
+        except package.KafkaException:
+            self.stop()
+
+    def take(self, places: Offsets) -> Mapping[Partition, _Followed] | None:
+        """What has come of partitions from these offsets on; None = it does not follow these."""
+        is_followed = self._own.keys() == places.keys() and all(
+            own.first <= places[name] <= own.next for name, own in self._own.items()
+        )
+        if self._consumer is None or not is_followed:
+            self.stop()
+            return None
+        for name, own in self._own.items():
+            own.forget(places[name])
+        room = MOST_TAKEN - sum(len(own.messages) for own in self._own.values())
+        try:
+            for message in self._consumer.consume(room, timeout=0) if room > 0 else ():
+                self._add(message)
+        except kafka_client().KafkaException:
+            self.stop()
+            return None
+        return self._own
+
+    def _add(self, message: Any) -> None:
+        error, offset = message.error(), message.offset()
+        if error is not None and error.name() != "_PARTITION_EOF":
+            raise kafka_client().KafkaException(error)
+        own = self._own[message.topic(), message.partition()]
+        if error is None and offset >= own.next:
+            own.messages.append(message)
+            own.next = offset + 1
+        own.next = max(own.next, offset)
+
+    def taken(self, wanted: OffsetRange) -> TakenMessages | None:
+        """The messages of a range; None = they are not all there."""
+        own = self._own.get((wanted.topic, wanted.partition))
+        if own is None or wanted.is_lost or not own.first <= wanted.start <= wanted.until <= own.next:
+            return None
+        messages = [message for message in own.messages if wanted.start <= message.offset() < wanted.until]
+        return TakenMessages(wanted.topic, wanted.partition, wanted.start, wanted.until, _chunk(messages))
+
+    def stop(self) -> None:
+        """Follow nothing."""
+        if self._consumer is not None:
+            self._consumer.close()
+        self._consumer, self._own = None, {}
+
+
+class FollowedTopics:
+    """What there is of a source: what has come, and every now and then what the broker says.
+
+    ask: the broker's listing; raises BrokerError
+    now: the lister's clock, ns since 1970
+    """
+
+    def __init__(self, client: Mapping[str, str], ask: Callable[[], Listing], now: Callable[[], int]) -> None:
+        self._follower = Follower(client)
+        self._ask = ask
+        self._now = now
+        self._asked = Listing(NO_TIME, {})
+        self._rests_until = NO_TIME
+
+    @property
+    def follows(self) -> bool:
+        """As of `Follower`."""
+        return self._follower.follows
+
+    def listing(self, planned: Offsets) -> Listing:
+        """As `ask`, up to the messages that have come; `planned`: up to where is planned."""
+        moment, before = self._now() // 1000, _ends(self._asked)
+        has_followed = self._follower.follows
+        has_come = self._follower.take({name: planned[name] for name in before if name in planned})
+        if has_come is not None and moment < self._asked.moment + LISTED:
+            return _up_to(self._asked, moment, {name: own.until for name, own in has_come.items()})
+        self._asked = self._ask()
+        if has_come is not None and self._has_enough(has_come, before):
+            ends = _ends(self._asked)
+            until = {name: min(own.next, ends.get(name, own.next)) for name, own in has_come.items()}
+            return _up_to(self._asked, self._asked.moment, until)
+        if has_followed:
+            self._follower.stop()
+            self._rests_until = moment + LISTED
+        return self._asked
+
+    def _has_enough(self, has_come: Mapping[Partition, _Followed], before: Offsets) -> bool:
+        """Whether all has come that was there long ago, `before`, and not much is left."""
+        left = sum(max(0, end - has_come[name].next) for name, end in _ends(self._asked).items() if name in has_come)
+        return left <= MOST_TAKEN and all(own.next >= before[name] for name, own in has_come.items())
+
+    def follow(self, planned: Offsets) -> None:
+        """Take what comes behind these offsets from now on, unless much of it is there already.
+
+        Where the broker's clock gives the timestamps, time advances with each of its answers.
+        """
+        ends = _ends(self._asked)
+        has_clock = any(topic.is_append_time for topic in self._asked.topics.values())
+        places = {name: planned[name] for name in ends if name in planned}
+        left = sum(end - places[name] for name, end in ends.items() if name in places)
+        if not has_clock and left <= MOST_TAKEN and self._asked.moment >= self._rests_until:
+            self._follower.follow(places)
+
+    def taken(self, wanted: OffsetRange) -> TakenMessages | None:
+        """As `Follower.taken`."""
+        return self._follower.taken(wanted)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._follower.stop()
+
+
+def _ends(listing: Listing) -> Offsets:
+    return {
+        (name, number): item.until
+        for name, topic in listing.topics.items()
+        for number, item in topic.partitions.items()
+    }
+
+
+def _up_to(listing: Listing, moment: int, until: Offsets) -> Listing:
+    """A listing of a moment in which partitions end where their messages have come."""
+
+    def ended(name: str, topic: TopicListing) -> TopicListing:
+        partitions = {
+            number: item if end == item.until else replace(item, until=end, is_settled=False)
+            for number, item in topic.partitions.items()
+            for end in (until.get((name, number), item.until),)
+        }
+        return replace(topic, partitions=partitions)
+
+    return Listing(moment, {name: ended(name, topic) for name, topic in listing.topics.items()})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from job_engine.clock import sleep, wall_ns
 from job_engine.errors import SourceProblem, patience_of
@@ -27,6 +28,9 @@ from querylang.errors import counted
 from runtime.instants import NO_TIME
 from runtime.json_reader import shaped
 from runtime.timestamps import format_time
+
+if TYPE_CHECKING:
+    from job_engine.sources.topics.consuming import FollowedTopics, TakenMessages
 
 # Decide which offsets the next micro-batch reads, and how far partitions without messages advance.
 #
@@ -67,6 +71,7 @@ class OffsetPlanner:
 
     open_broker: the broker of a source
     now: the lister's clock, ns since 1970
+    follows: whether it may take the messages itself that come behind what is planned
     """
 
     def __init__(
@@ -76,10 +81,13 @@ class OffsetPlanner:
         now: Callable[[], int] = wall_ns,
         *,
         accepts_loss: bool = False,
+        follows: bool = False,
     ) -> None:
         self._sources = sources
         self._open = open_broker
         self._now = now
+        self._follows = follows
+        self._followed: dict[str, FollowedTopics] = {}
         self._accepts_loss = accepts_loss
         self._brokers: dict[str, Broker] = {}
         self._listings: dict[str, Listing] = {}
@@ -133,7 +141,7 @@ class OffsetPlanner:
     def _of_source(
         self, source: KafkaSource, before: Mapping[str, TopicPosition], report: Report
     ) -> tuple[list[OffsetRange], list[Advance], Mapping[str, TopicPosition]]:
-        listing = self._listing(source, report)
+        listing = self._listing(source, before, report)
         if listing is None:
             return [], [], before
         if self._is_fixed and source.name not in self._told_open:
@@ -149,14 +157,16 @@ class OffsetPlanner:
             advances += _advances(source, after, listing)
         if advances:
             self._advanced[source.name] = listing.moment
+        if source.name in self._followed and not self._is_fixed:
+            self._followed[source.name].follow(_places(after))
         return [*lost, *ranges], advances, after
 
-    def _listing(self, source: KafkaSource, report: Report) -> Listing | None:
+    def _listing(self, source: KafkaSource, before: Mapping[str, TopicPosition], report: Report) -> Listing | None:
         """What there is now; None = the brokers are down, and it is not known for how long."""
         if self._is_fixed:
             return self._listings[source.name]
         try:
-            found = self._broker(source).listing(source.topics)
+            found = self._listed(source, before)
         except BrokerError as error:
             moment = self._now() // 1000
             if source.name not in self._down_since:
@@ -172,6 +182,32 @@ class OffsetPlanner:
             report("answers_again", source.name, "")
         self._listings[source.name] = found
         return found
+
+    def _listed(self, source: KafkaSource, before: Mapping[str, TopicPosition]) -> Listing:
+        broker = self._broker(source)
+        if not self._follows:
+            return broker.listing(source.topics)
+        if source.name not in self._followed:
+            from job_engine.sources.topics.consuming import FollowedTopics  # a lister of its own has to start fast
+
+            ask = partial(broker.listing, source.topics)
+            self._followed[source.name] = FollowedTopics(source.client, ask, self._now)
+        return self._followed[source.name].listing(_places(before))
+
+    @property
+    def follows_all(self) -> bool:
+        """Whether it takes the messages of all sources itself at this time."""
+        return all(source.name in self._followed and self._followed[source.name].follows for source in self._sources)
+
+    def taken(self, wanted: OffsetRange) -> TakenMessages | None:
+        """The messages of a range that this process has taken itself; None = it has not."""
+        followed = self._followed.get(wanted.source)
+        return None if followed is None else followed.taken(wanted)
+
+    def close(self) -> None:
+        """End connections that take messages."""
+        for followed in self._followed.values():
+            followed.close()
 
     def _with_new(
         self, source: KafkaSource, before: Mapping[str, TopicPosition], listing: Listing, report: Report
@@ -285,6 +321,10 @@ class OffsetPlanner:
             ends.setdefault(item.topic, {})[item.partition] = item.until
         moved = {name: replace(known[name], next={**known[name].next, **offsets}) for name, offsets in ends.items()}
         return ranges, {**known, **moved}
+
+
+def _places(positions: Mapping[str, TopicPosition]) -> dict[tuple[str, int], int]:
+    return {(name, number): offset for name, own in positions.items() for number, offset in own.next.items()}
 
 
 def _with_partitions(position: TopicPosition, offsets: Mapping[int, int]) -> TopicPosition:
@@ -401,8 +441,17 @@ class PlannedTopics(KindPlanner):
 
     def __init__(self, sources: Sequence[KafkaSource], run: PlannedRun) -> None:
         self._planner = OffsetPlanner(
-            sources, lambda source: AskedBroker(source.client), run.now, accepts_loss=run.accepts_loss
+            sources,
+            lambda source: AskedBroker(source.client),
+            run.now,
+            accepts_loss=run.accepts_loss,
+            follows=run.follows,
         )
+
+    @property
+    def asks_nobody(self) -> bool:
+        """As `KindPlanner.asks_nobody`."""
+        return self._planner.follows_all
 
     def fix_end(self) -> None:
         """As `KindPlanner.fix_end`."""
@@ -420,6 +469,14 @@ class PlannedTopics(KindPlanner):
             for name, position in found.positions.items()
         }
         return Planned(pieces, bool(found.ranges), is_due=bool(found.advances))
+
+    def taken(self, work: TopicsWork) -> list[bytes]:
+        """As `KindPlanner.taken`."""
+        return [taken.to_bytes() for item in work.ranges if (taken := self._planner.taken(item)) is not None]
+
+    def close(self) -> None:
+        """As `KindPlanner.close`."""
+        self._planner.close()
 
 
 class TopicsPlanning(SourcePlanning):

@@ -13,7 +13,7 @@ from job_engine.kafka_broker import BrokerError
 from job_engine.sources.crash_marks import NO_MARKS, CrashMarks, Deadly, LivingPart, living_parts, without_skipped
 from job_engine.sources.kinds import SourceReading, TaskRun
 from job_engine.sources.reading import Read, Reading, pack_parts, pack_refused_records
-from job_engine.sources.topics.consuming import Chunk, GoneMessages, consumed
+from job_engine.sources.topics.consuming import Chunk, GoneMessages, TakenMessages, consumed
 from job_engine.sources.topics.pieces import Advance, OffsetRange, TopicsNews, TopicsWork
 from job_engine.sources.topics.settings import KafkaSource
 from job_engine.wire.packed_rows import pack_lost, pack_progress, pack_reports
@@ -50,6 +50,7 @@ class RangeReader:
     reading: Reading
     accepts_loss: bool
     marks: CrashMarks = NO_MARKS
+    taken: tuple[TakenMessages, ...] = ()
 
     def packed(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         """The packed rows of a range; raises InputError for messages that no longer exist."""
@@ -65,7 +66,7 @@ class RangeReader:
         while len(wanted):
             reached = wanted.start
             try:
-                for chunk in consumed(self.source.client, wanted, patience_of(self.source.retry)):
+                for chunk in self._chunks(wanted):
                     arrivals = _running_maximum(chunk, highest, wanted.latest)
                     highest, reached = int(arrivals[-1]), int(chunk.offsets[-1]) + 1
                     yield from self._packed(wanted, chunk, arrivals, is_suspect=is_suspect)
@@ -80,6 +81,14 @@ class RangeReader:
                 wanted = replace(wanted, start=until)
             except BrokerError as error:
                 raise (Unreachable if error.is_passing else InputError)(str(error)) from error
+
+    def _chunks(self, wanted: OffsetRange) -> Iterator[Chunk]:
+        taken = next((own for own in self.taken if own.has(wanted)), None)
+        return (
+            consumed(self.source.client, wanted, patience_of(self.source.retry))
+            if taken is None
+            else taken.chunks(wanted)
+        )
 
     def _packed(
         self, wanted: OffsetRange, chunk: Chunk, arrivals: NDArray[np.int64], *, is_suspect: bool
@@ -260,7 +269,8 @@ class TopicsReading(SourceReading):
 
     def packed(self, own: KafkaSource, work: TopicsWork, run: TaskRun) -> Iterator[pa.RecordBatch]:
         """As `SourceReading.packed`."""
-        reader = RangeReader(run.program, own, run.reading, run.accepts_loss, run.marks)
+        taken = tuple(map(TakenMessages.of_bytes, run.taken))
+        reader = RangeReader(run.program, own, run.reading, run.accepts_loss, run.marks, taken)
         for wanted in work.ranges:
             yield from reader.packed(wanted)
 

@@ -1,4 +1,4 @@
-"""A partition whose broker sends nothing for a while is reported, and so is the end of the silence."""
+"""A broker that sends nothing for a while is reported, and so is its return; what comes behind a plan is taken."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.kafka_broker import BrokerError
+from job_engine.kafka_broker import BrokerError, Listing, PartitionListing, TopicListing
 from job_engine.sources.topics import consuming
 from job_engine.sources.topics.consuming import consumed
 from job_engine.sources.topics.pieces import OffsetRange
@@ -56,7 +57,7 @@ class Message:
     def __init__(self, offset: int) -> None:
         self._offset = offset
 
-    def error(self) -> None:
+    def error(self) -> SimpleNamespace | None:
         return None
 
     def offset(self) -> int:
@@ -141,3 +142,149 @@ def test_a_topic_that_is_read_and_written_at_other_addresses_is_refused_at_the_s
     with pytest.raises(InputError, match=f"the topic '{job.topic}' is read by the source 'readings' and written by"):
         run(job.path)
     assert not (tmp_path / "state").exists()
+
+
+# Messages that a driver takes as they come.
+
+
+class Followed:
+    """A topic `t` with one partition, its client and the clock of its lister; `come`: its messages and ends by offset."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **topic: bool) -> None:
+        client = {"Consumer": lambda _: self, "KafkaException": RuntimeError, "TopicPartition": lambda *place: place}
+        monkeypatch.setattr(consuming, "kafka_client", lambda: SimpleNamespace(**client))
+        self.topic = topic
+        self.micros = self.asked = 0
+        self.end = 3
+        self.come: list[Arriving] = []
+        self.assigned: list[object] = []
+        self.topics = consuming.FollowedTopics(CLIENT, self.listing, lambda: self.micros * 1000)
+
+    def listing(self) -> Listing:
+        self.asked += 1
+        partitions = {0: PartitionListing(0, self.end)}
+        return Listing(self.micros, {"t": TopicListing("id", self.topic.get("is_append_time", False), partitions)})
+
+    def assign(self, places: object) -> None:
+        self.assigned.append(places)
+
+    def consume(self, _: int, timeout: float) -> list[Arriving]:
+        assert timeout == 0, "nobody waits"
+        come, self.come = self.come, []
+        return come
+
+    def close(self) -> None: ...
+
+    def until(self, planned: int, after: int = 10_000) -> int:
+        """Up to where the next micro-batch reads, which is asked for so many µs later."""
+        self.micros += after
+        until = self.topics.listing({("t", 0): planned}).topics["t"].partitions[0].until
+        self.topics.follow({("t", 0): until})
+        return until
+
+
+class Arriving(Message):
+    """A message of a followed partition, or what the client says at an offset: the name of an error."""
+
+    def __init__(self, offset: int, error: str | None = None) -> None:
+        super().__init__(offset)
+        self._error = error
+
+    def error(self) -> SimpleNamespace | None:
+        return None if self._error is None else SimpleNamespace(name=lambda: self._error)
+
+    def topic(self) -> str:
+        return "t"
+
+    def partition(self) -> int:
+        return 0
+
+
+def test_what_comes_is_planned_and_taken_without_asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Followed(monkeypatch)
+    assert broker.until(0) == 3
+    broker.come = [Arriving(3), Arriving(5)]
+    assert broker.until(3) == 6
+    taken = broker.topics.taken(OffsetRange("s", "t", 0, 0, 3, 6))
+    assert taken is not None
+    assert [chunk.offsets.tolist() for chunk in taken.chunks(OffsetRange("s", "t", 0, 0, 3, 6))] == [[3, 5]]
+    assert broker.topics.taken(OffsetRange("s", "t", 0, 0, 0, 3)) is None
+    assert (broker.asked, broker.assigned) == (1, [[("t", 0, 3)]])
+
+
+def test_a_broker_is_asked_every_second_for_what_no_message_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Followed(monkeypatch)
+    broker.until(0)
+    assert [(broker.until(3, 400_000), broker.asked) for _ in range(6)] == [
+        *[(3, 1)] * 2,
+        *[(3, 2)] * 3,
+        (3, 3),
+    ]
+
+
+def test_messages_that_have_not_come_yet_wait_for_the_next_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Followed(monkeypatch)
+    broker.until(0)
+    broker.end, broker.come = 9, [Arriving(3)]
+    assert (broker.until(3, 1_000_000), broker.asked) == (4, 2)
+
+
+def test_messages_that_do_not_come_for_a_second_are_planned_as_the_broker_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Followed(monkeypatch)
+    broker.until(0)
+    broker.end = 9
+    assert [broker.until(3, 1_000_000), broker.until(3, 1_000_000)] == [3, 9]
+    assert broker.topics.taken(OffsetRange("s", "t", 0, 0, 3, 9)) is None
+    assert [broker.until(9), broker.asked] == [9, 4]  # nothing is followed for a second
+
+
+def test_what_workers_fetch_together_is_planned_as_the_broker_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Followed(monkeypatch)
+    broker.until(0)
+    broker.end, broker.come = 90_000, [Arriving(3)]
+    assert broker.until(3, 1_000_000) == 90_000
+
+
+def test_nothing_is_followed_while_much_is_there_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Followed(monkeypatch)
+    broker.end = 90_000
+    broker.topics.listing({("t", 0): 0})
+    broker.topics.follow({("t", 0): 50_000})
+    assert broker.assigned == []
+
+
+def test_an_error_of_a_followed_partition_is_left_to_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Followed(monkeypatch)
+    broker.until(0)
+    broker.end, broker.come = 7, [Arriving(3), Arriving(3, "_AUTO_OFFSET_RESET")]
+    assert (broker.until(3), broker.asked) == (7, 2)
+
+
+def test_time_of_a_broker_is_asked_for_in_each_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Followed(monkeypatch, is_append_time=True)
+    assert [(broker.until(0), broker.asked), (broker.until(3), broker.asked)] == [(3, 1), (3, 2)]
+
+
+def test_marks_of_transactions_are_planned_with_messages_or_as_the_broker_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Followed(monkeypatch)
+    broker.until(0)
+    broker.end, broker.come = 4, [Arriving(4, "_PARTITION_EOF")]
+    assert [broker.until(3), broker.until(3, 1_000_000)] == [3, 4]
+    broker.come = [Arriving(4), Arriving(6, "_PARTITION_EOF")]
+    assert broker.until(4) == 6
+
+
+def test_a_partition_that_was_cut_back_is_seen_as_the_broker_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Followed(monkeypatch)
+    broker.until(0)
+    broker.end = 1
+    assert broker.until(3, 1_000_000) == 1
+
+
+def test_taken_messages_travel_as_bytes() -> None:
+    chunk = consuming.Chunk(np.array([3, 5, 8]), np.array([-1, 7, 9]), [b"a", None, b""])
+    found = consuming.TakenMessages.of_bytes(consuming.TakenMessages("t", 1, 3, 9, chunk).to_bytes())
+    assert (found.topic, found.partition, found.start, found.until, found.chunk.values) == ("t", 1, 3, 9, chunk.values)
+    assert [found.chunk.offsets.tolist(), found.chunk.timestamps.tolist()] == [[3, 5, 8], [-1, 7, 9]]
+    assert [found.has(OffsetRange("s", "t", 0, 1, 4, until)) for until in (9, 10)] == [True, False]
+    assert [part.values for part in found.chunks(OffsetRange("s", "t", 0, 1, 4, 8))] == [[None]]
