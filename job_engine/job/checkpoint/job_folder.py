@@ -71,11 +71,14 @@ class BatchFiles:
         return numbers_in(self.folder)
 
     def write(self, batch: int, data: Any) -> None:
-        """Write a micro-batch's data, and remove files that are now too old."""
+        """Write a micro-batch's data, and remove files that are now too old.
+
+        The local driver writes one at each commit, behind many micro-batches. The file before it
+        stays, however old: after a crash before the commit it is counted on from there.
+        """
         self._file(batch).write(data)
-        for number in self.numbers():
-            if number <= batch - self.kept:
-                self._file(number).remove()
+        for number in [number for number in self.numbers() if number <= batch][: -self.kept]:
+            self._file(number).remove()
 
     def _read(self, batch: int) -> Any:
         file = self._file(batch)

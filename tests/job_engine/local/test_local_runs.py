@@ -55,6 +55,14 @@ def test_a_run_continues_behind_each_durable_write(tmp_path: Path, point: str, c
     assert_exactly_once(tmp_path)
 
 
+def test_totals_of_a_commit_stay_until_the_next_one_however_many_micro_batches_later(tmp_path: Path) -> None:
+    path = sensors(tmp_path, 14)
+    crashed(path, CrashAt("committed"), interval=0.0)
+    crashed(path, CrashAt("totals"))
+    run(path)
+    assert_exactly_once(tmp_path)
+
+
 def test_all_micro_batches_since_the_last_commit_are_repeated(tmp_path: Path) -> None:
     path = sensors(tmp_path)
     assert crashed(path, CrashAt("begun", 4)) == [0, 1, 2, 3]
