@@ -78,7 +78,12 @@ class LocalRun:
         self._buckets = Buckets(pool, order.program)
         self._pace = pace
         self._log = RunLog(order.checkpoint)
-        self._lister = Lister({**order.options, "tasks": str(pool.count)}, self._notes, records=False, follows=True)
+        self._lister = Lister(
+            {**order.options, "tasks": str(pool.count)},
+            self._notes,
+            records=False,
+            most_followed=None if order.program.waits_for_all else 1,
+        )
         assert order.rows is not None, "workers see the same folder"
         self._rows = order.rows / "rows"  # of one micro-batch; beside them are drafts of two
         self._recording: Future[None] | None = None

@@ -192,14 +192,16 @@ class PlannedRun:
     now: the wall clock, ns since 1970
     accepts_loss: whether the job continues without what is lost
     firsts: options to look up when records arrive; None = their order says nothing
-    follows: whether the planner may take itself what tasks read (`KindPlanner.taken`)
+    most_followed: partitions whose records the planner may take itself as they come, if a source
+        has no more (`KindPlanner.taken`); those of one may come before earlier ones of another.
+        None = any number
     """
 
     checkpoint: Place
     now: Callable[[], int]
     accepts_loss: bool = False
     firsts: Mapping[str, str] | None = None
-    follows: bool = False
+    most_followed: int | None = 0
 
 
 class KindPlanner(ABC):

@@ -375,6 +375,11 @@ class Program:
         """The names of the sources whose records are in files."""
         return frozenset(item.name for item in self.sources if item.in_files)
 
+    @property
+    def waits_for_all(self) -> bool:
+        """Whether time waits for each partition, or follows from no record at all."""
+        return self.clock is Clock.PROCESSING or not self.idle_times.has_any
+
     def without_idle(self) -> Program:
         """The same for input that is there already: the wall clock says nothing about it."""
         return replace(self, idle=None, sources=tuple(replace(item, idle=None) for item in self.sources))

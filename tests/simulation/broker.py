@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 from types import SimpleNamespace
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -68,6 +69,7 @@ class Stored:
 class Partition:
     """A log; `first`: the least offset that retention has left, `gone`: what was before; `is_read`: by some reader.
 
+    made: the world's time; -inf = before it began
     is_known: a job has it on record: before that it may begin where the log begins
     is_open: it was read, and the job has not ended by itself since: what was read may be read again
     read_to: the offset behind the last one that was read
@@ -81,6 +83,7 @@ class Partition:
     is_read: bool = False
     is_known: bool = False
     is_open: bool = False
+    made: float = -inf
     read_to: int = 0
     done_to: int = 0
 

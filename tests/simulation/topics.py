@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 
+from job_engine.sources.topics.consuming import LISTED
 from tests.simulation.broker import Broker, Fate, Partition, Transaction
 from tests.torture.answers import Answers, of_tables, place
 from tests.torture.chained import chained_records
@@ -92,13 +93,17 @@ def _job(
 
 
 def write_messages(chooser: random.Random, broker: Broker, source: Topic) -> None:
-    """Produce the next messages of a topic: alone, in a transaction that stays open, or again behind one that failed."""
+    """Produce the next messages of a topic: alone, in a transaction that stays open, or again behind one that failed.
+
+    A producer learns of a new partition no sooner than a job, which asks every second: its messages are in order then.
+    """
     source.settle(broker)
     if chooser.random() < 0.1 and len(broker.topics[source.name]) < 5:
-        broker.topics[source.name].append(Partition())
+        broker.topics[source.name].append(Partition(made=broker.now))
     done = sum(len(rows) for _, rows in source.files)
     rows = source.rows[done : done + chooser.choice((1, 2, 5, 20))]
-    partitions = [chooser.randrange(len(broker.topics[source.name])) for _ in rows]
+    known = [number for number, own in enumerate(broker.topics[source.name]) if own.made <= broker.now - LISTED]
+    partitions = [chooser.choice(known) for _ in rows]
     way = chooser.choice(("alone", "alone", "open", "failed"))
     if way == "failed":
         _produce(broker, source, partitions, rows)

@@ -85,7 +85,7 @@ class InputPlanner:
     accepts_loss, firsts: as in `PlannedRun`
     notes: of the last micro-batch; None = as they are in the checkpoint
     records: whether `latest` puts a manifest on record; else `record` has to
-    follows: as in `PlannedRun`
+    most_followed: as in `PlannedRun`, of all sources
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class InputPlanner:
         firsts: Mapping[str, str] | None = None,
         notes: Callable[[], batch_log.JobNotes] | None = None,
         records: bool = True,
-        follows: bool = False,
+        most_followed: int | None = 0,
     ) -> None:
         self._run = run
         self._records = records
@@ -107,7 +107,8 @@ class InputPlanner:
         self._manifests = ManifestFolder.of(self._checkpoint)
         self._list_file = list_place(self._checkpoint)
         self._commands = CommandWatch(self._checkpoint, now)
-        planned = PlannedRun(self._checkpoint, now, accepts_loss, firsts, follows)
+        most = most_followed if most_followed is None or len(sources) <= most_followed else 0
+        planned = PlannedRun(self._checkpoint, now, accepts_loss, firsts, most)
         self._kinds = [
             _Kind(
                 {name: sources[name].format for name in names},
@@ -301,7 +302,8 @@ class Lister:
     notes: of the last micro-batch; None = as they are in the checkpoint
     records: whether `latest` puts a manifest on record; else `record` has to, before anybody sees
         results of its micro-batch
-    follows: as in `PlannedRun`; then tasks need what is `taken`, and there is an end, `close`
+    most_followed: as in `PlannedRun`, of all sources; tasks need what is `taken` then, and there is
+        an end, `close`
     """
 
     def __init__(
@@ -310,7 +312,7 @@ class Lister:
         notes: Callable[[], batch_log.JobNotes] | None = None,
         *,
         records: bool = True,
-        follows: bool = False,
+        most_followed: int | None = 0,
     ) -> None:
         self._options = options
         self._run = RunSettings.of_text(options["run"])
@@ -327,7 +329,7 @@ class Lister:
                 firsts=options if has_clock else None,
                 notes=self._notes,
                 records=records,
-                follows=follows,
+                most_followed=most_followed,
             )
 
     @property

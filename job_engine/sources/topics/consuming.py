@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -229,8 +230,8 @@ MOST_TAKEN = 10_000
 """Messages that wait for their micro-batch, at most: as many as one worker reads. Where there are
 more, workers fetch them."""
 
-LISTED = 1_000_000
-"""µs. So often the broker is asked anyway: for new partitions, and whether all has come."""
+LISTED = 1.0
+"""Seconds. So often the broker is asked anyway: for new partitions, and whether all has come."""
 
 _FOLLOWING = {
     "fetch.wait.max.ms": "500",  # the broker answers as soon as there is a message
@@ -389,14 +390,25 @@ class FollowedTopics:
 
     ask: the broker's listing; raises BrokerError
     now: the lister's clock, ns since 1970
+    most: partitions that may be followed, as `PlannedRun` says it
+    clock: seconds from any beginning; it never goes back
     """
 
-    def __init__(self, client: Mapping[str, str], ask: Callable[[], Listing], now: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        client: Mapping[str, str],
+        ask: Callable[[], Listing],
+        now: Callable[[], int],
+        most: int | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._follower = Follower(client)
         self._ask = ask
         self._now = now
+        self._most = most
+        self._clock = clock
         self._asked = Listing(NO_TIME, {})
-        self._rests_until = NO_TIME
+        self._asked_at = self._rests_until = -inf
 
     @property
     def follows(self) -> bool:
@@ -405,19 +417,19 @@ class FollowedTopics:
 
     def listing(self, planned: Offsets) -> Listing:
         """As `ask`, up to the messages that have come; `planned`: up to where is planned."""
-        moment, before = self._now() // 1000, _ends(self._asked)
+        began, moment, before = self._clock(), self._now() // 1000, _ends(self._asked)
         has_followed = self._follower.follows
         has_come = self._follower.take({name: planned[name] for name in before if name in planned})
-        if has_come is not None and moment < self._asked.moment + LISTED:
+        if has_come is not None and began < self._asked_at + LISTED:
             return _up_to(self._asked, moment, {name: own.until for name, own in has_come.items()})
-        self._asked = self._ask()
+        self._asked, self._asked_at = self._ask(), began
         if has_come is not None and self._has_enough(has_come, before):
             ends = _ends(self._asked)
             until = {name: min(own.next, ends.get(name, own.next)) for name, own in has_come.items()}
             return _up_to(self._asked, self._asked.moment, until)
         if has_followed:
             self._follower.stop()
-            self._rests_until = moment + LISTED
+            self._rests_until = began + LISTED
         return self._asked
 
     def _has_enough(self, has_come: Mapping[Partition, _Followed], before: Offsets) -> bool:
@@ -426,7 +438,7 @@ class FollowedTopics:
         return left <= MOST_TAKEN and all(own.next >= before[name] for name, own in has_come.items())
 
     def follow(self, planned: Offsets) -> None:
-        """Take what comes behind these offsets from now on, unless much of it is there already.
+        """Take what comes behind these offsets from now on, unless much is there already.
 
         Where the broker's clock gives the timestamps, time advances with each of its answers.
         """
@@ -434,7 +446,8 @@ class FollowedTopics:
         has_clock = any(topic.is_append_time for topic in self._asked.topics.values())
         places = {name: planned[name] for name in ends if name in planned}
         left = sum(end - places[name] for name, end in ends.items() if name in places)
-        if not has_clock and left <= MOST_TAKEN and self._asked.moment >= self._rests_until:
+        is_allowed = not has_clock and (self._most is None or len(ends) <= self._most)
+        if is_allowed and left <= MOST_TAKEN and self._asked_at >= self._rests_until:
             self._follower.follow(places)
 
     def taken(self, wanted: OffsetRange) -> TakenMessages | None:

@@ -71,7 +71,8 @@ class OffsetPlanner:
 
     open_broker: the broker of a source
     now: the lister's clock, ns since 1970
-    follows: whether it may take the messages itself that come behind what is planned
+    most_followed: as in `PlannedRun`; where there are control events, nothing is followed: time
+        does not wait for them
     """
 
     def __init__(
@@ -81,12 +82,12 @@ class OffsetPlanner:
         now: Callable[[], int] = wall_ns,
         *,
         accepts_loss: bool = False,
-        follows: bool = False,
+        most_followed: int | None = 0,
     ) -> None:
         self._sources = sources
         self._open = open_broker
         self._now = now
-        self._follows = follows
+        self._most_followed = 0 if any(source.is_control for source in sources) else most_followed
         self._followed: dict[str, FollowedTopics] = {}
         self._accepts_loss = accepts_loss
         self._brokers: dict[str, Broker] = {}
@@ -185,13 +186,13 @@ class OffsetPlanner:
 
     def _listed(self, source: KafkaSource, before: Mapping[str, TopicPosition]) -> Listing:
         broker = self._broker(source)
-        if not self._follows:
+        if self._most_followed == 0:
             return broker.listing(source.topics)
         if source.name not in self._followed:
             from job_engine.sources.topics.consuming import FollowedTopics  # a lister of its own has to start fast
 
             ask = partial(broker.listing, source.topics)
-            self._followed[source.name] = FollowedTopics(source.client, ask, self._now)
+            self._followed[source.name] = FollowedTopics(source.client, ask, self._now, self._most_followed)
         return self._followed[source.name].listing(_places(before))
 
     @property
@@ -445,7 +446,7 @@ class PlannedTopics(KindPlanner):
             lambda source: AskedBroker(source.client),
             run.now,
             accepts_loss=run.accepts_loss,
-            follows=run.follows,
+            most_followed=run.most_followed,
         )
 
     @property

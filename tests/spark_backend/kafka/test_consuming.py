@@ -150,7 +150,7 @@ def test_a_topic_that_is_read_and_written_at_other_addresses_is_refused_at_the_s
 class Followed:
     """A topic `t` with one partition, its client and the clock of its lister; `come`: its messages and ends by offset."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, **topic: bool) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, most: int | None = None, **topic: bool) -> None:
         client = {"Consumer": lambda _: self, "KafkaException": RuntimeError, "TopicPartition": lambda *place: place}
         monkeypatch.setattr(consuming, "kafka_client", lambda: SimpleNamespace(**client))
         self.topic = topic
@@ -158,12 +158,15 @@ class Followed:
         self.end = 3
         self.come: list[Arriving] = []
         self.assigned: list[object] = []
-        self.topics = consuming.FollowedTopics(CLIENT, self.listing, lambda: self.micros * 1000)
+        self.wall = 0
+        self.topics = consuming.FollowedTopics(
+            CLIENT, self.listing, lambda: self.wall * 1000, most, lambda: self.micros / 1_000_000
+        )
 
     def listing(self) -> Listing:
         self.asked += 1
         partitions = {0: PartitionListing(0, self.end)}
-        return Listing(self.micros, {"t": TopicListing("id", self.topic.get("is_append_time", False), partitions)})
+        return Listing(self.wall, {"t": TopicListing("id", self.topic.get("is_append_time", False), partitions)})
 
     def assign(self, places: object) -> None:
         self.assigned.append(places)
@@ -178,6 +181,7 @@ class Followed:
     def until(self, planned: int, after: int = 10_000) -> int:
         """Up to where the next micro-batch reads, which is asked for so many µs later."""
         self.micros += after
+        self.wall -= after  # somebody sets the clock back all the time
         until = self.topics.listing({("t", 0): planned}).topics["t"].partitions[0].until
         self.topics.follow({("t", 0): until})
         return until
@@ -263,6 +267,19 @@ def test_an_error_of_a_followed_partition_is_left_to_whoever_asks(monkeypatch: p
 def test_time_of_a_broker_is_asked_for_in_each_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Followed(monkeypatch, is_append_time=True)
     assert [(broker.until(0), broker.asked), (broker.until(3), broker.asked)] == [(3, 1), (3, 2)]
+
+
+def test_more_partitions_than_may_be_followed_are_asked_for_in_each_micro_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert [_asked_twice(monkeypatch, most) for most in (None, 1, 0)] == [1, 1, 2]
+
+
+def _asked_twice(monkeypatch: pytest.MonkeyPatch, most: int | None) -> int:
+    broker = Followed(monkeypatch, most)
+    broker.until(0)
+    broker.until(3)
+    return broker.asked
 
 
 def test_marks_of_transactions_are_planned_with_messages_or_as_the_broker_says(monkeypatch: pytest.MonkeyPatch) -> None:
