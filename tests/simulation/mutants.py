@@ -354,9 +354,7 @@ MISTAKES = (
         "                pass\n",
     ),
     Mistake("care", _BACKUP, "            finish_compactions(deployment, record.identity)\n", ""),
-    Mistake(
-        "care", _BACKUP, "                publishing(sink).remove(sink, places, record.identity, listed.batch)\n", ""
-    ),
+    Mistake("care", _BACKUP, "                publishing(sink).remove(sink, places, record.identity, last)\n", ""),
     Mistake("care", _MOVING, "Moved(folder, last + 1, committed_manifest", "Moved(folder, last, committed_manifest"),
     Mistake(
         "care",
