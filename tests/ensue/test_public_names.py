@@ -41,28 +41,28 @@ def test_every_public_name_has_an_example_on_its_page() -> None:
     assert missing == []
 
 
+def mypy(path: Path) -> str:
+    """What mypy prints about a file, by the rules of this project: all of `--strict`, and what `make lint` knows."""
+    command = [sys.executable, "-m", "mypy", "--no-error-summary", str(path)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+
+
 def test_mypy_finds_the_types_of_what_users_write(tmp_path: Path) -> None:
     """As for an installed package: the sources are on the path, and only `py.typed` says they have types."""
     example = tmp_path / "example.py"
     example.write_text((Path(__file__).parent / "typed_example.py").read_text() + "\nreveal_type(ensue.match)\n")
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", str(ROOT / ".mypy_cache")]
-    silent = ["--follow-imports=silent", "--ignore-missing-imports", "--config-file", ""]
-    done = subprocess.run([*command, *silent, str(example)], cwd=ROOT, capture_output=True, text=True, check=False)
-    notes = [line for line in done.stdout.splitlines() if ": error:" in line]
-    assert notes == [], done.stdout
-    assert "pyspark.sql" in done.stdout
-    assert "DataFrame" in done.stdout
+    told = mypy(example)
+    notes = [line for line in told.splitlines() if ": error:" in line]
+    assert notes == [], told
+    assert "pyspark.sql" in told
+    assert "DataFrame" in told
 
 
 def test_mypy_refuses_a_keyword_that_there_is_not_and_a_value_of_another_type(tmp_path: Path) -> None:
     lines = ['ensue.replay("q", "t", arrivals="x")', 'ensue.open("q", csv="delimiter=;", time_unit=5)']
     (tmp_path / "wrong.py").write_text("\n".join(["import ensue", *lines]))
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", str(ROOT / ".mypy_cache")]
-    silent = ["--follow-imports=silent", "--ignore-missing-imports", "--config-file", ""]
-    done = subprocess.run(
-        [*command, *silent, str(tmp_path / "wrong.py")], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    found = [line.partition("error: ")[2] for line in done.stdout.splitlines() if "error: " in line]
+    told = mypy(tmp_path / "wrong.py")
+    found = [line.partition("error: ")[2] for line in told.splitlines() if "error: " in line]
     assert found == [
         'Unexpected keyword argument "arrivals" for "replay"; did you mean "arrival"?  [call-arg]',
         'Argument "time_unit" to "open" has incompatible type "int"; expected "str | None"  [arg-type]',

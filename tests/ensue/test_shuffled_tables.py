@@ -18,7 +18,7 @@ from ensue.data_options import DataOptions
 from ensue.executors import contents
 from ensue.replay_to_file import replay_to_file
 from ensue.spark import match_files
-from runtime.replay.records import ROWS_AT_ONCE
+from runtime.replay import records
 from spark_backend.session import get_session
 
 QUERY = """event A { string k; integer n; }
@@ -73,8 +73,10 @@ def test_offsets_order_what_arrives_together(seed: int) -> None:
     assert answer(random.sample(rows, len(rows))) == answer(rows)
 
 
-def test_offsets_order_large_files_too(tmp_path: Path) -> None:
-    numbers = np.arange(2 * ROWS_AT_ONCE + 12)
+def test_offsets_order_large_files_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "ROWS_AT_ONCE", 1_000)
+    monkeypatch.setattr(records, "LEAST", 1_000)
+    numbers = np.arange(2 * records.ROWS_AT_ONCE + 12)
     table = pa.table({"at": numbers // 4 / 1000.0, "k": ["a"] * len(numbers), "n": numbers % 4, "offset": numbers})
     query = "event A { string k; integer n; }\ninputs { A() key k retain 2; } find A as a -> A as b where b.n = a.n + 1"
     for name, order in (("sorted", numbers), ("reversed", numbers // 4 * 4 + 3 - numbers % 4)):

@@ -23,7 +23,7 @@ def embedded(folder: Path) -> pd.DataFrame:
     frames: list[pd.DataFrame] = [result.outputs, result.discarded, result.ledger, result.matches_of("Q")]
     page: Path = result.report(folder / "cards.html")
     rows: int = len(result.steps) + len(result.match_objects())
-    return result.matches if text and frames and page and rows else result.metrics
+    return result.matches if text and frames and page.name and rows else result.metrics
 
 
 def incremental(state: Path) -> int:
