@@ -80,7 +80,7 @@ def engine_cases() -> list[EngineCase]:
 
 
 def cases_of(file: Path) -> list[EngineCase]:
-    read = yaml.safe_load(file.read_text("utf-8"))
+    read = yaml.load(file.read_text("utf-8"), Loader=yaml.CSafeLoader)
     assert set(read) == FILE_KEYS, file.name
     return [as_case(file.stem, case) for case in read["cases"]]
 

@@ -284,5 +284,5 @@ def _point(time: float) -> str:
 
 
 def _read(name: str) -> list[dict[str, Any]]:
-    cases: list[dict[str, Any]] = yaml.safe_load((FOLDER / name).read_text("utf-8"))
+    cases: list[dict[str, Any]] = yaml.load((FOLDER / name).read_text("utf-8"), Loader=yaml.CSafeLoader)
     return cases

@@ -25,6 +25,7 @@ LONGEST = 2.0
 """Seconds of processor time that one text may take."""
 
 
+@cache
 def corpus() -> list[str]:
     """Legal files of every construct, written by hand and drawn at random, and the texts of the error cases."""
     cases = [
@@ -36,7 +37,6 @@ def corpus() -> list[str]:
     return [*parts, *written, *[text for text in drawn if len(text) < 3000]]
 
 
-TEXTS = corpus()
 PARTS = re.compile(r"\w+|\s+|.", re.DOTALL)
 WORDS = (
     *KEYWORDS,
@@ -67,12 +67,12 @@ CHARACTERS = " \n\t\"'\\/*#.,:;(){}[]<>=+-%@_aZ0é\u00a0\ufeff\U0001f600"
 
 def mutated(random_: random.Random) -> str:
     """A text with a few characters, words or lines dropped, doubled, swapped or replaced, or with its end cut off."""
-    text = random_.choice(TEXTS)
+    text = random_.choice(corpus())
     match random_.randrange(8):
         case 0 | 1:
             parts, fresh = list(text), CHARACTERS
         case 2 | 3:
-            parts, fresh = text.splitlines(keepends=True), random_.choice(TEXTS).splitlines(keepends=True) or ["\n"]
+            parts, fresh = text.splitlines(keepends=True), random_.choice(corpus()).splitlines(keepends=True) or ["\n"]
         case _:
             parts, fresh = PARTS.findall(text), WORDS
     for _ in range(random_.choice((1, 1, 2, 3, 8))):
@@ -144,6 +144,6 @@ def test_no_text_takes_long() -> None:
 
 
 def test_the_corpus_has_legal_texts_and_others() -> None:
-    legal = [text for text in TEXTS if not parse(Source("x", text))[1]]
+    legal = [text for text in corpus() if not parse(Source("x", text))[1]]
     assert len(legal) >= 200
-    assert len(TEXTS) - len(legal) >= 30
+    assert len(corpus()) - len(legal) >= 30
