@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -152,6 +153,21 @@ def new_columns(path: Place, table: DeltaTable, wanted: pa.Schema, partition_by:
     if mistakes:
         raise InputError(f"{path}: the Delta table has another schema: {'; '.join(mistakes)}. Choose another folder")
     return [name for name in ours if name not in present]
+
+
+def refuse_mixture(path: Place, schemas: Sequence[pa.Schema]) -> None:
+    """Raise InputError if a new table could not have results of all these schemas."""
+    from deltalake import Schema
+
+    texts = [{field["name"]: field for field in fields_of_text(Schema.from_arrow(own).to_json())} for own in schemas]
+    for one, other in combinations(texts, 2):
+        for name in sorted(one.keys() & other.keys()):
+            own, new = one[name]["type"], other[name]["type"]
+            if not (_fits(own, new) and _fits(new, own)):
+                raise InputError(
+                    f"{path}: matches of two texts of the query do not fit into one Delta table: column '{name}' is"
+                    f" {_shown(own)} in one and {_shown(new)} in the other: deploy it under another name"
+                )
 
 
 def _by(columns: Sequence[str]) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from job_engine.deployment import Deployment
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.journal import Journal, Taking, instance_words, moment_of_change
-from job_engine.job.plan_rules import finished, finishing
+from job_engine.job.plan_rules import finished, finishing, refuse_mixtures
 from job_engine.job.written_journal import (
     asked_of_text,
     files_text,
@@ -94,12 +95,12 @@ def foretell(deployment: Deployment, change: FileChange, program: Program) -> Fo
     changes = [(command.text, command.at) for command in folder.commands.waiting() if command.kind == CHANGE]
     journal = journal.gathered_in(program)
     finish = finishing(deployment, feeds=program.feeds and journal.is_fed)
+    mixtures = partial(refuse_mixtures, deployment)
     for text, at in (*changes, (files_text(change), None)):
         moment = moment_of_change(reached.progress, at)
         asked = asked_of_text(text, deployment.value_of)
-        journal = journal.changed(
-            asked, Taking(0, moment, reached.batches.ended, finish, program.sources, program.crosses)
-        )
+        taking = Taking(0, moment, reached.batches.ended, finish, program.sources, program.crosses, mixtures)
+        journal = journal.changed(asked, taking)
     last = journal.taken[-1]
     if last.errors:
         raise InputError(f"{deployment.file}: {'; '.join(last.errors)}")

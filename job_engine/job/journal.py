@@ -6,7 +6,7 @@ A journal is plain data. It says which epochs there are, and what became of each
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import dropwhile
 from typing import Annotated, Any
 
@@ -76,6 +76,10 @@ Asked = FileChange | InstancesCommand | HistoryCommand | Change | Mistake
 """What a command asks for."""
 
 
+def _all_fit(before: Sequence[Plan], plan: Plan) -> None:
+    """Matches of all plans have their place, as in files."""
+
+
 @dataclass(frozen=True, slots=True)
 class Taking:
     """How a change is taken.
@@ -86,6 +90,7 @@ class Taking:
     finish: gives plans the settings of the job
     sources: of the job
     crosses: as of `Program`
+    refuse_mixtures: raises InputError if matches have no place beside those of earlier plans
     """
 
     command: int
@@ -94,6 +99,7 @@ class Taking:
     finish: Finish
     sources: tuple[ClockSource, ...] = ()
     crosses: bool = False
+    refuse_mixtures: Callable[[Sequence[Plan], Plan], None] = _all_fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,6 +442,7 @@ def _changed(journal: Journal, asked: Asked, taking: Taking) -> Journal:
     if applied.plan is not None:
         try:
             gathered = _gathered(journal, applied.plan, applied.heirs, taking)
+            taking.refuse_mixtures([epoch.plan for epoch in journal.epochs], applied.plan)
         except InputError as error:
             applied = Applied(journal.running, (_refusal(asked, error),))
     place, number = taking.moment.place, journal.next_notice

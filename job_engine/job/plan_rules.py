@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from job_engine.deployment import Deployment
+from job_engine.sinks.kinds import MATCHES
 from job_engine.sinks.names import channels, in_one_folder
 from job_engine.sources.kinds import kind_of
 from job_engine.wire.clock_sources import Clock, ClockSource, clock_source, sources_of
@@ -90,6 +91,18 @@ def finished(plan: Plan, deployment: Deployment, *, feeds: bool) -> Plan:
     for name, sink in deployment.sinks.items():
         refuse_unwritable(name, sink, complete)
     return complete
+
+
+def refuse_mixtures(deployment: Deployment, before: Sequence[Plan], plan: Plan) -> None:
+    """Raise InputError if matches of a plan have no place in their sink beside earlier ones.
+
+    before: plans whose matches may be still to be written
+    """
+    from job_engine.sinks import bucket_results  # slow to import
+
+    sink = deployment.sinks.get(MATCHES)
+    if sink is not None:
+        bucket_results.refuse_mixtures(sink, before, plan)
 
 
 def with_source_orderings(plan: Plan, deployment: Deployment, unseen: Collection[str] = ()) -> Plan:

@@ -19,7 +19,7 @@ from job_engine.wire.packed_rows import pack, unpack
 from job_engine.wire.program import Program, last_label, task_of
 from job_engine.wire.tagged_rows import Tag, TaggedRow, schema_of, spread_schema, user_table
 from querylang.dataclass import dataclass, field, replace
-from querylang.plan.model import Plan
+from querylang.plan.model import Plan, QueryPlan
 from runtime.results.ledger import RECEIVED
 
 if TYPE_CHECKING:
@@ -280,6 +280,25 @@ def part_of(tag: Tag, query: str, plan: Plan) -> str:
 def refuse_unwritable(name: str, sink: Sink, plan: Plan) -> None:
     """Raise InputError if results cannot be written to the sink of that name; writes nothing."""
     publishing(sink).refuse_unwritable(sink, _parts_of(name, sink, plan))
+
+
+def refuse_mixtures(sink: Sink, before: Sequence[Plan], plan: Plan) -> None:
+    """Raise InputError if matches of two texts of a query do not fit into one place.
+
+    before: plans whose matches may be still to be written
+    """
+    if sink.layout is not Layout.ONE:
+        publishing(sink).refuse_mixtures(sink, _mixtures(before, plan))
+
+
+def _mixtures(before: Sequence[Plan], plan: Plan) -> Iterator[tuple[str, Sequence[pa.Schema]]]:
+    texts: dict[str, dict[int, tuple[Plan, QueryPlan]]] = {match_folder(query): {} for query in plan.queries}
+    for each in (*before, plan):
+        for query in each.queries:  # while a text hands over, there are two of one name
+            texts.get(match_folder(query), {})[id(query)] = each, query
+    for part, found in texts.items():
+        if len(found) > 1:
+            yield part, [spread_schema(each, query) for each, query in found.values()]
 
 
 class _Schemas(Mapping[str, "pa.Schema"]):

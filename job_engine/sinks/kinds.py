@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -297,6 +297,14 @@ class Publishing(ABC):
         """Raise InputError if results cannot be written there; writes nothing.
 
         parts: the schemas of what is written, by part as in `TaskWriter.write`
+        """
+
+    def refuse_mixtures(  # noqa: B027  most kinds have nothing to refuse
+        self, sink: Sink, parts: Iterable[tuple[str, Sequence[pa.Schema]]]
+    ) -> None:
+        """Raise InputError if results of several texts do not fit into one part; files need not.
+
+        parts: schemas that may be written, by part as in `TaskWriter.write`
         """
 
     @abstractmethod

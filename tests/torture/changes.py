@@ -12,7 +12,7 @@ from job_engine.deployment_file import load_deployment
 from job_engine.job.commands import send_command
 from job_engine.sources.listing.command_folder import CHANGE, CommandFolder
 from runtime.instants import EARLIEST
-from tests.torture.answers import BEHIND, OF_JOBS, Control
+from tests.torture.answers import BEHIND, Control, is_of_jobs
 
 NAMES = ("Rise", "Silence", "_Three", "Extra", "Twice")
 INPUTS = "inputs {{ A() key k within {window}.0 wait {wait}.0; B() key k within {window}.0 wait {wait}.0; }}"
@@ -56,7 +56,7 @@ class Changes:
             outcome = folder.outcome(number)
             if outcome is None:
                 problems.append(f"a change has no outcome: {text}")
-            elif not any(OF_JOBS in error for error in outcome.errors):
+            elif not any(map(is_of_jobs, outcome.errors)):
                 place = EARLIEST if outcome.time is None else outcome.time  # before all records
                 controls.append(Control(place, text, f"{number}", BEHIND))
         return controls, problems

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import NotRequired, TypedDict
 
 from job_engine.deployment import Deployment
@@ -16,7 +17,7 @@ from job_engine.job.history.read_again import histories, joined_folder, remove_d
 from job_engine.job.history.running import HistoryProgram, HistoryReading
 from job_engine.job.journal import HistoryCommand, Journal, Taking, moment_of_change
 from job_engine.job.lookup_files import refuse_unknown_tables, with_kept_tables
-from job_engine.job.plan_rules import finishing
+from job_engine.job.plan_rules import finishing, refuse_mixtures
 from job_engine.job.preflight import Checked
 from job_engine.job.written_journal import asked_of_text, reached_journal, write_journal
 from job_engine.place import Place
@@ -79,7 +80,9 @@ def _changed(journal: Journal, ready: Checked, reached: Reached, command: Comman
     deployment, moment = ready.deployment, moment_of_change(reached.progress, command.at)
     finish = finishing(deployment, feeds=ready.program.feeds and journal.is_fed)
     program = ready.program
-    taking = Taking(command.number, moment, reached.batches.ended, finish, program.sources, program.crosses)
+    mixtures = partial(refuse_mixtures, deployment)
+    ended = reached.batches.ended
+    taking = Taking(command.number, moment, ended, finish, program.sources, program.crosses, mixtures)
     try:
         asked = asked_of_text(command.text, deployment.value_of)
     except DamagedJson as error:

@@ -8,7 +8,7 @@ inside the sink's folder.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 from urllib.parse import unquote
@@ -17,7 +17,14 @@ import pyarrow as pa
 
 from job_engine import delta_log
 from job_engine.delta_package import open_table, refuse_escapes, refuse_missing_package
-from job_engine.delta_publishing import Transaction, new_columns, opened_to_write, publish_files, take_out
+from job_engine.delta_publishing import (
+    Transaction,
+    new_columns,
+    opened_to_write,
+    publish_files,
+    refuse_mixture,
+    take_out,
+)
 from job_engine.errors import writing_to
 from job_engine.place import Place, RemotePath, in_same_system
 from job_engine.sinks import kinds
@@ -50,6 +57,11 @@ class Publishing(kinds.Publishing):
             else:
                 delta_log.refuse_unwritable(path, table)
                 new_columns(path, table, wanted, own.partition_by)
+
+    def refuse_mixtures(self, sink: Sink, parts: Iterable[tuple[str, Sequence[pa.Schema]]]) -> None:
+        """As `kinds.Publishing.refuse_mixtures`: a table has one schema."""
+        for part, schemas in parts:
+            refuse_mixture(sink.folder / part, schemas)
 
     def publish(self, batch: MicroBatch, drafts: Sequence[tuple[Sink, Sequence[Draft]]]) -> None:
         """One commit per table; what the table has already is removed."""
