@@ -18,7 +18,6 @@ from pathlib import Path
 
 from tests.simulation.__main__ import AT_ONCE, coverage, met_all, told
 from tests.simulation.faults import Met
-from tests.simulation.shrink import shrunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,15 @@ def hunted(first: int, seeds: int, processes: int, commit: str, folder: Path) ->
             wrong.append(story.seed)
             found = folder / f"seed-{story.seed}.txt"
             found.write_text(f"{story.text()}\n", "utf-8")
-            found.write_text(f"{story.text()}\n\nThe same with less:\n\n{shrunk(story.seed).text()}\n", "utf-8")
+            smallest = (
+                subprocess.run(  # in a process of its own: the package of Delta tables cannot be forked behind it
+                    [sys.executable, "-W", "ignore", "-m", "tests.simulation", "--seed", str(story.seed), "--shrink"],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+            )
+            found.write_text(f"{story.text()}\n\nThe same with less:\n\n{smallest.stdout}\n", "utf-8")
     faults = sum(count for (_, _, fault), count in total.items() if fault)
     return Part(commit, first, seeds, lives, faults, round(time.monotonic() - started, 1), wrong), total
 
