@@ -30,7 +30,7 @@ from runtime.column_types import Integers, arrow_type, different_numbers, has_co
 from runtime.columns.arrivals import column_name
 from runtime.columns.expressions import as_array, evaluate
 from runtime.columns.keys import group_rows
-from runtime.columns.rows import RepeatedTexts
+from runtime.columns.rows import RepeatedTexts, stable_order
 
 _HASHED = (Type.INTEGER, Type.STRING)
 """Types of fields whose values are hashed. Of floats 0.0 equals -0.0, which hashes do not know."""
@@ -384,7 +384,7 @@ def _add_ranges(
     is_value = pc.is_valid(column) if pa.types.is_integer(column.type) else pc.equal(column, column).fill_null(False)
     is_there = is_value.to_numpy(zero_copy_only=False)
     values = column.filter(is_value).to_numpy()
-    order = np.argsort(values, kind="stable")
+    order = stable_order(values) if values.dtype.kind == "i" else np.argsort(values, kind="stable")
     values, rows = values[order], rows[is_there][order]
     for own, numbers in wanted.items():
         begin = 0 if own.least is None else np.searchsorted(values, own.least, "left" if own.has_least else "right")

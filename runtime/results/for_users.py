@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -497,8 +498,9 @@ _RANDOM_TEXT = "match_id"
 """Identities are hashes: a dictionary of them, or compression, costs time and saves nothing."""
 
 
-def parquet_settings(schema: pa.Schema) -> dict[str, Any]:
-    """Arguments for `ParquetWriter`.
+@lru_cache(maxsize=64)
+def parquet_settings(schema: pa.Schema) -> Mapping[str, Any]:
+    """Arguments for `ParquetWriter`; made once where many queries have the same columns.
 
     Times and numbers are stored as differences, which are smaller than a dictionary of them and
     quicker to make. Text that repeats has a dictionary.
