@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from job_engine import durable_files
-from job_engine.durable_files import make_checkpoint, make_folder, make_kept_folder, write_durably
+from job_engine.durable_files import NewFolders, make_checkpoint, make_folder, make_kept_folder, write_durably
 from job_engine.job.checkpoint.job_folder import BatchFiles, JobFolder
 from job_engine.local_path import LocalPath
 from job_engine.sinks.kinds import MicroBatch, publishing, writing
@@ -81,6 +81,23 @@ def test_a_folder_that_another_process_has_made_is_on_the_disk_before_it_is_used
     monkeypatch.setattr(durable_files, "_ON_DISK", set())
     make(folder)
     assert synced[2:][-1:] == ["sync b"]
+
+
+def test_names_of_new_folders_are_synced_together_and_those_above_others_before(
+    tmp_path: Path, synced: list[str]
+) -> None:
+    folders, place = NewFolders(), LocalPath.of(tmp_path)
+    for name in ("a", "b", "c"):
+        folders.make(place / name)
+    synced.clear()
+    folders.make(place / "a" / "below")
+    assert synced == [f"sync {tmp_path.name}"]
+    folders.make(place / "a" / "other")
+    folders.sync()
+    assert synced[1:] == ["sync a"]
+    folders.make(place / "b")
+    folders.sync()
+    assert len(synced) == 2, "it is on the disk"
 
 
 def test_a_folder_above_that_nobody_may_read_is_none_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
