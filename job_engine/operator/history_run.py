@@ -27,6 +27,7 @@ from job_engine.wire.program import Program
 from job_engine.wire.tagged_rows import Tag
 from querylang.dataclass import replace
 from querylang.errors import InputError
+from querylang.plan.model import public_title
 from runtime.results.ledger import Account
 
 OTHER_QUERIES = "other queries were deployed since the history was read; deploy again"
@@ -43,6 +44,7 @@ class HistoryRun:
         """`titles`: of the queries that are counted; the others feed them."""
         assert not program.epochs, "its queries do not change"
         self._program, self._titles = program, frozenset(titles)
+        self._counted_names = frozenset(map(public_title, titles))
         self._open = _opened(program, dict.fromkeys(range(program.buckets)))
         self._account: Account = Account()
         self.matches = 0
@@ -107,7 +109,7 @@ class HistoryRun:
         return found
 
     def _counted(self, ledger: pa.Table) -> Account:
-        return _of_rows([row for row in ledger.to_pylist() if row["query"] in self._titles])
+        return _of_rows([row for row in ledger.to_pylist() if row["query"] in self._counted_names])
 
 
 class SeenRun:

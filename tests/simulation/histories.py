@@ -36,7 +36,7 @@ REFUSALS = (
 )
 """In errors of a command that are as they should be."""
 
-DEPLOYED = re.compile(r"'(\w+)'")
+DEPLOYED = re.compile(r"'(\w+)' is deployed")
 
 
 @dataclass(frozen=True, slots=True)

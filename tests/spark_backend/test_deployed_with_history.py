@@ -175,9 +175,19 @@ def test_a_query_that_has_ended_is_deployed_again_with_its_history(job: JobWitho
         job.bring("slow", number, range(100 * number, 100 * number + 90, 2))
         job.bring("swift", number, range(100 * number, 100 * number + 90, 3))
         job.run()
+    before = job.account("Falling")
     send_with_history(job.deployment, FALLING, "start")
     job.start()
     assert [query.name for query in job.program.running().queries] == ["Rising", "Falling"]
+    job.bring("slow", 9, range(900, 990, 2))
+    job.run()
+    counts = [
+        sum(count for (_, what), count in each.items() if what == "received")
+        for each in (before, job.account("Falling"))
+    ]
+    assert counts[1] - counts[0] == sum(
+        count for (_, what), count in job.account("Rising").items() if what == "received"
+    )
 
 
 def test_a_file_that_goes_while_the_history_is_read_is_a_gap(
