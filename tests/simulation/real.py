@@ -66,6 +66,7 @@ class NoBroker:
     """These jobs have no topics, and no store."""
 
     topics: dict[str, object] = {}  # noqa: RUF012  it stays empty
+    has_just_begun = False
 
     def is_away(self) -> bool:
         """As `Broker.is_away`."""

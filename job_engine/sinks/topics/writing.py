@@ -71,7 +71,8 @@ def _known_keys(table: pa.Table) -> tuple[list[str], list[str]] | None:
 
     By column, as rows cost ten times as much.
     """
-    if "kind" in table.column_names or not {"match_id", "key"} <= set(table.column_names):
+    names = set(table.column_names)
+    if "kind" in names or not {"match_id", "key"} <= names:
         return None
     ids, key = plain_texts(one_chunk(table.column("match_id"))), one_chunk(table.column("key"))
     if ids is None or not pa.types.is_struct(key.type) or key.type.num_fields != 1 or key.null_count:
