@@ -165,6 +165,20 @@ def with_routing(rounds: Rounds, routing: Routing | None) -> GroupRounds[Results
         return found
 
 
+def _in_step(rounds: Rounds, routing: Routing | None, *, crosses: bool) -> GroupRounds[Results]:
+    """A call of an engine in as many rounds as those of all groups that cross in some epoch.
+
+    crosses: whether queries of this one do in the epoch; those of others feed each other within it
+    """
+    if crosses:
+        return (yield from with_routing(rounds, routing))
+    found: Results = only_result(rounds)
+    for _ in range(0 if routing is None else routing.crossing.rounds - 1):
+        assert routing is not None, "it has rounds"
+        yield routing, None
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class _Work:
     """What the engines of a bucket are called with.
@@ -209,7 +223,9 @@ class _Work:
         limit: time advances no further, µs
         routing: of the stage
         """
-        engine.cross(routing.crossing if routing is not None and group.number in routing.groups else None)
+        routing = routing if routing is not None and group.number in routing.groups else None
+        crosses = routing is not None and any(query.name in routing.crossing.levels for query in group.plan.queries)
+        engine.cross(routing.crossing if routing is not None and crosses else None)
         given: list[Results] = []
         turn = self.turns[group.number]
         reached = limit if self.flush and not is_last else turn.now
@@ -221,10 +237,10 @@ class _Work:
             given.append(Results(outputs=_control_rows(group.plan, pieces.controls, engine.clock)))
         without_idle = NO_TIME if turn.without_idle is None else min(turn.without_idle, limit)
         call = engine.process_in_rounds(arrivals, now=now, without_idle=without_idle)
-        results = yield from with_routing(call, routing)
+        results = yield from _in_step(call, routing, crosses=crosses)
         given.append(_without_repeats(results, pieces.copies, group, is_home=self.visit.is_home))
         if self.flush and is_last:
-            given.append((yield from with_routing(engine.flush_in_rounds(), routing)))
+            given.append((yield from _in_step(engine.flush_in_rounds(), routing, crosses=crosses)))
         return given
 
     def stages(self, group: PartitionGroup, epoch: int) -> Iterator[tuple[Stage, Pieces, int, Stage | None]]:
