@@ -189,6 +189,8 @@ class LocalRun:
 
         self._publishing = begun(publish, "ensue results")
         self._last, self._open = entry, self._open + 1
+        if may_be_repeated:  # it removes all drafts, of which there are none of the next one yet
+            self._end_publishing()
 
     def _end_publishing(self) -> None:
         """Wait until all results so far are visible; raises what prevents it."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import write_deltalake
@@ -13,6 +15,7 @@ from job_engine.job.checkpoint.job_folder import JobFolder, failed_tries, told_d
 from job_engine.job.stages.start import RunKind
 from job_engine.job.upkeep.backup import back_up, restore
 from job_engine.place import place_of
+from job_engine.sinks.folder.publishing import Publishing
 from querylang.errors import InputError
 from tests.support.delta_tables import FROM_TABLE
 from tests.support.kafka.broker import Broker
@@ -70,6 +73,23 @@ def test_a_backup_of_what_was_begun_is_written_again_where_it_was_planned_anew_s
     run(path)
     assert files_of(tmp_path, 1) == 4
     assert_exactly_once(tmp_path)
+
+
+def test_what_removes_old_drafts_leaves_those_of_the_next_micro_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = local(project(tmp_path, files=4))
+    add_files(tmp_path, table(24_000), 12)  # workers write files of so many results
+    crashed(path, CrashAt("published", 1))
+    removes = Publishing.remove_leftovers
+
+    def later(*given: Any) -> None:
+        time.sleep(0.5)
+        removes(*given)
+
+    monkeypatch.setattr(Publishing, "remove_leftovers", later)
+    run(path)
+    assert streamed(tmp_path) == expected(tmp_path)
 
 
 def test_a_backup_of_what_was_begun_leaves_its_results(tmp_path: Path) -> None:
