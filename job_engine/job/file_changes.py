@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from job_engine.deployment import Deployment
 from job_engine.job.checkpoint.job_folder import JobFolder
-from job_engine.job.journal import Journal, Taking, instance_words, moment_of_change
-from job_engine.job.plan_rules import finished, finishing, refuse_mixtures
+from job_engine.job.journal import Journal, instance_words, moment_of_change
+from job_engine.job.plan_rules import finished
 from job_engine.job.written_journal import (
     asked_of_text,
     files_text,
+    how_taken,
     is_same,
     reached_journal,
     read_journal,
@@ -94,13 +94,10 @@ def foretell(deployment: Deployment, change: FileChange, program: Program) -> Fo
     journal = (reached_journal(deployment, reached) or _begun(deployment, change, program)).annotated_by(change.files)
     changes = [(command.text, command.at) for command in folder.commands.waiting() if command.kind == CHANGE]
     journal = journal.gathered_in(program)
-    finish = finishing(deployment, feeds=program.feeds and journal.is_fed)
-    mixtures = partial(refuse_mixtures, deployment)
     for text, at in (*changes, (files_text(change), None)):
         moment = moment_of_change(reached.progress, at)
         asked = asked_of_text(text, deployment.value_of)
-        taking = Taking(0, moment, reached.batches.ended, finish, program.sources, program.crosses, mixtures)
-        journal = journal.changed(asked, taking)
+        journal = journal.changed(asked, how_taken(deployment, program, journal, moment, reached.batches.ended))
     last = journal.taken[-1]
     if last.errors:
         raise InputError(f"{deployment.file}: {'; '.join(last.errors)}")

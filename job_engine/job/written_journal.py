@@ -15,6 +15,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any, NotRequired, TypedDict
 
 from job_engine.chance import new_salt
@@ -32,12 +33,15 @@ from job_engine.job.journal import (
     JournalEpoch,
     Mistake,
     Taken,
+    Taking,
     instance_words,
 )
+from job_engine.job.plan_rules import finishing, refuse_mixtures
 from job_engine.place import Place
 from job_engine.wire.gathering import Gathered
 from job_engine.wire.plan_text import is_packed, load_alone, load_plan, plan_text, template_text
-from job_engine.wire.program import History
+from job_engine.wire.program import History, Program
+from querylang.changes import Moment
 from querylang.errors import InputError, counted
 from querylang.merging import FileChange
 from querylang.parameters import converted
@@ -98,6 +102,20 @@ def reached_journal(deployment: Deployment, reached: Reached | None = None) -> J
         return None
     now = reached or JobFolder(deployment.checkpoint).reached()
     return journal.settled(now.progress, now.batches.ended)
+
+
+def how_taken(
+    deployment: Deployment, program: Program, journal: Journal, moment: Moment, batch: int, command: int = 0
+) -> Taking:
+    """How a change of a job is taken behind micro-batch `batch`.
+
+    program: what the files say
+    command: as of `Taking`; 0 = it is only foretold
+    """
+    finish = finishing(deployment, feeds=program.feeds and journal.is_fed)
+    return Taking(
+        command, moment, batch, finish, program.sources, program.crosses, partial(refuse_mixtures, deployment)
+    )
 
 
 def write_journal(checkpoint: Place, journal: Journal) -> None:

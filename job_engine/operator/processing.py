@@ -173,9 +173,9 @@ def _in_step(rounds: Rounds, routing: Routing | None, *, crosses: bool) -> Group
     if crosses:
         return (yield from with_routing(rounds, routing))
     found: Results = only_result(rounds)
-    for _ in range(0 if routing is None else routing.crossing.rounds - 1):
-        assert routing is not None, "it has rounds"
-        yield routing, None
+    if routing is not None:
+        for _ in range(routing.crossing.rounds - 1):
+            yield routing, None
     return found
 
 

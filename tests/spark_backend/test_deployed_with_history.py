@@ -166,15 +166,20 @@ def test_a_gap_is_refused_with_its_bounds(job: JobWithoutSpark) -> None:
     assert job.found("Falling")
 
 
+def runs_twice_more(job: JobWithoutSpark) -> None:
+    """Two micro-batches, behind which nothing of what ran before is to be processed."""
+    for number in (7, 8):
+        job.bring("slow", number, range(100 * number, 100 * number + 90, 2))
+        job.bring("swift", number, range(100 * number, 100 * number + 90, 3))
+        job.run()
+
+
 def test_a_query_that_has_ended_is_deployed_again_with_its_history(job: JobWithoutSpark) -> None:
     send_with_history(job.deployment, FALLING, "start")
     job.start()
     send_change(job.deployment, 'UndeployQuery("Falling")', wait=False)
     job.start()
-    for number in (7, 8):
-        job.bring("slow", number, range(100 * number, 100 * number + 90, 2))
-        job.bring("swift", number, range(100 * number, 100 * number + 90, 3))
-        job.run()
+    runs_twice_more(job)
     before = job.account("Falling")
     send_with_history(job.deployment, FALLING, "start")
     job.start()
@@ -475,10 +480,7 @@ def test_what_is_routed_still_is_there_for_who_takes_it_again(tmp_path: Path) ->
     job = in_chains(tmp_path / "job", AFTER)
     send_change(job.deployment, 'UndeployQuery("After")', wait=False)
     job.start()
-    for number in (7, 8):
-        job.bring("slow", number, range(100 * number, 100 * number + 90, 2))
-        job.bring("swift", number, range(100 * number, 100 * number + 90, 3))
-        job.run()
+    runs_twice_more(job)
     send_with_history(job.deployment, ALARM + EVENT + AFTER, "start")
     job.start()
     assert [query.name for query in job.program.running().queries] == ["Rising", "After"]

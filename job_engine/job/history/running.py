@@ -27,10 +27,9 @@ from job_engine.job.history.read_again import (
     write_mark,
 )
 from job_engine.job.history.table_run import limits_of, met_sources, run_over_table
-from job_engine.job.journal import HistoryCommand, Journal, Taking, moment_of_change
+from job_engine.job.journal import HistoryCommand, Journal, moment_of_change
 from job_engine.job.lookup_files import refuse_unknown_tables, with_kept_tables
-from job_engine.job.plan_rules import finishing
-from job_engine.job.written_journal import history_text, reached_journal
+from job_engine.job.written_journal import history_text, how_taken, reached_journal
 from job_engine.operator.clocks import JobClock, SourceWatermark
 from job_engine.operator.history_run import OTHER_QUERIES, HistoryRun, SeenRun
 from job_engine.place import Place
@@ -356,8 +355,7 @@ def _program(deployment: Deployment, command: HistoryCommand) -> HistoryProgram:
     journal = reached_journal(deployment) or Journal.begin(files, program.plan(), program.gathered)
     journal = journal.annotated_by(files).gathered_in(program)
     moment = moment_of_change(JobFolder(deployment.checkpoint).last_progress(), None)
-    finish = finishing(deployment, feeds=program.feeds and journal.is_fed)
-    foretold = journal.joined(command, Taking(0, moment, 0, finish, program.sources, program.crosses), "")
+    foretold = journal.joined(command, how_taken(deployment, program, journal, moment, 0), "")
     if foretold.taken[-1].errors:
         raise InputError("; ".join(foretold.taken[-1].errors))
     own = HistoryProgram.of(foretold, program)

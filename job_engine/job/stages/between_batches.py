@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from typing import NotRequired, TypedDict
 
 from job_engine.deployment import Deployment
@@ -15,11 +14,11 @@ from job_engine.job.checkpoint.checkpoint_record import write_record
 from job_engine.job.checkpoint.job_folder import JobFolder, Reached, remove_tries
 from job_engine.job.history.read_again import histories, joined_folder, remove_done, remove_unused
 from job_engine.job.history.running import HistoryProgram, HistoryReading
-from job_engine.job.journal import HistoryCommand, Journal, Taking, moment_of_change
+from job_engine.job.journal import HistoryCommand, Journal, moment_of_change
 from job_engine.job.lookup_files import refuse_unknown_tables, with_kept_tables
-from job_engine.job.plan_rules import finishing, refuse_mixtures
+from job_engine.job.plan_rules import finishing
 from job_engine.job.preflight import Checked
-from job_engine.job.written_journal import asked_of_text, reached_journal, write_journal
+from job_engine.job.written_journal import asked_of_text, how_taken, reached_journal, write_journal
 from job_engine.place import Place
 from job_engine.sinks.kinds import MicroBatch, publishing
 from job_engine.sources.kinds import Part, kind_of, planning_of
@@ -78,11 +77,7 @@ def changed_program(ready: Checked, reached: Reached) -> Program:
 def _changed(journal: Journal, ready: Checked, reached: Reached, command: Command) -> Journal:
     """The journal after a change that a command asks for."""
     deployment, moment = ready.deployment, moment_of_change(reached.progress, command.at)
-    finish = finishing(deployment, feeds=ready.program.feeds and journal.is_fed)
-    program = ready.program
-    mixtures = partial(refuse_mixtures, deployment)
-    ended = reached.batches.ended
-    taking = Taking(command.number, moment, ended, finish, program.sources, program.crosses, mixtures)
+    taking = how_taken(deployment, ready.program, journal, moment, reached.batches.ended, command.number)
     try:
         asked = asked_of_text(command.text, deployment.value_of)
     except DamagedJson as error:

@@ -218,8 +218,8 @@ def _moved(opened: Opened, wanted: Deployment) -> MoveReport:
         to_set={},
     )
     if last < 0:
-        has_groups_of_old = wanted.buckets == opened.deployment.buckets and gathered is None
-        if opened.program.epochs and unjoined(opened.program, 0) and not has_groups_of_old:
+        is_divided_anew = wanted.buckets != opened.deployment.buckets or gathered is not None
+        if opened.program.epochs and unjoined(opened.program, 0) and is_divided_anew:
             raise InputError(f"{checkpoint}: {HISTORY_IS_MISSING}; nothing was changed")
         write_record(checkpoint, record)
         note_release(checkpoint)
