@@ -6,7 +6,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -19,8 +19,11 @@ from job_engine.sources.listing.command_folder import CHANGE, CommandFolder
 from querylang.plan.routing import receivers
 from runtime.instants import EARLIEST
 from tests.support.books import divided
-from tests.torture.answers import BEHIND, Answers, Comparable, Control, replayed
-from tests.torture.streams import SECOND, Source
+from tests.torture.answers import BEHIND, Answers, Comparable, Control
+from tests.torture.streams import SECOND
+
+Replay = Callable[[Path, list[Control]], Answers]
+"""Gives the answers of queries to all that was read, and to control events."""
 
 REFUSALS = (
     "no job has run on this checkpoint yet",
@@ -143,16 +146,16 @@ class Histories:
                 problems.append(f"a history was refused: {outcome.errors[0]}")
         return found, problems
 
-    def expected(self, sources: list[Source], done: Sequence[Done]) -> Answers:
+    def expected(self, replay: Replay, done: Sequence[Done]) -> Answers:
         """What the job has to give: all queries have been there from the beginning, but say nothing before their place."""
         always = self.queries.keys() - self.later
         ends = [item for item in done if item.ended in always]
-        total = _of(self._replayed(always, ends, sources), {*always, ""}, EARLIEST)
+        total = _of(self._replayed(always, ends, replay), {*always, ""}, EARLIEST)
         for item in done:
             if item.deployed:
                 running = self._running(done, item)
                 ends = [other for other in done if other.ended is not None and other.number > item.number]
-                found = self._replayed(running, ends, sources)
+                found = self._replayed(running, ends, replay)
                 total = _sum(total, _of(found, item.deployed, item.place))
         return total
 
@@ -164,12 +167,12 @@ class Histories:
                 running = (running | item.deployed) - {item.ended or ""}
         return running
 
-    def _replayed(self, names: Collection[str], ends: Sequence[Done], sources: list[Source]) -> Answers:
+    def _replayed(self, names: Collection[str], ends: Sequence[Done], replay: Replay) -> Answers:
         folder = self.deployment.parent / f"texts {len([*self.deployment.parent.iterdir()])}"
         folder.mkdir()
         file = folder / "whole.query"
         file.write_text(self.types + "".join(text for name, text in self.queries.items() if name in names), "utf-8")
-        return replayed(file, sources, [item.control for item in ends])
+        return replay(file, [item.control for item in ends])
 
 
 def said(answers: Answers) -> Answers:

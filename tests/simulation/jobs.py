@@ -43,7 +43,7 @@ from tests.simulation.topics import (
 )
 from tests.simulation.world import World
 from tests.support.scenario import query_text
-from tests.torture.answers import Answers, Comparable, replayed, written
+from tests.torture.answers import Answers, Comparable, Control, replayed, written
 from tests.torture.chained import chained_change, chained_deployment
 from tests.torture.changes import Changes
 from tests.torture.deployments import cells_of
@@ -94,7 +94,7 @@ class Kind(StrEnum):
     STORES = "three queries with waits over files in a store, which sinks and checkpoint may be in, too"
 
 
-HISTORIES = {Kind.FILES: 0.3, Kind.QUERIES: 0.3, Kind.CHAINS: 0.4}
+HISTORIES = {Kind.FILES: 0.3, Kind.QUERIES: 0.3, Kind.CHAINS: 0.4, Kind.TOPICS: 0.3, Kind.CHAINED_TOPICS: 0.4}
 """How often queries of a kind of job are deployed with history."""
 
 LOSING = 0.2
@@ -189,7 +189,7 @@ class Telling:
             if less.rows is not None:  # those that are there already stay
                 source.rows = source.rows[: max(less.rows, sum(len(rows) for _, rows in source.files))]
         self._less, world.faults.muted = less, less.muted
-        is_chained = own is Kind.CHAINS
+        is_chained = own in (Kind.CHAINS, Kind.CHAINED_TOPICS)
         self._changes = Changes(self._path, chained_change(self._path)) if is_chained else Changes(self._path)
         is_changed = own in (Kind.FILES, Kind.CHAINS) and self._chooser.random() < 0.3
         self._histories: Histories | None = None
@@ -199,9 +199,12 @@ class Telling:
         if has_histories and own in HISTORIES and self._past.random() < HISTORIES[own]:
             self._histories = Histories.of(self._path, self._past)
             is_changed = is_changed and self._histories is None
+        elif has_histories and own in OF_TOPICS:
+            is_changed = self._past.random() < 0.4
         self._change_rate = 0.3 if is_changed else 0.0
         self._expiry = random.Random(f"expiry {story.seed}")
         self._expires = has_histories and own in OF_TOPICS and self._expiry.random() < 0.4
+        self._expires &= self._histories is None and not is_changed
         self._others: Others | None = None
         if own is Kind.DELTA:
             others = random.Random(f"others {story.seed}")
@@ -528,18 +531,21 @@ class Telling:
         """What a replay gives, and what is wrong with answers to changes."""
         if self._histories is not None:
             done, wrong = self._histories.done()
-            return self._histories.expected(self._sources, done), wrong
+            return self._histories.expected(self._replayed, done), wrong
         (query,) = self._folder.glob("*.query")
-        if self._topics:
-            return replayed_topics(query, self._topics, self._world.broker), []
         if self._others is not None:
             tables = [source for source in self._sources if isinstance(source, Table)]
             return replayed_tables(self._path, query, tables, self._others.gone)
         controls, wrong = self._changes.controls()
         if self._losses is None:
-            return replayed(query, self._sources, controls), wrong
+            return self._replayed(query, controls), wrong
         answers = replayed(query, self._losses.left(self._sources), controls)
         return self._losses.with_lost(answers), [*wrong, *self._losses.problems(self._path)]
+
+    def _replayed(self, queries: Path, controls: list[Control]) -> Answers:
+        if self._topics:
+            return replayed_topics(queries, self._topics, self._world.broker, controls)
+        return replayed(queries, self._sources, controls)
 
 
 def _deployment(chooser: random.Random, world: World, seed: int, kind: Kind) -> tuple[Path, list[Source]]:

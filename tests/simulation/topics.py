@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 
 from job_engine.sources.topics.consuming import LISTED
 from tests.simulation.broker import Broker, Fate, Partition, Transaction
-from tests.torture.answers import Answers, of_tables, place
+from tests.torture.answers import Answers, Control, control_tables, of_tables, place
 from tests.torture.chained import chained_records
 from tests.torture.project import DEPLOYMENT, QUERIES, SINKS
 from tests.torture.streams import SECOND, START, Row, Source, random_sources
@@ -154,8 +155,8 @@ def _produce(broker: Broker, source: Topic, partitions: list[int], rows: list[Ro
         source.write(broker, partition, row, transaction)
 
 
-def replayed_topics(queries: Path, topics: list[Topic], broker: Broker) -> Answers:
-    """What a replay of all messages gives that are committed, and were not reported as lost."""
+def replayed_topics(queries: Path, topics: list[Topic], broker: Broker, controls: Sequence[Control]) -> Answers:
+    """What a replay gives of all messages that are committed, and were not reported as lost, and of changes."""
     tables: list[list[dict[str, object]]] = []
     for source in sorted(topics, key=lambda item: item.name):
         for number, partition in enumerate(broker.topics[source.name]):
@@ -169,7 +170,7 @@ def replayed_topics(queries: Path, topics: list[Topic], broker: Broker) -> Answe
                 own = place(origin, stored.offset) | {"partition": number}
                 rows.append({**cells, "at": latest * 1000 / SECOND, **own})
             tables.append(rows)
-    found = of_tables(queries, tables)
+    found = of_tables(queries, [*tables, *control_tables(controls)])
     titles = {title for title, _ in found.ledger if title}
     lost = Counter({(title, "lost"): len(broker.lost) for title in titles if broker.lost})
     return replace(found, ledger=found.ledger + lost)
@@ -185,6 +186,8 @@ def messages_of(broker: Broker, expected: Answers) -> list[str]:
     wanted: Counter[str] = Counter()
     for row, count in expected.outputs.items():
         cells = dict(row)
+        if cells["match_id"] is None:
+            continue
         wanted["/".join(filter(None, (cells["match_id"], cells["kind"], cells["channel"])))] += count
     many, few = found - wanted, wanted - found
     return [f"messages: {many.total()} too many, {few.total()} missing: {[*many, *few][:2]}"] if many or few else []

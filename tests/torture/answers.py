@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -80,11 +80,15 @@ def replayed(queries: Path, sources: list[Source], controls: list[Control]) -> A
         for source in sorted(sources, key=lambda item: item.name)
         for name, rows in source.files
     ]
-    tables += [
+    return of_tables(queries, [*tables, *control_tables(controls)])
+
+
+def control_tables(controls: Sequence[Control]) -> list[list[dict[str, object]]]:
+    """Control events as tables of a replay, one each."""
+    return [
         [{"at": item.at / SECOND, "event": item.text, **place(item.source or item.file, order)}]
         for order, item in enumerate(controls, 1)
     ]
-    return of_tables(queries, tables)
 
 
 def of_tables(queries: Path, tables: list[list[dict[str, object]]]) -> Answers:

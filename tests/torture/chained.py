@@ -68,7 +68,7 @@ def chained_deployment(
 
 def chained_change(path: Path) -> Callable[[random.Random], str]:
     """Chooses control events that begin, replace or end a query of a deployment."""
-    types, *texts = re.split(r"^(?=query )", path.with_name("case.query").read_text("utf-8"), flags=re.MULTILINE)
+    types, *texts = re.split(r"^(?=query )", path.with_suffix(".query").read_text("utf-8"), flags=re.MULTILINE)
     queries = {text.split()[1]: text for text in texts}
     has_beats = "event B1 " in types
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
@@ -196,11 +197,11 @@ def _mark_file(folder: Place) -> JobFile[dict[str, Any]]:
 
 
 def mark_of(deployment: Deployment, read: ReadList, titles: Sequence[str], events: Sequence[str]) -> HistoryMark:
-    """How far it is once all of it has been read again."""
+    """How far it is once all of it has been read again; the same as one that is read from the disk."""
     done = {
         source.name: running_of(source).done(read.of(source.name, source.format)) for source in deployment.all_sources
     }
-    return HistoryMark(tuple(titles), tuple(events), done)
+    return HistoryMark(tuple(titles), tuple(events), json.loads(json.dumps(done)))
 
 
 WITH_A_GAP = "`--accept-gap` deploys without what is missing"

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 
 import pytest
 
+from job_engine.deployment_file import load_deployment
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.history.running import send_with_history
+from job_engine.sources.listing.command_folder import CommandFolder
 from querylang.errors import InputError
+from tests.support.embedded import match_ids
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.topic_job import TopicJob
 from tests.support.killed_runs import start, wait_until
 from tests.support.local_jobs import CrashAt, crashed, run
-from tests.support.sensors import streamed
+from tests.support.sensors import QUERY, streamed, totals
 
 
 def test_a_job_on_topics_gives_what_a_replay_gives(tmp_path: Path, broker: Broker) -> None:
@@ -65,3 +71,24 @@ def test_an_older_checkpoint_is_refused(tmp_path: Path, broker: Broker) -> None:
         InputError, match=r"has reached micro-batch 2, but the sink .matches. holds results of micro-batch [34]"
     ):
         run(job.path)
+
+
+def test_a_query_is_deployed_with_the_history_of_a_topic(tmp_path: Path, broker: Broker) -> None:
+    job, file = TopicJob(tmp_path, broker), tmp_path / "sensors.query"
+    answer = job.answer()
+    types, rise, jump = re.split(r"^(?=query )", QUERY, flags=re.MULTILINE)
+    file.write_text(types + jump)
+    crashed(job.path, CrashAt("committed", 2), interval=0.0)
+    number = send_with_history(load_deployment(job.path), types + rise, wait=False).command.number
+    run(job.path)
+    outcome = CommandFolder(tmp_path / "state").outcome(number)
+    assert outcome is not None
+    assert outcome.time is not None
+    assert not outcome.errors
+    matches = answer.matches["Rise"].to_pylist()
+    behind = [row["match_id"] for row in matches if row["emitted"].timestamp() * 1e6 > outcome.time]
+    assert 0 < len(behind) < len(matches)
+    found = streamed(tmp_path)
+    assert (found["Jump"], found["Rise"]) == (match_ids(answer)["Jump"], sorted(behind))
+    account = totals(JobFolder(tmp_path / "state").ledger.total(), "Rise")
+    assert account.pop("received") == len(job.rows) == sum(account.values())

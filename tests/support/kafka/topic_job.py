@@ -13,6 +13,7 @@ import pandas as pd
 import querylang
 from job_engine.job.checkpoint.job_folder import JobFolder
 from runtime.reading.tables import read_arrivals
+from runtime.results.schemas import Results
 from tests.support.embedded import embedded, match_ids
 from tests.support.kafka.broker import Broker
 from tests.support.sensors import QUERY, table, totals
@@ -64,10 +65,14 @@ class TopicJob:
         return rows
 
     def expected(self) -> dict[str, list[str]]:
+        return match_ids(self.answer())
+
+    def answer(self) -> Results:
+        """What one engine in this process gives over all messages."""
         rows = self.rows.assign(event="Reading", source=self.topic)
         rows["at"] = pd.to_datetime(rows.groupby("partition")["timestamp"].cummax(), unit="ms", utc=True)
         plan = querylang.compile_paths([self.folder / "sensors.query"]).plan
-        return match_ids(embedded(plan, read_arrivals(rows.drop(columns="timestamp"), plan)))
+        return embedded(plan, read_arrivals(rows.drop(columns="timestamp"), plan))
 
     def assert_exactly_once(self) -> None:
         matches = self.expected()
