@@ -28,7 +28,7 @@ from job_engine.sources.table.settings import DeltaSource
 from querylang.errors import InputError
 from runtime.file_forms import natural_key
 from tests.simulation.scheduler import START
-from tests.torture.answers import Answers, of_tables, place
+from tests.torture.answers import Answers, Control, control_tables, of_tables, place
 from tests.torture.project import DEPLOYMENT, QUERIES, SINKS
 from tests.torture.streams import SECOND, Row, Source, random_sources
 
@@ -390,20 +390,29 @@ def positions(deployment: Path) -> dict[str, TablePosition | None]:
     return {name: read.of(name, "delta").position for name in ("east", "west", "tide")}
 
 
-def replayed_tables(deployment: Path, queries: Path, tables: Sequence[Table], gone: Gone) -> tuple[Answers, list[str]]:
-    """What a replay gives of all that a job has read, and what it should have read besides."""
-    found, lost, problems = [], 0, []
+def unread_tables(deployment: Path, tables: Sequence[Table]) -> list[str]:
+    """What a job should have read besides what it has read."""
+    problems, known = [], positions(deployment) if tables else {}
+    for table in tables:
+        position = known.get(table.name)
+        if position is None:
+            problems.append(f"nothing was read of {table.name}")
+        elif position.began is None:
+            problems.append(f"the job does not know where it has begun to read {table.name}")
+        elif position.version != table.version or position.units_read is not None:
+            problems.append(f"{table.name} was read up to {position}, and not to {table.version}")
+    return problems
+
+
+def replayed_tables(
+    deployment: Path, queries: Path, tables: Sequence[Table], gone: Gone, controls: Sequence[Control]
+) -> Answers:
+    """What a replay gives of all that a job has read, and of changes."""
+    found, lost = [], 0
     known = positions(deployment)
     for table in sorted(tables, key=lambda item: item.name):
         position = known.get(table.name)
         if position is None:
-            problems.append(f"nothing was read of {table.name}")
-            continue
-        if position.began is None:
-            problems.append(f"the job does not know where it has begun to read {table.name}")
-            continue
-        if position.version != table.version or position.units_read is not None:
-            problems.append(f"{table.name} was read up to {position}, and not to {table.version}")
             continue
         for file in table.read_up_to(position, gone):
             name = f"{table.name}/{file.name}"
@@ -411,8 +420,7 @@ def replayed_tables(deployment: Path, queries: Path, tables: Sequence[Table], go
                 lost += len(file.rows)
             else:
                 found.append([{**row.cells, **place(name, offset)} for offset, row in enumerate(file.rows, 1)])
+    found += control_tables(controls)
     answers = of_tables(queries, found) if found else Answers(Counter(), Counter(), Counter(), Counter())
     titles = [query.title for query in querylang.compile_paths([queries]).plan.queries]
-    return replace(
-        answers, ledger=answers.ledger + Counter({(title, "lost"): lost for title in titles if lost})
-    ), problems
+    return replace(answers, ledger=answers.ledger + Counter({(title, "lost"): lost for title in titles if lost}))

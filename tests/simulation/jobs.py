@@ -7,8 +7,8 @@ import random
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -24,7 +24,7 @@ from job_engine.sources.listing.batch_log import batches_of
 from querylang.errors import EnsueError, FileErrors, PassingError
 from tests.differential.patterns import random_queries
 from tests.simulation.care import Act, Care
-from tests.simulation.delta import REFUSALS, Others, Table, allow, replayed_tables, sinks_of, table_job
+from tests.simulation.delta import REFUSALS, Others, Table, allow, replayed_tables, sinks_of, table_job, unread_tables
 from tests.simulation.faults import CRASHES, Aim, Fault, Met
 from tests.simulation.histories import Histories, said
 from tests.simulation.losses import Losses
@@ -45,7 +45,7 @@ from tests.simulation.world import World
 from tests.support.scenario import query_text
 from tests.torture.answers import Answers, Comparable, Control, replayed, written
 from tests.torture.chained import chained_change, chained_deployment
-from tests.torture.changes import Changes
+from tests.torture.changes import Changes, change_of_tables, random_change
 from tests.torture.deployments import cells_of
 from tests.torture.project import SINKS, write_project
 from tests.torture.streams import Row, Source, random_sources, write_next
@@ -94,7 +94,9 @@ class Kind(StrEnum):
     STORES = "three queries with waits over files in a store, which sinks and checkpoint may be in, too"
 
 
-HISTORIES = {Kind.FILES: 0.3, Kind.QUERIES: 0.3, Kind.CHAINS: 0.4, Kind.TOPICS: 0.3, Kind.CHAINED_TOPICS: 0.4}
+HISTORIES = {Kind.CHAINS: 0.4, Kind.CHAINED_TOPICS: 0.4} | dict.fromkeys(
+    (Kind.FILES, Kind.QUERIES, Kind.TOPICS, Kind.DELTA, Kind.STORES), 0.3
+)
 """How often queries of a kind of job are deployed with history."""
 
 LOSING = 0.2
@@ -190,7 +192,8 @@ class Telling:
                 source.rows = source.rows[: max(less.rows, sum(len(rows) for _, rows in source.files))]
         self._less, world.faults.muted = less, less.muted
         is_chained = own in (Kind.CHAINS, Kind.CHAINED_TOPICS)
-        self._changes = Changes(self._path, chained_change(self._path)) if is_chained else Changes(self._path)
+        change = chained_change(self._path) if is_chained else change_of_tables if own is Kind.DELTA else random_change
+        self._changes = Changes(self._path, change)
         is_changed = own in (Kind.FILES, Kind.CHAINS) and self._chooser.random() < 0.3
         self._histories: Histories | None = None
         self._past = random.Random(f"history {story.seed}")
@@ -199,16 +202,18 @@ class Telling:
         if has_histories and own in HISTORIES and self._past.random() < HISTORIES[own]:
             self._histories = Histories.of(self._path, self._past)
             is_changed = is_changed and self._histories is None
-        elif has_histories and own in OF_TOPICS:
+        elif has_histories and own not in (Kind.FILES, Kind.QUERIES, Kind.CHAINS):
             is_changed = self._past.random() < 0.4
-        self._change_rate = 0.3 if is_changed else 0.0
+        # messages, tables and objects come in fewer parts than files
+        self._change_rate = 0.0 if not is_changed else 0.3 if own in (Kind.FILES, Kind.CHAINS) else 0.7
         self._expiry = random.Random(f"expiry {story.seed}")
         self._expires = has_histories and own in OF_TOPICS and self._expiry.random() < 0.4
         self._expires &= self._histories is None and not is_changed
         self._others: Others | None = None
         if own is Kind.DELTA:
             others = random.Random(f"others {story.seed}")
-            self._others = Others(others, is_hard=others.random() < 0.6)
+            is_steady = self._histories is not None or is_changed
+            self._others = Others(others, is_hard=others.random() < 0.6 and not is_steady)
             world.tables.others = self._meets_another
         self._accepts_loss = False
         losing = random.Random(f"losses {story.seed}")
@@ -230,10 +235,10 @@ class Telling:
         self._seen: list[Answers] = []
         self._starts_twice = self._is_torn = False
         sent = (self._histories or self._changes).sent
-        self._care = Care(self._path, random.Random(f"care {story.seed}"), sent, restores=not self._is_lossy)
+        restores = not self._is_lossy and "checkpoint: s3" not in self._path.read_text("utf-8")  # no rename there
+        self._care = Care(self._path, random.Random(f"care {story.seed}"), sent, restores=restores)
 
     def tell(self, aim: Aim | None, care: float) -> None:
-        care = 0.0 if self._is_in_store else care
         lives = self._chooser.choice((1, 2, 3, 5, 8))
         self._world.faults.aim = aim
         for _ in range(lives if self._less.lives is None else min(lives, self._less.lives)):
@@ -265,12 +270,11 @@ class Telling:
         self._world.store.come_back()
         self._write_all()
         if self._care.owed is not None:
-            self._acts(self._care.restoring(self._care.owed))
+            with self._looking():
+                act = self._care.restoring(self._care.owed)
+            self._acts(act)
         if self._ends():
-            with ExitStack() as stack:
-                if self._is_in_store:
-                    stack.enter_context(simulated_store(self._world.store))
-                    stack.enter_context(self._world.scheduler.outside())
+            with self._looking():
                 self._check()
         self._story.lives = self._world.lives
         self._story.steps = self._world.steps
@@ -279,11 +283,17 @@ class Telling:
 
     def _has_committed_all(self) -> bool:
         """Whether the job reads nothing again: a run may be stopped before it has repeated what was begun."""
+        with self._looking():
+            return batches_of(load_deployment(self._path).checkpoint).open is None
+
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
+        """Somebody looks at the job from outside, whom nothing fails."""
         with ExitStack() as stack:
             if self._is_in_store:
                 stack.enter_context(simulated_store(self._world.store))
                 stack.enter_context(self._world.scheduler.outside())
-            return batches_of(load_deployment(self._path).checkpoint).open is None
+            yield
 
     def _ends(self) -> bool:
         """Run the job to its end; what is lost has to stop it before that is accepted."""
@@ -304,7 +314,8 @@ class Telling:
         past = self._histories
         if act is None and past is not None and self._care.owed is None and self._past.random() < 0.4:
             act = Act("deploy with history", lambda: past.deploy(self._past), past.is_refused)
-        act = act or self._care.act()
+        with self._looking():
+            act = act or self._care.act()
         if act is None:
             return
         self._story.lines.append(act.name)
@@ -312,7 +323,8 @@ class Telling:
             act.done()
             if act.name.startswith("restore"):
                 self._seen.clear()
-        self._care.say_buckets()
+        with self._looking():
+            self._care.say_buckets()
 
     def _life(
         self, do: Callable[[], object], *, is_last: bool = False, refuses: Callable[[str], bool] | None = None
@@ -369,7 +381,7 @@ class Telling:
 
         While a compaction replaces files, rows are there twice.
         """
-        if any(self._out.rglob(".compact-*.plan")):
+        if any("/.compact-" in name for name in self._names_in_sinks()):
             return
         try:
             self._seen.append(self._results())
@@ -378,6 +390,9 @@ class Telling:
                 self._story.problems.append(f"a table that a sink writes cannot be read: {error}")
         except (OSError, pa.ArrowException) as error:
             self._story.problems.append(f"what a sink shows cannot be read: {type(error).__name__}: {error}")
+
+    def _names_in_sinks(self) -> Iterable[str]:
+        return self._world.store.objects if self._is_in_store else map(str, self._out.rglob(".*"))
 
     def _results(self) -> Answers:
         """What the sinks hold."""
@@ -417,7 +432,8 @@ class Telling:
             self._histories.deploy(self._past)
         except EnsueError as error:
             self._story.lines.append(f"a history ended with {type(error).__name__}: {error}")
-            if not self._histories.is_refused(str(error)) and len(self._world.faults.said) == struck:
+            is_right = self._histories.is_refused(str(error)) or isinstance(error, Unreachable)
+            if not is_right and len(self._world.faults.said) == struck:
                 self._story.problems.append(f"{type(error).__name__} of a history where nothing has failed: {error}")
         except Exception as error:  # noqa: BLE001 # whatever it is, it is reported with its seed
             self._story.problems.append(f"a history: {error!r}\n{''.join(traceback.format_exception(error)[-12:])}")
@@ -467,6 +483,10 @@ class Telling:
     def _topics(self) -> list[Topic]:
         return [source for source in self._sources if isinstance(source, Topic)]
 
+    @property
+    def _read_tables(self) -> list[Table]:
+        return [source for source in self._sources if isinstance(source, Table)]
+
     def _settle(self, after: str) -> None:
         """Say what becomes of files that were read."""
         text = self._path.read_text("utf-8")
@@ -513,7 +533,7 @@ class Telling:
             self._story.problems += messages_of(self._world.broker, expected)
             expected = replace(expected, outputs=answer.outputs)
         problems = self._story.problems
-        problems += wrong
+        problems += [*wrong, *unread_tables(self._path, self._read_tables)]
         own = answer if self._histories is None else said(answer)
         problems += own.differences(expected)
         for seen in self._seen:
@@ -533,9 +553,6 @@ class Telling:
             done, wrong = self._histories.done()
             return self._histories.expected(self._replayed, done), wrong
         (query,) = self._folder.glob("*.query")
-        if self._others is not None:
-            tables = [source for source in self._sources if isinstance(source, Table)]
-            return replayed_tables(self._path, query, tables, self._others.gone)
         controls, wrong = self._changes.controls()
         if self._losses is None:
             return self._replayed(query, controls), wrong
@@ -545,6 +562,8 @@ class Telling:
     def _replayed(self, queries: Path, controls: list[Control]) -> Answers:
         if self._topics:
             return replayed_topics(queries, self._topics, self._world.broker, controls)
+        if self._others is not None:
+            return replayed_tables(self._path, queries, self._read_tables, self._others.gone, controls)
         return replayed(queries, self._sources, controls)
 
 

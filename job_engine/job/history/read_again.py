@@ -24,7 +24,7 @@ from job_engine.wire.packed_rows import unpack_row
 from job_engine.wire.program import Program
 from querylang.dataclass import dataclass
 from querylang.errors import InputError
-from runtime.json_reader import DamagedJson, shaped
+from runtime.json_reader import DamagedJson, json_of_text, shaped
 from runtime.timestamps import format_time
 
 # Where a history table ends, and whether the sources of a job reach back to there.
@@ -197,11 +197,11 @@ def _mark_file(folder: Place) -> JobFile[dict[str, Any]]:
 
 
 def mark_of(deployment: Deployment, read: ReadList, titles: Sequence[str], events: Sequence[str]) -> HistoryMark:
-    """How far it is once all of it has been read again; the same as one that is read from the disk."""
+    """How far it is once all has been read again; the same as one that is read from the disk."""
     done = {
         source.name: running_of(source).done(read.of(source.name, source.format)) for source in deployment.all_sources
     }
-    return HistoryMark(tuple(titles), tuple(events), json.loads(json.dumps(done)))
+    return HistoryMark(tuple(titles), tuple(events), json_of_text(json.dumps(done), dict[str, Any]))
 
 
 WITH_A_GAP = "`--accept-gap` deploys without what is missing"
