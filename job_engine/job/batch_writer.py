@@ -193,7 +193,8 @@ class BatchWriter:
     is_first: whether the next micro-batch may be a repeated one
     first_records: warns of a source whose first records come too late
     orders: `shared_order` of the queries that run, by title
-    titles: of all queries of the program
+    titles: of the queries whose time is told: those that had ended in epochs that are over are not among them
+    epoch: the number of the earliest epoch that is not over, which `titles` are of
     totals: behind the last micro-batch of the run; None = there was none
     """
 
@@ -211,6 +212,7 @@ class BatchWriter:
     first_records: FirstRecords = field(init=False)
     orders: dict[str, str | None] = field(init=False)
     titles: frozenset[str] = field(init=False)
+    epoch: int = field(init=False, default=0)
     totals: Totals | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -220,7 +222,7 @@ class BatchWriter:
         self.orders = {
             query.public_title: shared_order(query, names[query.title]) for query in self.program.running().queries
         }
-        self.titles = frozenset(query.public_title for query in self.program.plan().queries)
+        self.titles = self.program.titles_since(self.epoch)
 
     def write(self, results: Callable[[], Iterable[bytes]], batch: int) -> None:
         """Publish a micro-batch and save the totals behind it.
@@ -316,5 +318,7 @@ class BatchWriter:
         progress = before.of_buckets(self.program.buckets).after(
             tables, records=counts.records, matches=counts.matches, reports=reports
         )
+        if progress.epoch != self.epoch:
+            self.epoch, self.titles = progress.epoch, self.program.titles_since(progress.epoch)
         reached = {title: time for title, time in progress.queries.items() if title in self.titles}
         return replace(progress, queries=reached)

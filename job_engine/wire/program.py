@@ -351,6 +351,12 @@ class Program:
         """The queries that run in the end."""
         return plan_with_kept(self.epochs[-1].plan, self.tables) if self.epochs else self.plan()
 
+    def titles_since(self, epoch: int) -> frozenset[str]:
+        """The public titles of queries that run in some epoch whose number is at least this one."""
+        left = [own for own in self.epochs if own.number >= epoch]
+        plans = [plan_with_kept(own.plan, self.tables) for own in left] or [self.plan()]
+        return frozenset(query.public_title for plan in plans for query in plan.queries)
+
     @property
     def idle_times(self) -> IdleTimes:
         """When time advances without a silent source."""

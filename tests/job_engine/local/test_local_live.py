@@ -17,6 +17,7 @@ from job_engine.errors import JobError
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.commands import send_change
 from job_engine.job.stages.start import LOOK_FOR_CHANGES, Handle, RunKind
+from job_engine.job.status import status_of
 from job_engine.local.machine import LocalMachine, LocalRunning
 from tests.support.local_jobs import NEVER, Crash, CrashAt, begun, crashed, run
 from tests.support.waiting import LONGEST, wait_for
@@ -77,10 +78,10 @@ def running(path: Path, *, interval: float = 0.2) -> Iterator[Handle]:
         handle.stop()
 
 
-def read(folder: Path) -> int:
-    """The number of records that the account of what is committed has."""
+def read(folder: Path, query: str = "Rising") -> int:
+    """The number of records of a query that the account of what is committed has."""
     total = JobFolder(folder / "state").ledger.total()
-    return sum(count for (_, _, what), count in total.items() if what == "received")
+    return sum(count for (title, _, what), count in total.items() if (title, what) == (query, "received"))
 
 
 def test_queries_are_changed_while_a_job_runs(tmp_path: Path) -> None:
@@ -105,6 +106,21 @@ def test_queries_are_changed_while_a_job_runs(tmp_path: Path) -> None:
     assert max(matches(tmp_path, "Rising", "time")) < "1970-01-01T00:03:20"
     after = matches(tmp_path, "Falling")
     assert len(set(after)) == len(after) > len(before)
+
+
+def test_a_query_that_has_ended_does_not_hold_the_clock_of_the_job_back(tmp_path: Path) -> None:
+    path = job(tmp_path, f"{RISING}\n{FALLING}")
+    with running(path) as handle:
+        for number in range(4):
+            for source in ("north", "south"):
+                bring(tmp_path, source, number, range(100 * number, 100 * number + 100))
+            wait_for(lambda: read(tmp_path, "Falling") >= 200 * (number + 1))  # noqa: B023  it is called at once
+            if number == 1:
+                assert handle.control('UndeployQuery("Rising")', seconds=60) is not None
+    status = status_of(path)
+    assert status.clock == 399 * 1_000_000
+    assert [query.query for query in status.queries] == ["Falling"]
+    assert JobFolder(tmp_path / "state").last_progress().queries.keys() == {"Falling"}
 
 
 def test_time_passes_a_silent_source(tmp_path: Path) -> None:
