@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,10 @@ from job_engine.durable_files import NewFolders, make_checkpoint, make_folder, m
 from job_engine.job.checkpoint.job_folder import BatchFiles, JobFolder
 from job_engine.local_path import LocalPath
 from job_engine.sinks.kinds import MicroBatch, publishing, writing
+from job_engine.sources.folder.after_reading import Settled, move_back, settle
+from job_engine.sources.folder.listing import FileStamp
+from job_engine.sources.folder.pieces import FolderMemory, ReadFile
+from job_engine.sources.folder.settings import ListedSource
 from querylang.errors import InputError
 from tests.support.sinks import sink_of
 
@@ -54,6 +59,51 @@ def test_names_of_a_checkpoint_are_on_the_disk_once_it_is_locked(tmp_path: Path,
     found = {item.removeprefix("sync ") for item in synced}
     assert {tmp_path.name, "offsets", "commits", "ensue", "inputs", "manifests"} <= found
     assert "0" not in found, "a state is on the disk before anything names it"
+
+
+@pytest.fixture
+def archived(tmp_path: Path) -> tuple[ListedSource, FileStamp]:
+    """A source whose only file a process has moved to the archive, and then could not sync the name."""
+    source = ListedSource("s", str(tmp_path / "in"), (".csv",), after="archive", archive=str(tmp_path / "old"))
+    for name in ("in", "old"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "in" / "a.csv").write_text("a\n1\n")
+    stamp = FileStamp.of(source.file("a.csv").stat())
+    source.file("a.csv").rename(source.archived("a.csv"))
+    return source, stamp
+
+
+def test_what_another_has_archived_is_on_the_disk_before_it_is_forgotten(
+    archived: tuple[ListedSource, FileStamp], synced: list[str]
+) -> None:
+    source, stamp = archived
+    memory = FolderMemory("s")
+    memory.files["a.csv"] = ReadFile(stamp, stamp, 1)
+    assert settle(source, memory, 1, Settled()) == {}
+    assert synced == ["sync old", "sync in"]
+    assert not memory.files
+
+
+def test_a_copy_in_the_archive_is_on_the_disk_before_the_file_is_removed(
+    archived: tuple[ListedSource, FileStamp], synced: list[str]
+) -> None:
+    source, _ = archived
+    shutil.copy(source.archived("a.csv"), source.file("a.csv"))
+    stamp, memory = FileStamp.of(source.file("a.csv").stat()), FolderMemory("s")
+    memory.files["a.csv"] = ReadFile(stamp, stamp, 1)
+    assert settle(source, memory, 1, Settled()) == {}
+    assert synced[-2:] == ["sync old", "sync in"]
+    assert not source.file("a.csv").exists()
+    assert [path.name for path in source.archived("a.csv").parent.iterdir()] == ["a.csv"]
+
+
+def test_what_another_has_moved_back_is_on_the_disk(
+    archived: tuple[ListedSource, FileStamp], synced: list[str]
+) -> None:
+    source, _ = archived
+    source.archived("a.csv").rename(source.file("a.csv"))
+    move_back(source, ["a.csv"])
+    assert synced == ["sync in", "sync old"]
 
 
 @pytest.mark.parametrize("make", [make_folder, make_kept_folder, lambda folder: make_checkpoint(folder, None)])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from job_engine.durable_files import RESTORE, JobFile, make_folder, publish, rename, sync
@@ -95,9 +96,7 @@ def settle(source: ListedSource, memory: FolderMemory, committed: int, settled: 
             settled.left[path] = files[path].stamp
     for folder, paths in gone.items():
         try:
-            sync(folder)
-        except FileNotFoundError:
-            pass  # it was removed, too
+            _sync_if_there(folder)
         except OSError as error:
             problems |= dict.fromkeys(paths, f"cannot be {_DONE[source.after]}: {error.strerror}")
             settled.left |= {path: files[path].stamp for path in paths}
@@ -108,6 +107,11 @@ def settle(source: ListedSource, memory: FolderMemory, committed: int, settled: 
     for path in [path for path in settled.left if path not in files]:
         del settled.left[path]
     return problems
+
+
+def _sync_if_there(folder: Place) -> None:
+    with suppress(FileNotFoundError):  # it was removed, too
+        sync(folder)
 
 
 _DONE = {"archive": "archived", "delete": "deleted"}
@@ -122,6 +126,8 @@ def _settle_file(source: ListedSource, path: str, stamp: FileStamp) -> bool:
     try:
         found = FileStamp.of(file.stat())
     except FileNotFoundError:
+        if source.after == "archive":
+            _sync_if_there(source.archived(path).parent)  # it may have been moved by one that could not
         return True
     if found != stamp:
         # another file has the name of one that was archived before a kill, or the file has changed
@@ -138,6 +144,7 @@ def _archive(file: Place, target: Place, stamp: FileStamp) -> None:
     make_folder(target.parent)
     place = _free_place(target, file)
     if place is None:
+        sync(target.parent)
         _remove(file, stamp)
     else:
         _move(file, place, stamp)
@@ -173,13 +180,13 @@ def _move(file: Place, place: Place, stamp: FileStamp) -> None:
 
 def move_back(source: ListedSource, paths: Iterable[str]) -> None:
     """Let files that were archived be in the source's folder again; those that are there stay."""
-    for path in paths:
-        file, place = source.archived(path), source.file(path)
+    moved = [(source.archived(path), source.file(path)) for path in paths]
+    for file, place in moved:
         if not is_taken(place):
             make_folder(place.parent)
             _move(file, place, FileStamp.of(file.stat()))
-            sync(place.parent)
-            sync(file.parent)
+    for folder in dict.fromkeys([*(place.parent for _, place in moved), *(file.parent for file, _ in moved)]):
+        _sync_if_there(folder)  # one that was interrupted may have moved them
 
 
 def _remove(file: Place, stamp: FileStamp) -> None:
