@@ -36,6 +36,7 @@ REFUSALS = (
     "deployed since the history was read",
     "Input/output error",  # the disk, while the job takes the command
     "the disk is full",
+    "the broker cannot be reached",
 )
 """In errors of a command that are as they should be."""
 
