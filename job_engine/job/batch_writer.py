@@ -193,7 +193,7 @@ class BatchWriter:
     is_first: whether the next micro-batch may be a repeated one
     first_records: warns of a source whose first records come too late
     orders: `shared_order` of the queries that run, by title
-    titles: of the queries whose time is shown: not of those that had ended in epochs that are over
+    titles: of the queries whose time is shown: those of ended epochs are not among them
     epoch: the number of the earliest epoch that is not over, which `titles` are of
     totals: behind the last micro-batch of the run; None = there was none
     """
