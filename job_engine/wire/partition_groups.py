@@ -169,9 +169,9 @@ class _Looking:
 
     def __init__(self, selectors: Sequence[Selector]) -> None:
         self._different = list(dict.fromkeys(selectors))
-        self._index = FilterIndex(selectors[0].plan, [selector.wanted() for selector in self._different])
+        self._index = FilterIndex(selectors[0].plan, [selector.wanted for selector in self._different])
         unseen: dict[bytes, int] = {}
-        numbers = {own: unseen.setdefault(own.outcome_unseen().tobytes(), len(unseen)) for own in self._different}
+        numbers = {own: unseen.setdefault(own.outcome_unseen.tobytes(), len(unseen)) for own in self._different}
         self._unseen = [np.frombuffer(own, np.int8) for own in unseen]
         self._unseen_of = [numbers[selector] for selector in selectors]
 
@@ -185,13 +185,11 @@ class _Looking:
         by_kind = [_is_wanted(own, refuses=refuses) for own in self._unseen]
         wanted: NDArray[np.bool_] = np.logical_or.reduce(by_kind)[kinds]
         found = self._index.found(RepeatedTexts(arrivals.table), kinds)
-        partly = list[tuple[Selector, NDArray[np.int64]]]()
-        for selector, rows in zip(self._different, found, strict=True):
-            if selector.looks_at_more:
-                partly.append((selector, rows))
-            else:
-                wanted[rows] = True
-        for selector, rows in partly:
+        whole = [number for number, own in enumerate(self._different) if not own.looks_at_more]
+        for rows in found.parts_of(whole):
+            wanted[rows] = True
+        for number, selector in enumerate(self._different):
+            rows = found.of(number) if selector.looks_at_more else _NO_ROWS
             left = rows[~wanted[rows]]
             if len(left):
                 wanted[left[selector.passes(arrivals.table, left, kinds[left])]] = True
@@ -207,6 +205,8 @@ class _Looking:
             account.update({(query.title, source, word): count for (_, source, word), count in counts[number]})
         return account
 
+
+_NO_ROWS = np.empty(0, np.int64)
 
 FEW = 4
 """So few different selectors look at all records: an index costs more."""

@@ -13,7 +13,7 @@ from runtime.admission.arrays import (
     Timers,
     Waited,
 )
-from runtime.admission.filter_index import Filtered, FilterIndex, lookup_of
+from runtime.admission.filter_index import Filtered, FilterIndex, FoundRecords, lookup_of
 from runtime.admission.key_times import KeyTimes, Lengths, Release
 from runtime.admission.per_key import Admitted, admit
 from runtime.admission.rules import ADMITTED, NO_MOVES, Group, Moves, Outcome, after_admission, reason_words
@@ -38,6 +38,7 @@ __all__ = [
     "ClocksRun",
     "FilterIndex",
     "Filtered",
+    "FoundRecords",
     "Group",
     "KeyTimes",
     "KeyedRows",

@@ -15,6 +15,7 @@ is not all of the filter, selection computes the rest for the records that were 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 from math import isnan
 
@@ -163,6 +164,13 @@ class _Range:
         return _Range(least, has_least, most, has_most)
 
     @property
+    def integers(self) -> tuple[int, int] | None:
+        """The first and the last integer in it; None = it has no integer, or a limit is a float."""
+        first = _SMALLEST if self.least is None else self.least + (not self.has_least)
+        last = _LARGEST if self.most is None else self.most - (not self.has_most)
+        return (first, last) if isinstance(first, int) and isinstance(last, int) and first <= last else None
+
+    @property
     def _begin(self) -> tuple[float | None, bool]:
         return self.least, self.has_least
 
@@ -170,6 +178,8 @@ class _Range:
     def _end(self) -> tuple[float | None, bool]:
         return self.most, self.has_most
 
+
+_SMALLEST, _LARGEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
 
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -215,12 +225,14 @@ class _OfField:
     values: by value who wants records with it
     ranges: by range who wants records with a value in it
     computed: by condition who wants records for which it is true
+    owned_ranges: the ranges, if they are such
     """
 
     read: FieldOf
     values: dict[int | str, list[int]] = field(default_factory=dict)
     ranges: dict[_Range, list[int]] = field(default_factory=dict)
     computed: dict[Expression, list[int]] = field(default_factory=dict)
+    owned_ranges: _OwnedRanges | None = None
 
 
 @dataclass(slots=True)
@@ -231,6 +243,76 @@ class _OfKind:
     fields: dict[str, _OfField] = field(default_factory=dict)
     computed: dict[Expression, list[int]] = field(default_factory=dict)
     query: QueryPlan | None = None
+
+
+class FoundRecords:
+    """By number the records of a piece that can be wanted.
+
+    Mostly each value, and each range, is wanted by one number only. Then it is known by record
+    whose it is, and nothing is done for a number until somebody asks for its records.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._parts: dict[int, list[Integers]] = {}
+        self._owned: list[tuple[Integers, Integers]] = []
+        self._known: dict[int, Integers] = {}
+
+    def add(self, numbers: Iterable[int], rows: Integers) -> None:
+        """All these numbers can want these records, ascending."""
+        if len(rows):
+            for number in numbers:
+                self._parts.setdefault(number, []).append(rows)
+
+    def add_owned(self, owner: Integers, rows: Integers) -> None:
+        """Each of these records, ascending, can be wanted by one number; -1 = by none."""
+        owner, rows = _not_negative(owner, rows)
+        if len(rows):
+            self._owned.append((owner, rows))
+
+    def of(self, number: int) -> Integers:
+        """The records of a number, ascending."""
+        if number not in self._known:
+            own = [rows[start[number] : start[number + 1]] for start, rows in self._grouped]
+            self._known[number] = _joined([*self._parts.get(number, ()), *filter(len, own)])
+        return self._known[number]
+
+    @cached_property
+    def _grouped(self) -> list[tuple[Sequence[int], Integers]]:
+        """Where the records of each number begin among those that are owned, and these."""
+        groups = ((group_rows(owner, self._count), rows) for owner, rows in self._owned)
+        return [(start.tolist(), rows[order]) for (start, order), rows in groups]
+
+    def by_record(self, numbers: Sequence[int]) -> tuple[Integers, Integers]:
+        """Whose the records of these numbers are, by their places in `numbers`, and the records.
+
+        They are in the order of the records, then of the places.
+        """
+        place_of = np.full(self._count, -1, np.int64)
+        place_of[numbers] = np.arange(len(numbers))
+        pairs = [_not_negative(place_of[owner], rows) for owner, rows in self._owned]
+        if self._parts:
+            shared = ((place, rows) for place, own in enumerate(numbers) for rows in self._parts.get(own, ()))
+            pairs += [(np.full(len(rows), place), rows) for place, rows in shared]
+        if len(pairs) <= 1:
+            return pairs[0] if pairs else (_NO_ROWS, _NO_ROWS)
+        place, row = map(np.concatenate, zip(*pairs, strict=True))
+        order = stable_order(row, place) if self._owned else stable_order(row)
+        return place[order], row[order]
+
+    def parts_of(self, numbers: Sequence[int]) -> Iterator[Integers]:
+        """All records of these numbers, in parts; a record may be in several."""
+        is_asked = np.zeros(self._count, np.bool_)
+        is_asked[numbers] = True
+        yield from (rows[is_asked[owner]] for owner, rows in self._owned)
+        shared = chain.from_iterable(self._parts.get(number, ()) for number in numbers)
+        yield from {id(rows): rows for rows in shared}.values()
+
+
+def _not_negative(owner: Integers, rows: Integers) -> tuple[Integers, Integers]:
+    """The same of those records that have an owner."""
+    is_owned = owner >= 0
+    return (owner, rows) if is_owned.all() else (owner[is_owned], rows[is_owned])
 
 
 class FilterIndex:
@@ -252,6 +334,7 @@ class FilterIndex:
             for name, own in of_kind.fields.items():
                 if own.values:
                     found.setdefault(name, _Values(arrow_type(own.read.type, self._plan))).add(kind, own.values)
+                own.owned_ranges = _OwnedRanges.of(own)
         return found
 
     def _add(self, number: int, item: Filtered) -> None:
@@ -272,44 +355,41 @@ class FilterIndex:
                 for value in lookup.values:
                     of_field.values.setdefault(value, []).append(number)
 
-    def found(self, texts: RepeatedTexts, kinds: Integers) -> list[Integers]:
-        """By number the records that can be wanted, ascending.
+    def found(self, texts: RepeatedTexts, kinds: Integers) -> FoundRecords:
+        """By number the records that can be wanted.
 
         texts: of the records
         kinds: by record the number of its event type; others are negative
         """
-        parts: list[list[Integers]] = [[] for _ in range(self._count)]
+        found = FoundRecords(self._count)
         start, rows = group_rows(kinds, len(self._plan.events))
         of_kinds: dict[int, Integers] = {}
         for kind, own in self._kinds.items():
             of_kind = rows[start[kind] : start[kind + 1]].astype(np.int64)
             if len(of_kind):
                 of_kinds[kind] = of_kind
-                for number in own.all:
-                    parts[number].append(of_kind)
-                self._find(own, _RowsOfKind(self._plan, kind, own.query, texts, of_kind), parts)
+                found.add(own.all, of_kind)
+                self._find(own, _RowsOfKind(self._plan, kind, own.query, texts, of_kind), found)
         for name, values in self._values.items():
             if has_column(texts.table, name):
-                for kind, codes in values.codes(texts, name, of_kinds):
-                    wanting = list(self._kinds[kind].fields[name].values.values())
-                    _add_slices(parts, wanting, codes, of_kinds[kind])
-        return [_joined(own) for own in parts]
+                values.find(texts, name, of_kinds, found)
+        return found
 
-    def _find(self, own: _OfKind, rows: _RowsOfKind, parts: list[list[Integers]]) -> None:
+    def _find(self, own: _OfKind, rows: _RowsOfKind, found: FoundRecords) -> None:
         """Adds what is not looked up by values."""
         for name, of_field in own.fields.items():
             if not has_column(rows.table, name):  # all are null
                 for condition, numbers in of_field.computed.items():
-                    _add_to(parts, numbers, rows.true_for(condition))
+                    found.add(numbers, rows.true_for(condition))
                 continue
             if of_field.ranges:
-                _add_ranges(parts, of_field.ranges, rows.column(name), rows.numbers)
+                _add_ranges(found, of_field, rows.column(name), rows.numbers)
             if of_field.computed:
                 distinct = rows.distinct(name)
                 for condition, numbers in of_field.computed.items():
-                    _add_to(parts, numbers, distinct.true_for(condition))
+                    found.add(numbers, distinct.true_for(condition))
         for condition, numbers in own.computed.items():
-            _add_to(parts, numbers, rows.true_for(condition))
+            found.add(numbers, rows.true_for(condition))
 
 
 class _Values:
@@ -322,22 +402,37 @@ class _Values:
     def __init__(self, type_: pa.DataType) -> None:
         self._type = type_
         self._numbers: dict[int | str, int] = {}
-        self._own: dict[int, list[int]] = {}
+        self._own: dict[int, Integers] = {}
+        self._wanting: dict[int, Sequence[Sequence[int]]] = {}
 
-    def add(self, kind: int, values: Iterable[int | str]) -> None:
-        """`kind`: of the records that are wanted, if they have one of these values."""
-        self._own[kind] = [self._numbers.setdefault(value, len(self._numbers)) for value in values]
+    def add(self, kind: int, wanted: Mapping[int | str, Sequence[int]]) -> None:
+        """`wanted`: by value who wants records of this kind that have it."""
+        self._own[kind] = np.array([self._numbers.setdefault(value, len(self._numbers)) for value in wanted])
+        self._wanting[kind] = list(wanted.values())
 
-    def codes(
-        self, texts: RepeatedTexts, name: str, of_kinds: Mapping[int, Integers]
-    ) -> Iterator[tuple[int, Integers]]:
-        """By kind, by record: the number of its value among those of the kind; -1 = another.
+    @cached_property
+    def _values(self) -> pa.Array:
+        return pa.array(list(self._numbers), self._type)
+
+    @cached_property
+    def _marks(self) -> dict[int, tuple[Integers, bool]]:
+        """By kind, by number of a value: who wants it, if each has one only; else its number among
+        those of the kind. -1 = it is not one of them, as is the last entry."""
+        found = dict[int, tuple[Integers, bool]]()
+        for kind, wanting in self._wanting.items():
+            marks, is_owned = np.full(len(self._numbers) + 1, -1, np.int64), all(len(own) == 1 for own in wanting)
+            marks[self._own[kind]] = [own[0] for own in wanting] if is_owned else np.arange(len(wanting))
+            found[kind] = marks, is_owned
+        return found
+
+    def find(self, texts: RepeatedTexts, name: str, of_kinds: Mapping[int, Integers], found: FoundRecords) -> None:
+        """Adds the records that have one of the values.
 
         name: of the column
         of_kinds: by kind, its rows in the column
         """
         asked = [kind for kind in self._own if kind in of_kinds]
-        values, column = pa.array(list(self._numbers), self._type), one_chunk(texts.table.column(name))
+        values, column = self._values, one_chunk(texts.table.column(name))
         is_most = 2 * sum(len(of_kinds[kind]) for kind in asked) > len(column)
         whole: Integers | None = None
         if is_most:
@@ -349,49 +444,105 @@ class _Values:
             )
         for kind in asked:
             rows = of_kinds[kind]
-            numbers = _numbers_in(column.take(pa.array(rows)), values) if whole is None else whole[rows]
-            own = np.full(len(values) + 1, -1, np.int64)
-            own[self._own[kind]] = np.arange(len(self._own[kind]))
-            yield kind, own[numbers]
+            numbers = _numbers_in(column.take(pa.array(rows)), values) if whole is None else whole
+            numbers = numbers if len(numbers) == len(rows) else numbers[rows]
+            marks, is_owned = self._marks[kind]
+            if is_owned:
+                found.add_owned(marks[numbers], rows)
+            else:
+                _add_slices(found, self._wanting[kind], marks[numbers], rows)
 
 
 def _numbers_in(column: pa.Array, values: pa.Array) -> Integers:
     """By row the number of its value; -1 = it has another one."""
-    found: Integers = pc.index_in(column, value_set=values).fill_null(-1).to_numpy()
-    return found
+    if pa.types.is_integer(column.type) and not column.null_count and len(values):
+        found = _numbers_near(column.to_numpy(), values.to_numpy())
+        if found is not None:
+            return found
+    hashed: Integers = pc.index_in(column, value_set=values).fill_null(-1).to_numpy()
+    return hashed
 
 
-def _add_to(parts: list[list[Integers]], numbers: Sequence[int], found: Integers) -> None:
-    if len(found):
-        for number in numbers:
-            parts[number].append(found)
+_SPREAD = 8
+"""Values that are at most so many times as far apart as there are values are read from a table."""
 
 
-def _add_slices(parts: list[list[Integers]], wanting: Sequence[Sequence[int]], codes: Integers, rows: Integers) -> None:
+def _numbers_near(column: Integers, values: Integers) -> Integers | None:
+    """The same, of integers that are near each other; None = they are not.
+
+    Before the least value and behind the last, the table says that it is another one. Differences
+    that do not fit into 64 bits are outside, too: they wrap around, but a difference that seems to
+    be inside is that of a value which is.
+    """
+    before, most = int(values.min()) - 1, int(values.max())
+    if before < _SMALLEST or most - before > _SPREAD * len(values) + _SPREAD:
+        return None
+    numbers = np.full(most - before + 2, -1, np.int64)
+    numbers[values - before] = np.arange(len(values))
+    return numbers.take(column - before, mode="clip")
+
+
+def _add_slices(found: FoundRecords, wanting: Sequence[Sequence[int]], codes: Integers, rows: Integers) -> None:
     """`codes`: by row the number of its value, whose records `wanting` want; -1 = no value."""
     start, order = group_rows(codes, len(wanting))
     ordered, bounds = rows[order], start.tolist()
     for code in np.flatnonzero(np.diff(start)).tolist():
-        found = ordered[bounds[code] : bounds[code + 1]]
-        for number in wanting[code]:
-            parts[number].append(found)
+        found.add(wanting[code], ordered[bounds[code] : bounds[code + 1]])
 
 
-def _add_ranges(
-    parts: list[list[Integers]], wanted: Mapping[_Range, Sequence[int]], column: pa.Array, rows: Integers
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _OwnedRanges:
+    """Ranges of an integer that have no value in common, each wanted by one number.
+
+    first, last: by range, ascending
+    owner: by range, the number
+    """
+
+    first: Integers
+    last: Integers
+    owner: Integers
+
+    @staticmethod
+    def of(own: _OfField) -> _OwnedRanges | None:
+        """None = they are not such ranges."""
+        known = [(range_.integers, numbers) for range_, numbers in own.ranges.items()]
+        if own.read.type != Type.INTEGER or not known or any(len(numbers) > 1 for _, numbers in known):
+            return None
+        bounds = sorted((*ends, numbers[0]) for ends, numbers in known if ends is not None)
+        if len(bounds) < len(known):
+            return None
+        first, last, owner = (np.array(column, np.int64) for column in zip(*bounds, strict=True))
+        return _OwnedRanges(first, last, owner) if (first[1:] > last[:-1]).all() else None
+
+    def owners(self, values: Integers) -> Integers | None:
+        """By value who wants it, -1 = nobody; None = the values are too far apart for a table."""
+        least, most = int(values.min()), int(values.max())
+        if most - least > len(values):
+            return None
+        possible = np.arange(least, most + 1)
+        range_ = np.searchsorted(self.first, possible, "right") - 1
+        is_inside = (range_ >= 0) & (possible <= self.last[range_])
+        return np.where(is_inside, self.owner[range_], -1)[values - least]
+
+
+def _add_ranges(found: FoundRecords, wanted: _OfField, column: pa.Array, rows: Integers) -> None:
     """The rows whose value is in a range; null and NaN are in none."""
+    if wanted.owned_ranges is not None and not column.null_count:
+        owner = wanted.owned_ranges.owners(column.to_numpy())
+        if owner is not None:
+            found.add_owned(owner, rows)
+            return
     is_value = pc.is_valid(column) if pa.types.is_integer(column.type) else pc.equal(column, column).fill_null(False)
     is_there = is_value.to_numpy(zero_copy_only=False)
     values = column.filter(is_value).to_numpy()
     order = stable_order(values) if values.dtype.kind == "i" else np.argsort(values, kind="stable")
     values, rows = values[order], rows[is_there][order]
-    for own, numbers in wanted.items():
+    for own, numbers in wanted.ranges.items():
         begin = 0 if own.least is None else np.searchsorted(values, own.least, "left" if own.has_least else "right")
         end = (
             len(values) if own.most is None else np.searchsorted(values, own.most, "right" if own.has_most else "left")
         )
-        _add_to(parts, numbers, np.sort(rows[begin:end]))
+        found.add(numbers, np.sort(rows[begin:end]))
 
 
 def _joined(parts: Sequence[Integers]) -> Integers:

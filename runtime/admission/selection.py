@@ -142,12 +142,14 @@ class Selector:
             if filter_ is not None and not (self._query.tables and any(lookups_in(filter_)))
         }
 
+    @cached_property
     def wanted(self) -> list[Filtered]:
         """The event types that have a role, with how their records are found."""
         selected = (Outcome.USED, Outcome.HEARTBEAT)
         kinds = sorted(kind for kind in self._roles if self._outcome[kind] in selected)
         return [Filtered(kind, self._lookups.get(int(self._input[kind])), self._query) for kind in kinds]
 
+    @cached_property
     def outcome_unseen(self) -> NDArray[np.int8]:
         """By kind of record, the outcome of those that are not found by `wanted`."""
         outcome = self._outcome.copy()
@@ -155,7 +157,7 @@ class Selector:
             outcome[self._input == index] = Outcome.FILTERED
         return outcome
 
-    @property
+    @cached_property
     def looks_at_more(self) -> bool:
         """Whether filters exclude some of the records that are found by `wanted`."""
         return not all(lookup.is_whole for lookup in self._lookups.values())

@@ -186,34 +186,26 @@ class FamilyRunner:
     def of_call(self, records: CallRecords, looked_at: LookedAt) -> FamilyOutcome:
         """Does all for a call but evict."""
         found = looked_at.found(self._titled)
-        is_due = self._join(found.rows, records.limit) or any(map(len, found.rows))
+        is_due = self._join(found.owner, records.limit) or len(found.rows) > 0
         if not is_due and self.admission.is_idle(records.limit):
             self.admission.is_behind = self.admission.has_begun and not self.admission.state.is_empty
             return FamilyOutcome({}, found.unseen, looked_at=found.count)
-        outcome = self.run(*self.records_of(records, found.rows, found.shared))
+        outcome = self.run(self.records_of(records, found.owner, found.rows, found.shared), found.rows)
         account = outcome.account
         account.update(found.unseen)
         return replace(outcome, account=account, looked_at=found.count)
 
     def records_of(
-        self, records: CallRecords, rows: Sequence[Integers], shared: pa.Table | None = None
-    ) -> tuple[CallRecords, Integers]:
-        """The records of members, and their numbers in the call.
-
-        rows: by member, the numbers of its records
-        shared: as of `FamilyRecords`
-        """
-        numbers = np.concatenate(rows)
-        owner = np.repeat(np.arange(len(rows)), [len(own) for own in rows])
-        order = stable_order(numbers)
-        numbers, owner = numbers[order], owner[order]
+        self, records: CallRecords, owner: Integers, rows: Integers, shared: pa.Table | None = None
+    ) -> CallRecords:
+        """The records of members; parameters as of `FamilyRecords`."""
         columns = {*self.family.parts.schema.names, "_place", "_text"}
         names = [name for name in records.table.column_names if name in columns]
-        own = chosen_records(replace(records, table=records.table.select(names)), numbers)
+        own = chosen_records(replace(records, table=records.table.select(names)), rows)
         table, first = own.table, self._rest.begin(records.table if shared is None else shared)
-        for name, values in self._added(owner, numbers + first).items():
+        for name, values in self._added(owner, rows + first).items():
             table = table.append_column(name, values)
-        return replace(own, table=table), numbers
+        return replace(own, table=table)
 
     def _added(self, owner: Integers, rest: Integers) -> dict[str, pa.Array]:
         """By name the columns that rows of these members have beside their own.
@@ -300,8 +292,8 @@ class FamilyRunner:
         """
         if not self.admission.state.keys.has_cold and not self.admission.is_behind:
             return True
-        own, numbers = self.records_of(nothing, [np.empty(0, np.int64)] * len(self.members))
-        outcome = self.run(own, numbers, everything=True)
+        none = np.empty(0, np.int64)
+        outcome = self.run(self.records_of(nothing, none, none), none, everything=True)
         self.evict(clock)
         return all(item.matches is item.found is None for item in outcome.outcomes.values())
 
@@ -419,16 +411,18 @@ class FamilyRunner:
         """Whether a member has a state of its own, which the family has not taken yet."""
         return number in self._apart
 
-    def _join(self, rows: Sequence[Integers], limit: int) -> bool:
+    def _join(self, owner: Integers, limit: int) -> bool:
         """Takes the states of members with records or due timers; whether there are any.
+
+        owner: by record, the number of its member
 
         States that were saved, and that nobody has asked for, are taken together before.
         """
         self._take_unopened()
-        joining = []
+        joining, counts = [], np.bincount(owner, minlength=len(self.members) if self._apart else 0)
         for number in sorted(self._apart):
             admission = self.members[number].admission
-            if len(rows[number]) or not admission.is_idle(limit):
+            if counts[number] or not admission.is_idle(limit):
                 joining.append(number)
             else:
                 admission.is_behind = not admission.state.is_empty

@@ -16,15 +16,16 @@ from numpy.typing import NDArray
 
 from querylang.dataclass import dataclass, replace
 from querylang.plan.model import Plan
-from runtime.admission import FilterIndex, Moves, Outcome
+from runtime.admission import FilterIndex, FoundRecords, Moves, Outcome, Selector
 from runtime.column_types import Integers, one_chunk
 from runtime.columns.arrivals import RecordKind
+from runtime.columns.keys import group_rows
 from runtime.columns.rows import RepeatedTexts
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.query_runner import QueryOutcome
 from runtime.engine.shared_admission import SharedAdmission
 from runtime.reading import ControlEvents
-from runtime.results.ledger import RECEIVED, Account
+from runtime.results.ledger import RECEIVED, WORD_OF, Account
 
 FEW = 4
 """So few admissions look at all records: an index costs more."""
@@ -83,25 +84,27 @@ class LookedAt:
         """
         return Offered(lambda: records, len(records.kinds), None, _NONE_UNSEEN)
 
-    def found(self, members: Mapping[str, SharedAdmission]) -> FamilyRecords:
+    def found(self, members: Mapping[str, SharedAdmission]) -> FamilyRecords:  # noqa: ARG002
         """What a family finds in a call without records.
 
         members: by title the admissions of its queries
         """
-        return FamilyRecords([_NO_ROWS] * len(members), None, 0, _NONE_UNSEEN)
+        return FamilyRecords(_NO_ROWS, _NO_ROWS, None, 0, _NONE_UNSEEN)
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyRecords:
-    """The records of a family in a call.
+    """The records of a family in a call, in their order; a record may be there for many members.
 
-    rows: by member, their numbers
+    owner: the number of the member
+    rows: the number of the record
     shared: all records of the call, whose rows may share cells; None = they do not
     count: how many pairs of a member and a record have been looked at
     unseen: the ledger's counts of all others, with the titles of the members
     """
 
-    rows: Sequence[Integers]
+    owner: Integers
+    rows: Integers
     shared: pa.Table | None
     count: int
     unseen: Account
@@ -117,22 +120,54 @@ class Looking:
 
     def __init__(self, plan: Plan, admissions: Sequence[SharedAdmission]) -> None:
         self.admissions = admissions
-        selectors = [admission.parts.selector for admission in admissions]
-        self._index = FilterIndex(plan, [selector.wanted() for selector in selectors])
-        unseen: dict[bytes, int] = {}
-        self._unseen_of = [unseen.setdefault(own.outcome_unseen().tobytes(), len(unseen)) for own in selectors]
-        self._unseen = [np.frombuffer(own, np.int8) for own in unseen]
+        self._filters = _filters_of(plan, [admission.parts.selector for admission in admissions])
         self._places = {admission: place for place, admission in enumerate(admissions)}
 
     def of_call(self, records: CallRecords, apart: Collection[SharedAdmission]) -> LookedAt:
         """What is looked at in a call; `apart`: admissions whose queries have a family."""
         texts = RepeatedTexts(records.table)
-        rows = self._index.found(texts, records.kinds)
-        controls = np.flatnonzero(records.kinds == RecordKind.CONTROL)
-        if len(controls):
-            rows = [np.union1d(own, controls) for own in rows]
+        rows = self._filters.index.found(texts, records.kinds)
+        rows.add(range(len(self.admissions)), np.flatnonzero(records.kinds == RecordKind.CONTROL))
         alone = [place for place, admission in enumerate(self.admissions) if admission not in apart]
-        return _Found(records, texts.shared(), self._places, rows, self._unseen_of, self._unseen, alone)
+        return _Found(records, texts.shared(), self._places, rows, self._filters, alone)
+
+
+@dataclass(frozen=True, slots=True)
+class _Filters:
+    """The filters of admissions.
+
+    selectors: theirs, by place
+    unseen_of: by place, which of `unseen` it has
+    unseen: by kind of record, the outcome of those that the index does not find
+    """
+
+    selectors: Sequence[Selector]
+    index: FilterIndex
+    unseen_of: Integers
+    unseen: Sequence[NDArray[np.int8]]
+
+
+_FILTERS: dict[tuple[int, ...], _Filters] = {}
+"""By the identities of selectors, which are kept in them; the last used are the last.
+
+Nothing in them changes. A job makes an engine per bucket and micro-batch, and a replay its own.
+"""
+
+_MOST_FILTERS = 4
+
+
+def _filters_of(plan: Plan, selectors: Sequence[Selector]) -> _Filters:
+    asked = id(plan.events), *map(id, selectors)
+    known = _FILTERS.pop(asked, None)
+    if known is None:
+        unseen: dict[bytes, int] = {}
+        unseen_of = [unseen.setdefault(own.outcome_unseen.tobytes(), len(unseen)) for own in selectors]
+        index = FilterIndex(plan, [selector.wanted for selector in selectors])
+        known = _Filters(selectors, index, np.array(unseen_of), [np.frombuffer(own, np.int8) for own in unseen])
+    _FILTERS[asked] = known
+    for key in list(_FILTERS)[:-_MOST_FILTERS]:
+        _FILTERS.pop(key, None)
+    return known
 
 
 class _Found(LookedAt):
@@ -146,23 +181,21 @@ class _Found(LookedAt):
         records: CallRecords,
         shared: pa.Table,
         places: Mapping[SharedAdmission, int],
-        rows: Sequence[Integers],
-        unseen_of: Sequence[int],
-        unseen: Sequence[NDArray[np.int8]],
+        rows: FoundRecords,
+        filters: _Filters,
         alone: Sequence[int],
     ) -> None:
-        """`rows`: by place of an admission; `unseen_of`: by place, which of `unseen` it has.
+        """`rows`: by place of an admission.
 
         shared: as of `FamilyRecords`
-        unseen: by kind of record, the outcome of those that are not found
         alone: the places of admissions that are offered their records
         """
-        self._alone, self._shared = alone, shared
-        self._records, self._places, self._rows, self._unseen_of = records, places, rows, unseen_of
+        self._records, self._shared, self._places, self._rows = records, shared, places, rows
+        self._filters, self._alone = filters, alone
         sources = one_chunk(records.table.column("_source"))
         self._names: list[str] = sources.dictionary.to_pylist()
         source = sources.indices.to_numpy().astype(np.int64) * len(Outcome)
-        self._outcomes = [source + own[records.kinds] for own in unseen]
+        self._outcomes = [source + own[records.kinds] for own in filters.unseen]
         self._counts = [np.bincount(own, minlength=len(self._names) * len(Outcome)) for own in self._outcomes]
         self._accounts = [self._account(own) for own in self._counts]
         self._copies = self._copied_in_order()
@@ -171,52 +204,74 @@ class _Found(LookedAt):
     def offered(self, admission: SharedAdmission, records: CallRecords) -> Offered:
         """As of `LookedAt`."""
         place = self._places[admission]
-        rows = self._rows[place]
+        rows = self._rows.of(place)
         if records is not self._records or len(rows) == len(records.kinds):
             return super().offered(admission, records)
         return Offered(lambda: self._own(place), len(rows), rows, self._unseen(place, rows))
 
     def found(self, members: Mapping[str, SharedAdmission]) -> FamilyRecords:
         """As of `LookedAt`."""
-        places, rows, count = [self._places[admission] for admission in members.values()], [], 0
-        for place, admission in zip(places, members.values(), strict=True):
-            own, selector = self._rows[place], admission.parts.selector
-            count += len(own)
-            if len(own) and selector.looks_at_more:
-                own = own[selector.passes(self._records.table, own, self._records.kinds[own])]
-            rows.append(own)
-        return FamilyRecords(rows, self._shared, count, self._unseen_of_members(list(members), places, rows))
+        places = [self._places[admission] for admission in members.values()]
+        owner, rows = self._rows.by_record(places)
+        count = len(rows)
+        partly = [at for at, place in enumerate(places) if self._filters.selectors[place].looks_at_more]
+        if partly:
+            passes = self._passes(places, partly, owner, rows)
+            owner, rows = owner[passes], rows[passes]
+        return FamilyRecords(
+            owner, rows, self._shared, count, self._unseen_of_members(list(members), places, owner, rows)
+        )
 
-    def _unseen_of_members(self, titles: Sequence[str], places: Sequence[int], rows: Sequence[Integers]) -> Account:
-        """The counts of records that are not of a member."""
-        account: Account = Counter()
+    def _passes(
+        self, places: Sequence[int], partly: Sequence[int], owner: Integers, rows: Integers
+    ) -> NDArray[np.bool_]:
+        """By record of a family, whether no filter excludes it.
+
+        places: by member
+        partly: the members whose filters exclude some of the records that the index finds
+        owner, rows: as of `FamilyRecords`
+        """
+        passes, (start, order) = np.ones(len(rows), np.bool_), group_rows(owner, len(places))
+        for at in partly:
+            own = order[start[at] : start[at + 1]]
+            if len(own):
+                numbers, selector = rows[own], self._filters.selectors[places[at]]
+                passes[own] = selector.passes(self._records.table, numbers, self._records.kinds[numbers])
+        return passes
+
+    def _unseen_of_members(
+        self, titles: Sequence[str], places: Sequence[int], owner: Integers, rows: Integers
+    ) -> Account:
+        """The counts of records that are not of a member; by member its title and its place."""
+        account, unseen_of = dict[tuple[str, str, str], int](), self._filters.unseen_of[places]
         for own, counts in enumerate(self._counts):
-            known = np.flatnonzero(counts)
+            known, some = np.flatnonzero(counts), np.flatnonzero(unseen_of == own)
             number = np.full(len(counts), -1, np.int64)
             number[known] = np.arange(len(known))
-            some = [at for at, place in enumerate(places) if self._unseen_of[place] == own]
-            seen = np.concatenate([_NO_ROWS, *(rows[at] for at in some)])
-            member = np.repeat(np.arange(len(some)), [len(rows[at]) for at in some])
-            codes = member * len(known) + number[self._outcomes[own][seen]]
+            member = np.full(len(titles), -1, np.int64)
+            member[some] = np.arange(len(some))
+            is_own = slice(None) if len(some) == len(titles) else unseen_of[owner] == own
+            codes = member[owner[is_own]]
+            if len(known) > 1:
+                codes = codes * len(known) + number[self._outcomes[own][rows[is_own]]]
             left = np.tile(counts[known], len(some)) - np.bincount(codes, minlength=len(some) * len(known))
-            words = [
-                (self._names[place // len(Outcome)], Outcome(place % len(Outcome)).word) for place in known.tolist()
-            ]
+            words = [(self._names[place // len(Outcome)], WORD_OF[place % len(Outcome)]) for place in known.tolist()]
             for place, count in zip(np.flatnonzero(left).tolist(), left[left != 0].tolist(), strict=True):
                 title, (source, word) = titles[some[place // len(known)]], words[place % len(known)]
-                account[title, source, RECEIVED] += count
-                account[title, source, word] += count
-        return account
+                received = title, source, RECEIVED
+                account[received] = account.get(received, 0) + count
+                account[title, source, word] = count
+        return Counter(account)
 
     def _own(self, place: int) -> CallRecords:
-        if not len(self._rows[place]):
-            return chosen_records(self._records, self._rows[place])
+        if not len(self._rows.of(place)):
+            return chosen_records(self._records, _NO_ROWS)
         while place not in self._made:
             self._made.update(next(self._copies))
         return self._made.pop(place)
 
     def _unseen(self, place: int, rows: Integers) -> Account:
-        own = self._unseen_of[place]
+        own = int(self._filters.unseen_of[place])
         if not len(rows):
             return self._accounts[own]
         counts = self._counts[own]
@@ -225,16 +280,16 @@ class _Found(LookedAt):
     def _account(self, counts: Integers) -> Account:
         account: Account = Counter()
         for place in np.flatnonzero(counts).tolist():
-            source, outcome = self._names[place // len(Outcome)], Outcome(place % len(Outcome))
+            source, word = self._names[place // len(Outcome)], WORD_OF[place % len(Outcome)]
             account["", source, RECEIVED] += int(counts[place])
-            account["", source, outcome.word] += int(counts[place])
+            account["", source, word] += int(counts[place])
         return account
 
     def _copied_in_order(self) -> Iterator[dict[int, CallRecords]]:
         some: list[int] = []
         count, most = 0, max(_AT_ONCE, len(self._records.kinds))
         for place in self._alone:
-            rows = self._rows[place]
+            rows = self._rows.of(place)
             if 0 < len(rows) < len(self._records.kinds):
                 some.append(place)
                 count += len(rows)
@@ -245,11 +300,11 @@ class _Found(LookedAt):
             yield self._copied(some)
 
     def _copied(self, places: Sequence[int]) -> dict[int, CallRecords]:
-        whole = chosen_records(self._records, np.concatenate([self._rows[place] for place in places]))
+        whole = chosen_records(self._records, np.concatenate([self._rows.of(place) for place in places]))
         copied: dict[int, CallRecords] = {}
         begin = 0
         for place in places:
-            own = slice(begin, begin + len(self._rows[place]))
+            own = slice(begin, begin + len(self._rows.of(place)))
             begin = own.stop
             copied[place] = replace(
                 whole,
@@ -257,7 +312,7 @@ class _Found(LookedAt):
                 kinds=whole.kinds[own],
                 arrival=whole.arrival[own],
                 moves=Moves(whole.moves.is_moved[own], whole.moves.without_idle[own]),
-                controls=_chosen_controls(self._records.controls, self._rows[place]),
+                controls=_chosen_controls(self._records.controls, self._rows.of(place)),
             )
         return copied
 
@@ -265,6 +320,8 @@ class _Found(LookedAt):
 def chosen_records(records: CallRecords, rows: Integers) -> CallRecords:
     """These records of a call; its control events keep their numbers."""
     moves = records.moves
+    if len(rows) == len(records.kinds) and bool((rows == np.arange(len(rows))).all()):
+        return replace(records, is_found=True)  # nothing has to be copied
     return replace(
         records,
         table=records.table.take(pa.array(rows)),

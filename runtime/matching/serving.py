@@ -322,12 +322,12 @@ class Searches:
 
     def __init__(self, plan: Plan, queries: Sequence[QueryPlan]) -> None:
         self._in_order = in_known_order(queries)
-        self._places: list[slice | None] = []
+        self._places: list[range | None] = []
         wanted: list[list[Filtered]] = []
         kinds = event_numbers(plan)
         for query in queries:
             names = served_by(query, kinds) if len(queries) > FEW else None
-            self._places.append(None if names is None else slice(len(wanted), len(wanted) + len(names)))
+            self._places.append(None if names is None else range(len(wanted), len(wanted) + len(names)))
             wanted += [[item] for item in names or ()]
         self._index = FilterIndex(plan, wanted) if wanted else None
 
@@ -348,4 +348,4 @@ class Searches:
             return [None] * len(self._places)
         rows = self._index.found(RepeatedTexts(events.table), events.table.column("_kind").to_numpy().astype(np.int64))
         place = places(events)
-        return [None if own is None else positions_of(events, rows[own], place) for own in self._places]
+        return [None if own is None else positions_of(events, [*map(rows.of, own)], place) for own in self._places]

@@ -49,6 +49,9 @@ BESIDE = (
 )
 """Words that say more about records, or about keys and matches; they are counted beside the sum."""
 
+WORD_OF = tuple(Outcome(number).word for number in range(len(Outcome)))
+"""By number of an outcome, its word."""
+
 _ORDER = {word: place for place, word in enumerate((*WORDS, *BESIDE))}
 
 DISCARDS = tuple(outcome.word for outcome in Outcome if outcome.group is Group.DISCARDED)
@@ -64,10 +67,11 @@ def count_records(query: str, sources: pa.DictionaryArray, outcomes: NDArray[np.
     places = outcomes if len(names) == 1 else sources.indices.to_numpy() * len(Outcome) + outcomes
     counts = counts_of(places)
     account: Account = Counter()
-    for place in np.flatnonzero(counts).tolist():
-        source, outcome = names[place // len(Outcome)], Outcome(place % len(Outcome))
-        account[query, source, RECEIVED] += int(counts[place])
-        account[query, source, outcome.word] += int(counts[place])
+    some = np.flatnonzero(counts)
+    for place, count in zip(some.tolist(), counts[some].tolist(), strict=True):
+        source, outcome = names[place // len(Outcome)], place % len(Outcome)
+        account[query, source, RECEIVED] += count
+        account[query, source, WORD_OF[outcome]] += count
     return account
 
 

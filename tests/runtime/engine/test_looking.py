@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from querylang import compile_text
 from querylang.plan.expression import FieldOf, Type
 from querylang.plan.model import Plan
-from runtime.admission.filter_index import Lookup, lookup_of
+from runtime.admission.filter_index import FilterIndex, Lookup, lookup_of
+from runtime.admission.selection import Selector
 from runtime.columns.arrivals import Arrivals
+from runtime.columns.rows import RepeatedTexts
 from runtime.engine import Crossing, families, query_state
 from runtime.engine.engine import Engine
 from runtime.matching.matchers import KernelMatcher
@@ -49,6 +54,72 @@ def test_an_input_is_looked_up_by(wanted: str, field: str, values: tuple[Any, ..
     assert filter_ is not None
     found: Lookup = lookup_of(filter_)
     assert (found.field.field if found.field else "", found.values, found.is_whole) == (field, values, is_whole)
+
+
+SMALLEST, LARGEST = -(2**63), 2**63 - 1
+
+Filter = tuple[str, Callable[[int], bool]]
+"""What is written, and for which values of `x` it is true."""
+
+
+def a_range(least: int, most: int) -> Filter:
+    return f"x > {least} and x <= {most}", lambda x: least < x <= most
+
+
+def ranges(chance: random.Random, *, are_apart: bool) -> list[Filter]:
+    if are_apart:
+        ends = sorted(chance.sample(range(-5, 60), 10))
+        found = [a_range(*ends[at : at + 2]) for at in range(0, 10, 2)]
+        limit = 60
+    else:
+        found = [a_range(*sorted(chance.choices(range(-5, 60), k=2))) for _ in range(5)]
+        limit = chance.randrange(60)
+    found.append((f"x >= {limit}", lambda x: x >= limit))
+    return found if chance.random() < 0.7 else [*found, (f"x > {LARGEST}", lambda _: False)]
+
+
+def values(chance: random.Random, *, are_apart: bool) -> list[Filter]:
+    """They are near each other, or far."""
+    step = chance.choice([1, 1, 2, 1_000_000])
+    known = [step * n for n in range(20)] + [SMALLEST + 1, LARGEST][: chance.choice([0, 0, 2])]
+    own = chance.sample(known, 12) if are_apart else chance.choices(known, k=12)
+    pairs = [tuple(own[at : at + 2]) for at in range(0, 12, 2)]
+    return [(f"x = {pair[0]} or x = {pair[1]}", pair.__contains__) for pair in pairs]
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_an_index_finds_the_records_that_filters_are_true_for(seed: int) -> None:
+    chance = random.Random(seed)
+    wanted = [item for make in (ranges, values) for item in make(chance, are_apart=chance.random() < 0.6)]
+    wanted = chance.choice([wanted[:6], wanted[6:], wanted[::-2]])
+    own = [chance.choice("AAB") if seed % 2 else "A" for _ in wanted]
+    queries = [
+        f"query Q{n} {{ inputs {{ {event}({text}) retain 1; }} find {event} as a }}"
+        for n, (event, (text, _)) in enumerate(zip(own, wanted, strict=True))
+    ]
+    plan = compile_text("event A { integer x; }\nevent B { integer x; }\n" + "\n".join(queries)).plan
+    far = chance.choice([[], [], [1_000_000, 19_000_000]])
+    given: list[int | None] = [chance.choice([*range(-8, 64), *far]) for _ in range(chance.choice([5, 200, 200]))]
+    given += [SMALLEST, SMALLEST + 1, LARGEST][: chance.choice([0, 0, 3])] + [None] * chance.choice([0, 0, 2])
+    table = [{"at": float(at), "event": chance.choice("AAB"), "x": x} for at, x in enumerate(given)]
+    arrivals = read_records([table], plan).arrivals.table
+    kinds = arrivals.column("_kind").to_numpy().astype(np.int64)
+    index = FilterIndex(plan, [Selector(plan, query).wanted for query in plan.queries])
+    found = index.found(RepeatedTexts(arrivals), kinds)
+    expected = [
+        [
+            at
+            for at, (row, x) in enumerate(zip(table, given, strict=True))
+            if row["event"] == event and x is not None and is_true(x)
+        ]
+        for event, (_, is_true) in zip(own, wanted, strict=True)
+    ]
+    assert [found.of(number).tolist() for number in range(len(wanted))] == expected
+    asked = sorted(chance.sample(range(len(wanted)), 4))
+    pairs = sorted((row, place) for place, number in enumerate(asked) for row in expected[number])
+    place, row = found.by_record(asked)
+    assert list(zip(row.tolist(), place.tolist(), strict=True)) == pairs
+    assert {row for part in found.parts_of(asked) for row in part.tolist()} == {row for row, _ in pairs}
 
 
 def test_only_pairs_that_the_index_finds_are_looked_at() -> None:
