@@ -783,6 +783,8 @@ class QueryPlan:
     @property
     def title(self) -> str:
         """The public title, and the edition if it is not the first; unique in a plan."""
+        if not (self.edition or self.instance):
+            return self.name
         return f"{self.public_title}{EDITION}{self.edition}" if self.edition else self.public_title
 
     @property

@@ -68,6 +68,7 @@ class Selector:
     plan: of the query
     time_from: the source times of event types, by number
     nulls_fail: as in `QueryPlan`
+    has_clocks: whether inputs share a clock
     layers: those of all layers (`runtime.columns.keys`), of which this is the first
     """
 
@@ -79,7 +80,9 @@ class Selector:
         self.layers: tuple[Selector, ...] = (self, *(Selector(plan, query, number) for number in further))
         numbers, self.nulls_fail = event_numbers(plan), query.nulls_fail
         self.time_from = tuple((numbers[event], source) for event, source in query.time_sources())
-        self._substreams = [inputs for inputs in clock_inputs(query) if is_by_substream(query, inputs)]
+        clocks = clock_inputs(query)
+        self.has_clocks = bool(clocks)
+        self._substreams = [inputs for inputs in clocks if is_by_substream(query, inputs)]
         # by kind of record; kinds that are not events are negative, and index from the end
         kinds = len(plan.events) + len(_BY_KIND)
         self._outcome = np.full(kinds, Outcome.UNRELATED, np.int8)

@@ -209,14 +209,15 @@ def runners_of(
     """
     members: dict[tuple[str, str], list[tuple[Saved | None, list[QueryParts]]]] = {}
     private: dict[int, bool] = {}  # queries with equal states have the same object
-    for item in parts:
-        if item.query.title in kept:
+    titles = [item.query.title for item in parts]
+    for title, item in zip(titles, parts, strict=True):
+        if title in kept:
             continue
-        own = saved.get(item.query.title)
+        own = saved.get(title)
         if own is not None and id(own) not in private:
             private[id(own)] = own.is_private
         is_private = own is not None and private[id(own)]
-        groups = members.setdefault((item.admission, item.query.title if is_private else ""), [])
+        groups = members.setdefault((item.admission, title if is_private else ""), [])
         for state, some in groups:
             if own is state or (own is not None and state is not None and own.is_like(state)):
                 some.append(item)
@@ -228,7 +229,8 @@ def runners_of(
     for groups in members.values():
         for state, some in groups:
             admission = SharedAdmission(some)
-            admissions |= dict.fromkeys((item.query.title for item in some), admission)
+            for item in some:
+                admissions[item.query.title] = admission
             admission.unopened = state
             if state is not None and has_events_only(admission.parts.query):
                 unopened.append(admission)
@@ -236,8 +238,8 @@ def runners_of(
                 admission.state  # noqa: B018 # raises ValueError for one that does not fit
     _refuse_unfit(unopened)
     return [
-        kept.get(item.query.title) or QueryRunner(item, admissions[item.query.title], gathers_later=gathers_later)
-        for item in parts
+        kept.get(title) or QueryRunner(item, admissions[title], gathers_later=gathers_later)
+        for title, item in zip(titles, parts, strict=True)
     ]
 
 

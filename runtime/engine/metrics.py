@@ -8,10 +8,12 @@ of the timeline that is furthest behind.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from querylang.plan.model import QueryPlan
 from runtime.engine.engine import Engine
@@ -31,19 +33,31 @@ value: a count; for a delay seconds, null = unknown
 
 WATERMARK_DELAY = "Watermark Delay"
 
-_COUNTED: tuple[tuple[str, str | None, tuple[str, ...]], ...] = (
-    ("Early Input Events", "dropped", ("early",)),
-    ("Late Input Events", "dropped", ("late",)),
-    ("Late Input Events", "adjusted", ("adjusted_late",)),
-    ("Out-of-Order Input Events", "dropped", ("out_of_order",)),
-    ("Out-of-Order Input Events", "adjusted", ("adjusted_out_of_order",)),
-    ("Backlogged Input Events", None, ("pending",)),
-)
-"""Metrics that are sums of outcomes in the ledger. A pending event that was adjusted counts in the
-backlog only."""
-
 _NO_INPUT = ("tick", "control", "unrelated", "malformed", "unknown_type")
 """The outcomes of received records that are not events of the query's inputs."""
+
+_METRICS: tuple[tuple[str, str | None, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("Input Events", None, ("received",), _NO_INPUT),
+    ("Early Input Events", "dropped", ("early",), ()),
+    ("Late Input Events", "dropped", ("late",), ()),
+    ("Late Input Events", "adjusted", ("adjusted_late",), ()),
+    ("Out-of-Order Input Events", "dropped", ("out_of_order",), ()),
+    ("Out-of-Order Input Events", "adjusted", ("adjusted_out_of_order",), ()),
+    ("Backlogged Input Events", None, ("pending",), ()),
+    ("Output Events", None, (), ()),
+    ("Suppressed Matches", None, (SUPPRESSED,), ()),
+    (WATERMARK_DELAY, None, (), ()),
+)
+"""In the order in which they are shown: name, outcome, and the words of the ledger that are added
+and subtracted. A pending event that was adjusted counts in the backlog only."""
+
+_OUTPUTS, _SUPPRESSED, _DELAYS = 7, 8, 9
+"""The places of those that are more than a sum, or not there for every query."""
+
+_WORDS = tuple(dict.fromkeys(word for _, _, added, subtracted in _METRICS for word in (*added, *subtracted)))
+
+_SIGNS = np.array([[(word in added) - (word in left) for _, _, added, left in _METRICS] for word in _WORDS])
+"""By word and metric, whether it is added or subtracted."""
 
 
 def metrics_table(
@@ -55,19 +69,35 @@ def metrics_table(
     wall: the wall clock, µs, from which delays are measured; None = the arrival clock
     ledger: the accounts of all records; None = the engine's
     """
-    counts = _by_query(engine.ledger() if ledger is None else ledger)
-    rows: list[tuple[str, str, str | None, float | None]] = []
-    for query in engine.plan.queries:
-        own = counts.get(query.public_title, Counter())
-        figures = [*_figures(own), ("Output Events", None, output_counts.get(query.public_title, 0))]
-        if query.at_most is not None:
-            figures.append(("Suppressed Matches", None, own[SUPPRESSED]))
-        figures.append((WATERMARK_DELAY, None, _delay(engine, query, wall)))
-        rows += [(query.public_title, name, outcome, value) for name, outcome, value in figures]
-    columns = zip(*rows, strict=True) if rows else [()] * len(METRICS_SCHEMA)
-    return pa.table(
-        [pa.array(own, field.type) for own, field in zip(columns, METRICS_SCHEMA, strict=True)], schema=METRICS_SCHEMA
+    queries = engine.plan.queries
+    titles = [query.public_title for query in queries]
+    values = _sums(engine.ledger() if ledger is None else ledger, titles)
+    values[:, _OUTPUTS] = [output_counts.get(title, 0) for title in titles]
+    values[:, _DELAYS] = np.array([_delay(engine, query, wall) for query in queries], np.float64)
+    is_shown = np.ones(values.shape, np.bool_)
+    is_shown[:, _SUPPRESSED] = [query.at_most is not None for query in queries]
+    of_query, metric = map(pa.array, np.nonzero(is_shown))
+    shown = values[is_shown]
+    names, outcomes, _, _ = zip(*_METRICS, strict=True)
+    columns = [
+        pa.array(titles, pa.string()).take(of_query),
+        *(pa.array(own, pa.string()).take(metric) for own in (names, outcomes)),
+    ]
+    return pa.table([*columns, pa.array(shown, mask=np.isnan(shown))], schema=METRICS_SCHEMA)
+
+
+def _sums(ledger: pa.Table, titles: Sequence[str]) -> NDArray[np.float64]:
+    """By query and metric, the sum of its words in the ledger; queries may have one title."""
+    different = {title: place for place, title in enumerate(dict.fromkeys(titles))}
+    query, word = (
+        pc.index_in(ledger.column(name), pa.array(list(known), pa.string())).fill_null(-1).to_numpy()
+        for name, known in (("query", different), ("what", _WORDS))
     )
+    counts = ledger.column("count").to_numpy()
+    is_counted = (query >= 0) & (word >= 0)
+    sums = np.zeros((len(different), len(_METRICS)), np.int64)
+    np.add.at(sums, query[is_counted], _SIGNS[word[is_counted]] * counts[is_counted, np.newaxis])
+    return sums[[different[title] for title in titles]].astype(np.float64)
 
 
 def output_events(results: Results) -> dict[str, int]:
@@ -85,20 +115,6 @@ def _title(query: str, instance: str) -> str:
     return f"{query}/{instance}" if instance else query
 
 
-def _by_query(ledger: pa.Table) -> dict[str, Counter[str]]:
-    counts: dict[str, Counter[str]] = {}
-    columns = (ledger.column(name).to_pylist() for name in ("query", "what", "count"))
-    for query, what, count in zip(*columns, strict=True):
-        counts.setdefault(query, Counter())[what] += count
-    return counts
-
-
-def _figures(counts: Counter[str]) -> Iterator[tuple[str, str | None, float | None]]:
-    yield "Input Events", None, counts["received"] - sum(counts[word] for word in _NO_INPUT)
-    for name, outcome, words in _COUNTED:
-        yield name, outcome, sum(counts[word] for word in words)
-
-
 def _delay(engine: Engine, query: QueryPlan, wall: int | None) -> float | None:
     """Seconds; None before the first record, for complete inputs, and for clocks per key."""
     now = engine.clock if wall is None else wall
@@ -110,9 +126,10 @@ def _delay(engine: Engine, query: QueryPlan, wall: int | None) -> float | None:
 
 def _least_bound(engine: Engine, query: QueryPlan) -> int | None:
     """The bound of the timeline that is furthest behind, µs; None = unknown."""
-    if not query.keys or any(key_places(query, inputs) is None for inputs in clock_inputs(query)):
-        return engine.definitive(query.title, (None,) * len(query.keys))
     policies = [item.policy for item in query.inputs if is_clocked(item) and item.policy is not None]
+    shared = clock_inputs(query) if policies else []
+    if not query.keys or any(key_places(query, inputs) is None for inputs in shared):
+        return engine.definitive(query.title, (None,) * len(query.keys))
     if not policies or engine.clock is None:
         return None
     clocks = engine.clocks()

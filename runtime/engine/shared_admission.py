@@ -31,7 +31,7 @@ from runtime.engine.forgetting import LIFE_FIELDS, Ends, Lives, definitive_at, e
 from runtime.engine.query_state import ALIVE, CUT_OFF, STATE_FIELDS, QueryParts, QueryState, Saved, saved_timers
 from runtime.engine.snapshot import fitted
 from runtime.engine.stored_values import old_events, without_old
-from runtime.input_policies import BY_CLOCK, NO_WAIT, clock_inputs, definitive_times, is_clocked
+from runtime.input_policies import BY_CLOCK, NO_WAIT, definitive_times, is_clocked
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.interface import Ordered
 from runtime.matching.windows import WindowColumns, rows_to_keep, superseded_by
@@ -259,7 +259,7 @@ class SharedAdmission:
     def __init__(self, parts: Sequence[QueryParts]) -> None:
         first = parts[0]
         self.parts = replace(first, windows=_wide_enough([item.windows for item in parts])) if len(parts) > 1 else first
-        self._has_own_clocks = bool(clock_inputs(first.query))
+        self._has_own_clocks = first.selector.has_clocks
         self.unopened: Saved | None = None
         self.is_behind = False
 

@@ -300,7 +300,7 @@ class _Run:
         with memory_kept(), Workers[dict[str, pa.Table]](beside) as workers:
             ahead = workers.ahead(pieces)
             calls = self._divided_calls(engine, ahead) if engine is not None else self._calls(only, ahead)
-            found = [(_without_later(call), workers.do(_gathering(self._plan, call))) for call in calls]
+            found = [(_without_later(call), workers.do(_gathering(call))) for call in calls]
             parts = [one for call, gathered in found for one in (Results(matches=gathered()), *call)]
         ledger = only.ledger() if engine is None else engine.ledger()
         results = in_order(self._plan, concatenated_results(self._plan, parts, ledger), _in_order_already(self._plan))
@@ -337,13 +337,12 @@ def _without_later(call: Sequence[Results]) -> list[Results]:
     return [replace(one, found={}) for one in call]
 
 
-def _gathering(plan: Plan, call: Sequence[Results]) -> Callable[[], dict[str, pa.Table]]:
+def _gathering(call: Sequence[Results]) -> Callable[[], dict[str, pa.Table]]:
     """Gathers the matches of a call that are not in tables yet, in order, by query."""
     found: dict[str, list[FindsMatches]] = {}
-    for query in plan.queries:
-        own = [one.found[query.title] for one in call if query.title in one.found]
-        if own:
-            found[query.title] = own
+    for one in call:
+        for title, finding in one.found.items():
+            found.setdefault(title, []).append(finding)
 
     def gathered() -> dict[str, pa.Table]:
         later = {name: joined_matches([finding() for finding in parts]) for name, parts in found.items()}

@@ -9,7 +9,6 @@ the sum.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -52,7 +51,9 @@ BESIDE = (
 WORD_OF = tuple(Outcome(number).word for number in range(len(Outcome)))
 """By number of an outcome, its word."""
 
-_ORDER = {word: place for place, word in enumerate((*WORDS, *BESIDE))}
+_IN_ORDER = (*WORDS, *BESIDE)
+
+_ORDER = {word: place for place, word in enumerate(_IN_ORDER)}
 
 DISCARDS = tuple(outcome.word for outcome in Outcome if outcome.group is Group.DISCARDED)
 """The reasons for which a record is discarded."""
@@ -107,11 +108,11 @@ def ledger_table(account: Account) -> pa.Table:
         for (query, source, word), count in account.items():
             joined[public_title(query), source, word] += count
         account = joined
-    rows = sorted((key for key, count in account.items() if count), key=lambda key: (*key[:2], _ORDER[key[2]]))
+    rows = sorted((query, source, _ORDER[word], count) for (query, source, word), count in account.items() if count)
     if not rows:
         return _NO_LEDGER
-    columns: Sequence[list[str]] = [[key[part] for key in rows] for part in range(3)]
-    return pa.table([*columns, [account[key] for key in rows]], schema=LEDGER_SCHEMA)
+    queries, sources, order, counts = zip(*rows, strict=True)
+    return pa.table([queries, sources, [_IN_ORDER[place] for place in order], counts], schema=LEDGER_SCHEMA)
 
 
 FEWEST = 20
