@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,15 @@ import pytest
 from deltalake import write_deltalake
 
 from ensue.commands.changes import deploy
+from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.checkpoint.progress import JobProgress
 from job_engine.job.commands import send_change
 from job_engine.job.history import running as history_running
 from job_engine.job.history.running import send_with_history, write_history
 from job_engine.job.stages import between_batches as taking
+from job_engine.place import Place
 from job_engine.sources.folder import running as folder_running
+from job_engine.sources.listing.manifests import ReadList
 from querylang.errors import InputError
 from tests.support.job_without_spark import EVENT, FALLING, RISING, JobWithoutSpark
 
@@ -153,6 +158,27 @@ def test_files_of_the_same_time_are_history_up_to_those_that_are_still_to_be_rea
         each.run()
     assert job.found("Falling") == [row for row in whole.found("Falling") if row[1].timestamp() > place / 1e6]
     assert len(job.found("Falling")) > 10
+
+
+def test_partitions_are_asked_for_behind_what_was_read(job: JobWithoutSpark, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that a running job finds in between holds its time back: the history would get ahead of it."""
+    asked: list[str] = []
+    list_of, progress_of = history_running.what_was_read, JobFolder.last_progress
+
+    def lists(checkpoint: Place) -> ReadList:
+        asked.append("list")
+        return list_of(checkpoint)
+
+    def tells(folder: JobFolder) -> JobProgress:
+        asked.append("progress")
+        return progress_of(folder)
+
+    monkeypatch.setattr(history_running, "what_was_read", lists)
+    monkeypatch.setattr(JobFolder, "last_progress", tells)
+    send_with_history(job.deployment, FALLING, "start", wait=False)
+    behind = [later for one, later in pairwise(asked) if one == "list"]
+    assert behind == ["progress"] * asked.count("list")
+    assert len(behind) >= 2
 
 
 def test_a_gap_is_refused_with_its_bounds(job: JobWithoutSpark) -> None:

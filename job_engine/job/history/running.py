@@ -107,17 +107,16 @@ class HistoryReading:
         """The names of the event types."""
         return tuple(event.name for event in self.program.plan().events)
 
-    def begin(self, clock: JobClock, run: HistoryRun | None = None, table_ends: int | None = None) -> Begun:
+    def begin(self, run: HistoryRun | None = None, table_ends: int | None = None) -> Begun:
         """Read all that the job has read until now.
 
-        clock: of the job
         run: where it begins, behind a history table; None = at the beginning
         table_ends: the arrival, µs, up to which that table counts; None = there is none
 
         Raises InputError if something cannot be read.
         """
         run, read = run or HistoryRun(self.program, self.titles), what_was_read(self.deployment.checkpoint)
-        self._announce(run, clock)
+        self._announce(run)
         self._take(run, None, read, None if table_ends is None else self._table_end(table_ends))
         return run, mark_of(self.deployment, read, self.titles, self.events)
 
@@ -133,6 +132,7 @@ class HistoryReading:
     def go_on(self, run: HistoryRun, mark: HistoryMark) -> tuple[HistoryMark, int]:
         """Read what the job has read since then; how many steps that took."""
         read = what_was_read(self.deployment.checkpoint)
+        self._announce(run)
         return mark_of(self.deployment, read, self.titles, self.events), self._take(run, mark, read)
 
     def finish(self, clock: JobClock, target: Place) -> None:
@@ -147,7 +147,7 @@ class HistoryReading:
         if mark.titles != self.titles or mark.events != self.events:
             raise InputError(OTHER_QUERIES)
         run = HistoryRun.read(self.program, self.titles, str(folder))
-        self._announce(run, clock)
+        self._announce(run)
         self._take(run, mark, read)
         self._reach(run, clock, read)
         run.write(target)
@@ -158,7 +158,7 @@ class HistoryReading:
         Raises InputError if something cannot be read any more.
         """
         read = what_was_read(self.deployment.checkpoint)
-        self._announce(run, clock)
+        self._announce(run)
         self._take(run, None, read, way_out="Ask files that are there: `ensue why QUERY FILES`")
         return self._reach(run, clock, read) is Signal.FLUSH
 
@@ -169,8 +169,13 @@ class HistoryReading:
         run.step([pack_progress(self.program.buckets, reached)], _now(), signal)
         return signal
 
-    def _announce(self, run: _Run, clock: JobClock) -> None:
-        """Tell which partitions there are: time waits for those, too, that have brought nothing."""
+    def _announce(self, run: _Run) -> None:
+        """Tell which partitions there are: time waits for those, too, that have brought nothing.
+
+        What was read is asked before: the job knows all partitions then that had a part in its
+        time, and the history does not get ahead of it.
+        """
+        clock = JobFolder(self.deployment.checkpoint).last_progress().clock
         known = [_progress(item.source, item.partition, NO_TIME) for item in _known(clock)]
         run.step([pack_progress(self.program.buckets, known)], _now())
 
@@ -286,11 +291,11 @@ def send_with_history(
             run, limits = HistoryRun(program, titles), limits_of(moment, program, progress.clock)
             last = run_over_table(run, program, deployment, limits)
             reading = HistoryReading(deployment, program, titles, replace(command, since=last + 1))
-            run, mark = reading.begin(progress.clock, run, last)
+            run, mark = reading.begin(run, last)
         else:
             command = replace(command, since=_with_held(moment, program, progress))
             reading = HistoryReading(deployment, program, titles, command)
-            run, mark = reading.begin(progress.clock)
+            run, mark = reading.begin()
         for _ in range(MOST_ROUNDS):
             started = monotonic()
             mark, steps = reading.go_on(run, mark)
