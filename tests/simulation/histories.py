@@ -32,6 +32,7 @@ REFUSALS = (
     "has changed while the job ran",
     "and that text is not kept",
     "that has ended are still to be processed",
+    "the job has read nothing of table",
     "begin with a new checkpoint",
     "deployed since the history was read",
     "Input/output error",  # the disk, while the job takes the command

@@ -28,6 +28,7 @@ from tests.simulation.care import Act, Care
 from tests.simulation.delta import REFUSALS, Others, Table, allow, replayed_tables, sinks_of, table_job, unread_tables
 from tests.simulation.faults import CRASHES, Aim, Fault, Met
 from tests.simulation.histories import Histories, said
+from tests.simulation.lookups import Levels
 from tests.simulation.losses import Losses
 from tests.simulation.stores import BUCKET, simulated_store
 from tests.simulation.topics import (
@@ -92,11 +93,18 @@ class Kind(StrEnum):
     CHAINS = "random queries over files that feed each other"
     CHAINED_TOPICS = "random queries over topics that feed each other"
     DELTA = "three queries with waits over tables of Delta"
+    LOOKUPS = "three queries with waits over files, and a table beside them whose file is replaced"
     STORES = "three queries with waits over files in a store, which sinks and checkpoint may be in, too"
 
 
+FOCUSES_OF = {
+    Kind.DELTA: FOCUSES_OF_TABLES,
+    Kind.LOOKUPS: (*FOCUSES, *("job/lookup_files",) * 6, "table_files", "wire/plan_text"),
+}
+"""The same, by the kind of job."""
+
 HISTORIES = {Kind.CHAINS: 0.4, Kind.CHAINED_TOPICS: 0.4} | dict.fromkeys(
-    (Kind.FILES, Kind.QUERIES, Kind.TOPICS, Kind.DELTA, Kind.STORES), 0.3
+    (Kind.FILES, Kind.QUERIES, Kind.TOPICS, Kind.DELTA, Kind.STORES, Kind.LOOKUPS), 0.3
 )
 """How often queries of a kind of job are deployed with history."""
 
@@ -108,7 +116,7 @@ SHARES = {Kind.FILES: 2, Kind.TOPICS: 1, Kind.QUERIES: 1, Kind.CHAINS: 3}
 
 OF_TOPICS = (Kind.TOPICS, Kind.CHAINED_TOPICS)
 
-INSTEAD = {Kind.DELTA: 0.1, Kind.STORES: 0.05, Kind.CHAINED_TOPICS: 0.1}
+INSTEAD = {Kind.DELTA: 0.1, Kind.STORES: 0.05, Kind.CHAINED_TOPICS: 0.1, Kind.LOOKUPS: 0.1}
 """So many worlds have a job of another kind instead: one over tables costs as much as three others."""
 
 
@@ -192,6 +200,8 @@ class Telling:
             if less.rows is not None:  # those that are there already stay
                 source.rows = source.rows[: max(less.rows, sum(len(rows) for _, rows in source.files))]
         self._less, world.faults.muted = less, less.muted
+        self._owner = random.Random(f"levels {story.seed}")
+        self._levels = Levels.beside(self._path, self._owner) if own is Kind.LOOKUPS else None
         is_chained = own in (Kind.CHAINS, Kind.CHAINED_TOPICS)
         change = chained_change(self._path) if is_chained else change_of_tables if own is Kind.DELTA else random_change
         self._changes = Changes(self._path, change)
@@ -220,7 +230,7 @@ class Telling:
         losing = random.Random(f"losses {story.seed}")
         loses = has_histories and own is Kind.FILES and self._histories is None and losing.random() < LOSING
         self._losses = Losses(losing) if loses else None
-        self._focuses = FOCUSES_OF_LOSSES if loses else FOCUSES if own is not Kind.DELTA else FOCUSES_OF_TABLES
+        self._focuses = FOCUSES_OF_LOSSES if loses else FOCUSES_OF.get(own, FOCUSES)
         if loses:
             self._focused = 0.7
         is_hard = self._others is not None and self._others.is_hard
@@ -457,6 +467,8 @@ class Telling:
                     self._changes.send(self._chooser)
                 if self._histories is not None and self._past.random() < 0.1:
                     self._histories.send(self._past)
+                if self._levels is not None and self._owner.random() < 0.2:
+                    self._levels.replace(self._owner)
                 if self._chooser.random() < 0.1:
                     self._look_at_sinks()
             if self._histories is not None and self._past.random() < 0.2:
@@ -536,6 +548,8 @@ class Telling:
         expected = replace(expected, ledger=_at_a_flush(answer.ledger, expected.ledger))
         problems = self._story.problems
         problems += [*wrong, *unread_tables(self._path, self._read_tables)]
+        if self._levels is not None:
+            problems += self._levels.problems(is_asked=not self._change_rate and self._histories is None)
         own = answer if self._histories is None else said(answer)
         problems += own.differences(expected)
         for seen in self._seen:
@@ -566,7 +580,8 @@ class Telling:
             return replayed_topics(queries, self._topics, self._world.broker, controls)
         if self._others is not None:
             return replayed_tables(self._path, queries, self._read_tables, self._others.gone, controls)
-        return replayed(queries, self._sources, controls)
+        lookups = None if self._levels is None else self._levels.given()
+        return replayed(queries, self._sources, controls, lookups)
 
 
 def _at_a_flush(found: Comparable, expected: Comparable) -> Comparable:
@@ -581,7 +596,7 @@ def _at_a_flush(found: Comparable, expected: Comparable) -> Comparable:
 def _deployment(chooser: random.Random, world: World, seed: int, kind: Kind) -> tuple[Path, list[Source]]:
     """Write a job without files; gives its deployment file, and its sources with the rows that are to come."""
     folder = world.folder
-    if kind in (Kind.FILES, Kind.STORES):
+    if kind in (Kind.FILES, Kind.STORES, Kind.LOOKUPS):
         # a change takes over at the furthest time that was read, a replay at that of all that had arrived
         sources = random_sources(chooser, chooser.choice((8, 25, 60)), ahead=0)
         path = write_project(chooser, folder, sources)

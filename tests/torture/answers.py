@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -70,8 +70,13 @@ def written(folder: Path, sink: str = "parquet", tables: Collection[str] = ()) -
     return Answers(matches, _outputs(output), _discarded(discarded), _ledger(ledger))
 
 
-def replayed(queries: Path, sources: list[Source], controls: list[Control]) -> Answers:
-    """What a replay of all records gives: a table a file, sources by name, files as they were read."""
+def replayed(
+    queries: Path, sources: list[Source], controls: list[Control], lookups: Mapping[str, Path] | None = None
+) -> Answers:
+    """What a replay of all records gives: a table a file, sources by name, files as they were read.
+
+    lookups: tables beside the stream, by name
+    """
     tables = [
         [
             {**row.cells, **place(f"{source.name}/{name}" if len(sources) > 1 else name, offset)}
@@ -80,7 +85,7 @@ def replayed(queries: Path, sources: list[Source], controls: list[Control]) -> A
         for source in sorted(sources, key=lambda item: item.name)
         for name, rows in source.files
     ]
-    return of_tables(queries, [*tables, *control_tables(controls)])
+    return of_tables(queries, [*tables, *control_tables(controls)], lookups)
 
 
 def control_tables(controls: Sequence[Control]) -> list[list[dict[str, object]]]:
@@ -91,15 +96,17 @@ def control_tables(controls: Sequence[Control]) -> list[list[dict[str, object]]]
     ]
 
 
-def of_tables(queries: Path, tables: list[list[dict[str, object]]]) -> Answers:
-    """What a replay of tables gives, whose records have their places as columns."""
+def of_tables(
+    queries: Path, tables: list[list[dict[str, object]]], lookups: Mapping[str, Path] | None = None
+) -> Answers:
+    """What a replay of tables gives, whose records have their places as columns; `lookups`: as of `replayed`."""
     folder = queries.with_name("replay")
     folder.mkdir()
     for number, rows in enumerate(tables):
         text = "".join(json.dumps({"ts": None, **cells}) + "\n" for cells in rows)
         (folder / f"{number}.jsonl").write_text(text)
     with patch.object(own_columns, "MOST_SOURCES", 1_000_000):  # here each file of a job is a source of its own
-        results = ensue.replay(queries, folder, source_time="ts", source_column="source").results
+        results = ensue.replay(queries, folder, source_time="ts", source_column="source", tables=lookups).results
     matches: Comparable = Counter()
     for table in results.matches.values():
         matches.update(_matches(table))
