@@ -58,10 +58,15 @@ class Levels:
         draft.write_text("k,least,word\n" + "".join(f"{key},{least},{word}\n" for key, least, word in rows), "utf-8")
         draft.rename(self.deployment.with_name("levels.csv"))
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the job has the versions still: it does not once no query looks anything up."""
+        return bool(self._kept())
+
     def given(self) -> dict[str, Path]:
         """What a replay gets, which is what the job keeps."""
-        kept = self._kept()  # nothing while no query asks
-        return {NAME: self._folder / kept[0].file if kept else self.deployment.with_name("levels.csv")}
+        (own,) = self._kept()
+        return {NAME: self._folder / own.file}
 
     @property
     def _folder(self) -> Path:
