@@ -233,10 +233,34 @@ def test_a_file_that_goes_while_the_history_is_read_is_a_gap(
 
     monkeypatch.setattr(history_running, "pieces_between", goes_behind)
     with pytest.raises(
-        InputError, match=r"^the history has a gap: .*/1.csv: .* there is none: .*\. `--accept-gap` deploys"
+        InputError,
+        match=r"^the history has a gap: source 'slow': 1 file .* is gone or changed: '1.csv', .*\. `--accept-gap` deploys",
     ):
         send_with_history(job.deployment, FALLING, "start")
     assert not job.folder.commands.pending()
+
+
+def test_a_file_that_is_archived_while_the_history_is_read_is_found_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = {
+        name: {"format": "csv", "path": name, "after": f"archive {tmp_path / 'old' / name}"}
+        for name in ("slow", "swift")
+    }
+    job = has_read(JobWithoutSpark(tmp_path, sources=sources))
+    chosen = history_running.pieces_between
+
+    def archives(*given: Any, **more: Any) -> Any:
+        found = chosen(*given, **more)
+        if (tmp_path / "slow" / "1.csv").exists():
+            (tmp_path / "slow" / "1.csv").rename(tmp_path / "old" / "slow" / "1.csv")
+        return found
+
+    monkeypatch.setattr(history_running, "pieces_between", archives)
+    send_with_history(job.deployment, FALLING, "start", wait=False)
+    job.start()
+    at_the_end(job)
+    assert job.found("Falling") == always(tmp_path)
 
 
 def test_a_file_that_goes_before_the_start_is_an_error(job: JobWithoutSpark, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -240,13 +240,19 @@ def pieces_between(
     if table is not None:
         gaps += table.gaps(found)
     if gaps and not accepts_gap:
-        raise gap(gaps, way_out)
+        raise Gap(gaps, way_out)
     return in_proportion(found)
 
 
-def gap(gaps: Sequence[str], way_out: str) -> InputError:
-    """The error of a history that lacks something."""
-    return InputError(f"the history has a gap: {'; '.join(gaps)}. {way_out}")
+class Gap(InputError):
+    """A history lacks something that the job has read."""
+
+    def __init__(self, gaps: Sequence[str], way_out: str) -> None:
+        super().__init__(f"the history has a gap: {'; '.join(gaps)}. {way_out}")
+
+
+class GapMeanwhile(Gap):
+    """It was there when its pieces were chosen: the job may have deleted or archived it since."""
 
 
 def in_proportion(pieces: Mapping[str, Sequence[PieceAgain]]) -> list[list[PieceAgain]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -16,9 +17,9 @@ from job_engine.job.commands import Sent, moment_of, send_command
 from job_engine.job.compilation import compiled_as_kept, source_readings, told_sources
 from job_engine.job.history.read_again import (
     WITH_A_GAP,
+    GapMeanwhile,
     HistoryMark,
     TableEnd,
-    gap,
     histories,
     mark_of,
     new_folder,
@@ -227,8 +228,8 @@ def _packed(
         task = Task({piece.source: piece.work}, is_repeated=True, unread=piece.unread)
         try:
             yield from read_task(options, task.to_text())
-        except LostInput as lost:  # the job may have removed it since the pieces were chosen
-            raise gap([lost.what], way_out) from lost
+        except LostInput as lost:
+            raise GapMeanwhile([lost.what], way_out) from lost
 
 
 def write_history(folder: Place, run: HistoryRun, mark: HistoryMark) -> None:
@@ -259,6 +260,8 @@ SOON = 2.0
 
 MOST_ROUNDS = 10
 
+MOST_TRIES = 3
+
 
 def send_with_history(
     deployment: Deployment,
@@ -286,23 +289,44 @@ def send_with_history(
         folder = new_folder(deployment.checkpoint)
         command = HistoryCommand(text, folder.name, moment, accepts_gap)
         own = _program(deployment, command)
-        program, titles = own.program, own.titles
-        if uses_table:
-            run, limits = HistoryRun(program, titles), limits_of(moment, program, progress.clock)
-            last = run_over_table(run, program, deployment, limits)
-            reading = HistoryReading(deployment, program, titles, replace(command, since=last + 1))
-            run, mark = reading.begin(run, last)
-        else:
-            command = replace(command, since=_with_held(moment, program, progress))
-            reading = HistoryReading(deployment, program, titles, command)
-            run, mark = reading.begin()
-        for _ in range(MOST_ROUNDS):
-            started = monotonic()
-            mark, steps = reading.go_on(run, mark)
-            if not steps or monotonic() - started < SOON:
-                break
+        reading, run, mark = _read_beside(deployment, command, own, progress, uses_table=uses_table)
         write_history(folder, run, mark)
         return send_command(deployment, history_text(reading.command), kind=CHANGE, at=place, wait=wait)
+
+
+_Read = tuple[HistoryReading, HistoryRun, HistoryMark]
+
+
+def _read_beside(
+    deployment: Deployment, command: HistoryCommand, own: HistoryProgram, progress: JobProgress, *, uses_table: bool
+) -> _Read:
+    """As `_read`, beside a job that may archive a file meanwhile, which is found there then."""
+    for _ in range(MOST_TRIES - 1):
+        with suppress(GapMeanwhile):
+            return _read(deployment, command, own, progress, uses_table=uses_table)
+    return _read(deployment, command, own, progress, uses_table=uses_table)
+
+
+def _read(
+    deployment: Deployment, command: HistoryCommand, own: HistoryProgram, progress: JobProgress, *, uses_table: bool
+) -> _Read:
+    """Read a history until little is left, which the job waits for."""
+    program, titles = own.program, own.titles
+    if uses_table:
+        run, limits = HistoryRun(program, titles), limits_of(command.since, program, progress.clock)
+        last = run_over_table(run, program, deployment, limits)
+        reading = HistoryReading(deployment, program, titles, replace(command, since=last + 1))
+        run, mark = reading.begin(run, last)
+    else:
+        command = replace(command, since=_with_held(command.since, program, progress))
+        reading = HistoryReading(deployment, program, titles, command)
+        run, mark = reading.begin()
+    for _ in range(MOST_ROUNDS):
+        started = monotonic()
+        mark, steps = reading.go_on(run, mark)
+        if not steps or monotonic() - started < SOON:
+            break
+    return reading, run, mark
 
 
 def _refuse_no_table(deployment: Deployment, *, uses_table: bool) -> None:
