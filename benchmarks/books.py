@@ -45,12 +45,14 @@ class Book:
     one: the first of them
     table: the records
     parameters: of all queries; the first runs with its defaults
+    as_one: one query that wants every record, and finds what all of these find; None = there is none
     """
 
     text: str
     one: str
     table: pa.Table
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    as_one: Book | None = None
 
 
 _Make = Callable[[int, int], Book]
@@ -61,11 +63,14 @@ _Make = Callable[[int, int], Book]
 class Size:
     """How much is measured: records, and by the kind of book how many queries.
 
+    events: of rules and copies, and in jobs
+    events_apart: of books whose queries want records of their own: disjoint ones and instances
     in_job: books that are run in a job, too
     batches: its micro-batches, each with all records
     """
 
     events: int
+    events_apart: int
     disjoint: tuple[int, ...]
     rules: tuple[int, ...]
     copies: tuple[int, ...]
@@ -91,8 +96,8 @@ class InJob:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A book. `loading`: seconds for all queries, from text to an engine; `times`: of one query's run; `looked_at`: the share of
-    pairs of a query and a record."""
+    """A book. `loading`: seconds for all queries, from text to the answer for one record; `times`: of one query's run;
+    `times_as_one`: of that of `Book.as_one`; `looked_at`: the share of pairs of a query and a record."""
 
     book: str
     queries: int
@@ -100,6 +105,7 @@ class Measured:
     loading: float
     seconds: float
     times: float
+    times_as_one: float | None
     matches: int
     looked_at: float
 
@@ -111,7 +117,8 @@ def disjoint(count: int, events: int, find: str = "find") -> Book:
         f"{find} E as a -> E as b where a.code = {2 * n} and b.code = {2 * n + 1} and b.v > a.v + 0.9 }}"
         for n in range(count)
     ]
-    return _book([_EVENT], queries, _codes(events, 2 * count))
+    as_one = "a.code % 2 = 0 and b.code % 2 = 1 and b.v > a.v + 0.9"
+    return _with_one(_book([_EVENT], queries, _codes(events, 2 * count)), 2, as_one)
 
 
 def copies(count: int, events: int) -> Book:
@@ -129,7 +136,7 @@ def instances(count: int, events: int) -> Book:
         "query Q { parameters { integer least := 0; integer most := 99; } "
         "inputs { E(code >= least and code <= most) key k within 60.0; } find E as a -> E as b where b.v > a.v + 0.9 }"
     )
-    made = _book([_EVENT], [query], _codes(events, 100 * count))
+    made = _with_one(_book([_EVENT], [query], _codes(events, 100 * count)), 100, "b.v > a.v + 0.9")
     own = {f"i{n}": {"least": n * 100, "most": n * 100 + 99} for n in range(count)}
     return replace(made, parameters={"Q": own} if count > 1 else {})
 
@@ -248,17 +255,27 @@ def _codes(events: int, codes: int) -> pa.Table:
     )
 
 
+def _with_one(book: Book, codes: int, where: str) -> Book:
+    """The book, whose queries are about so many codes each, with one query in which their number is a key."""
+    event = "event E { string k; integer code; float v; integer owner; }"
+    text = f"{event} query All {{ inputs {{ E() key k, owner within 60.0; }} find E as a -> E as b where {where} }}"
+    table = book.table.append_column("owner", pc.divide(book.table.column("code"), codes))
+    return replace(book, as_one=Book(text, text, table))
+
+
 def _book(types: list[str], queries: list[str], table: pa.Table) -> Book:
     return Book("\n".join([*types, *queries]), "\n".join([*types, queries[0]]), table)
 
 
 def measure(size: Size) -> list[Measured]:
     """Each book, its rounds alternating with those of its first query."""
-    books: list[tuple[str, _Make, tuple[int, ...]]]
-    books = [("disjoint", disjoint, size.disjoint), ("rules", rules, size.rules)]
-    books += [("copies", copies, size.copies), ("instances", instances, size.instances)]
+    books: list[tuple[str, _Make, tuple[int, ...], int]]
+    books = [("disjoint", disjoint, size.disjoint, size.events_apart), ("rules", rules, size.rules, size.events)]
+    books += [("copies", copies, size.copies, size.events), ("instances", instances, size.instances, size.events_apart)]
     return [
-        _measured(name, number, make(number, size.events), size) for name, make, numbers in books for number in numbers
+        _measured(name, number, make(number, events), size)
+        for name, make, numbers, events in books
+        for number in numbers
     ]
 
 
@@ -320,14 +337,20 @@ def _batch_seconds(folder: Path, data: Path, book: Book) -> list[float]:
 def _measured(name: str, number: int, book: Book, size: Size) -> Measured:
     one = replace(book, text=book.one, parameters={})
     _run(one)  # kernels
-    loading, spent, alone, matches = list[float](), list[float](), list[float](), 0
+    loading, spent, alone, as_one, matches = list[float](), list[float](), list[float](), list[float](), 0
     for _ in range(size.rounds):
         alone.append(_run(one)[1])
         load, seconds, matches = _run(book)
         loading.append(load)
         spent.append(seconds)
+        if book.as_one is not None:
+            _, seconds, same = _run(book.as_one)
+            assert same == matches, "one query finds what all of them find"
+            as_one.append(seconds)
     times = significant(median(spent) / median(alone))
-    return Measured(name, number, size.events, median(loading), median(spent), times, matches, _looked_at(book))
+    times_as_one = significant(median(spent) / median(as_one)) if as_one else None
+    seconds, events = median(spent), len(book.table)
+    return Measured(name, number, events, median(loading), seconds, times, times_as_one, matches, _looked_at(book))
 
 
 def _looked_at(book: Book) -> float:
@@ -340,16 +363,15 @@ def _looked_at(book: Book) -> float:
 
 
 def _run(book: Book) -> tuple[float, float, int]:
-    """Seconds to load a program and to run it, and its matches."""
+    """Seconds to load a program, to the answer for one record; to run it once it is loaded; and its matches."""
     options = DataOptions(parameters=book.parameters)
     started = process_time()
     queries = ensue.load(book.text)
     few = read(queries, book.table.slice(0, 1), options)
-    engine = Engine(few.plan)
+    few.replay()
     loading = process_time() - started
     whole = replace(few, records=read(queries, book.table, options).records)
     started = process_time()
     answer = whole.replay()
     spent = process_time() - started
-    del engine  # its parts are used until here
     return loading, spent, sum(map(len, answer.results.matches.values()))

@@ -9,7 +9,7 @@ from rich.table import Table
 from benchmarks import books as books_figures
 from benchmarks import engines as engine_figures
 from benchmarks.duckdb_compare import Compared
-from benchmarks.embedded import Embedded
+from benchmarks.embedded import Embedded, significant
 from benchmarks.everything import Grown
 from benchmarks.latency import Delays
 from benchmarks.many import Many
@@ -52,7 +52,9 @@ def many(items: Sequence[Many]) -> list[Table]:
 
 def books(items: Sequence[books_figures.Measured]) -> list[Table]:
     """Programs of many queries that concern few records each."""
-    table = Table("book", "queries", "events", "loading, a query", "run", "of one query", "matches", "looked at")
+    table = Table("book", "queries", "events", "loading, a query", "run", "events/s")
+    for heading in ("of one query", "of one for all", "matches", "looked at"):
+        table.add_column(heading)
     table.title = "Books: programs of many queries, one thread, from a table to tables of matches"
     for item in items:
         loading = f"{1e3 * item.loading / item.queries:.2f} ms"
@@ -62,7 +64,9 @@ def books(items: Sequence[books_figures.Measured]) -> list[Table]:
             *counts,
             loading,
             f"{item.seconds:.2f} s",
+            f"{significant(item.events / item.seconds):,.0f}",
             f"{item.times:.3g} x",
+            "" if item.times_as_one is None else f"{item.times_as_one:.2g} x",
             f"{item.matches:,}",
             f"{100 * item.looked_at:.2g} %",
         )

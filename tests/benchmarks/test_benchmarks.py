@@ -59,7 +59,7 @@ def test_a_little_of_everything_is_measured(tmp_path: Path) -> None:
 def test_the_chart_of_books_has_a_point_for_each_number_of_queries() -> None:
     times = {"disjoint": {1: 0.02, 10: 0.1, 1_000: 0.4}, "copies": {1: 0.2, 100: 1.4}}
     measured = [
-        books.Measured(book, queries, 1_000, 0.1, seconds, 1.0, 5, 0.5)
+        books.Measured(book, queries, 1_000, 0.1, seconds, 1.0, 1.0, 5, 0.5)
         for book, own in times.items()
         for queries, seconds in own.items()
     ]
