@@ -273,31 +273,36 @@ class FoundRecords:
     def of(self, number: int) -> Integers:
         """The records of a number, ascending."""
         if number not in self._known:
-            own = [rows[start[number] : start[number + 1]] for start, rows in self._grouped]
-            self._known[number] = _joined([*self._parts.get(number, ()), *filter(len, own)])
+            start, rows = self._grouped
+            own = rows[start[number] : start[number + 1]]
+            self._known[number] = _joined([*self._parts.get(number, ()), *([own] if len(own) else [])])
         return self._known[number]
 
     @cached_property
-    def _grouped(self) -> list[tuple[Sequence[int], Integers]]:
-        """Where the records of each number begin among those that are owned, and these."""
-        groups = ((group_rows(owner, self._count), rows) for owner, rows in self._owned)
-        return [(start.tolist(), rows[order]) for (start, order), rows in groups]
+    def _grouped(self) -> tuple[Sequence[int], Integers]:
+        """Where the records of each number begin among all that are owned, and these, ascending."""
+        owner, rows = map(np.concatenate, zip(*self._owned, strict=True)) if self._owned else (_NO_ROWS, _NO_ROWS)
+        start, order = group_rows(owner, self._count)
+        owner, rows = owner[order], rows[order]
+        # Of a number that owns records by several fields or event types, they are in several parts.
+        is_mixed = (owner[1:] == owner[:-1]) & (rows[1:] < rows[:-1])
+        for number in np.unique(owner[1:][is_mixed]).tolist():
+            rows[start[number] : start[number + 1]].sort()
+        return start.tolist(), rows
 
     def by_record(self, numbers: Sequence[int]) -> tuple[Integers, Integers]:
         """Whose the records of these numbers are, by their places in `numbers`, and the records.
 
         They are in the order of the records, then of the places.
         """
-        place_of = np.full(self._count, -1, np.int64)
-        place_of[numbers] = np.arange(len(numbers))
-        pairs = [_not_negative(place_of[owner], rows) for owner, rows in self._owned]
-        if self._parts:
-            shared = ((place, rows) for place, own in enumerate(numbers) for rows in self._parts.get(own, ()))
-            pairs += [(np.full(len(rows), place), rows) for place, rows in shared]
-        if len(pairs) <= 1:
-            return pairs[0] if pairs else (_NO_ROWS, _NO_ROWS)
-        place, row = map(np.concatenate, zip(*pairs, strict=True))
-        order = stable_order(row, place) if self._owned else stable_order(row)
+        if len(self._owned) == 1 and not any(number in self._parts for number in numbers):
+            place_of = np.full(self._count, -1, np.int64)
+            place_of[numbers] = np.arange(len(numbers))
+            owner, rows = self._owned[0]
+            return _not_negative(place_of[owner], rows)
+        each = [self.of(number) for number in numbers]
+        place, row = np.repeat(np.arange(len(each)), [*map(len, each)]), np.concatenate([_NO_ROWS, *each])
+        order = stable_order(row)
         return place[order], row[order]
 
     def parts_of(self, numbers: Sequence[int]) -> Iterator[Integers]:

@@ -397,10 +397,10 @@ class FamilyRunner:
 
     def _named(self, account: Account) -> Account:
         """The counts of members, with their titles."""
-        named: Account = Counter()
+        named, titles = Account(), [*self._titled]
         for (_, source, word), count in account.items():
             number, _, name = source.partition(_BETWEEN)
-            named[self.members[int(number)].query.title, name, word] = count
+            named[titles[int(number)], name, word] = count
         return named
 
     def can_join(self) -> bool:
