@@ -51,10 +51,12 @@ def account_text(ledger: pa.Table) -> str:
 def _join_keys(accounts: dict[tuple[str, str], dict[str, int]]) -> None:
     """Moves what is counted of keys, which have no source, to the query's source if it has one
     only."""
+    sources: dict[str, list[str]] = {}
+    for query, source in accounts:
+        sources.setdefault(query, []).extend([source] if source else [])
     for query, source in list(accounts):
-        others = [other for other in accounts if other[0] == query and other[1]]
-        if not source and len(others) == 1:
-            accounts[others[0]] |= accounts.pop((query, source))
+        if not source and len(sources[query]) == 1:
+            accounts[query, sources[query][0]] |= accounts.pop((query, source))
 
 
 def _line(counts: Counts) -> str:

@@ -14,6 +14,7 @@ import ensue
 from ensue.rendering.account import account_text, left_text
 from runtime.results.ledger import ledger_table
 from tests.ensue.command import Run
+from tests.support.linear import MOST, growth
 
 QUERY = '@OutOfOrder() event A { integer id; } query Q { inputs { A(id > 0) within 9.0 wait 5.0; } find A as a { print "x"; } }'
 TABLE = "at,event,ts,id\n00:00:10,A,00:00:09,1\n00:00:20,A,00:00:02,2\n00:00:21,A,00:00:20,0\n00:00:22,,,\n"
@@ -35,6 +36,17 @@ def test_reasons_are_told_apart() -> None:
 
 def test_nothing_is_an_account_too() -> None:
     assert account_of() == "nothing received"
+
+
+def test_the_account_of_very_many_queries_takes_time_by_their_number() -> None:
+    ledger = ledger_table(
+        Counter({(f"Q{n}", "s", word): 1 for n in range(64_000) for word in ("received", "filtered")})
+    )
+
+    def shown(count: int) -> str:
+        return account_text(ledger.slice(0, 2 * count))
+
+    assert growth(shown, 500) < MOST
 
 
 def test_several_queries_and_sources_are_a_table() -> None:
