@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from zlib import crc32
 
@@ -168,20 +168,36 @@ def refuse_unknown_tables(program: Program, plan: Plan) -> None:
 
 def changed_tables(deployment: Deployment) -> Iterator[str]:
     """What a start would do about tables whose files have changed, a line each."""
-    for kept in read_tables(deployment.checkpoint):
-        file = deployment.tables.get(kept.name)
-        if file is None:
-            continue
+    for kept, file in _own_files(deployment):
         if kept.problem:
             yield f"table '{kept.name}': {kept.problem}"
             continue
         try:
-            is_new = _OwnFile(kept.name, _asked_once(file)).look() != kept.look
+            is_new = _is_new(kept, file)
         except InputError as error:
             yield str(error)
         else:
             if is_new:
                 yield f"table '{kept.name}': {file.path} has changed since version {kept.last.number} was read"
+
+
+def has_new_table(deployment: Deployment) -> bool:
+    """Whether the file of a table is not what was taken or refused of it last; it may be away."""
+    for kept, file in _own_files(deployment):
+        with suppress(InputError):
+            if _is_new(kept, file):
+                return True
+    return False
+
+
+def _own_files(deployment: Deployment) -> Iterator[tuple[KeptTable, LookupFile]]:
+    for kept in read_tables(deployment.checkpoint):
+        if kept.name in deployment.tables:
+            yield kept, deployment.tables[kept.name]
+
+
+def _is_new(kept: KeptTable, file: LookupFile) -> bool:
+    return _OwnFile(kept.name, _asked_once(file)).look() != kept.look
 
 
 def take_tables(program: Program, deployment: Deployment, reached: Reached, accepts: Collection[str]) -> Program:

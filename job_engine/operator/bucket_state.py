@@ -138,7 +138,7 @@ def open_state(program: Program, bucket: int, data: bytes | None) -> BucketState
         saved = SavedBucket.from_bytes(data)
         _refuse_other_shape(saved, program, groups)
         if program.nulls is NullRule.STATE and not saved.sql_nulls:
-            plans, is_kept = [_with_failing_nulls(plan) for plan in plans], False
+            plans, is_kept = [_with_failing_nulls(plan, _contents_of(plan)) for plan in plans], False
         engines = tuple(
             Engine.restore(plan, snapshot, program.matcher)
             for plan, snapshot in zip(plans, saved.snapshots, strict=True)
@@ -149,9 +149,14 @@ def open_state(program: Program, bucket: int, data: bytes | None) -> BucketState
 
 
 @lru_cache(maxsize=64)
-def _with_failing_nulls(plan: Plan) -> Plan:
-    """Made once per process: engines know a plan again."""
+def _with_failing_nulls(plan: Plan, contents: tuple[object, ...]) -> Plan:  # noqa: ARG001
+    """Made once per process: engines know a plan again; `contents`: as of `_contents_of`."""
     return plan.with_failing_nulls()
+
+
+def _contents_of(plan: Plan) -> tuple[object, ...]:
+    """What its tables hold, by which plans are not compared."""
+    return tuple(table.content for query in plan.queries for table in query.tables)
 
 
 def _unreadable(bucket: int, error: Exception) -> InputError:
@@ -207,6 +212,7 @@ def continued(before: Program, program: Program, bucket: int, state: BucketState
     before: the program that it was open with; nothing but its changes follows in the other one
     """
     is_plain = program.nulls is NullRule.PLAN and program.buckets == before.buckets and not state.sql_nulls
+    is_plain &= program.tables == before.tables  # engines hold what they look up
     if not (is_plain and program.epochs) or unjoined(program, state.joined):
         return None
     stages, is_home = program.stages, bucket % program.buckets == HOME

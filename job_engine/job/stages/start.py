@@ -17,7 +17,7 @@ from job_engine.job.commands import send_control
 from job_engine.job.compilation import run_options, told_sources
 from job_engine.job.driver import Order, Running, in_words_of_driver
 from job_engine.job.forgotten_rows import has_requests, without_forgotten
-from job_engine.job.lookup_files import LookupWatch, take_tables
+from job_engine.job.lookup_files import LookupWatch, has_new_table, take_tables
 from job_engine.job.plan_rules import said_at_start
 from job_engine.job.preflight import Checked
 from job_engine.job.reports import OnBatch
@@ -63,7 +63,7 @@ def _begin(job: Job, report: OnBatch, kind: RunKind) -> Run:
     program = _program(job, kind, reached)
     settings = between_batches.settings_of(program, deployment)
     before = between_batches.settings_of_interrupted(deployment.checkpoint, reached.batches)
-    if before is not None and before != settings:
+    if before is not None and (before != settings or _has_waiting(deployment)):
         old, sources = between_batches.settings_with(before, program, deployment.sources)
         repeats = replace(kind, is_bounded=True, only_repeats=True)
         _repeat(job, report, repeats, old, replace(deployment, sources=sources), reached.batches)
@@ -74,6 +74,11 @@ def _begin(job: Job, report: OnBatch, kind: RunKind) -> Run:
     if job.watch is not None:
         job.watch.follow(run.running)
     return run
+
+
+def _has_waiting(deployment: Deployment) -> bool:
+    """Whether something is to be done that no run does while a micro-batch is open."""
+    return between_batches.has_change(deployment.checkpoint) or has_requests(deployment) or has_new_table(deployment)
 
 
 def _program(job: Job, kind: RunKind, reached: job_folder.Reached) -> Program:

@@ -9,8 +9,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from job_engine.deployment_file import load_deployment
 from job_engine.job import lookup_files
 from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.commands import send_change
 from job_engine.job.job import run as run_once
 from job_engine.job.lookup_files import read_tables
 from job_engine.job.stages.prepare import prepare
@@ -18,6 +20,7 @@ from job_engine.job.stages.start import RunKind
 from job_engine.job.status import status_of
 from job_engine.job.upkeep.keys import forget
 from job_engine.job.upkeep.moving import rebucket
+from job_engine.sources.listing.command_folder import CommandFolder
 from querylang.errors import FileErrors, InputError
 from tests.support.local_jobs import CrashAt, begun, crashed, run
 from tests.support.lookup_jobs import assert_like_a_replay, content, job, rest, room, versions_of, write_places
@@ -44,10 +47,11 @@ def test_a_new_version_holds_for_what_arrives_behind_all_that_was_read(tmp_path:
     rest(tmp_path)
     crashed(path, CrashAt("stepped", 1))
     crashed(path, CrashAt("published", 0))
-    write_places(tmp_path, 2)  # while a micro-batch is open, and then at the end of all records
+    run(path)
+    write_places(tmp_path, 2)  # at the end of all records
     run(path)
     (kept,) = read_tables(tmp_path / "state")
-    assert [version.number for version in kept.versions] in ([1, 2], [1, 2, 3])
+    assert [version.number for version in kept.versions] == [1, 2, 3]
     assert_like_a_replay(tmp_path, versions_of(table()["at"].iloc[1499]))
     assert_like_a_replay(tmp_path)
 
@@ -63,6 +67,24 @@ def test_lookups_continue_behind_each_durable_write(tmp_path: Path, point: str, 
     crashed(path, CrashAt(point, count), interval=interval)
     run(path)
     assert_like_a_replay(tmp_path)
+
+
+def test_what_waits_is_done_behind_the_interrupted_micro_batch_and_before_the_rest(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    run_once(path, once=True)
+    rest(tmp_path)
+    crashed(path, CrashAt("published", 0))
+    write_places(tmp_path, 1)
+    number = send_change(load_deployment(path), json.dumps({"DeployQuery": [NEW]}), wait=False).command.number
+    forget(path, ["s3"], wait=False)
+    run(path)
+    (kept,) = read_tables(tmp_path / "state")
+    outcome = CommandFolder(tmp_path / "state").outcome(number)
+    assert outcome is not None
+    assert [version.place for version in kept.versions] == [None, outcome.time]
+    assert outcome.time is not None
+    assert outcome.time < table()["at"].iloc[-1].value // 1000
+    assert rows_of(tmp_path, "s3") == [(room("s3", 1), True)]
 
 
 def test_a_table_is_the_same_in_other_buckets(tmp_path: Path) -> None:
@@ -102,6 +124,25 @@ def test_a_running_job_takes_a_new_version_and_says_which_one_it_has(tmp_path: P
     assert {(key["sensor"], found) for key, found in zip(new["key"], new["room"], strict=True)} <= {
         (f"s{n}", room(f"s{n}", 1)) for n in range(30)
     }
+    (tmp_path / "out/matches/New").rename(tmp_path / "out/New")
+    assert_like_a_replay(tmp_path, versions_of(table()["at"].iloc[1499]))
+
+
+def test_a_version_and_a_change_that_come_together_hold_both(tmp_path: Path) -> None:
+    path = job(tmp_path, refresh="100ms")
+    handle, _ = begun(path, interval=0.2, kind=RunKind())
+    try:
+        wait_for(lambda: totals(JobFolder(tmp_path / "state").ledger.total(), "Rise").get("received") == 1500)
+        write_places(tmp_path, 1)
+        outcome = handle.control(json.dumps({"DeployQuery": [NEW]}), seconds=60)
+        assert outcome is not None
+        assert not outcome.errors
+        wait_for(lambda: len(read_tables(tmp_path / "state")[0].versions) == 2)
+        rest(tmp_path)
+        wait_for(lambda: totals(JobFolder(tmp_path / "state").ledger.total(), "Rise").get("received") == 3000)
+    finally:
+        handle.stop()
+    run(path)
     (tmp_path / "out/matches/New").rename(tmp_path / "out/New")
     assert_like_a_replay(tmp_path, versions_of(table()["at"].iloc[1499]))
 
