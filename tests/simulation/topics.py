@@ -47,7 +47,9 @@ def topic_job(chooser: random.Random, broker: Broker, folder: Path) -> tuple[Pat
     found = random_sources(chooser, chooser.choice((8, 25, 60)), ahead=0)
     sources = [Topic(item.name, "kafka", event, []) for item, event in zip(found, "ABC", strict=True)]
     for source, item in zip(sources, found, strict=True):
-        source.rows += [Row(row.number, row.at, {**row.cells, "event": source.event}) for row in item.rows]
+        # a message has milliseconds: nothing happens later than it arrives here
+        rows = [(row, -(-row.at // 1000) * 1000) for row in item.rows]
+        source.rows += [Row(row.number, at, {**row.cells, "event": source.event}) for row, at in rows]
     return _job(chooser, broker, folder, sources, QUERIES)
 
 
