@@ -65,7 +65,7 @@ class Size:
 
     events: of rules and copies, and in jobs
     events_apart: of books whose queries want records of their own: disjoint ones and instances
-    in_job: books that are run in a job, too
+    in_job: books that are run in a job, too: kind, number of queries, `layout` of the sink
     batches: its micro-batches, each with all records
     """
 
@@ -76,18 +76,19 @@ class Size:
     copies: tuple[int, ...]
     instances: tuple[int, ...]
     rounds: int = 3
-    in_job: Sequence[tuple[str, int]] = ()
+    in_job: Sequence[tuple[str, int, str]] = ()
     batches: int = 6
 
 
 @dataclass(frozen=True, slots=True)
 class InJob:
-    """A book in a job of `engine: local`. `seconds`: processor time of all its processes in a micro-batch; `times`: of one query's;
+    """A book in a job of `engine: local`. `layout`: of its sink; `seconds`: processor time of all its processes in a micro-batch; `times`: of one query's;
     `embedded`: the same without a job, in this run; `ratio`: of both."""
 
     book: str
     queries: int
     events: int
+    layout: str
     seconds: float
     times: float
     embedded: float
@@ -283,7 +284,8 @@ def measure_in_jobs(folder: Path, size: Size) -> list[InJob]:
     """Books in jobs; rounds alternate with those of their first query, and with those without a job."""
     makes: Mapping[str, _Make] = {"disjoint": disjoint, "rules": rules, "copies": copies, "instances": instances}
     return [
-        _in_job(folder / name, name, number, makes[name](number, size.events), size) for name, number in size.in_job
+        _in_job(folder / f"{name}-{layout}", name, number, layout, makes[name](number, size.events), size)
+        for name, number, layout in size.in_job
     ]
 
 
@@ -291,7 +293,7 @@ TICK = 0.01
 """Seconds: the system counts the processor time of processes in such."""
 
 
-def _in_job(folder: Path, name: str, number: int, book: Book, size: Size) -> InJob:
+def _in_job(folder: Path, name: str, number: int, layout: str, book: Book, size: Size) -> InJob:
     one, places = replace(book, text=book.one, parameters={}), count()
     (folder / "in").mkdir(parents=True)
     step = pa.scalar(size.events * 0.001)
@@ -303,16 +305,15 @@ def _in_job(folder: Path, name: str, number: int, book: Book, size: Size) -> InJ
     _run(one)  # kernels
     for _ in range(size.rounds):
         for is_book, own in ((False, one), (True, book)):
-            in_job[is_book] += _batch_seconds(folder / str(next(places)), folder / "in", own)
+            in_job[is_book] += _batch_seconds(folder / str(next(places)), folder / "in", own, layout)
             alone[is_book].append(_run(own)[1])
     times, embedded = (median(own[True]) / max(median(own[False]), TICK) for own in (in_job, alone))
     seconds = median(in_job[True])
-    return InJob(
-        name, number, size.events, seconds, significant(times), significant(embedded), times / max(embedded, TICK)
-    )
+    ratio = times / max(embedded, TICK)
+    return InJob(name, number, size.events, layout, seconds, significant(times), significant(embedded), ratio)
 
 
-def _batch_seconds(folder: Path, data: Path, book: Book) -> list[float]:
+def _batch_seconds(folder: Path, data: Path, book: Book, layout: str) -> list[float]:
     """Processor time of each micro-batch; the first of them, which loads the queries, and the last, which ends, do not count."""
     folder.mkdir()
     (folder / "book.query").write_text(book.text, encoding="utf-8")
@@ -322,7 +323,7 @@ def _batch_seconds(folder: Path, data: Path, book: Book) -> list[float]:
         "queries": ["book.query"],
         "parameters": dict(book.parameters),
         "sources": {"table": {"format": "parquet", "path": str(data), "options": {"maxFilesPerTrigger": 1}}},
-        "sinks": {"matches": {"format": "parquet", "path": "matches"}},
+        "sinks": {"matches": {"format": "parquet", "path": "matches", "layout": layout}},
         "buckets": 1,
         "checkpoint": "state",
         "trigger": "0 seconds",

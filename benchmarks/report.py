@@ -75,13 +75,13 @@ def books(items: Sequence[books_figures.Measured]) -> list[Table]:
 
 def book_jobs(items: Sequence[books_figures.InJob]) -> list[Table]:
     """Books in jobs, beside the same without a job."""
-    table = Table("book", "queries", "events", "a micro-batch", "of one query", "without a job", "ratio")
+    table = Table("book", "queries", "events", "layout", "a micro-batch", "of one query", "without a job", "ratio")
     table.title = (
         "Books in jobs: processor time of all processes, one bucket, a micro-batch of files to files of matches"
     )
     for item in items:
         times = f"{item.times:.3g} x", f"{item.embedded:.3g} x", f"{item.ratio:.2f}"
-        table.add_row(item.book, f"{item.queries:,}", f"{item.events:,}", f"{item.seconds:.2f} s", *times)
+        table.add_row(item.book, f"{item.queries:,}", f"{item.events:,}", item.layout, f"{item.seconds:.2f} s", *times)
     return [table]
 
 
