@@ -8,6 +8,7 @@ those tests, cheap ones first, until one fails.
     python -m tests.mutation --keep build        notes that are there are used; the test that killed a change comes first
     python -m tests.mutation --keep build --known  that test alone: minutes
     python -m tests.mutation --draw 20           draw a new list with this seed
+    python -m tests.mutation --redraw 20         draw others for those whose lines are not there any more
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from queue import SimpleQueue
 from tests.mutation.changes import PACKAGES, ROOT, find, possible_changes
 from tests.mutation.clones import clone, environment, insert_notes, keep_kernels
 from tests.mutation.killing import Verdict, verdict
-from tests.mutation.listed import Listed, draw, read_list, write_list
+from tests.mutation.listed import Listed, draw, read_list, redrawn, write_list
 from tests.mutation.noting import FOLDER
 from tests.mutation.reach import Reach, read_reach
 
@@ -38,6 +39,9 @@ def main() -> None:
     options = _options()
     if options.draw is not None:
         write_list(draw(options.draw, COUNTS))
+        return
+    if options.redraw is not None:
+        write_list(redrawn(read_list(), options.redraw))
         return
     keep = options.keep.resolve()
     keep.mkdir(parents=True, exist_ok=True)
@@ -62,6 +66,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", type=int, help="the number of one change")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--draw", type=int, help="draw a new list with this seed")
+    parser.add_argument("--redraw", type=int, help="draw others for those whose lines are not there any more")
     return parser.parse_args()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
@@ -41,6 +41,19 @@ def write_list(listed: list[Listed], path: Path = LIST) -> None:
 def _as_fields(each: Listed) -> dict[str, object]:
     reason = {"equivalent": each.equivalent} if each.equivalent else {}
     return {"number": each.number, **asdict(each.change), **reason}
+
+
+def redrawn(listed: Sequence[Listed], seed: int) -> list[Listed]:
+    """The list with another change of the same package for each whose line is not in the tree any more."""
+    chooser = Random(seed)
+    lost = [each for each in listed if find(each.change) is None]
+    known = {(each.change.package, each.change.function) for each in listed}
+    fresh = {each.change.package: _drawn_from(each.change.package, len(listed), chooser) for each in lost}
+    for each in lost:
+        package = each.change.package
+        change = next(own for own in fresh[package] if (package, own.function) not in known)
+        listed = [Listed(own.number, change) if own is each else own for own in listed]
+    return [*listed]
 
 
 def draw(seed: int, counts: dict[str, int]) -> list[Listed]:

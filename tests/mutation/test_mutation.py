@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.mutation.changes import PACKAGES, Change, apply, find, possible_changes
-from tests.mutation.listed import read_list
+from tests.mutation.listed import read_list, redrawn
 from tests.mutation.reach import Reach, read_reach
 
 SOURCE = """\
@@ -90,3 +91,12 @@ def test_notes_of_a_run_say_who_reaches_what(tmp_path: Path) -> None:
     )
     assert reach.in_order(1) == ["a.py::one", "b.py::three"]
     assert reach.in_order(3) == []
+
+
+def test_what_is_lost_is_drawn_anew_and_the_rest_stays() -> None:
+    kept, lost = read_list()[:2]
+    gone = replace(lost, change=replace(lost.change, before="nobody writes this"))
+    found = redrawn([kept, gone], 3)
+    assert found[0] == kept
+    assert (found[1].number, found[1].change.package) == (lost.number, lost.change.package)
+    assert find(found[1].change) is not None
