@@ -47,7 +47,7 @@ from tests.simulation.world import World
 from tests.support.scenario import query_text
 from tests.torture.answers import Answers, Comparable, Control, replayed, written
 from tests.torture.chained import chained_change, chained_deployment
-from tests.torture.changes import Changes, change_of_tables, random_change
+from tests.torture.changes import Changes, change_of_tables, random_change, write_control
 from tests.torture.deployments import cells_of
 from tests.torture.project import SINKS, write_project
 from tests.torture.streams import Row, Source, random_sources, write_next
@@ -226,6 +226,10 @@ class Telling:
             is_steady = self._histories is not None or is_changed
             self._others = Others(others, is_hard=others.random() < 0.6 and not is_steady)
             world.tables.others = self._meets_another
+        self._steering = random.Random(f"controls {story.seed}")
+        self._controls: list[Control] = []
+        is_steered = has_histories and (self._folder / "control").exists() and self._steering.random() < 0.4
+        self._control_rate = 0.2 if is_steered else 0.0
         self._accepts_loss = False
         losing = random.Random(f"losses {story.seed}")
         loses = has_histories and own is Kind.FILES and self._histories is None and losing.random() < LOSING
@@ -468,6 +472,8 @@ class Telling:
                     self._changes.send(self._chooser)
                 if self._histories is not None and self._past.random() < 0.1:
                     self._histories.send(self._past)
+                if self._steering.random() < self._control_rate:
+                    write_control(self._steering, self._folder / "control", self._sources, self._controls)
                 if self._levels is not None and self._owner.random() < 0.2:
                     self._levels.replace(self._owner)
                 if self._chooser.random() < 0.1:
@@ -575,10 +581,11 @@ class Telling:
         controls, wrong = self._changes.controls()
         if self._losses is None:
             return self._replayed(query, controls), wrong
-        answers = replayed(query, self._losses.left(self._sources), controls)
+        answers = replayed(query, self._losses.left(self._sources), [*self._controls, *controls])
         return self._losses.with_lost(answers), [*wrong, *self._losses.problems(self._path)]
 
-    def _replayed(self, queries: Path, controls: list[Control]) -> Answers:
+    def _replayed(self, queries: Path, changes: list[Control]) -> Answers:
+        controls = [*self._controls, *changes]
         if self._topics:
             return replayed_topics(queries, self._topics, self._world.broker, controls)
         if self._others is not None:

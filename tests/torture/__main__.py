@@ -18,11 +18,11 @@ from pathlib import Path
 from job_engine.job.upkeep.results import compact_job
 from job_engine.setting_keys import Engine
 from tests.torture.answers import Control, replayed, written
-from tests.torture.changes import Changes, change_of_tables, random_change
+from tests.torture.changes import Changes, change_of_tables, random_change, write_control
 from tests.torture.compaction import Compactor
 from tests.torture.project import write_project
 from tests.torture.readers import ConcurrentReader
-from tests.torture.streams import SECOND, START, Source, random_sources, write_next
+from tests.torture.streams import SECOND, Source, random_sources, write_next
 from tests.torture.victims import WAYS, Victim, finished, left_over
 
 FILES_PER_KILL = 20
@@ -30,12 +30,6 @@ FILES_PER_KILL = 20
 
 PACES = {Engine.SPARK: 1.0, Engine.LOCAL: 0.2}
 """How long a job needs for what it does, beside one on Spark."""
-
-LEEWAYS = (
-    "SetDelayedEventsLeeway(3.0, 1.0)",
-    "SetDelayedEventsLeeway(infinity, 0.0)",
-    "SetDelayedEventsLeeway(10.0, 10.0)",
-)
 
 
 @dataclass(slots=True)
@@ -198,19 +192,8 @@ def _live(
         source = chooser.choice(waiting)
         write_next(chooser, folder / source.name, source, longest)
         if chooser.random() < 0.05:
-            _write_control(chooser, folder / "control", sources, controls)
+            write_control(chooser, folder / "control", sources, controls)
         yield
-
-
-def _write_control(chooser: random.Random, folder: Path, sources: list[Source], controls: list[Control]) -> None:
-    """One control event at the furthest arrival that was written, so that no clock is beyond it."""
-    furthest = max((rows[-1].at for source in sources for _, rows in source.files), default=START)
-    name = f"{len(controls):05}.csv"
-    control = Control(furthest, chooser.choice(LEEWAYS), name)
-    draft = folder / f".{name}.draft"
-    draft.write_text(f'at,event\n{control.at / SECOND!r},"{control.text}"\n')
-    draft.replace(folder / name)
-    controls.append(control)
 
 
 def main() -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from job_engine.job.commands import send_command
 from job_engine.sources.listing.command_folder import CHANGE, CommandFolder
 from runtime.instants import EARLIEST
 from tests.torture.answers import BEHIND, Control, is_of_jobs
+from tests.torture.streams import SECOND, START, Source
 
 NAMES = ("Rise", "Silence", "_Three", "Extra", "Twice")
 INPUTS = "inputs {{ A() key k within {window}.0 wait {wait}.0; B() key k within {window}.0 wait {wait}.0; }}"
@@ -26,6 +27,24 @@ TEXTS = (
     f"inputs {{{{ A() key k retain 3; }}}} find A as a -> A as b where b.v = a.v {PRINT}",
     f"{INPUTS} find A as a => B as b {PRINT}",
 )
+
+
+LEEWAYS = (
+    "SetDelayedEventsLeeway(3.0, 1.0)",
+    "SetDelayedEventsLeeway(infinity, 0.0)",
+    "SetDelayedEventsLeeway(10.0, 10.0)",
+)
+
+
+def write_control(chooser: random.Random, folder: Path, sources: Sequence[Source], controls: list[Control]) -> None:
+    """One control event at the furthest arrival that was written, so that no clock is beyond it."""
+    furthest = max((rows[-1].at for source in sources for _, rows in source.files if rows), default=START)
+    name = f"{len(controls):05}.csv"
+    control = Control(furthest, chooser.choice(LEEWAYS), name)
+    draft = folder / f".{name}.draft"
+    draft.write_text(f'at,event\n{control.at / SECOND!r},"{control.text}"\n')
+    draft.replace(folder / name)
+    controls.append(control)
 
 
 @dataclass(slots=True)
