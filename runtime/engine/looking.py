@@ -153,7 +153,7 @@ _FILTERS: dict[tuple[int, ...], _Filters] = {}
 Nothing in them changes. A job makes an engine per bucket and micro-batch, and a replay its own.
 """
 
-_MOST_FILTERS = 4
+_MOST_FILTERS = 2
 
 
 def _filters_of(plan: Plan, selectors: Sequence[Selector]) -> _Filters:
