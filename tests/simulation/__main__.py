@@ -15,7 +15,8 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 from tests.simulation.faults import FAULTS, Met
-from tests.simulation.jobs import Kind, Story, tell
+from tests.simulation.jobs import Story, tell
+from tests.simulation.kinds import Kind
 from tests.simulation.shrink import shrunk
 from tests.simulation.sites import sites, unmet
 

@@ -28,7 +28,8 @@ from job_engine import errors as job_errors
 from job_engine.job.job import deploy
 from querylang import errors
 from tests.simulation.faults import Aim, Fault
-from tests.simulation.jobs import FIRST_DATE, SHARES, Kind, Less, Story, Telling
+from tests.simulation.jobs import FIRST_DATE, Less, Story, Telling
+from tests.simulation.kinds import SHARES, Kind
 from tests.torture.streams import Source, write_next
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ import pytest
 from job_engine.sources.crash_marks import death_of
 from tests.simulation.faults import Aim, Fault, Met
 from tests.simulation.hunt import Coverage, Part, next_seed, parts_of, summary
-from tests.simulation.jobs import Kind, Less, Story, tell
+from tests.simulation.jobs import Less, Story, tell
+from tests.simulation.kinds import Kind
 from tests.simulation.mutants import MISTAKES, ROOT
 from tests.simulation.real import tell_really
 from tests.simulation.scheduler import Scheduler
